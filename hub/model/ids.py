@@ -1,0 +1,63 @@
+"""Names and ids: roles, workers, tasks, cursors."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import NamedTuple, NewType
+from uuid import UUID
+
+TaskId = NewType("TaskId", str)
+Cursor = NewType("Cursor", int)
+START = Cursor(0)
+
+_ROLE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,126}")
+
+# First path segments of the hub itself: a role of this name could never be told from them.
+RESERVED_ROLES = frozenset({"agents", "a2a", "v1", "registry", "mcp", "dashboard", "tasks", "subscribe"})
+
+
+class WorkerId(NamedTuple):
+    """One process that serves a role."""
+
+    role: str
+    instance: str
+
+    def __str__(self) -> str:
+        return f"{self.role}:{self.instance}"
+
+
+class Caller(NamedTuple):
+    """Who is asking, and behind which wall."""
+
+    workspace: str
+    name: str
+
+
+def is_role(text: str) -> bool:
+    return _ROLE.fullmatch(text) is not None and text not in RESERVED_ROLES
+
+
+def is_instance(text: str) -> bool:
+    return _INSTANCE.fullmatch(text) is not None
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """`role:instance` splits at its first colon; a bare role has no instance."""
+    role, colon, instance = name.partition(":")
+    return role, instance if colon else None
+
+
+def new_task_id() -> TaskId:
+    """A UUID of version 7: its time prefix keeps inserts at the right edge of the index, 74 random bits keep it unguessable."""
+    millis = time.time_ns() // 1_000_000
+    value = (millis & 0xFFFF_FFFF_FFFF) << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    return TaskId(str(UUID(int=value)))
+
+
+def new_context_id() -> str:
+    return str(UUID(bytes=os.urandom(16), version=4))

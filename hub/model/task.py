@@ -1,0 +1,69 @@
+"""A task's row: what can be known without reading its log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hub.model.a2a import TERMINAL, Ids, JsonObject, TaskState
+from hub.model.ids import Caller, Cursor, TaskId, WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of the caller to a task, as it was said. It is stored before the worker hears of it.
+
+    `after` is the cursor that the log stood at: the fold puts the message into history behind it.
+    """
+
+    after: Cursor
+    message_id: str
+    dialect: str
+    params: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """`at` names the prefix of the log that `state` is the fold of. Times are the wall clock's, in seconds."""
+
+    id: TaskId
+    caller: Caller
+    role: str
+    worker: WorkerId | None
+    epoch: int
+    context: str
+    worker_task: str
+    worker_context: str
+    dialect: str
+    state: TaskState
+    at: Cursor
+    position: str | None
+    created: float
+    updated: float
+
+    @property
+    def ids(self) -> Ids:
+        return Ids(self.id, self.context, self.worker_task, self.worker_context)
+
+    @property
+    def ended(self) -> bool:
+        return self.state in TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    rows: Sequence[TaskRow]
+    total: int
+    before: str | None
+    """Give this back to get the next page; None on the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Who holds a context, and what that worker calls it."""
+
+    worker: WorkerId
+    worker_context: str
+
+
+TurnDocument = tuple[Cursor, JsonObject]

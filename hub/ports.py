@@ -1,0 +1,259 @@
+"""Every seam of the hub. The docstrings are the contracts: who owns, in which order, how concurrent, which errors.
+
+Everything runs on one event loop's thread unless a line says otherwise. Durations cross a port, instants never: an engine's
+own clock decides what has expired. `Caller` comes first wherever somebody's data is read; what belongs to another workspace
+or caller is not found, exactly like what does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import NamedTuple, Protocol
+
+from hub.errors import HubError
+from hub.model.a2a import Event, Heard, Ids, Logged, TaskState
+from hub.model.command import Send, TaskQuery
+from hub.model.ids import START, Caller, Cursor, TaskId, WorkerId
+from hub.model.task import Conversation, TaskPage, TaskRow, Turn
+from hub.model.worker import Beat, Health, Offer, Proof, Registration, RegistryChange
+
+
+class Clock(Protocol):
+    """Time, so that tests can move it."""
+
+    def monotonic(self) -> float: ...
+    def wall(self) -> float: ...
+
+
+# --- state
+
+
+class RegistryFeed(Protocol):
+    """Changes as they happen. An empty batch when none came for `idle`; ends after `stop`."""
+
+    def __aiter__(self) -> RegistryFeed: ...
+    async def __anext__(self) -> Sequence[RegistryChange]: ...
+    def stop(self) -> None: ...
+
+
+class Registry(Protocol):
+    """Leases with a TTL, in memory for reading and in the store for surviving.
+
+    `live`, `get` and `roles` are plain calls, cheap enough for every request, and never return an expired lease. Their
+    `Registration`s are shared objects: only the registry changes health and lease, only the hub changes `in_flight`.
+    """
+
+    async def enrol(self, workspace: str, offer: Offer, *, boot: str, ttl: timedelta, supersede: bool = False) -> Registration:
+        """Take or renew a lease; durable on return. The same `boot` keeps its epoch and secret, so repeating is harmless, and
+        a changed offer is taken over. Another boot gets the next epoch (epochs of a name never repeat, not even after
+        expiry) if the old lease has ended, names the same URL, or `supersede` is set; else InstanceConflict.
+        A zero ttl never expires.
+        """
+
+    async def beat(
+        self, workspace: str, worker: WorkerId, proof: Proof, beat: Beat, *, ttl: timedelta | None = None
+    ) -> Registration:
+        """Renew for `ttl`, or for the time given at enrolment. Clears suspicion. LeaseUnknown (never seen, expired,
+        withdrawn), LeaseSuperseded (older epoch or other secret). May become durable up to a second later.
+        """
+
+    async def withdraw(self, workspace: str, worker: WorkerId, proof: Proof) -> None:
+        """End the lease. Errors as for `beat`; an old epoch changes nothing."""
+
+    async def mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> None:
+        """Set health. No effect if that epoch is not live, or has this health already. DRAINING is left by enrolling only."""
+
+    def live(self, workspace: str, role: str | None = None) -> Sequence[Registration]:
+        """All live leases, or a role's. The sequence must not be kept across an await."""
+
+    def get(self, workspace: str, worker: WorkerId) -> Registration | None: ...
+
+    def roles(self, workspace: str) -> Sequence[str]:
+        """Roles with at least one live lease, sorted."""
+
+    def expires_in(self, registration: Registration) -> timedelta | None:
+        """None: never."""
+
+    def last_of(self, workspace: str, role: str) -> RegistryChange | None:
+        """The newest change of a role, live or not: what to say when nobody serves it. None: never seen."""
+
+    async def sweep(self) -> Sequence[Registration]:
+        """End what has expired, write it to the feed, return it. Called about once a second."""
+
+    def changes(self, workspace: str, *, after: int | None, idle: timedelta) -> RegistryFeed:
+        """Changes with a revision above `after`, stored then live, no gap, no repeat; None: from now on. The newest
+        10,000 are kept; an `after` from before those gets what is left of them.
+        """
+
+
+class Subscription(Protocol):
+    """A reader of one task's log: batches of stored, then live events, in order, no gap, no repeat.
+
+    A batch holds what was there already (at most a page), so that it can go out in one write. An empty batch means that
+    nothing came for `idle`. Ends after an event that `ends`, and after `stop`. One reader per subscription.
+    """
+
+    def __aiter__(self) -> Subscription: ...
+    async def __anext__(self) -> Sequence[Logged]: ...
+    def stop(self) -> None: ...
+
+
+class Entry(NamedTuple):
+    """What one append adds. `ids` where the worker's ids or the context have just become known."""
+
+    events: Sequence[Event]
+    position: str | None = None
+    ids: Ids | None = None
+
+
+class EventLog(Protocol):
+    """The truth about every task, and the only way to read one live."""
+
+    async def append(self, task: TaskId, entry: Entry, *, after: Cursor) -> Cursor:
+        """Add events behind `after`; with them, in one transaction, go the worker's position, the ids, and the state that
+        the events leave the task in. Durable when it returns, and only then visible to anybody. LogMoved if the log does
+        not end at `after`, or has ended; StoreUnavailable. Returns the new end.
+        """
+
+    async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:
+        """Stored events behind `after`, up to and with `upto`."""
+
+    def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> Subscription:
+        """Wake-ups are hints: losing one may cost time, never an event. A slow reader lags in storage, not in memory."""
+
+
+class TaskStore(Protocol):
+    """A row per task. It is never older than the task's log."""
+
+    async def admit(self, row: TaskRow, turn: Turn) -> None:
+        """A new task with its first message; durable on return. StoreUnavailable."""
+
+    async def add_turn(self, task: TaskId, turn: Turn) -> None:
+        """A further message of the caller; durable on return."""
+
+    async def assign(self, task: TaskId, worker: WorkerId, epoch: int) -> None:
+        """The task's call goes to this worker from now on; durable on return."""
+
+    async def discard(self, task: TaskId) -> None:
+        """Remove a task that no worker heard of and no caller was told of."""
+
+    async def get(self, caller: Caller, task: TaskId) -> TaskRow:
+        """TaskNotFound: unknown, somebody else's, or one that turned out to be a bare message."""
+
+    async def turns(self, task: TaskId) -> Sequence[Turn]:
+        """In the order they were said; the first is the one that was admitted."""
+
+    async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
+        """Newest change first."""
+
+    async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
+        """The holder of that context's newest task, in that role where one is given."""
+
+    async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
+        """The caller's tasks in that context that wait for input."""
+
+    async def unfinished(self) -> Sequence[TaskRow]:
+        """Every caller's tasks in no terminal state: what a starting hub has to settle."""
+
+    async def forget(self, *, ended_for: timedelta) -> int:
+        """Drop tasks, with turns and events, that ended longer ago. A bounded piece per call; returns how many."""
+
+
+class Engine(Protocol):
+    """State. An async context manager that opens all or nothing; leaving it flushes what beats had not yet written."""
+
+    @property
+    def registry(self) -> Registry: ...
+    @property
+    def tasks(self) -> TaskStore: ...
+    @property
+    def events(self) -> EventLog: ...
+
+    async def __aenter__(self) -> Engine: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+
+    async def ping(self) -> None:
+        """StoreUnavailable if the store would not take a write."""
+
+
+# --- outside
+
+
+class Dispatch(NamedTuple):
+    """One message on its way to a worker. `ids.worker_task` is set where the message continues a task.
+    `references` translates the task ids that the message refers to into the worker's.
+    """
+
+    send: Send
+    ids: Ids
+    references: dict[str, str]
+
+
+class Attach(NamedTuple):
+    """Come back to a task's stream. With `position` the worker replays exactly what follows it."""
+
+    ids: Ids
+    position: str | None
+    trace: str | None = None
+
+
+class Forwarder(Protocol):
+    """Calls workers. Nothing here is ever repeated by itself.
+
+    Every method raises WorkerUnreachable (nothing was sent), WorkerRefused (said that it did nothing), WorkerBroke (was cut
+    or timed out after the call had left), InvalidAnswer, WorkerFault (the worker's own JSON-RPC error).
+    """
+
+    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+        """Send a message; entering returns once the worker's answer has begun. Streams if the worker can, else asks it not
+        to block and yields its one answer. Batches hold what arrived together, at least one each. The iterator ends where
+        the worker ended its answer properly; a cut raises WorkerBroke. While nobody iterates, the worker is held back.
+        """
+
+    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+        """Come back to a stream. WorkerFault if the worker does not know the task."""
+
+    async def fetch(self, offer: Offer, ids: Ids) -> Heard:
+        """The worker's task as of now."""
+
+    async def cancel(self, offer: Offer, ids: Ids) -> Heard: ...
+
+    async def probe(self, offer: Offer) -> bool:
+        """Does anything accept connections at that address?"""
+
+
+class Codec(Protocol):
+    """Turns what workers say into what the log holds, and logs into tasks. Pure; never raises on a Heard.
+
+    All events of one task are in one dialect, the worker's.
+    """
+
+    def record(self, send: Send, *, after: Cursor) -> Turn:
+        """The caller's message as it is stored before anybody hears of it."""
+
+    def recall(self, turn: Turn, row: TaskRow) -> Send:
+        """The message again, as `record` got it; for a hub that has to settle what an earlier one left."""
+
+    def begin(self, heard: Heard, ids: Ids, turn: Turn) -> Sequence[Event]:
+        """The first thing heard of a task. The first event is a Task that opens with the caller's message, or the only
+        event is a bare message.
+        """
+
+    def adopt(self, heard: Heard, ids: Ids) -> Event:
+        """A later event, under the hub's ids. Not for Tasks: those are compared, see `missing`."""
+
+    def missing(self, heard: Heard, ids: Ids, turns: Sequence[Turn], log: Sequence[Logged], *, gap: bool) -> Sequence[Event]:
+        """What the worker's Task has that the fold of the log lacks, by position, never by content. `gap` marks that events
+        in between may have been lost.
+        """
+
+    def opening(self, ids: Ids, turn: Turn) -> Event:
+        """A submitted Task, for a worker that has not spoken yet."""
+
+    def verdict(self, ids: Ids, state: TaskState, error: HubError) -> Event:
+        """A final status that the hub itself gives, with the reason in its metadata."""
+
+    def snapshot(self, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str, history_length: int | None) -> bytes:
+        """The Task as of the end of `log`, which starts at its first event."""

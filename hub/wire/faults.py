@@ -1,0 +1,103 @@
+"""The one table: what each error is called on the wire.
+
+Codes -32700, -32600 to -32603 and -32001 to -32009 have their specified meaning and no other. What is the hub's own is
+-32000, told apart by the `reason` in its data. The HTTP status is for our own APIs and for REST; JSON-RPC errors go out
+with 200, because common clients drop the body of anything else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hub import errors
+from hub.errors import HubError
+from hub.model.a2a import JsonObject
+
+DOMAIN = "rolecall"
+_WORKER_CODES = frozenset({*range(-32009, -32000), -32602, -32601, -32600})
+
+
+class Fault(NamedTuple):
+    code: int
+    status: int
+    reason: str
+    message: str
+    data: list[JsonObject] | None
+
+
+class Row(NamedTuple):
+    code: int
+    status: int
+    reason: str
+
+
+TABLE: dict[type[HubError], Row] = {
+    errors.ParseError: Row(-32700, 400, "PARSE_ERROR"),
+    errors.InvalidRequest: Row(-32600, 400, "INVALID_REQUEST"),
+    errors.MethodNotFound: Row(-32601, 404, "METHOD_NOT_FOUND"),
+    errors.InvalidParams: Row(-32602, 400, "INVALID_PARAMS"),
+    errors.BodyTooLarge: Row(-32600, 413, "BODY_TOO_LARGE"),
+    errors.BodyTooSlow: Row(-32600, 408, "BODY_TOO_SLOW"),
+    errors.MediaTypeNotSupported: Row(-32600, 415, "MEDIA_TYPE_NOT_SUPPORTED"),
+    errors.UnsupportedOperation: Row(-32004, 400, "UNSUPPORTED_OPERATION"),
+    errors.PushNotSupported: Row(-32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
+    errors.VersionNotSupported: Row(-32009, 400, "VERSION_NOT_SUPPORTED"),
+    errors.ExtendedCardNotConfigured: Row(-32007, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+    errors.TaskNotFound: Row(-32001, 404, "TASK_NOT_FOUND"),
+    errors.TaskNotCancelable: Row(-32002, 400, "TASK_NOT_CANCELABLE"),
+    errors.TaskEnded: Row(-32602, 400, "TASK_ENDED"),
+    errors.RoleUnknown: Row(-32000, 404, "ROLE_UNKNOWN"),
+    errors.NoRoleNamed: Row(-32000, 404, "ROLE_UNKNOWN"),
+    errors.SkillAmbiguous: Row(-32000, 404, "ROLE_UNKNOWN"),
+    errors.NoLiveWorker: Row(-32000, 503, "NO_LIVE_WORKER"),
+    errors.WorkerBusy: Row(-32000, 503, "WORKER_BUSY"),
+    errors.HubDraining: Row(-32000, 503, "HUB_DRAINING"),
+    errors.Overloaded: Row(-32000, 503, "OVERLOADED"),
+    errors.WorkerRefused: Row(-32000, 503, "WORKER_BUSY"),
+    errors.WorkerUnreachable: Row(-32000, 502, "WORKER_UNREACHABLE"),
+    errors.WorkerBroke: Row(-32000, 502, "WORKER_LOST"),
+    errors.WorkerLost: Row(-32000, 502, "WORKER_LOST"),
+    errors.WorkerSilent: Row(-32000, 504, "WORKER_SILENT"),
+    errors.HubRestarted: Row(-32000, 503, "HUB_RESTARTED"),
+    errors.WorkerFault: Row(-32603, 502, "WORKER_ERROR"),
+    errors.InvalidAnswer: Row(-32006, 502, "INVALID_AGENT_RESPONSE"),
+    errors.LeaseUnknown: Row(-32000, 404, "LEASE_UNKNOWN"),
+    errors.LeaseSuperseded: Row(-32000, 409, "LEASE_SUPERSEDED"),
+    errors.InstanceConflict: Row(-32000, 409, "CONFLICT"),
+    errors.OfferInvalid: Row(-32602, 422, "OFFER_INVALID"),
+    errors.LogMoved: Row(-32000, 409, "CONFLICT"),
+    errors.StoreUnavailable: Row(-32000, 503, "OVERLOADED"),
+}
+_INTERNAL = Row(-32603, 500, "INTERNAL")
+_SPECIFIED = {-32700, *range(-32603, -32599), *range(-32009, -32000)}
+
+
+def row_of(error: BaseException) -> Row:
+    """The nearest class in the table, along the error's own ancestry."""
+    for kind in type(error).__mro__:
+        if kind in TABLE:
+            return TABLE[kind]
+    return _INTERNAL
+
+
+def fault_of(error: BaseException) -> Fault:
+    row = row_of(error)
+    if isinstance(error, errors.WorkerFault):
+        return _of_worker(error)
+    if not isinstance(error, HubError):
+        return Fault(row.code, row.status, row.reason, "Internal error.", None)
+    data = None
+    if row.code not in _SPECIFIED or error.facts:
+        data = [error_info(row.reason, error.facts)]
+    return Fault(row.code, row.status, row.reason, error.message, data)
+
+
+def error_info(reason: str, facts: dict[str, str]) -> dict[str, Any]:
+    return {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": DOMAIN, "metadata": facts}
+
+
+def _of_worker(error: errors.WorkerFault) -> Fault:
+    """A worker's specified error is the caller's to see; the text of anything else may hold its internals."""
+    if error.code in _WORKER_CODES:
+        return Fault(error.code, 400, "WORKER_ERROR", error.text[:500] or "The worker refused the request.", None)
+    return Fault(-32603, 502, "WORKER_ERROR", "The worker reported an internal error.", None)

@@ -1,0 +1,40 @@
+"""JSON as it may come in, and as it goes out."""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+# The parser refuses NaN and Infinity, depth over 200 and huge integers, but reads 1e999 as infinity.
+_HUGE_EXPONENT = re.compile(rb"[eE]\+?[0-9]{3}")
+
+
+class NotJson(ValueError):
+    """One UTF-8 JSON value with finite numbers was expected."""
+
+
+def parse(text: bytes | bytearray) -> Any:
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise NotJson(str(error)) from error
+    if _HUGE_EXPONENT.search(text) and not _finite(value):
+        raise NotJson("number out of range")
+    return value
+
+
+def dump(value: Any) -> bytes:
+    return to_json(value)
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return isfinite(value)
+    if isinstance(value, dict):
+        return all(_finite(member) for member in value.values())
+    if isinstance(value, list):
+        return all(_finite(item) for item in value)
+    return True
