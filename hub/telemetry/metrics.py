@@ -1,0 +1,241 @@
+"""Metrics for Prometheus. Core's calls only add to plain numbers; families are made when somebody scrapes.
+
+Everything runs on the event loop's thread, so there is no lock, and a call costs a few dictionary entries.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from hub import __version__
+from hub.model.worker import ChangeKind, Registration, RegistryChange
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+PREFIX = "a2a_hub_"
+UNKNOWN = "_unknown"
+_MOST_ROLES = 1000
+_MOST_WORKERS = 200
+_CALL = (0.005, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_FIRST = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Family(NamedTuple):
+    """One metric as its readers know it; `name` is without the prefix and as it is exposed."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    about: str
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("build_info", "gauge", ("version", "python", "quart"), "What runs; always 1."),
+        Family("workers", "gauge", ("role", "state"), "Live workers."),
+        Family(
+            "worker_load_ratio", "gauge", ("role", "worker"), f"Calls under way by capacity; the first {_MOST_WORKERS} workers."
+        ),
+        Family(
+            "registrations_total", "counter", ("role", "outcome"), "Changes of the registry: enrolled, changed, draining, …"
+        ),
+        Family("lease_expirations_total", "counter", ("role",), "Workers that were gone without a word."),
+        Family(
+            "requests_total", "counter", ("role", "method", "outcome"), "Calls that ended; outcome is ok or an error's reason."
+        ),
+        Family("requests_active", "gauge", ("role", "method"), "Calls under way."),
+        Family("request_duration_seconds", "histogram", ("role", "method"), "From a call's arrival to its end."),
+        Family("time_to_first_event_seconds", "histogram", ("role",), "From a call's arrival to its first event."),
+        Family("streams_active", "gauge", ("role",), "Readers of live streams."),
+        Family("stream_events_total", "counter", ("role",), "Events logged."),
+        Family("stream_bytes_total", "counter", ("role", "direction"), "Bytes of events; direction is in (from workers)."),
+        Family("route_decisions_total", "counter", ("role", "policy", "result"), "How a worker was chosen, or why none was."),
+        Family("upstream_errors_total", "counter", ("role", "reason"), "Calls to workers that failed."),
+        Family("failovers_total", "counter", ("role",), "Another worker was tried, since the first did nothing."),
+        Family("dropped_events_total", "counter", ("role", "what"), "Events of workers that were not logged."),
+        Family("event_loop_lag_seconds", "gauge", (), "How late the event loop was, last time it was looked at."),
+    )
+}
+
+
+class _Histogram:
+    """Counts per bucket, not cumulative; the last one is for what is above all bounds."""
+
+    __slots__ = ("bounds", "values")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.values: dict[tuple[str, ...], list[float]] = {}
+
+    def observe(self, key: tuple[str, ...], seconds: float) -> None:
+        counts = self.values.get(key)
+        if counts is None:
+            counts = self.values[key] = [0.0] * (len(self.bounds) + 2)
+        counts[bisect_left(self.bounds, seconds)] += 1
+        counts[-1] += seconds
+
+
+class Metrics:
+    """An Observer that counts. `workers` gives the live registrations, whenever it is called."""
+
+    def __init__(self, workers: Callable[[], Iterable[Registration]]) -> None:
+        self._workers = workers
+        self._roles: set[str] = set()
+        self._looked = -1.0
+        self._lag = 0.0
+        self._counts: dict[str, defaultdict[tuple[str, ...], float]] = {
+            name: defaultdict(float) for name, family in FAMILIES.items() if family.kind != "histogram"
+        }
+        self._requests = self._counts["requests_total"]
+        self._active = self._counts["requests_active"]
+        self._events = self._counts["stream_events_total"]
+        self._bytes = self._counts["stream_bytes_total"]
+        self._streams = self._counts["streams_active"]
+        self._routes = self._counts["route_decisions_total"]
+        self._durations = _Histogram(_CALL)
+        self._first = _Histogram(_FIRST)
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_Scrape(self._families))
+        ProcessCollector(namespace="a2a_hub", registry=self._registry)
+
+    def render(self) -> bytes:
+        return generate_latest(self._registry)
+
+    # --- what core reports
+
+    def registry_changed(self, change: RegistryChange) -> None:
+        if len(self._roles) < _MOST_ROLES:
+            self._roles.add(change.worker.role)
+        role = self._known(change.worker.role)
+        self._counts["registrations_total"][role, change.kind.value] += 1
+        if change.kind is ChangeKind.EXPIRED:
+            self._counts["lease_expirations_total"][(role,)] += 1
+
+    def call_started(self, role: str, method: str) -> None:
+        self._active[self._known(role), method] += 1
+
+    def call_ended(self, role: str, method: str, outcome: str, seconds: float) -> None:
+        role = self._known(role)
+        _leave(self._active, (role, method), (UNKNOWN, method))
+        self._requests[role, method, outcome] += 1
+        self._durations.observe((role, method), seconds)
+
+    def first_event(self, role: str, seconds: float) -> None:
+        self._first.observe((self._known(role),), seconds)
+
+    def events_logged(self, role: str, count: int, size: int) -> None:
+        role = self._known(role)
+        self._events[(role,)] += count
+        self._bytes[role, "in"] += size
+
+    def stream_opened(self, role: str) -> None:
+        self._streams[(self._known(role),)] += 1
+
+    def stream_closed(self, role: str) -> None:
+        _leave(self._streams, (self._known(role),), (UNKNOWN,))
+
+    def routed(self, role: str, rule: str, result: str) -> None:
+        self._routes[self._known(role), rule, result] += 1
+
+    def worker_failed(self, role: str, reason: str) -> None:
+        self._counts["upstream_errors_total"][self._known(role), reason] += 1
+
+    def failed_over(self, role: str) -> None:
+        self._counts["failovers_total"][(self._known(role),)] += 1
+
+    def dropped(self, role: str, what: str, count: int) -> None:
+        self._counts["dropped_events_total"][self._known(role), what] += count
+
+    def loop_lag(self, seconds: float) -> None:
+        self._lag = seconds
+
+    # --- what a scrape reads
+
+    def _known(self, role: str) -> str:
+        """A name that callers made up gets no series of its own. Roles that outlived a restart are looked up, once a second."""
+        if role in self._roles:
+            return role
+        now = time.monotonic()
+        if now - self._looked >= 1 or self._looked < 0:
+            self._looked = now
+            self._learn(self._workers())
+        return role if role in self._roles else UNKNOWN
+
+    def _learn(self, workers: Iterable[Registration]) -> None:
+        for registration in workers:
+            if len(self._roles) >= _MOST_ROLES:
+                return
+            self._roles.add(registration.worker.role)
+
+    def _families(self) -> Iterator[Metric]:
+        self._look_at_workers()
+        self._counts["event_loop_lag_seconds"][()] = self._lag
+        yield InfoMetricFamily(f"{PREFIX}build", FAMILIES["build_info"].about, _build())
+        for name, values in self._counts.items():
+            if name != "build_info":
+                yield _simple(FAMILIES[name], values)
+        yield _histogram(FAMILIES["request_duration_seconds"], self._durations)
+        yield _histogram(FAMILIES["time_to_first_event_seconds"], self._first)
+
+    def _look_at_workers(self) -> None:
+        workers = tuple(self._workers())
+        self._learn(workers)
+        states, loads = self._counts["workers"], self._counts["worker_load_ratio"]
+        states.update(dict.fromkeys(states, 0.0))
+        loads.clear()
+        for registration in workers:
+            role = self._known(registration.worker.role)
+            states[role, registration.health.value] += 1
+            if registration.offer.capacity and role != UNKNOWN and len(loads) < _MOST_WORKERS:
+                loads[role, str(registration.worker)] = registration.load / registration.offer.capacity
+
+
+class _Scrape(Collector):
+    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return self._families()
+
+
+def _leave(gauge: defaultdict[tuple[str, ...], float], key: tuple[str, ...], unknown: tuple[str, ...]) -> None:
+    """Take one away where it was added: under `unknown`, if the role has enrolled in between."""
+    gauge[key if gauge[key] > 0 else unknown] -= 1
+
+
+def _simple(family: Family, values: dict[tuple[str, ...], float]) -> Metric:
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = kind(PREFIX + family.name, family.about, labels=family.labels)
+    for labels, value in tuple(values.items()):
+        metric.add_metric(labels, value)
+    return metric
+
+
+def _histogram(family: Family, histogram: _Histogram) -> Metric:
+    metric = HistogramMetricFamily(PREFIX + family.name, family.about, labels=family.labels)
+    for labels, (*counts, total) in tuple(histogram.values.items()):
+        running, buckets = 0.0, []
+        for bound, count in zip((*map(str, histogram.bounds), "+Inf"), counts, strict=True):
+            running += count
+            buckets.append((bound, running))
+        metric.add_metric(labels, buckets, total)
+    return metric
+
+
+def _build() -> dict[str, str]:
+    try:
+        quart = version("quart")
+    except PackageNotFoundError:
+        quart = "none"
+    return {"version": __version__, "python": platform.python_version(), "quart": quart}

@@ -1,0 +1,141 @@
+"""Log lines: one line each whatever is in them, and nothing in them that opens a door."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from hub.telemetry import log as telemetry_log
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+def _json_lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def _set_up(level: str = "debug") -> io.StringIO:
+    stream = io.StringIO()
+    telemetry_log.setup(level, "auto", stream)
+    return stream
+
+
+def test_away_from_a_terminal_a_line_is_one_json_object() -> None:
+    stream = _set_up()
+    logging.getLogger("hub.core").info("worker enrolled", extra={"worker": "echo:a", "epoch": 3, "took": 0.25})
+    (line,) = _json_lines(stream)
+    assert line["event"] == "worker enrolled"
+    assert (line["worker"], line["epoch"], line["took"]) == ("echo:a", 3, 0.25)
+    assert (line["level"], line["logger"]) == ("info", "hub.core")
+    assert str(line["at"]).endswith("Z")
+
+
+@pytest.mark.parametrize("nasty", ["a\nb", "a\r\nb", "\x1b[31mred", "\x00", "\u2028", "\ud800", 'say "hi"', "%s %d", "\x85"])
+def test_nothing_in_a_message_or_fact_breaks_the_line(nasty: str) -> None:
+    stream = _set_up()
+    logging.getLogger("x").warning(nasty, extra={"fact": nasty, "odd": {"k": nasty}, "many": [nasty]})
+    assert stream.getvalue().count("\n") == 1
+    (line,) = _json_lines(stream)
+    assert line["event"] == line["fact"] == nasty
+    assert "\x1b" not in stream.getvalue()
+    stream.getvalue().encode()
+
+
+def test_message_whose_arguments_do_not_fit_is_still_logged() -> None:
+    stream = _set_up()
+    logging.getLogger("x").warning("%d things", "three")
+    assert _json_lines(stream)[0]["event"] == "%d things"
+
+
+def test_fact_may_not_replace_what_a_line_always_has() -> None:
+    stream = _set_up()
+    logging.getLogger("x").info("done", extra={"level": "fake", "at": "never", "event": "other", "size": float("inf")})
+    (line,) = _json_lines(stream)
+    assert (line["level"], line["event"], line["size"]) == ("info", "done", "inf")
+    assert line["at"] != "never"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Authorization: Bearer s3cr3t",
+        "header {'authorization': 'Basic s3cr3t'}",
+        "x-api-key=s3cr3t",
+        "connect to postgres://user:s3cr3t@db/x failed",
+        "GET /x?token=s3cr3t&y=1",
+        '{"lease": "s3cr3t", "epoch": 1}',
+        "Cookie: s3cr3t",
+    ],
+)
+def test_secrets_are_masked_in_messages_facts_and_tracebacks(message: str) -> None:
+    stream = _set_up()
+    logging.getLogger("x").info(message)
+    logging.getLogger("x").info("fact", extra={"url": message, "many": [message]})
+    try:
+        raise ValueError(message)
+    except ValueError:
+        logging.getLogger("x").exception("broke")
+    assert "s3cr3t" not in stream.getvalue()
+    assert len(_json_lines(stream)) == 3
+
+
+def test_facts_that_hold_texts_or_tokens_are_hidden_by_their_name() -> None:
+    stream = _set_up()
+    logging.getLogger("x").info("sent", extra={"token": "abc123", "text": "dear diary", "lease": "abc123", "size": 10})
+    assert "abc123" not in stream.getvalue()
+    assert "diary" not in stream.getvalue()
+    assert _json_lines(stream)[0]["size"] == 10
+
+
+def test_terminal_gets_readable_lines_without_foreign_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = _Terminal()
+    telemetry_log.setup("info", "auto", stream)
+    logging.getLogger("x").warning("over\x1b[2Jhere\nforged", extra={"worker": "echo:a"})
+    text = stream.getvalue()
+    assert text.count("\n") == 1
+    assert "warning" in text
+    assert r"over\x1b[2Jhere\nforged  worker=echo:a" in text
+
+
+def test_format_and_colour_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = _Terminal()
+    telemetry_log.setup("info", "json", terminal)
+    logging.getLogger("x").warning("a")
+    assert json.loads(terminal.getvalue())["event"] == "a"
+    terminal = _Terminal()
+    telemetry_log.setup("info", "auto", terminal)
+    logging.getLogger("x").warning("a")
+    assert "\x1b[33mwarning" in terminal.getvalue()
+
+
+def test_libraries_do_not_log_requests_or_sql() -> None:
+    stream = _set_up("debug")
+    for name in ("hypercorn.access", "aiosqlite", "httpx"):
+        logging.getLogger(name).info("select a secret")
+    logging.getLogger("hub").debug("mine")
+    assert [line["event"] for line in _json_lines(stream)] == ["mine"]
+
+
+def test_set_up_twice_writes_every_line_once() -> None:
+    _set_up()
+    stream = _set_up()
+    logging.getLogger("x").info("a")
+    assert len(_json_lines(stream)) == 1

@@ -1,0 +1,142 @@
+"""Metrics: what is counted, under which names, and that callers cannot make series."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from hub.core.observe import Observer
+from hub.model.ids import WorkerId
+from hub.model.worker import ChangeKind, Health, Offer, Registration, RegistryChange
+from hub.telemetry.metrics import FAMILIES, PREFIX, UNKNOWN, Metrics
+
+
+def _worker(role: str, instance: str, *, capacity: int | None = None, health: Health = Health.READY) -> Registration:
+    offer = Offer(WorkerId(role, instance), "http://127.0.0.1:1", capacity=capacity)
+    return Registration("default", offer, 1, "boot", "secret", timedelta(seconds=120), health=health)
+
+
+def _samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    families = text_string_to_metric_families(metrics.render().decode())
+    return {(s.name.removeprefix(PREFIX), frozenset(s.labels.items())): s.value for f in families for s in f.samples}
+
+
+def _value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return _samples(metrics).get((name, frozenset(labels.items())))
+
+
+def _use_everything(observer: Observer) -> None:
+    for kind in ChangeKind:
+        observer.registry_changed(RegistryChange(1, kind, "default", WorkerId("echo", "a"), 1, None, 0.0))
+    observer.call_started("echo", "message/send")
+    observer.routed("echo", "least-busy", "ok")
+    observer.stream_opened("echo")
+    observer.first_event("echo", 0.02)
+    observer.events_logged("echo", 3, 900)
+    observer.worker_failed("echo", "worker_lost")
+    observer.failed_over("echo")
+    observer.dropped("echo", "after-the-end", 2)
+    observer.stream_closed("echo")
+    observer.call_ended("echo", "message/send", "ok", 0.3)
+    observer.loop_lag(0.004)
+
+
+def test_a_call_leaves_its_counts_and_times() -> None:
+    metrics = Metrics(lambda: [])
+    _use_everything(metrics)
+    assert _value(metrics, "requests_total", role="echo", method="message/send", outcome="ok") == 1
+    assert _value(metrics, "requests_active", role="echo", method="message/send") == 0
+    assert _value(metrics, "streams_active", role="echo") == 0
+    assert _value(metrics, "stream_events_total", role="echo") == 3
+    assert _value(metrics, "stream_bytes_total", role="echo", direction="in") == 900
+    assert _value(metrics, "dropped_events_total", role="echo", what="after-the-end") == 2
+    assert _value(metrics, "lease_expirations_total", role="echo") == 1
+    assert _value(metrics, "registrations_total", role="echo", outcome="withdrawn") == 1
+    assert _value(metrics, "event_loop_lag_seconds") == 0.004
+
+
+def test_histograms_are_cumulative_and_complete() -> None:
+    metrics = Metrics(lambda: [_worker("echo", "a")])
+    for seconds in (0.3, 0.5, 1000.0):
+        metrics.call_ended("echo", "m", "ok", seconds)
+    labels = {"role": "echo", "method": "m"}
+    name = "request_duration_seconds"
+    assert _value(metrics, f"{name}_bucket", le="0.25", **labels) == 0
+    assert _value(metrics, f"{name}_bucket", le="0.5", **labels) == 2
+    assert _value(metrics, f"{name}_bucket", le="600.0", **labels) == 2
+    assert _value(metrics, f"{name}_bucket", le="+Inf", **labels) == 3
+    assert _value(metrics, f"{name}_count", **labels) == 3
+    assert _value(metrics, f"{name}_sum", **labels) == 1000.8
+
+
+def test_every_family_in_the_table_is_exposed_and_no_other() -> None:
+    metrics = Metrics(lambda: [_worker("echo", "a", capacity=4)])
+    _use_everything(metrics)
+    exposed = set()
+    for name, labels in _samples(metrics):
+        family = FAMILIES.get(name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count"))
+        if name.startswith("process_"):
+            continue
+        assert family is not None, name
+        assert {label for label, _ in labels} - {"le"} == set(family.labels), name
+        exposed.add(family.name)
+    assert exposed == set(FAMILIES)
+    assert all("instance" not in family.labels for family in FAMILIES.values())
+
+
+def test_workers_are_read_when_scraped() -> None:
+    live = [_worker("echo", "a", capacity=4), _worker("echo", "b", health=Health.DRAINING)]
+    live[0].in_flight = 3
+    metrics = Metrics(lambda: live)
+    assert _value(metrics, "workers", role="echo", state="ready") == 1
+    assert _value(metrics, "workers", role="echo", state="draining") == 1
+    assert _value(metrics, "worker_load_ratio", role="echo", worker="echo:a") == 0.75
+    live.clear()
+    assert _value(metrics, "workers", role="echo", state="ready") == 0
+    assert _value(metrics, "worker_load_ratio", role="echo", worker="echo:a") is None
+
+
+def test_roles_that_callers_make_up_share_one_series() -> None:
+    metrics = Metrics(lambda: [_worker("echo", "a")])
+    before = len(_samples(metrics))
+    for number in range(1000):
+        metrics.call_started(f"made-up-{number}", "message/send")
+        metrics.routed(f"made-up-{number}", "path", "role-unknown")
+        metrics.call_ended(f"made-up-{number}", "message/send", "role_unknown", 0.001)
+    assert len(_samples(metrics)) < before + 30
+    assert _value(metrics, "requests_total", role=UNKNOWN, method="message/send", outcome="role_unknown") == 1000
+
+
+def test_role_that_outlived_a_restart_is_known_without_a_change() -> None:
+    metrics = Metrics(lambda: [_worker("echo", "a")])
+    metrics.routed("echo", "pinned", "ok")
+    assert _value(metrics, "route_decisions_total", role="echo", policy="pinned", result="ok") == 1
+
+
+def test_role_that_enrols_during_a_call_leaves_no_gauge_below_zero() -> None:
+    metrics = Metrics(lambda: [])
+    metrics.call_started("late", "m")
+    metrics.stream_opened("late")
+    metrics.registry_changed(RegistryChange(1, ChangeKind.ENROLLED, "default", WorkerId("late", "a"), 1, Health.READY, 0.0))
+    metrics.call_ended("late", "m", "ok", 0.1)
+    metrics.stream_closed("late")
+    assert all(value >= 0 for (name, _), value in _samples(metrics).items() if name.endswith("_active"))
+    assert _value(metrics, "requests_active", role=UNKNOWN, method="m") == 0
+
+
+def test_counting_a_call_costs_microseconds() -> None:
+    metrics = Metrics(lambda: [_worker("echo", "a")])
+
+    def measured() -> float:
+        started = time.perf_counter()
+        for _ in range(2000):
+            metrics.call_started("echo", "m")
+            metrics.routed("echo", "least-busy", "ok")
+            metrics.first_event("echo", 0.01)
+            metrics.events_logged("echo", 3, 900)
+            metrics.call_ended("echo", "m", "ok", 0.02)
+        return (time.perf_counter() - started) / 2000
+
+    assert min(measured() for _ in range(5)) < 5e-6
