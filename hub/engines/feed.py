@@ -1,0 +1,54 @@
+"""The registry's feed: the newest changes, and readers that wait for more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from hub.engines.waiting import Waiting, wake_all
+from hub.model.worker import RegistryChange
+
+KEPT = 10_000
+
+
+class Feed:
+    """Revisions are contiguous, so a change is found by counting."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.readers: set[Waiting] = set()
+        self._kept: list[RegistryChange] = []
+
+    def publish(self, change: RegistryChange) -> RegistryChange | None:
+        """Returns the change that had to make room."""
+        self.revision = change.revision
+        self._kept.append(change)
+        wake_all(self.readers)
+        return self._kept.pop(0) if len(self._kept) > KEPT else None
+
+    def since(self, after: int) -> Sequence[RegistryChange]:
+        new = self.revision - after
+        return self._kept[-new:] if new > 0 else ()
+
+
+class FeedReader(Waiting):
+    """One workspace's part of the feed."""
+
+    __slots__ = ("_after", "_feed", "_workspace")
+
+    def __init__(self, feed: Feed, workspace: str, *, after: int | None, idle: timedelta) -> None:
+        super().__init__(idle)
+        self._feed = feed
+        self._workspace = workspace
+        self._after = feed.revision if after is None else after
+
+    def __aiter__(self) -> FeedReader:
+        return self
+
+    async def __anext__(self) -> Sequence[RegistryChange]:
+        while not self._stopped:
+            batch = [change for change in self._feed.since(self._after) if change.workspace == self._workspace]
+            self._after = max(self._after, self._feed.revision)
+            if batch or not await self._until_woken(self._feed.readers):
+                return batch
+        raise StopAsyncIteration

@@ -1,0 +1,1 @@
+"""State in memory: the reference that every other engine is held against. Nothing survives."""

@@ -1,0 +1,39 @@
+"""The memory engine."""
+
+from __future__ import annotations
+
+from hub.engines.held import Held
+from hub.engines.memory.events import MemoryLog
+from hub.engines.memory.registry import MemoryRegistry
+from hub.engines.memory.tasks import MemoryTasks
+from hub.model.ids import TaskId
+from hub.ports import Clock
+
+
+class MemoryEngine:
+    def __init__(self, clock: Clock) -> None:
+        held: dict[TaskId, Held] = {}
+        self._registry = MemoryRegistry(clock)
+        self._tasks = MemoryTasks(held, clock)
+        self._events = MemoryLog(held, clock)
+
+    @property
+    def registry(self) -> MemoryRegistry:
+        return self._registry
+
+    @property
+    def tasks(self) -> MemoryTasks:
+        return self._tasks
+
+    @property
+    def events(self) -> MemoryLog:
+        return self._events
+
+    async def __aenter__(self) -> MemoryEngine:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+    async def ping(self) -> None:
+        return None

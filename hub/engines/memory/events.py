@@ -1,0 +1,42 @@
+"""The event log of the memory engine: tails that are never cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from hub.engines.held import Held, numbered, outcome
+from hub.engines.tail import Follower, Tail
+from hub.errors import LogMoved, TaskNotFound
+from hub.model.a2a import Logged
+from hub.model.ids import START, Cursor, TaskId
+from hub.ports import Clock, Entry
+
+
+class MemoryLog:
+    def __init__(self, held: dict[TaskId, Held], clock: Clock) -> None:
+        self._held = held
+        self._clock = clock
+
+    async def append(self, task: TaskId, entry: Entry, *, after: Cursor) -> Cursor:
+        held = self._held.get(task)
+        if held is None or held.closed or held.end != after:
+            raise LogMoved
+        held.advance(entry, numbered(entry.events, after), outcome(entry.events), self._clock.wall())
+        return held.end
+
+    async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:
+        held = self._held.get(task)
+        return held.since(after, upto) if held is not None else ()
+
+    def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> Follower:
+        return Follower(self, task, self._held.get(task), after=after, idle=idle)
+
+    async def tail(self, task: TaskId) -> Tail:
+        held = self._held.get(task)
+        if held is None:
+            raise TaskNotFound
+        return held
+
+    async def page(self, task: TaskId, after: Cursor) -> Sequence[Logged]:
+        return (await self.tail(task)).page(after)

@@ -1,0 +1,93 @@
+"""The task rows of the memory engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from hub.engines.held import Held, PageMark
+from hub.errors import StoreUnavailable, TaskNotFound
+from hub.model.a2a import PAUSED
+from hub.model.command import TaskQuery
+from hub.model.ids import Caller, TaskId, WorkerId
+from hub.model.task import Conversation, TaskPage, TaskRow, Turn
+from hub.ports import Clock
+
+FORGET_AT_ONCE = 200
+
+
+class MemoryTasks:
+    def __init__(self, held: dict[TaskId, Held], clock: Clock) -> None:
+        self._held = held
+        self._clock = clock
+
+    async def admit(self, row: TaskRow, turn: Turn) -> None:
+        if row.id in self._held:
+            raise StoreUnavailable
+        self._held[row.id] = Held(row, [turn], whole=True)
+
+    async def add_turn(self, task: TaskId, turn: Turn) -> None:
+        held = self._known(task)
+        held.turns = [*(held.turns or ()), turn]
+
+    async def assign(self, task: TaskId, worker: WorkerId, epoch: int) -> None:
+        held = self._known(task)
+        held.change(replace(held.row, worker=worker, epoch=epoch))
+
+    async def discard(self, task: TaskId) -> None:
+        held = self._held.pop(task, None)
+        if held is not None:
+            held.close()
+
+    async def get(self, caller: Caller, task: TaskId) -> TaskRow:
+        return self._known(task).seen_by(caller)
+
+    async def turns(self, task: TaskId) -> Sequence[Turn]:
+        held = self._held.get(task)
+        return tuple(held.turns or ()) if held is not None else ()
+
+    async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
+        rows = [row for row in self._rows(caller, query.context_id, query.role) if query.state in (None, row.state)]
+        rows.sort(key=lambda row: (row.updated, row.id), reverse=True)
+        total = len(rows)
+        if query.before is not None:
+            mark = PageMark.parse(query.before)
+            rows = [row for row in rows if (row.updated, row.id) < mark]
+        page = rows[: query.limit]
+        more = len(rows) > len(page) > 0
+        return TaskPage(page, total, str(PageMark(page[-1].updated, page[-1].id)) if more else None)
+
+    async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
+        rows = [row for row in self._rows(caller, context, role) if row.worker is not None]
+        if not rows or rows[-1].worker is None:
+            return None
+        return Conversation(rows[-1].worker, rows[-1].worker_context)
+
+    async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
+        return [row.id for row in self._rows(caller, context, role) if row.state in PAUSED]
+
+    async def unfinished(self) -> Sequence[TaskRow]:
+        return [held.row for held in self._held.values() if not held.closed]
+
+    async def forget(self, *, ended_for: timedelta) -> int:
+        before = self._clock.wall() - ended_for.total_seconds()
+        old = [task for task, held in self._held.items() if held.closed and held.row.updated < before]
+        for task in old[:FORGET_AT_ONCE]:
+            del self._held[task]
+        return len(old[:FORGET_AT_ONCE])
+
+    def _known(self, task: TaskId) -> Held:
+        held = self._held.get(task)
+        if held is None:
+            raise TaskNotFound
+        return held
+
+    def _rows(self, caller: Caller, context: str | None, role: str | None) -> Iterator[TaskRow]:
+        """In the order of admission."""
+        for held in self._held.values():
+            row = held.row
+            if held.hidden or row.caller != caller:
+                continue
+            if context in (None, row.context) and role in (None, row.role):
+                yield row

@@ -1,0 +1,84 @@
+"""The SQLite engine: one file, one process, one writer."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from hub.engines.sqlite.cache import Cache
+from hub.engines.sqlite.events import SqliteLog
+from hub.engines.sqlite.files import Claim, migrate, prepare
+from hub.engines.sqlite.reader import Reader
+from hub.engines.sqlite.registry import SqliteRegistry
+from hub.engines.sqlite.tasks import SqliteTasks
+from hub.engines.sqlite.writer import Writer
+from hub.errors import StoreError
+from hub.ports import Clock
+
+BUSY = 5.0
+
+
+class SqliteEngine:
+    def __init__(self, database: Path, clock: Clock) -> None:
+        cache = Cache()
+        self._database = database
+        self._claim = Claim(database)
+        self._writer = Writer(self._connect)
+        self._reader = Reader(database)
+        self._registry = SqliteRegistry(clock, self._writer)
+        self._tasks = SqliteTasks(self._writer, self._reader, cache, clock)
+        self._events = SqliteLog(self._writer, self._reader, cache, clock)
+        self._undo = AsyncExitStack()
+
+    @property
+    def registry(self) -> SqliteRegistry:
+        return self._registry
+
+    @property
+    def tasks(self) -> SqliteTasks:
+        return self._tasks
+
+    @property
+    def events(self) -> SqliteLog:
+        return self._events
+
+    async def __aenter__(self) -> SqliteEngine:
+        async with AsyncExitStack() as undo:
+            await asyncio.to_thread(prepare, self._database)
+            self._claim.take()
+            undo.callback(self._claim.drop)
+            try:
+                await self._writer.start()
+            except sqlite3.Error as error:
+                raise StoreError(f"{self._database} is not a database that this hub can use: {error}.") from error
+            undo.push_async_callback(self._writer.close)
+            await self._reader.start()
+            undo.push_async_callback(self._reader.close)
+            await self._registry.load()
+            self._undo = undo.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        async with self._undo:
+            await self._registry.sweep()
+
+    async def ping(self) -> None:
+        await self._writer.submit(_touch)
+
+    def _connect(self) -> sqlite3.Connection:
+        """The writer's connection, made on its thread. Every commit is on the disk before it is acknowledged."""
+        db = sqlite3.connect(self._database, isolation_level=None, timeout=BUSY, cached_statements=256)
+        try:
+            for pragma in ("journal_mode = wal", "synchronous = full", "temp_store = memory", "journal_size_limit = 67108864"):
+                db.execute(f"pragma {pragma}")
+            migrate(db)
+        except (sqlite3.Error, StoreError):
+            db.close()
+            raise
+        return db
+
+
+def _touch(db: sqlite3.Connection) -> None:
+    db.execute("insert or replace into meta (name, value) values ('ping', 0)")

@@ -1,0 +1,207 @@
+"""The registry of the SQLite engine: the lease table, and behind it two tables that bring it back after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from hub.engines.feed import KEPT
+from hub.engines.leases import Draft, Key, LeaseTable, Step, Terms, health_after
+from hub.engines.sqlite.writer import Writer
+from hub.errors import LeaseUnknown
+from hub.model.ids import WorkerId
+from hub.model.worker import Beat, ChangeKind, Health, Offer, Proof, Registration, RegistryChange
+from hub.ports import Clock
+
+# The stored feed is cut this often: a restart finds what it needs, and the table stays small.
+CUT_EVERY = 256
+
+_KEEP = """
+insert or replace into lease (workspace, role, instance, epoch, boot, offer, ttl, health, reason, registered_at,
+  capacity, in_flight, last_seen, expires_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_LOAD = """
+select workspace, role, instance, epoch, boot, offer, ttl, health, reason, registered_at, capacity, in_flight, last_seen,
+  expires_at from lease
+"""
+_END = "delete from lease where workspace = ? and role = ? and instance = ?"
+_BEAT = """
+update lease set capacity = ?, in_flight = ?, last_seen = ?, expires_at = ?
+where workspace = ? and role = ? and instance = ? and epoch = ?
+"""
+_CHANGE = "insert into change (kind, workspace, role, instance, epoch, health, at) values (?, ?, ?, ?, ?, ?, ?)"
+_CHANGES = "select revision, kind, workspace, role, instance, epoch, health, at from change order by revision"
+# Epochs that the cut takes with it raise the floor that new names count from.
+_RAISE = """
+insert into meta (name, value) select 'epoch floor', max(epoch) from change where revision <= ?
+on conflict (name) do update set value = max(value, excluded.value)
+"""
+_CUT = "delete from change where revision <= ?"
+
+
+class SqliteRegistry(LeaseTable):
+    def __init__(self, clock: Clock, writer: Writer) -> None:
+        super().__init__(clock, b"")
+        self._writer = writer
+        self._beaten: set[Key] = set()
+        # Names with an operation under way: the next one on that name is decided when this one is known.
+        self._pending: dict[Key, asyncio.Future[list[list[int]]]] = {}
+
+    async def enrol(self, workspace: str, offer: Offer, *, boot: str, ttl: timedelta, supersede: bool = False) -> Registration:
+        await self._settled((workspace, offer.worker))
+        step = self.decide_enrol(workspace, offer, boot=boot, ttl=ttl, supersede=supersede)
+        await self._store([step])
+        taken = self._leases.get(step.key)
+        if taken is None:
+            raise LeaseUnknown
+        return taken.registration
+
+    async def beat(
+        self, workspace: str, worker: WorkerId, proof: Proof, beat: Beat, *, ttl: timedelta | None = None
+    ) -> Registration:
+        registration = self.renew(workspace, worker, proof, beat, ttl)
+        self._beaten.add((workspace, worker))
+        health = health_after(registration, beat)
+        if health is not registration.health:
+            await self.mark(workspace, worker, registration.epoch, health, "")
+        return registration
+
+    async def withdraw(self, workspace: str, worker: WorkerId, proof: Proof) -> None:
+        await self._settled((workspace, worker))
+        await self._store([self.decide_withdraw(workspace, worker, proof)])
+
+    async def mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> None:
+        await self._settled((workspace, worker))
+        step = self.decide_mark(workspace, worker, epoch, health, reason)
+        if step is not None:
+            await self._store([step])
+
+    async def sweep(self) -> Sequence[Registration]:
+        steps = [step for step in self.decide_expiries() if step.key not in self._pending]
+        ended = [lease.registration for step in steps if (lease := self._leases.get(step.key))]
+        beaten, self._beaten = self._beaten, set()
+        if steps or beaten:
+            try:
+                await self._store(steps, [row for key in beaten if (row := self._beat_row(key))])
+            except BaseException:
+                self._beaten |= beaten
+                raise
+        return ended
+
+    # --- storing
+
+    async def _settled(self, key: Key) -> None:
+        while (pending := self._pending.get(key)) is not None:
+            await asyncio.wait([pending])
+
+    async def _store(self, steps: Sequence[Step], beats: Sequence[tuple[Any, ...]] = ()) -> None:
+        """Store, then apply. A caller that gives up does not keep the table from learning what has been stored."""
+        rows = [(self._lease_row(step), [_draft_row(step, draft) for draft in step.drafts]) for step in steps]
+
+        def write(db: sqlite3.Connection) -> list[list[int]]:
+            db.executemany(_BEAT, beats)
+            return [_write(db, step, *row) for step, row in zip(steps, rows, strict=True)]
+
+        def apply(revisions: list[list[int]]) -> None:
+            for step, its in zip(steps, revisions, strict=True):
+                self.apply(step, its)
+
+        stored = self._writer.submit(write, apply)
+        for step in steps:
+            self._pending[step.key] = stored
+        stored.add_done_callback(lambda _: self._unpend(steps, stored))
+        await asyncio.shield(stored)
+
+    def _unpend(self, steps: Sequence[Step], stored: asyncio.Future[list[list[int]]]) -> None:
+        stored.exception()  # looked at here, because a caller that was cancelled will not
+        for step in steps:
+            self._pending.pop(step.key, None)
+
+    def _lease_row(self, step: Step) -> tuple[Any, ...] | None:
+        if step.terms is None:
+            return None
+        terms, lease = step.terms, self._leases.get(step.key)
+        old = lease.registration if lease is not None and lease.registration.epoch == terms.epoch else None
+        if step.lasts is not None:
+            ends = step.at + step.lasts.total_seconds() if step.lasts else None
+        else:
+            ends = self._ends(lease.expires) if lease is not None else step.at
+        offer = json.dumps(asdict(terms.offer), separators=(",", ":"))
+        (workspace, worker), ttl = step.key, terms.ttl.total_seconds()
+        names = (workspace, *worker, terms.epoch, terms.boot, offer, ttl, terms.health, terms.reason, terms.registered_at)
+        return (*names, terms.offer.capacity, old.reported_in_flight if old else 0, step.at, ends)
+
+    def _beat_row(self, key: Key) -> tuple[Any, ...] | None:
+        lease = self._leases.get(key)
+        if lease is None:
+            return None
+        r = lease.registration
+        return (r.offer.capacity, r.reported_in_flight, r.last_seen, self._ends(lease.expires), key[0], *key[1], r.epoch)
+
+    def _ends(self, expires: float) -> float | None:
+        """A monotonic instant on the wall clock, the only one that a restart can read."""
+        return None if expires == math.inf else self._clock.wall() + expires - self._clock.monotonic()
+
+    # --- coming back
+
+    async def load(self) -> None:
+        """Leases that had not run out get their full time again: nobody could renew while the hub was down."""
+        secret, floor, leases, changes = await self._writer.submit(_read)
+        self._hub_secret, self._floor = secret, floor
+        for revision, kind, workspace, role, instance, epoch, health, at in changes:
+            worker = WorkerId(role, instance)
+            self._ended[workspace, worker] = epoch
+            state = Health(health) if health is not None else None
+            self._publish(RegistryChange(revision, ChangeKind(kind), workspace, worker, epoch, state, at))
+        wall = self._clock.wall()
+        lost = [step for row in leases if (step := self._bring_back(row, wall))]
+        if lost:
+            await self._store(lost)
+
+    def _bring_back(self, row: tuple[Any, ...], wall: float) -> Step | None:
+        workspace, role, instance, epoch, boot, offer, ttl, health, reason, registered_at, *beaten = row
+        capacity, in_flight, last_seen, expires_at = beaten
+        key, lasts = (workspace, WorkerId(role, instance)), timedelta(seconds=ttl)
+        terms = Terms(_offer(offer, capacity), epoch, boot, lasts, Health(health), reason, registered_at)
+        registration = self._take(key, terms, lasts)
+        registration.reported_in_flight, registration.last_seen = in_flight, last_seen
+        if expires_at is None or expires_at > wall:
+            return None
+        return self._end(self._leases[key], ChangeKind.EXPIRED)
+
+
+def _write(db: sqlite3.Connection, step: Step, lease: tuple[Any, ...] | None, drafts: list[tuple[Any, ...]]) -> list[int]:
+    if lease is None:
+        workspace, worker = step.key
+        db.execute(_END, (workspace, *worker))
+    else:
+        db.execute(_KEEP, lease)
+    revisions = [db.execute(_CHANGE, draft).lastrowid or 0 for draft in drafts]
+    for revision in revisions:
+        if revision % CUT_EVERY == 0 and revision > KEPT:
+            db.execute(_RAISE, (revision - KEPT,))
+            db.execute(_CUT, (revision - KEPT,))
+    return revisions
+
+
+def _draft_row(step: Step, draft: Draft) -> tuple[Any, ...]:
+    workspace, worker = step.key
+    return (draft.kind, workspace, *worker, draft.epoch, draft.health, step.at)
+
+
+def _read(db: sqlite3.Connection) -> tuple[bytes, int, list[Any], list[Any]]:
+    db.execute("insert or ignore into meta (name, value) values ('hub secret', randomblob(32)), ('epoch floor', 0)")
+    meta = dict(db.execute("select name, value from meta").fetchall())
+    return meta["hub secret"], meta["epoch floor"], db.execute(_LOAD).fetchall(), db.execute(_CHANGES).fetchall()
+
+
+def _offer(text: str, capacity: int | None) -> Offer:
+    members = json.loads(text)
+    worker, models = WorkerId(*members.pop("worker")), tuple(members.pop("models"))
+    return Offer(**{**members, "worker": worker, "models": models, "capacity": capacity})

@@ -1,0 +1,216 @@
+"""The task rows of the SQLite engine."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from hub.engines.held import Held, PageMark
+from hub.engines.sqlite.cache import Cache
+from hub.engines.sqlite.reader import Reader
+from hub.engines.sqlite.writer import Writer
+from hub.errors import TaskNotFound
+from hub.model.a2a import PAUSED, TaskState
+from hub.model.command import TaskQuery
+from hub.model.ids import Caller, Cursor, TaskId, WorkerId, split_name
+from hub.model.task import Conversation, TaskPage, TaskRow, Turn
+from hub.ports import Clock
+
+MEMBERS = (
+    "id, workspace, caller, role, worker, epoch, context, worker_task, worker_context, dialect, state, last, position, "
+    "created, updated"
+)
+_ADMIT = f"""
+insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params)
+values ({", ".join("?" * 19)})
+"""
+_TURNS = """
+select turn_after, turn_message, turn_dialect, turn_params, -1 as seq from task where id = ?1
+union all
+select after, message, dialect, params, seq from turn where task = (select key from task where id = ?1)
+order by seq
+"""
+_ADD_TURN = """
+insert into turn (task, seq, after, message, dialect, params)
+select key, (select count(*) from turn where task = key), ?, ?, ?, ? from task where id = ?
+returning seq
+"""
+_FORGETTABLE = "select key, id, last from task where ended < ? order by ended limit ?"
+# How much one call of `forget` drops: the writer is busy for that long. A task larger than that goes alone.
+FORGET_TASKS = 200
+FORGET_EVENTS = 10_000
+
+
+class SqliteTasks:
+    def __init__(self, writer: Writer, reader: Reader, cache: Cache, clock: Clock) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._cache = cache
+        self._clock = clock
+
+    async def admit(self, row: TaskRow, turn: Turn) -> None:
+        values = (*_values(row), turn.after, turn.message_id, turn.dialect, turn.params)
+
+        def write(db: sqlite3.Connection) -> int | None:
+            return db.execute(_ADMIT, values).lastrowid
+
+        def publish(key: int | None) -> None:
+            if key is not None:
+                self._cache.keep(row.id, Held(row, [turn], key=key))
+
+        await self._writer.submit(write, publish)
+
+    async def add_turn(self, task: TaskId, turn: Turn) -> None:
+        values = (turn.after, turn.message_id, turn.dialect, turn.params, task)
+
+        def write(db: sqlite3.Connection) -> int | None:
+            found = db.execute(_ADD_TURN, values).fetchone()
+            return int(found[0]) if found is not None else None
+
+        def publish(seq: int | None) -> None:
+            held = self._cache.written(task) if seq is not None else None
+            if held is not None and held.turns is not None and seq is not None and len(held.turns) == seq + 1:
+                held.turns = [*held.turns, turn]
+                self._cache.keep(task, held)
+
+        if await self._writer.submit(write, publish) is None:
+            raise TaskNotFound
+
+    async def assign(self, task: TaskId, worker: WorkerId, epoch: int) -> None:
+        def write(db: sqlite3.Connection) -> bool:
+            return db.execute("update task set worker = ?, epoch = ? where id = ?", (str(worker), epoch, task)).rowcount == 1
+
+        def publish(known: bool) -> None:
+            held = self._cache.written(task) if known else None
+            if held is not None:
+                held.change(replace(held.row, worker=worker, epoch=epoch))
+
+        if not await self._writer.submit(write, publish):
+            raise TaskNotFound
+
+    async def discard(self, task: TaskId) -> None:
+        def write(db: sqlite3.Connection) -> None:
+            for key in db.execute("select key from task where id = ?", (task,)).fetchall():
+                _delete(db, *key)
+
+        await self._writer.submit(write, lambda _: self._cache.drop(task))
+
+    async def get(self, caller: Caller, task: TaskId) -> TaskRow:
+        held = self._cache.find(task)
+        if held is not None:
+            return held.seen_by(caller)
+        rows = await self._reader.rows(
+            f"select {MEMBERS} from task where id = ? and workspace = ? and caller = ? and not hidden", (task, *caller)
+        )
+        if not rows:
+            raise TaskNotFound
+        return row_of(rows[0])
+
+    async def turns(self, task: TaskId) -> Sequence[Turn]:
+        held = self._cache.find(task)
+        if held is not None and held.turns is not None:
+            return held.turns
+        return [Turn(*members) for *members, _ in await self._reader.rows(_TURNS, (task,))]
+
+    async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
+        where, values = _filter(caller, query.context_id, query.role)
+        if query.state is not None:
+            where += " and state = ?"
+            values.append(query.state)
+        total = int((await self._reader.rows(f"select count(*) from task where {where}", values))[0][0])
+        if query.before is not None:
+            where += " and (updated, id) < (?, ?)"
+            values.extend(PageMark.parse(query.before))
+        found = await self._reader.rows(
+            f"select {MEMBERS} from task where {where} order by updated desc, id desc limit ?", [*values, query.limit + 1]
+        )
+        rows = [row_of(members) for members in found[: query.limit]]
+        more = len(found) > len(rows) > 0
+        return TaskPage(rows, total, str(PageMark(rows[-1].updated, rows[-1].id)) if more else None)
+
+    async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
+        where, values = _filter(caller, context, role)
+        rows = await self._reader.rows(
+            f"select worker, worker_context from task where {where} and worker is not null order by key desc limit 1", values
+        )
+        return Conversation(_worker(rows[0][0]), rows[0][1]) if rows else None
+
+    async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
+        where, values = _filter(caller, context, role)
+        states = sorted(PAUSED)
+        sql = f"select id from task where {where} and state in ({', '.join('?' * len(states))}) order by key"
+        return [TaskId(task) for (task,) in await self._reader.rows(sql, [*values, *states])]
+
+    async def unfinished(self) -> Sequence[TaskRow]:
+        return [row_of(members) for members in await self._reader.rows(f"select {MEMBERS} from task where ended is null")]
+
+    async def forget(self, *, ended_for: timedelta) -> int:
+        before = self._clock.wall() - ended_for.total_seconds()
+
+        def write(db: sqlite3.Connection) -> list[TaskId]:
+            gone: list[TaskId] = []
+            events = 0
+            for key, task, last in db.execute(_FORGETTABLE, (before, FORGET_TASKS)).fetchall():
+                if gone and events + last > FORGET_EVENTS:
+                    break
+                _delete(db, key)
+                gone.append(task)
+                events += last
+            return gone
+
+        def publish(gone: list[TaskId]) -> None:
+            for task in gone:
+                self._cache.drop(task)
+
+        gone = await self._writer.submit(write, publish)
+        return len(gone)
+
+
+def row_of(members: Sequence[Any]) -> TaskRow:
+    (task, workspace, caller, role, worker, epoch, context, worker_task, worker_context, dialect, *rest) = members
+    state, last, position, created, updated = rest
+    return TaskRow(
+        id=TaskId(task),
+        caller=Caller(workspace, caller),
+        role=role,
+        worker=_worker(worker) if worker is not None else None,
+        epoch=epoch,
+        context=context,
+        worker_task=worker_task,
+        worker_context=worker_context,
+        dialect=dialect,
+        state=TaskState(state),
+        at=Cursor(last),
+        position=position,
+        created=created,
+        updated=updated,
+    )
+
+
+def _values(row: TaskRow) -> tuple[Any, ...]:
+    worker = str(row.worker) if row.worker is not None else None
+    names = (row.id, *row.caller, row.role, worker, row.epoch, row.context, row.worker_task, row.worker_context, row.dialect)
+    return (*names, row.state, row.at, row.position, row.created, row.updated)
+
+
+def _worker(name: str) -> WorkerId:
+    role, instance = split_name(name)
+    return WorkerId(role, instance or "")
+
+
+def _filter(caller: Caller, context: str | None, role: str | None) -> tuple[str, list[Any]]:
+    where, values = "workspace = ? and caller = ? and not hidden", list[Any](caller)
+    for column, value in (("context", context), ("role", role)):
+        if value is not None:
+            where += f" and {column} = ?"
+            values.append(value)
+    return where, values
+
+
+def _delete(db: sqlite3.Connection, key: int) -> None:
+    db.execute("delete from event where place > (?1 << 24) and place < ((?1 + 1) << 24)", (key,))
+    db.execute("delete from turn where task = ?", (key,))
+    db.execute("delete from task where key = ?", (key,))
