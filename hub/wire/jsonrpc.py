@@ -22,11 +22,12 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """A worker's answer: a result, or an error's code and text."""
+    """A worker's answer: a result, or an error's code and text, and the reason in its data where it names one."""
 
     result: Any
     code: int | None
     text: str
+    reason: str = ""
 
 
 def read_body(body: bytes | bytearray) -> Any:
@@ -91,7 +92,16 @@ def read_reply(body: bytes | bytearray) -> Reply:
     if isinstance(error, dict):
         code = error.get("code")
         text = error.get("message")
-        return Reply(None, code if isinstance(code, int) else -32603, text if isinstance(text, str) else "")
+        number = code if isinstance(code, int) and not isinstance(code, bool) else -32603
+        return Reply(None, number, text if isinstance(text, str) else "", _reason(error.get("data")))
     if "result" not in document:
         raise ValueError("neither result nor error")
     return Reply(document["result"], None, "")
+
+
+def _reason(data: Any) -> str:
+    """The first `reason` of an error's data: a list of details, or a single one."""
+    for detail in data if isinstance(data, list) else [data]:
+        if isinstance(detail, dict) and isinstance(detail.get("reason"), str):
+            return str(detail["reason"])
+    return ""

@@ -1,0 +1,145 @@
+"""From the bytes of a worker's answer to what was heard. Nothing of the worker's content gets into an error."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import NoReturn
+
+from hub.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerFault, WorkerRefused
+from hub.model.a2a import Heard
+from hub.net.connection import Response
+from hub.wire.heard import Malformed, read_result
+from hub.wire.jsonrpc import Reply, read_reply
+from hub.wire.sse import Frame, FrameReader, FrameTooLong
+
+_BUSY_CODE = -32000
+_BUSY = "WORKER_BUSY"
+
+
+def is_stream(response: Response) -> bool:
+    return _media_type(response) == b"text/event-stream"
+
+
+def check_type(response: Response) -> None:
+    """InvalidAnswer if the body cannot be JSON. A worker that names no type is given the benefit of the doubt."""
+    kind = _media_type(response)
+    if kind in (b"text/html", b"application/xhtml+xml"):
+        raise InvalidAnswer(response.worker, f"it is an HTML page (HTTP {response.status})")
+    if kind and not (kind == b"application/json" or kind.endswith(b"+json")):
+        raise InvalidAnswer(response.worker, f"it is neither JSON nor an event stream (HTTP {response.status})")
+
+
+def _media_type(response: Response) -> bytes:
+    return response.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+
+
+async def raise_failure(response: Response, limit: int) -> NoReturn:
+    """What a status other than 200 to 299 means."""
+    status = response.status
+    if status == 503 and b"x-not-processed" in response.headers:
+        raise WorkerRefused(response.worker)
+    if 300 <= status < 400:
+        raise InvalidAnswer(response.worker, f"it redirects (HTTP {status}), and the hub follows no redirects")
+    if _media_type(response).endswith(b"json"):
+        body = await response.read_all(limit)
+        try:
+            reply = read_reply(body)
+        except ValueError:
+            reply = Reply(None, None, "")
+        if reply.code is not None:
+            raise fault_of(response.worker, reply, fresh=True)
+    raise InvalidAnswer(response.worker, f"HTTP {status}")
+
+
+def fault_of(worker: str, reply: Reply, *, fresh: bool) -> WorkerError:
+    """`fresh`: nothing else was heard in this answer, so that "busy" can mean that nothing was done."""
+    if fresh and reply.code == _BUSY_CODE and reply.reason == _BUSY:
+        return WorkerRefused(worker)
+    return WorkerFault(reply.code if reply.code is not None else -32603, reply.text)
+
+
+def read_heard(worker: str, text: bytes, *, position: str | None = None, fresh: bool = True) -> Heard:
+    try:
+        reply = read_reply(text)
+    except ValueError as error:
+        raise InvalidAnswer(worker, "it is not a JSON-RPC response") from error
+    if reply.code is not None:
+        raise fault_of(worker, reply, fresh=fresh)
+    try:
+        return read_result(reply.result, position=position)
+    except Malformed as error:
+        raise InvalidAnswer(worker, str(error)) from error
+
+
+class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
+    """The events of a stream; a batch is what arrived together. An empty batch: bytes came, but no event was complete.
+    That is a sign of life, such as a comment or a piece of a long event.
+    """
+
+    def __init__(self, response: Response, *, replays: bool, max_event: int) -> None:
+        self._response = response
+        self._replays = replays
+        self._max_event = max_event
+        self._reader = FrameReader(limit=max_event)
+        self._fresh = True
+        self._failure: WorkerError | None = None
+
+    async def __anext__(self) -> Sequence[Heard]:
+        if self._failure is not None:
+            raise self._failure
+        chunk = await self._response.next_chunk()
+        if not chunk:
+            if self._reader.unfinished:
+                raise WorkerBroke(self._response.worker, "its stream ended within an event")
+            raise StopAsyncIteration
+        try:
+            frames = self._reader.feed(chunk)
+        except FrameTooLong as error:
+            failure = InvalidAnswer(self._response.worker, f"an event is longer than {self._max_event} bytes")
+            self._end(failure)
+            raise failure from error
+        return self._read(frames)
+
+    def _read(self, frames: Sequence[Frame]) -> Sequence[Heard]:
+        batch: list[Heard] = []
+        for frame in frames:
+            if not frame.data:
+                continue
+            position = frame.id if self._replays else None
+            try:
+                batch.append(read_heard(self._response.worker, frame.data, position=position, fresh=self._fresh))
+            except WorkerError as error:
+                self._end(error)
+                if batch:
+                    break
+                raise
+            self._fresh = False
+        return batch
+
+    def _end(self, failure: WorkerError) -> None:
+        """What was heard before it still counts; nothing is read after it."""
+        self._failure = failure
+        self._response.close()
+
+
+class SingleAnswer(AsyncIterator[Sequence[Heard]]):
+    """One JSON-RPC response as a stream of one event. Empty batches tell that a long one is still coming."""
+
+    def __init__(self, response: Response, *, limit: int) -> None:
+        self._response = response
+        self._limit = limit
+        self._body = bytearray()
+        self._given = False
+
+    async def __anext__(self) -> Sequence[Heard]:
+        if self._given:
+            raise StopAsyncIteration
+        chunk = await self._response.next_chunk()
+        if chunk and len(self._body) + len(chunk) > self._limit:
+            self._response.close()
+            raise InvalidAnswer(self._response.worker, f"it is longer than {self._limit} bytes")
+        self._body += chunk
+        if chunk and not self._response.complete:
+            return ()
+        self._given = True
+        return (read_heard(self._response.worker, bytes(self._body)),)

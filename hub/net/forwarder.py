@@ -1,0 +1,130 @@
+"""Calls workers over A2A 0.3. Implements ports.Forwarder; repeats nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from hub.errors import WorkerBroke
+from hub.model.a2a import Heard, Ids
+from hub.model.worker import Offer
+from hub.net.answers import SingleAnswer, StreamedAnswer, check_type, is_stream, raise_failure, read_heard
+from hub.net.connection import Response
+from hub.net.http1 import Client
+from hub.ports import Attach, Dispatch
+from hub.wire import v03
+
+_JSON = b"application/json"
+_STREAM = b"text/event-stream, application/json"
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,128})?")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """`brief` bounds what a worker has ready: its task, its cancelling, an error's text. An answer to a message has no
+    such bound, because a worker may think for long before it speaks: its caller watches the silence.
+    """
+
+    max_answer: int = 16 * 1024 * 1024
+    max_event: int = 1024 * 1024
+    max_error: int = 1024 * 1024
+    brief: float = 10.0
+    probe: float = 1.5
+
+
+class HttpForwarder:
+    def __init__(self, client: Client, limits: AnswerLimits | None = None) -> None:
+        self._client = client
+        self._limits = limits or AnswerLimits()
+
+    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+        send = dispatch.send
+        body = v03.write_send(send, dispatch.ids, dispatch.references, stream=offer.streaming)
+        return _Call(self._client, self._limits, offer, body, _trace(send.trace), streams=offer.streaming)
+
+    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+        headers = _trace(attach.trace)
+        if attach.position is not None:
+            headers.append(("Last-Event-ID", attach.position))
+        return _Call(self._client, self._limits, offer, v03.write_subscribe(attach.ids), headers, streams=True)
+
+    async def fetch(self, offer: Offer, ids: Ids) -> Heard:
+        return await self._ask(offer, v03.write_get(ids))
+
+    async def cancel(self, offer: Offer, ids: Ids) -> Heard:
+        return await self._ask(offer, v03.write_cancel(ids))
+
+    async def probe(self, offer: Offer) -> bool:
+        return await self._client.probe(offer.url, self._limits.probe)
+
+    async def _ask(self, offer: Offer, body: bytes) -> Heard:
+        worker = str(offer.worker)
+        limit = self._limits.brief
+        try:
+            async with asyncio.timeout(limit):
+                response = await self._client.post(offer.url, body, worker=worker)
+                try:
+                    if not 200 <= response.status < 300:
+                        await raise_failure(response, self._limits.max_error)
+                    check_type(response)
+                    answer = await response.read_all(self._limits.max_answer)
+                finally:
+                    response.close()
+        except TimeoutError as error:
+            raise WorkerBroke(worker, f"it has not answered within {limit:g} s") from error
+        return read_heard(worker, answer)
+
+
+class _Call:
+    """One message or subscription under way: entering sends it, leaving gives up what has not come yet."""
+
+    def __init__(
+        self, client: Client, limits: AnswerLimits, offer: Offer, body: bytes, headers: list[tuple[str, str]], *, streams: bool
+    ) -> None:
+        self._client = client
+        self._limits = limits
+        self._offer = offer
+        self._body = body
+        self._headers = headers
+        self._accept = _STREAM if streams else _JSON
+        self._response: Response | None = None
+
+    async def __aenter__(self) -> AsyncIterator[Sequence[Heard]]:
+        offer = self._offer
+        response = await self._client.post(
+            offer.url, self._body, worker=str(offer.worker), accept=self._accept, headers=self._headers
+        )
+        try:
+            if not 200 <= response.status < 300:
+                await self._raise_failure(response)
+            if is_stream(response):
+                answer: AsyncIterator[Sequence[Heard]] = StreamedAnswer(
+                    response, replays=offer.replays, max_event=self._limits.max_event
+                )
+            else:
+                check_type(response)
+                answer = SingleAnswer(response, limit=self._limits.max_answer)
+        except BaseException:
+            response.close()
+            raise
+        self._response = response
+        return answer
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._response is not None:
+            self._response.close()
+
+    async def _raise_failure(self, response: Response) -> None:
+        try:
+            async with asyncio.timeout(self._limits.brief):
+                await raise_failure(response, self._limits.max_error)
+        except TimeoutError as error:
+            raise WorkerBroke(response.worker, f"HTTP {response.status}, and no end to it") from error
+
+
+def _trace(trace: str | None) -> list[tuple[str, str]]:
+    """A caller's text goes into a header only if it is what that header may hold."""
+    return [("traceparent", trace)] if trace is not None and _TRACEPARENT.fullmatch(trace) else []

@@ -1,0 +1,142 @@
+"""A TCP server on loopback that plays a script: for answers that no proper server would give."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+
+
+@dataclass
+class Request:
+    line: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Peer:
+    """The server's end of one connection. `number` counts connections from 1."""
+
+    number: int
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    requests: list[Request] = field(default_factory=list)
+
+    async def read_request(self) -> Request | None:
+        """None when the client has gone."""
+        try:
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            line, *rest = head.decode().split("\r\n")[:-2]
+            headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in rest)}
+            body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        self.requests.append(Request(line, headers, body))
+        return self.requests[-1]
+
+    async def write(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def gone(self) -> None:
+        """Until the client has closed its end."""
+        try:
+            while await self.reader.read(65536):
+                pass
+        except ConnectionError:
+            pass
+
+    def reset(self) -> None:
+        """Close with RST, as a killed process with unread data does."""
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+Script = Callable[[Peer], Awaitable[None]]
+
+
+class RawServer:
+    """An async context manager. A script that returns closes its connection; one that fails, fails the test at exit."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failures: list[BaseException] = []
+        self.peers: list[Peer] = []
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    @property
+    def requests(self) -> list[Request]:
+        return [request for peer in self.peers for request in peer.requests]
+
+    async def __aenter__(self) -> RawServer:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+        if kind is None and self.failures:
+            raise self.failures[0]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        peer = Peer(len(self.peers) + 1, reader, writer)
+        self.peers.append(peer)
+        try:
+            await self._script(peer)
+        except asyncio.CancelledError:
+            pass
+        except ConnectionError:
+            # The client left; that is what many of these tests are about.
+            pass
+        except Exception as failure:  # noqa: BLE001 - kept for the test, which would not see it otherwise
+            self.failures.append(failure)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+
+def answer(body: bytes, *, status: str = "200 OK", kind: str = "application/json", more: str = "") -> bytes:
+    """A whole response with a Content-Length."""
+    return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}\r\n".encode() + body
+
+
+def chunked_head(kind: str = "text/event-stream") -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def always(data: bytes) -> Script:
+    """Answers every request with these bytes, and keeps the connection open."""
+
+    async def script(peer: Peer) -> None:
+        while await peer.read_request() is not None:
+            await peer.write(data)
+
+    return script
