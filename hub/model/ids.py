@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from ipaddress import ip_address
 from typing import NamedTuple, NewType
 from uuid import UUID
 
@@ -48,6 +49,16 @@ def split_name(name: str) -> tuple[str, str | None]:
     """`role:instance` splits at its first colon; a bare role has no instance."""
     role, colon, instance = name.partition(":")
     return role, instance if colon else None
+
+
+def is_loopback(host: str) -> bool:
+    """Only this machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def new_task_id() -> TaskId:

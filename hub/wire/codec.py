@@ -12,7 +12,7 @@ from hub.model.command import Send, Target
 from hub.model.fold import add_turn, artifacts_of, fold, trim_history
 from hub.model.ids import Cursor
 from hub.model.task import TaskRow, Turn
-from hub.wire.faults import row_of
+from hub.wire.faults import fault_of
 from hub.wire.jsontext import dump, parse
 from hub.wire.v03 import VERSION, read_send
 
@@ -79,14 +79,15 @@ class Codec:
         return Event(EventKind.TASK, TaskState.SUBMITTED, VERSION, dump(task))
 
     def verdict(self, ids: Ids, state: TaskState, error: HubError) -> Event:
-        own = {OWN: {"reason": row_of(error).reason}}
+        fault = fault_of(error)
+        own = {OWN: {"reason": fault.reason}}
         message = {
             "kind": "message",
             "role": "agent",
             "messageId": str(uuid4()),
             "taskId": ids.task,
             "contextId": ids.context,
-            "parts": [{"kind": "text", "text": error.message}],
+            "parts": [{"kind": "text", "text": fault.message}],
             "metadata": own,
         }
         status = {"state": state.value, "message": message, "timestamp": self._now()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 KEEP_ALIVE = b": keep-alive\n\n"
+COME_BACK = b"retry: 2000\n\n"
+"""The last words of a stream that the hub ends before its task: come back with the last id, in two seconds."""
 RESPONSE_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache, no-transform"),

@@ -1,0 +1,202 @@
+"""The composition root: every part is made here and handed to the ones that need it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from hypercorn.asyncio import serve as hypercorn_serve
+from hypercorn.config import Config as ServerConfig
+
+from hub.config import Settings
+from hub.core.directory import Directory, Terms
+from hub.core.hub import Hub, Limits
+from hub.core.relay import Surroundings
+from hub.core.router import Router
+from hub.core.supervisor import Supervisor
+from hub.engines import open_engine
+from hub.model.ids import is_loopback
+from hub.net.forwarder import HttpForwarder
+from hub.net.guard import Guard
+from hub.net.http1 import Client
+from hub.net.http1 import Limits as ClientLimits
+from hub.ports import Clock, Engine
+from hub.telemetry import metrics as telemetry
+from hub.web.auth import LOCAL
+from hub.web.cards import Cards, add_cards
+from hub.web.edge import Edge
+from hub.web.jsonrpc import JsonRpc
+from hub.web.ops import add_operations
+from hub.web.pages import create_pages
+from hub.web.tasks import add_tasks
+from hub.web.workers import add_registry
+from hub.wire.codec import Codec
+
+log = logging.getLogger(__name__)
+
+_SWEEP_EVERY = 0.5
+_FORGET_EVERY = 30.0
+_LAG_EVERY = 0.5
+_KEEP_ALIVE_REQUESTS = 1_000_000
+_BACKLOG = 2048
+
+
+class SystemClock:
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+
+@dataclass(frozen=True, slots=True)
+class Rolecall:
+    """A hub that runs: its ASGI application, and its parts."""
+
+    edge: Edge
+    hub: Hub
+    directory: Directory
+    engine: Engine
+
+
+@asynccontextmanager
+async def assemble(settings: Settings, *, port: int, clock: Clock | None = None) -> AsyncIterator[Rolecall]:
+    """Open the engine, take up what an earlier hub left, and be ready to serve. Closes in the opposite order."""
+    clock = clock or SystemClock()
+    supervisor = Supervisor()
+    guard = Guard(settings.worker_networks, [(settings.host, port)], allow_loopback=is_loopback(settings.host))
+    async with (
+        open_engine(_store_url(settings), data_dir=settings.data_dir, clock=clock) as engine,
+        Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
+    ):
+        observer = telemetry.Metrics(lambda: engine.registry.live(LOCAL.workspace))
+        around = Surroundings(
+            engine=engine,
+            forwarder=HttpForwarder(client),
+            codec=Codec(clock.wall),
+            router=Router(engine.registry, engine.tasks, default_role=settings.default_role),
+            observer=observer,
+            clock=clock,
+            silence=timedelta(seconds=settings.worker_silence),
+        )
+        limits = Limits(settings.max_open_tasks, timedelta(seconds=settings.keep_alive), timedelta(seconds=settings.retention))
+        hub = Hub(around, supervisor, limits)
+        terms = Terms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
+        directory = Directory(engine.registry, around.forwarder, observer, terms, check_url=guard.check_url)
+        edge = _edge(settings, port, hub, directory, engine, observer)
+        try:
+            await hub.relays.settle()
+            supervisor.keep_running("silence watch", hub.relays.watch)
+            supervisor.keep_running("lease sweep", lambda: _every(_SWEEP_EVERY, directory.sweep))
+            supervisor.keep_running("registry observer", directory.observe)
+            supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
+            supervisor.keep_running("loop lag", lambda: _measure_lag(observer))
+            yield Rolecall(edge, hub, directory, engine)
+        finally:
+            hub.drain()
+            await supervisor.close()
+
+
+async def serve(settings: Settings, *, stop: asyncio.Event, ready: Callable[[str], None] | None = None) -> None:
+    """Serve until `stop` is set, then drain. `ready` gets the address that the hub can be reached under."""
+    listener = _listen(settings.host, settings.port)
+    port = int(listener.getsockname()[1])
+    async with assemble(settings, port=port) as rolecall:
+
+        async def until_stopped() -> None:
+            await stop.wait()
+            log.info("going down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
+            rolecall.hub.drain()
+
+        if ready is not None:
+            ready(settings.url(port))
+        log.info("ready", extra={"event": "ready", "url": settings.url(port), "store": settings.store})
+        await hypercorn_serve(rolecall.edge, _server_config(settings, listener), shutdown_trigger=until_stopped)  # type: ignore[arg-type]  # hypercorn types scopes as TypedDicts of its own
+
+
+def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
+    """Serve in this process until SIGTERM or SIGINT."""
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError):
+                loop.add_signal_handler(name, stop.set)
+        await serve(settings, stop=stop, ready=ready)
+
+    with asyncio.Runner(loop_factory=_loop_factory(settings.loop)) as runner:
+        runner.run(main())
+
+
+def _edge(settings: Settings, port: int, hub: Hub, directory: Directory, engine: Engine, observer: telemetry.Metrics) -> Edge:
+    pages = create_pages(settings.max_body)
+    cards = Cards(directory, name=settings.name, description=settings.description, public_url=settings.url(port))
+    add_cards(pages, cards)
+    add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive))
+    add_tasks(pages, hub)
+    add_operations(pages, hub, directory, engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
+    rpc = JsonRpc(hub, observer, max_body=settings.max_body, max_batch=settings.max_batch, keep_alive=settings.keep_alive)
+    return Edge(rpc, pages)
+
+
+def _store_url(settings: Settings) -> str:
+    return "sqlite:" if settings.store == "sqlite" else settings.store
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bound before anything else is opened, so that a taken port is the first thing that is said."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener
+
+
+def _server_config(settings: Settings, listener: socket.socket) -> ServerConfig:
+    config = ServerConfig()
+    config.bind = [f"fd://{listener.detach()}"]
+    config.backlog = _BACKLOG
+    config.graceful_timeout = settings.drain
+    config.keep_alive_max_requests = _KEEP_ALIVE_REQUESTS
+    config.accesslog = None
+    config.errorlog = None
+    config.include_server_header = False
+    return config
+
+
+def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if choice == "asyncio":
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _every(seconds: float, job: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        await job()
+
+
+async def _measure_lag(observer: telemetry.Metrics) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + _LAG_EVERY
+        await asyncio.sleep(_LAG_EVERY)
+        observer.loop_lag(max(0.0, loop.time() - due))

@@ -1,0 +1,144 @@
+"""Who is there: enrolment, heartbeats and discovery, as the hub's callers and workers see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from random import Random
+from typing import NamedTuple
+
+from hub.core.observe import Observer
+from hub.errors import InstanceConflict, LeaseUnknown
+from hub.model.command import AgentQuery
+from hub.model.ids import Caller, WorkerId
+from hub.model.worker import Beat, Health, Offer, Proof, Registration
+from hub.ports import Forwarder, Registry, RegistryFeed
+
+_SHORTEST, _LONGEST = timedelta(seconds=10), timedelta(hours=1)
+_JITTER = 0.1
+_WORKSPACE = "default"
+
+
+class Terms(NamedTuple):
+    """What leases the hub gives. A zero ttl: leases never expire."""
+
+    ttl: timedelta
+    heartbeat: timedelta
+
+
+class Granted(NamedTuple):
+    registration: Registration
+    heartbeat: timedelta
+    is_new: bool
+
+
+class Directory:
+    def __init__(
+        self,
+        registry: Registry,
+        forwarder: Forwarder,
+        observer: Observer,
+        terms: Terms,
+        *,
+        check_url: Callable[[str], None],
+        dice: Random | None = None,
+    ) -> None:
+        self._registry = registry
+        self._forwarder = forwarder
+        self._observer = observer
+        self._terms = terms
+        self._check_url = check_url
+        self._dice = dice or Random()
+
+    async def enrol(self, caller: Caller, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> Granted:
+        """A name that another process holds is only given away when nothing answers at that process's address."""
+        self._check_url(offer.url)
+        lease = self._ttl(ttl)
+        before = self._registry.get(caller.workspace, offer.worker)
+        try:
+            registration = await self._registry.enrol(caller.workspace, offer, boot=boot, ttl=lease)
+        except InstanceConflict:
+            if before is None or await self._forwarder.probe(before.offer):
+                raise
+            registration = await self._registry.enrol(caller.workspace, offer, boot=boot, ttl=lease, supersede=True)
+        return Granted(registration, self._heartbeat(lease), before is None or before.epoch != registration.epoch)
+
+    async def beat(self, caller: Caller, worker: WorkerId, proof: Proof, beat: Beat) -> Granted:
+        registration = await self._registry.beat(caller.workspace, worker, proof, beat)
+        return Granted(registration, self._heartbeat(registration.ttl), False)
+
+    async def withdraw(self, caller: Caller, worker: WorkerId, proof: Proof) -> None:
+        await self._registry.withdraw(caller.workspace, worker, proof)
+
+    async def drain(self, caller: Caller, worker: WorkerId, reason: str) -> Registration:
+        registration = self.get(caller, worker)
+        await self._registry.mark(caller.workspace, worker, registration.epoch, Health.DRAINING, reason)
+        return registration
+
+    def get(self, caller: Caller, worker: WorkerId) -> Registration:
+        registration = self._registry.get(caller.workspace, worker)
+        if registration is None:
+            raise LeaseUnknown(f"No live agent {worker}.")
+        return registration
+
+    def roles(self, caller: Caller) -> Sequence[str]:
+        return self._registry.roles(caller.workspace)
+
+    def live(self, caller: Caller, role: str | None = None) -> Sequence[Registration]:
+        return self._registry.live(caller.workspace, role)
+
+    def find(self, caller: Caller, query: AgentQuery) -> tuple[Sequence[Registration], str | None]:
+        """A page in the order of names, and where the next one starts."""
+        live = self._registry.live(caller.workspace, query.role)
+        found = sorted((r for r in live if _fits(r, query)), key=lambda r: str(r.worker))
+        if query.after is not None:
+            found = [r for r in found if str(r.worker) > query.after]
+        page = found[: query.limit]
+        return page, str(page[-1].worker) if len(found) > len(page) else None
+
+    def expires_in(self, registration: Registration) -> timedelta | None:
+        return self._registry.expires_in(registration)
+
+    def changes(self, caller: Caller, *, after: int | None, idle: timedelta) -> RegistryFeed:
+        return self._registry.changes(caller.workspace, after=after, idle=idle)
+
+    async def sweep(self) -> None:
+        await self._registry.sweep()
+
+    async def observe(self) -> None:
+        """Forever: tell the observer what changes."""
+        async for batch in self._registry.changes(_WORKSPACE, after=None, idle=_LONGEST):
+            for change in batch:
+                self._observer.registry_changed(change)
+
+    def _ttl(self, wished: timedelta | None) -> timedelta:
+        if wished is None or not self._terms.ttl:
+            return self._terms.ttl
+        return min(max(wished, _SHORTEST), _LONGEST)
+
+    def _heartbeat(self, ttl: timedelta) -> timedelta:
+        """Jitter is handed out here, so that a thousand workers that came back together do not stay together."""
+        usual = self._terms.heartbeat
+        if ttl and ttl != self._terms.ttl:
+            usual = min(usual, ttl / 3)
+        return usual * (1 + _JITTER * (2 * self._dice.random() - 1))
+
+
+def _fits(registration: Registration, query: AgentQuery) -> bool:
+    offer = registration.offer
+    if query.state is not None and registration.health.value != query.state:
+        return False
+    if query.tag is not None and query.tag not in offer.tags:
+        return False
+    if query.capability is not None and not offer.capability(query.capability):
+        return False
+    if query.skill is not None and not any(query.skill in (s.get("id"), s.get("name")) for s in offer.skills):
+        return False
+    if any(offer.labels.get(name) != value if value else name not in offer.labels for name, value in query.labels.items()):
+        return False
+    return query.text is None or query.text.casefold() in _words_of(offer)
+
+
+def _words_of(offer: Offer) -> str:
+    skills = " ".join(f"{s.get('name', '')} {s.get('description', '')}" for s in offer.skills)
+    return f"{offer.worker} {offer.description} {offer.card.get('name', '')} {skills}".casefold()

@@ -1,0 +1,314 @@
+"""One method per operation: the story of a request. Web, bridges and the command line speak to this alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from hub.core.decisions import Decisions
+from hub.core.reading import Reading
+from hub.core.relay import Relay, Surroundings
+from hub.core.relays import Relays
+from hub.core.router import Route, Router, check_agrees
+from hub.core.supervisor import Supervisor
+from hub.errors import (
+    HubDraining,
+    InvalidParams,
+    Overloaded,
+    RouteError,
+    TaskEnded,
+    TaskNotCancelable,
+    TaskNotFound,
+    WorkerFault,
+    WorkerLost,
+)
+from hub.model.a2a import Event, EventKind, Logged, TaskState
+from hub.model.command import CancelTask, GetTask, Send, Subscribe, Target, TaskQuery
+from hub.model.ids import START, Caller, Cursor, TaskId, new_task_id
+from hub.model.task import TaskPage, TaskRow, Turn
+from hub.ports import Subscription
+
+_REVEAL_AFTER = 1.0
+"""A caller who does not want to wait gets the task as it stands after this long."""
+_CANCEL_PATIENCE = 2.0
+_SWEEPS = 100
+_NOT_FOUND, _NOT_CANCELABLE = -32001, -32002
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds that a caller can meet. Durations in seconds."""
+
+    open_tasks: int = 100_000
+    keep_alive: timedelta = timedelta(seconds=15)
+    retention: timedelta = timedelta(hours=24)
+
+
+class Hub:
+    def __init__(self, around: Surroundings, supervisor: Supervisor, limits: Limits) -> None:
+        self._around = around
+        self._engine = around.engine
+        self._router: Router = around.router
+        self._limits = limits
+        self._supervisor = supervisor
+        self._readings: set[Reading] = set()
+        self._waiting: set[Subscription] = set()
+        self.relays = Relays(around, supervisor)
+        self.decisions = Decisions()
+        self.draining = False
+
+    # --- messages
+
+    async def send(self, caller: Caller, send: Send) -> bytes:
+        """The answer to `message/send`: a Task, or the worker's bare Message."""
+        relay = await self._begin(caller, send)
+        task = relay.scribe.ids.task
+        if not send.blocking:
+            await self._started_or_shown(relay)
+            return await self._snapshot(task, send.dialect, send.history_length)
+        await relay.started
+        log = await self._until_rest(task, relay.began)
+        if relay.began != START:
+            log = await self._engine.events.read(task)
+        return await self._told(task, log, send.dialect, send.history_length)
+
+    async def stream(self, caller: Caller, send: Send) -> Reading:
+        """The answer to `message/stream`. Returns once the worker has begun to answer."""
+        relay = await self._begin(caller, send)
+        await relay.started
+        task = relay.scribe.ids.task
+        first = None
+        if relay.began != START:
+            first = await self._as_of(task, relay.began, send.dialect)
+        return self._reading(task, relay.worker.role if relay.worker else "", after=relay.began, first=first)
+
+    async def subscribe(self, caller: Caller, command: Subscribe) -> Reading:
+        """Come back to a task: as of the reader's cursor, or as of now, and then what follows."""
+        row = await self._own(caller, command.task_id, command.target)
+        at = row.at if command.after is None else command.after
+        if at > row.at:
+            raise InvalidParams(f"Last-Event-ID {at} lies behind the task's last event, {row.at}.")
+        if row.at == START:
+            return self._reading(row.id, row.role, after=START, first=None)
+        first = await self._as_of(row.id, at, command.dialect) if at > START else None
+        return self._reading(row.id, row.role, after=at, first=first, first_may_end=True)
+
+    # --- tasks
+
+    async def get(self, caller: Caller, command: GetTask) -> bytes:
+        row = await self._own(caller, command.task_id, command.target)
+        return await self._snapshot(row.id, command.dialect, command.history_length)
+
+    async def cancel(self, caller: Caller, command: CancelTask) -> bytes:
+        row = await self._own(caller, command.task_id, command.target)
+        if row.ended:
+            raise TaskNotCancelable
+        relay = self.relays.of(row.id) or await self._silent_relay(row)
+        if not relay.scribe.ids.worker_task and not relay.scribe.ended:
+            await asyncio.wait([relay.started], timeout=_CANCEL_PATIENCE)
+        await self._cancel_at_worker(row, relay)
+        return await self._snapshot(row.id, command.dialect, None)
+
+    async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
+        return await self._engine.tasks.page(caller, query)
+
+    # --- how a call begins
+
+    async def _begin(self, caller: Caller, send: Send) -> Relay:
+        """Admit, route, store, and only then call: what may run can be found again."""
+        if self.draining:
+            raise HubDraining
+        if len(self.relays) >= self._limits.open_tasks:
+            raise Overloaded("open tasks", self._limits.open_tasks, "ROLECALL_MAX_OPEN_TASKS")
+        row = await self._continued(caller, send)
+        references = await self._references(caller, send)
+        if row is not None:
+            return await self._go_on(caller, row, send, references)
+        try:
+            route = await self._router.choose(caller, send)
+        except RouteError as error:
+            role = send.target.path_role or send.target.role or ""
+            self._around.observer.routed(role, "role", type(error).__name__)
+            raise
+        row = self._new_row(caller, send, route)
+        turn = self._around.codec.record(send, after=START)
+        self._decided(row.id, route)
+        await self._engine.tasks.admit(row, turn)
+        return self.relays.start(row, (turn,), route=route, send=send, references=references)
+
+    async def _go_on(self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str]) -> Relay:
+        if row.ended:
+            raise TaskEnded
+        route = self._router.to_owner(caller, row, send.target)
+        if send.context_id is not None and send.context_id != row.context:
+            raise InvalidParams('"message.contextId" is not the context of that task.')
+        await self.relays.clear(row.id)
+        row = await self._engine.tasks.get(caller, row.id)
+        turn = self._around.codec.record(send, after=row.at)
+        self._decided(row.id, route)
+        await self._engine.tasks.add_turn(row.id, turn)
+        turns = await self._engine.tasks.turns(row.id)
+        return self.relays.start(row, turns, route=route, send=send, references=references)
+
+    async def _continued(self, caller: Caller, send: Send) -> TaskRow | None:
+        """The task that the message answers: named, or the one paused task of its context."""
+        if send.task_id is not None:
+            row = await self._engine.tasks.get(caller, send.task_id)
+            running = self.relays.of(row.id)
+            if running is not None and not running.scribe.rests:
+                raise InvalidParams("The task is at work and takes no message now. Wait until it asks, or cancel it.")
+            return row
+        if send.context_id is None:
+            return None
+        role = send.target.path_role or send.target.role
+        paused = await self._engine.tasks.paused(caller, send.context_id, role)
+        return await self._engine.tasks.get(caller, paused[0]) if len(paused) == 1 else None
+
+    async def _references(self, caller: Caller, send: Send) -> dict[str, str]:
+        """What the worker calls the tasks that the message refers to. Not the caller's: not found."""
+        rows = [await self._engine.tasks.get(caller, TaskId(task)) for task in send.references]
+        return {row.id: row.worker_task for row in rows}
+
+    def _new_row(self, caller: Caller, send: Send, route: Route) -> TaskRow:
+        worker, now = route.registration.worker, self._around.clock.wall()
+        return TaskRow(
+            id=new_task_id(),
+            caller=caller,
+            role=worker.role,
+            worker=worker,
+            epoch=route.registration.epoch,
+            context=send.context_id or "",
+            worker_task="",
+            worker_context=route.conversation.worker_context if route.conversation else "",
+            dialect=send.dialect,
+            state=TaskState.SUBMITTED,
+            at=START,
+            position=None,
+            created=now,
+            updated=now,
+        )
+
+    def _decided(self, task: TaskId, route: Route) -> None:
+        self.decisions.note(task, route, self._around.clock.wall())
+        self._around.observer.routed(route.registration.worker.role, route.rule, "ok")
+
+    # --- how a call ends
+
+    async def _until_rest(self, task: TaskId, after: Cursor) -> Sequence[Logged]:
+        """Follow until an end or a pause; what was followed is the log, where it was followed from the start."""
+        seen: list[Logged] = []
+        following = self._engine.events.follow(task, after=after, idle=self._limits.keep_alive)
+        self._waiting.add(following)
+        try:
+            if self.draining:
+                following.stop()
+            async for batch in following:
+                seen.extend(batch)
+                if seen and (seen[-1].event.ends or seen[-1].event.pauses):
+                    break
+        finally:
+            following.stop()
+            self._waiting.discard(following)
+        return seen
+
+    async def _started_or_shown(self, relay: Relay) -> None:
+        done, _ = await asyncio.wait([relay.started], timeout=_REVEAL_AFTER)
+        if not done:
+            await relay.scribe.reveal()
+        else:
+            relay.started.result()
+
+    async def _snapshot(self, task: TaskId, dialect: str, history_length: int | None) -> bytes:
+        return await self._told(task, await self._engine.events.read(task), dialect, history_length)
+
+    async def _told(self, task: TaskId, log: Sequence[Logged], dialect: str, history_length: int | None) -> bytes:
+        if not log:
+            raise TaskNotFound
+        if log[0].event.kind is EventKind.MESSAGE:
+            return log[0].event.body
+        turns: Sequence[Turn] = await self._engine.tasks.turns(task)
+        return self._around.codec.snapshot(turns, log, dialect=dialect, history_length=history_length)
+
+    async def _as_of(self, task: TaskId, at: Cursor, dialect: str) -> Logged:
+        """The Task after event `at`, as a frame in its place."""
+        log = await self._engine.events.read(task, upto=at)
+        body = await self._told(task, log, dialect, None)
+        state = next((e.event.state for e in reversed(log) if e.event.state is not None), None)
+        return Logged(at, Event(EventKind.TASK, state, dialect, body))
+
+    def _reading(self, task: TaskId, role: str, *, after: Cursor, first: Logged | None, first_may_end: bool = False) -> Reading:
+        async def rests_at(cursor: Cursor) -> bool:
+            log = await self._engine.events.read(task, after=cursor)
+            return not log
+
+        events: Subscription = self._engine.events.follow(task, after=after, idle=self._limits.keep_alive)
+        reading = Reading(
+            events,
+            first=first,
+            first_may_end=first_may_end,
+            rests_at=rests_at,
+            observer=self._around.observer,
+            role=role,
+            on_close=self._readings.discard,
+        )
+        self._readings.add(reading)
+        if self.draining:
+            reading.break_off()
+        return reading
+
+    # --- going down
+
+    def drain(self) -> None:
+        """Take no new calls; let every waiting caller go with what there is. The tasks themselves go on in the log."""
+        self.draining = True
+        for reading in tuple(self._readings):
+            reading.break_off()
+        for following in tuple(self._waiting):
+            following.stop()
+
+    async def forget(self) -> None:
+        """Drop what ended long ago, piece by piece, so that nobody waits for the broom."""
+        for _ in range(_SWEEPS):
+            if not await self._engine.tasks.forget(ended_for=self._limits.retention):
+                return
+
+    # --- cancelling
+
+    async def _silent_relay(self, row: TaskRow) -> Relay:
+        """A paused task has no relay; cancelling it needs its scribe all the same."""
+        turns = await self._engine.tasks.turns(row.id)
+        return Relay(self._around, row, turns, route=None, send=None)
+
+    async def _cancel_at_worker(self, row: TaskRow, relay: Relay) -> None:
+        worker = row.worker
+        registration = worker and self._engine.registry.get(row.caller.workspace, worker)
+        if registration is None or registration.epoch != row.epoch or not relay.scribe.ids.worker_task:
+            await relay.scribe.conclude(_unheard(row), TaskState.CANCELED)
+            relay.let_go()
+            return
+        try:
+            heard = await self._around.forwarder.cancel(registration.offer, relay.scribe.ids)
+        except WorkerFault as error:
+            if error.code == _NOT_FOUND:
+                await relay.scribe.conclude(_unheard(row), TaskState.CANCELED)
+                relay.let_go()
+                return
+            if error.code == _NOT_CANCELABLE:
+                raise TaskNotCancelable from error
+            raise
+        if relay.task is not None and not relay.scribe.ended:
+            # The stream usually says it first, and more exactly.
+            await asyncio.wait([relay.task], timeout=_CANCEL_PATIENCE / 4)
+        if not relay.scribe.ended:
+            await self.relays.conclude(relay, heard)
+
+    async def _own(self, caller: Caller, task: TaskId, target: Target) -> TaskRow:
+        row = await self._engine.tasks.get(caller, task)
+        check_agrees(row, target)
+        return row
+
+
+def _unheard(row: TaskRow) -> WorkerLost:
+    return WorkerLost(f"Canceled. {row.worker or row.role} could not be told.")

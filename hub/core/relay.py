@@ -1,0 +1,308 @@
+"""The one pump of a task: copies its worker's stream into the log, and comes back when the line is cut.
+
+What is never done: a call that may have run is not repeated (but to a worker that recognises it), and contents are not
+compared to find out what is new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from hub.core.observe import Observer
+from hub.core.router import Route, Router
+from hub.core.scribe import Scribe
+from hub.errors import (
+    HubError,
+    InvalidAnswer,
+    LogMoved,
+    NoLiveWorker,
+    NotProcessed,
+    RouteError,
+    StoreUnavailable,
+    WorkerBroke,
+    WorkerFault,
+    WorkerLost,
+    WorkerSilent,
+    WorkerUnreachable,
+)
+from hub.model.a2a import Heard
+from hub.model.command import Send
+from hub.model.ids import START, WorkerId
+from hub.model.task import TaskRow, Turn
+from hub.model.worker import Health, Registration
+from hub.ports import Attach, Clock, Codec, Dispatch, Engine, Forwarder
+
+log = logging.getLogger(__name__)
+
+_TASK_NOT_FOUND = -32001
+_REFUSALS_WITHIN = 1.0
+_FIRST_PAUSE = 0.25
+_FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
+
+Batches = AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every relay works with."""
+
+    engine: Engine
+    forwarder: Forwarder
+    codec: Codec
+    router: Router
+    observer: Observer
+    clock: Clock
+    silence: timedelta
+
+
+class Relay:
+    def __init__(
+        self,
+        around: Surroundings,
+        row: TaskRow,
+        turns: Sequence[Turn],
+        *,
+        route: Route | None,
+        send: Send | None,
+        references: dict[str, str] | None = None,
+    ) -> None:
+        """With `send` it delivers a message; without, it comes back to a task that an earlier hub left open."""
+        self._around = around
+        self._row = row
+        self._turns = turns
+        self._send = send
+        self._references = references or {}
+        self._registration = route.registration if route else None
+        self._may_move = route is not None and row.at == START and route.rule not in ("owner", "instance")
+        self._interruption: HubError | None = None
+        self._refusals: list[float] = []
+        self._cut = send is None
+        self._counted = False
+        self.scribe = Scribe(around.engine.events, around.codec, around.observer, row, turns)
+        self.began = row.at
+        self.heard_at = around.clock.monotonic()
+        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.started.add_done_callback(_seen)
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def worker(self) -> WorkerId | None:
+        return self._registration.worker if self._registration else self._row.worker
+
+    @property
+    def registration(self) -> Registration | None:
+        return self._registration
+
+    async def run(self) -> None:
+        """The relay's whole life. Ends when the task rests, or is given up."""
+        self._count(1)
+        try:
+            if self._send is not None:
+                await self._call(self._send)
+            while not self.scribe.rests:
+                await self._come_back()
+        except LogMoved:
+            log.info("another writer has this task", extra={"event": "relay_fenced", "task": self._row.id})
+            self._fail_start(LogMoved())
+        except HubError as error:
+            await self._give_up(error)
+        except asyncio.CancelledError:
+            if self._interruption is None:
+                self._fail_start(WorkerLost("The hub stopped."))
+                raise
+            await self._give_up(self._interruption)
+        finally:
+            self._count(-1)
+
+    def interrupt(self, error: HubError) -> None:
+        """Give the task up for this reason, unless it rests by the time the relay notices."""
+        self._interruption = error
+        if not self.scribe.writing and self.task is not None:
+            self.task.cancel()
+
+    def let_go(self) -> None:
+        """Stop listening to a worker that has nothing more to say."""
+        if not self.scribe.writing and self.task is not None:
+            self.task.cancel()
+
+    # --- the call
+
+    async def _call(self, send: Send) -> None:
+        """Deliver the message, to another worker while it is certain that nobody has processed it."""
+        refused: set[WorkerId] = set()
+        while True:
+            try:
+                await self._deliver(send)
+                return
+            except NotProcessed as error:
+                if not self._may_move or self.scribe.at != self.began:
+                    raise
+                await self._move(error, refused)
+            except (WorkerBroke, StoreUnavailable):
+                if not self._can_come_back():
+                    raise
+                self._cut = True
+                return
+
+    async def _deliver(self, send: Send) -> None:
+        registration = self._present()
+        dispatch = Dispatch(send, self.scribe.ids, self._references)
+        try:
+            await self._copy(self._around.forwarder.deliver(registration.offer, dispatch))
+        except WorkerUnreachable as error:
+            await self._suspect(registration, error)
+            raise
+
+    async def _copy(self, call: Batches) -> None:
+        async with call as batches:
+            self._life()
+            async for batch in batches:
+                self._life()
+                if batch:
+                    await self.scribe.write(batch, gap=self._cut)
+                    self._begun()
+                if self._interruption is not None and not self.scribe.rests:
+                    raise self._interruption
+
+    async def _move(self, error: NotProcessed, refused: set[WorkerId]) -> None:
+        """To the next worker of the role; the first one's refusal is the answer where there is none."""
+        around, left = self._around, self._present()
+        refused.add(left.worker)
+        around.observer.worker_failed(left.worker.role, type(error).__name__)
+        try:
+            route = around.router.within(left.workspace, left.worker.role, avoid=refused, rule="failover")
+        except NoLiveWorker:
+            raise error from None
+        next_one = route.registration
+        await around.engine.tasks.assign(self._row.id, next_one.worker, next_one.epoch)
+        self._count(-1)
+        self._registration = next_one
+        self._count(1)
+        around.observer.failed_over(left.worker.role)
+
+    # --- coming back
+
+    async def _come_back(self) -> None:
+        """Find the worker's stream again, or learn that there is nothing to find."""
+        registration = self._present()
+        try:
+            if not self.scribe.ids.worker_task:
+                await self._deliver(self._send or self._around.codec.recall(self._turns[-1], self._row))
+            elif registration.offer.replays:
+                attach = Attach(self.scribe.ids, self.scribe.position)
+                await self._copy(self._around.forwarder.attach(registration.offer, attach))
+            else:
+                await self._poll(registration)
+        except WorkerUnreachable as error:
+            await self._suspect(registration, error)
+            await self._after_refusal()
+        except WorkerFault as error:
+            known = "no longer knows the task" if error.code == _TASK_NOT_FOUND else "cannot be asked for the task"
+            raise WorkerLost(f"{registration.worker} {known}. What it had not yet sent is gone.") from error
+        except (WorkerBroke, InvalidAnswer, StoreUnavailable) as error:
+            self._check_silence(registration)
+            log.info("line cut", extra={"event": "relay_cut", "task": self._row.id, "why": type(error).__name__})
+            await asyncio.sleep(_FIRST_PAUSE)
+
+    async def _poll(self, registration: Registration) -> None:
+        """Follow a worker that cannot be attached to. A task that is not at its end yet is a sign of life."""
+        pause = _FIRST_POLL
+        while not self.scribe.rests:
+            heard = await self._around.forwarder.fetch(registration.offer, self.scribe.ids)
+            self._life()
+            await self.scribe.write([heard], gap=self._cut)
+            self._begun()
+            if self.scribe.rests:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _SLOWEST_POLL)
+
+    async def _after_refusal(self) -> None:
+        now = self._around.clock.monotonic()
+        self._refusals = [at for at in self._refusals if now - at <= _REFUSALS_WITHIN] + [now]
+        if len(self._refusals) > 1:
+            raise WorkerLost(f"{self.worker} is gone: its address refuses connections. What it had not yet sent is gone.")
+        self._check_silence(self._present())
+        await asyncio.sleep(_FIRST_PAUSE)
+
+    def _check_silence(self, registration: Registration) -> None:
+        silent_for = self._around.clock.monotonic() - self.heard_at
+        if silent_for > self._around.silence.total_seconds():
+            raise WorkerSilent(f"{registration.worker} gave no sign of life for {silent_for:.0f} s.")
+
+    def _can_come_back(self) -> bool:
+        """Known to the worker by a task id, or by a message that it recognises when it comes again."""
+        return bool(self.scribe.ids.worker_task) or self._present().offer.replays
+
+    # --- the end
+
+    async def _give_up(self, error: HubError) -> None:
+        nothing_came = self.scribe.at == self.began
+        nothing_ran = isinstance(error, NotProcessed | RouteError | WorkerFault)
+        if nothing_came and nothing_ran and not self.started.done():
+            if self.began == START:
+                await self._around.engine.tasks.discard(self._row.id)
+            elif isinstance(error, WorkerFault) and error.code == _TASK_NOT_FOUND:
+                await self.scribe.conclude(WorkerLost(f"{self.worker} no longer knows the task."))
+            self._fail_start(error)
+            return
+        self._around.observer.worker_failed(self._row.role, type(error).__name__)
+        log.warning(
+            "task given up",
+            extra={"event": "task_failed", "task": self._row.id, "worker": str(self.worker), "why": type(error).__name__},
+        )
+        try:
+            await self.scribe.conclude(error)
+        except HubError as failure:
+            self._fail_start(failure)
+            raise
+        if isinstance(error, InvalidAnswer):
+            self._fail_start(error)
+        self._begun()
+
+    # --- small things
+
+    def _present(self) -> Registration:
+        """The worker's lease as of now: a lease that ended or passed to another process ends its tasks."""
+        known = self._registration
+        workspace, worker = self._row.caller.workspace, self.worker
+        epoch = known.epoch if known is not None else self._row.epoch
+        current = worker and self._around.engine.registry.get(workspace, worker)
+        if current is None or current.epoch != epoch:
+            raise WorkerLost(f"{worker} has gone, and with it what it had not yet sent.")
+        self._registration = current
+        return current
+
+    async def _suspect(self, registration: Registration, error: WorkerUnreachable) -> None:
+        registry = self._around.engine.registry
+        await registry.mark(registration.workspace, registration.worker, registration.epoch, Health.SUSPECT, error.why)
+
+    def _life(self) -> None:
+        self.heard_at = self._around.clock.monotonic()
+
+    def _begun(self) -> None:
+        if not self.started.done():
+            self.started.set_result(None)
+        if self.scribe.rests:
+            self._count(-1)
+
+    def _fail_start(self, error: HubError) -> None:
+        if not self.started.done():
+            self.started.set_exception(error)
+
+    def _count(self, step: int) -> None:
+        """This relay's share of its worker's load: counted once, given back once."""
+        if self._registration is not None and self._counted is (step < 0):
+            self._registration.in_flight += step
+            self._counted = step > 0
+
+
+def _seen(started: asyncio.Future[None]) -> None:
+    """A caller may have gone before the start failed; the relay has said so in the log."""
+    if not started.cancelled():
+        started.exception()

@@ -1,0 +1,112 @@
+"""All relays of this hub: one per task at most, watched for silence, settled at start-up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from hub.core.relay import Relay, Surroundings
+from hub.core.router import Route
+from hub.core.supervisor import Supervisor
+from hub.errors import HubError, WorkerSilent
+from hub.model.a2a import PAUSED, TERMINAL, Heard
+from hub.model.command import Send
+from hub.model.ids import TaskId
+from hub.model.task import TaskRow, Turn
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY = 1.0
+_LINGER = 5.0
+
+
+class Relays:
+    def __init__(self, around: Surroundings, supervisor: Supervisor) -> None:
+        self._around = around
+        self._supervisor = supervisor
+        self._running: dict[TaskId, Relay] = {}
+        self._probing: set[TaskId] = set()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def of(self, task: TaskId) -> Relay | None:
+        return self._running.get(task)
+
+    def start(
+        self,
+        row: TaskRow,
+        turns: Sequence[Turn],
+        *,
+        route: Route | None,
+        send: Send | None,
+        references: dict[str, str] | None = None,
+    ) -> Relay:
+        relay = Relay(self._around, row, turns, route=route, send=send, references=references)
+        self._running[row.id] = relay
+        relay.task = self._supervisor.run_once(f"relay {row.id}", relay.run())
+        relay.task.add_done_callback(lambda _: self._gone(row.id, relay))
+        return relay
+
+    async def clear(self, task: TaskId) -> None:
+        """Let go of a relay that still listens to a paused task's old stream: a new message brings a new one."""
+        relay = self._running.get(task)
+        if relay is not None and relay.task is not None:
+            relay.let_go()
+            await asyncio.wait([relay.task], timeout=_LINGER)
+
+    async def settle(self) -> None:
+        """Take up what an earlier hub left open. Paused tasks wait for their caller, not for us."""
+        tasks = self._around.engine.tasks
+        for row in await tasks.unfinished():
+            if row.state not in PAUSED and row.id not in self._running:
+                log.info("taking up a task", extra={"event": "task_settling", "task": row.id, "worker": str(row.worker)})
+                self.start(row, await tasks.turns(row.id), route=None, send=None)
+
+    async def watch(self) -> None:
+        """Forever: ask after workers that say nothing, and let go of those that have nothing left to say."""
+        while True:
+            await asyncio.sleep(min(_LOOK_EVERY, self._around.silence.total_seconds() / 4))
+            now = self._around.clock.monotonic()
+            for relay in list(self._running.values()):
+                quiet_for = now - relay.heard_at
+                if relay.scribe.rests:
+                    if quiet_for > _LINGER:
+                        relay.let_go()
+                elif quiet_for > self._around.silence.total_seconds() / 2:
+                    self._look_after(relay, quiet_for)
+
+    def _look_after(self, relay: Relay, quiet_for: float) -> None:
+        silence = self._around.silence.total_seconds()
+        if quiet_for > silence:
+            relay.interrupt(WorkerSilent(f"{relay.worker} gave no sign of life for {quiet_for:.0f} s."))
+        task = relay.scribe.ids.task
+        if relay.scribe.ids.worker_task and task not in self._probing:
+            self._probing.add(task)
+            probe = self._supervisor.run_once(f"probe {task}", self._probe(relay))
+            probe.add_done_callback(lambda _: self._probing.discard(task))
+
+    async def _probe(self, relay: Relay) -> None:
+        """A task that its worker calls unfinished is a sign of life; one that has ended was ended on a dead line."""
+        registration = relay.registration
+        if registration is None:
+            return
+        try:
+            heard = await self._around.forwarder.fetch(registration.offer, relay.scribe.ids)
+        except HubError:
+            return
+        if heard.state in TERMINAL:
+            await self.conclude(relay, heard)
+        else:
+            relay.heard_at = self._around.clock.monotonic()
+
+    async def conclude(self, relay: Relay, heard: Heard) -> None:
+        """Log what a worker's task has beyond the log, and stop listening if that ends it."""
+        await relay.scribe.write([heard], gap=True)
+        if relay.scribe.rests:
+            relay.let_go()
+
+    def _gone(self, task: TaskId, relay: Relay) -> None:
+        if self._running.get(task) is relay:
+            del self._running[task]

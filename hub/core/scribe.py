@@ -1,0 +1,110 @@
+"""The only writer of one task's log: turns what a worker says into events, and remembers where the log ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from hub.core.observe import Observer
+from hub.errors import HubError
+from hub.model.a2a import PAUSED, TERMINAL, Event, EventKind, Heard, Ids, TaskState
+from hub.model.ids import START, new_context_id
+from hub.model.task import TaskRow, Turn
+from hub.ports import Codec, Entry, EventLog
+
+
+class Scribe:
+    def __init__(self, log: EventLog, codec: Codec, observer: Observer, row: TaskRow, turns: Sequence[Turn]) -> None:
+        self._log = log
+        self._codec = codec
+        self._observer = observer
+        self._role = row.role
+        self._turns = turns
+        self._one_at_a_time = asyncio.Lock()
+        self.ids = row.ids
+        self.at = row.at
+        self.state = row.state
+        self.position = row.position
+        self.ended = row.ended
+        self.writing = False
+        """True while an append is under way: its outcome has to be waited for, or the log's end would be a guess."""
+
+    @property
+    def rests(self) -> bool:
+        """Nothing more is expected without a further message."""
+        return self.ended or self.state in PAUSED
+
+    async def write(self, batch: Sequence[Heard], *, gap: bool = False) -> None:
+        """Log what a worker said. What comes after the end, or speaks of another task, is dropped and counted."""
+        async with self._one_at_a_time:
+            ids, events, position = self.ids, list[Event](), self.position
+            for heard in batch:
+                if self.ended or any(event.ends for event in events):
+                    self._observer.dropped(self._role, "after the end", 1)
+                    continue
+                if heard.task and ids.worker_task and heard.task != ids.worker_task:
+                    self._observer.dropped(self._role, "foreign task", 1)
+                    continue
+                ids = _learned(ids, heard)
+                events += await self._events_of(heard, ids, events, gap=gap)
+                position = heard.position or position
+            if events or position != self.position:
+                await self._append(events, ids, position)
+
+    async def reveal(self) -> None:
+        """Show the task before its worker has spoken."""
+        async with self._one_at_a_time:
+            if self.at == START:
+                ids = self._named()
+                await self._append([self._codec.opening(ids, self._turns[0])], ids, self.position)
+
+    async def conclude(self, error: HubError, state: TaskState = TaskState.FAILED) -> None:
+        """End the task on the hub's own account."""
+        async with self._one_at_a_time:
+            if self.ended:
+                return
+            ids = self._named()
+            events = [self._codec.opening(ids, self._turns[0])] if self.at == START else []
+            await self._append([*events, self._codec.verdict(ids, state, error)], ids, self.position)
+
+    async def _events_of(self, heard: Heard, ids: Ids, pending: Sequence[Event], *, gap: bool) -> Sequence[Event]:
+        if self.at == START and not pending:
+            return self._codec.begin(heard, ids, self._turns[0])
+        if heard.kind is not EventKind.TASK:
+            return (self._codec.adopt(heard, ids),)
+        if pending:
+            # The comparison is with the log, so what this batch brought before has to be there.
+            await self._append(pending, ids, self.position)
+            if isinstance(pending, list):
+                pending.clear()
+        log = await self._log.read(ids.task)
+        return self._codec.missing(heard, ids, self._turns, log, gap=gap)
+
+    async def _append(self, events: Sequence[Event], ids: Ids, position: str | None) -> None:
+        self.writing = True
+        try:
+            known = None if ids == self.ids and self.at != START else ids
+            self.at = await self._log.append(ids.task, Entry(events, position, known), after=self.at)
+        finally:
+            self.writing = False
+        self.ids, self.position = ids, position
+        for event in events:
+            self.state = event.state or self.state
+            self.ended = self.ended or event.ends or event.state in TERMINAL
+        if events:
+            self._observer.events_logged(self._role, len(events), sum(len(event.body) for event in events))
+
+    def _named(self) -> Ids:
+        return self.ids if self.ids.context else self.ids._replace(context=new_context_id())
+
+
+def _learned(ids: Ids, heard: Heard) -> Ids:
+    """Ids after a worker spoke: its own names, and its context as everybody's where the caller gave none."""
+    if ids.worker_task and ids.worker_context and ids.context:
+        return ids
+    return Ids(
+        ids.task,
+        ids.context or heard.context or new_context_id(),
+        ids.worker_task or heard.task,
+        ids.worker_context or heard.context,
+    )

@@ -1,0 +1,53 @@
+"""The owner of every background task: nothing is fired and forgotten, and a loop that dies is loud and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 10.0
+
+
+class Supervisor:
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def run_once(self, name: str, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run it to its end. Its failure is logged here: it has nobody else to tell."""
+        task = asyncio.create_task(self._logged(name, job), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def keep_running(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        """Run it until the supervisor closes; start it again, ever more slowly, when it fails."""
+        self.run_once(name, self._again(name, loop))
+
+    async def close(self) -> None:
+        """Cancel what still runs, and wait until it has let go."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _again(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await loop()
+                return
+            except Exception:
+                log.exception("background loop failed", extra={"event": "loop_failed", "loop": name, "retry_s": pause})
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _logged(self, name: str, job: Coroutine[Any, Any, None]) -> None:
+        try:
+            await job
+        except Exception:
+            log.exception("background task failed", extra={"event": "task_failed", "job": name})

@@ -1,0 +1,1 @@
+"""Inbound. The only room that knows Quart."""

@@ -1,0 +1,83 @@
+"""The few shapes of ASGI that the hot path uses, and whole answers in one go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+from hub.errors import BodyTooLarge, BodyTooSlow, MediaTypeNotSupported
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+"""Each framework types these three for itself."""
+Headers = Iterable[tuple[bytes, bytes]]
+
+JSON = b"application/json"
+_JSON_TYPES = frozenset({JSON, b"application/json-rpc", b"application/a2a+json"})
+_BODY_TIMEOUT = 10.0
+
+
+class ClientGone(Exception):
+    """The client left before its request was whole."""
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """ASGI servers hand header names over in lower case."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return None
+
+
+async def read_json_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """The body of a JSON request; refused by its headers before it is read, wherever they tell enough."""
+    length: bytes | None = None
+    media = b""
+    for key, value in scope["headers"]:
+        if key == b"content-length":
+            length = value
+        elif key == b"content-type":
+            media = value
+        elif key == b"content-encoding" and value.strip().lower() != b"identity":
+            raise MediaTypeNotSupported
+    if length is not None and (not length.isdigit() or int(length) > limit):
+        raise BodyTooLarge(limit)
+    if media != JSON and media.partition(b";")[0].strip().lower() not in _JSON_TYPES:
+        raise MediaTypeNotSupported
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        return _within(message.get("body", b""), limit)
+    return await _read_rest(message, receive, limit)
+
+
+async def _read_rest(message: Message, receive: Receive, limit: int) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_TIMEOUT):
+            while True:
+                if message["type"] != "http.request":
+                    raise ClientGone
+                body += message.get("body", b"")
+                if len(body) > limit:
+                    raise BodyTooLarge(limit)
+                if not message.get("more_body", False):
+                    return bytes(body)
+                message = await receive()
+    except TimeoutError as error:
+        raise BodyTooSlow from error
+
+
+def _within(body: bytes, limit: int) -> bytes:
+    if len(body) > limit:
+        raise BodyTooLarge(limit)
+    return body
+
+
+async def answer(send: Send, body: bytes, *, status: int = 200, media: bytes = JSON, headers: Headers = ()) -> None:
+    head = [(b"content-type", media), (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})

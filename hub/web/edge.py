@@ -1,0 +1,58 @@
+"""The front of the hub: JSON-RPC calls go straight to their dispatcher, everything else to Quart."""
+
+from __future__ import annotations
+
+from hub.errors import OfferInvalid
+from hub.model.command import Target
+from hub.model.ids import is_instance, is_role, split_name
+from hub.web.asgi import App, Receive, Scope, Send, answer
+from hub.web.jsonrpc import JsonRpc
+
+_EVERY_ROLE = frozenset({"/", "/a2a", "/a2a/", "/a2a/jsonrpc", "/v1/a2a"})
+_ANY = Target()
+_POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This address takes POST with a JSON-RPC request."}}'
+
+
+class Edge:
+    """The ASGI application that a server runs."""
+
+    def __init__(self, rpc: JsonRpc, pages: App) -> None:
+        self._rpc = rpc
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            target = rpc_target(scope["path"])
+            if target is not None:
+                if scope["method"] == "POST":
+                    await self._rpc(scope, receive, send, target)
+                    return
+                if scope["path"] != "/":
+                    await answer(send, _POST_ONLY, status=405, headers=[(b"allow", b"POST")])
+                    return
+        await self._pages(scope, receive, send)
+
+
+def rpc_target(path: str) -> Target | None:
+    """What a JSON-RPC address names, None where the path is no such address. A name that cannot be one is none."""
+    if path in _EVERY_ROLE:
+        return _ANY
+    if not path.startswith("/agents/"):
+        return None
+    name, _, rest = path[8:].partition("/")
+    if rest not in ("", "a2a"):
+        return None
+    role, instance = split_name(name)
+    if not is_role(role) or (instance is not None and not is_instance(instance)):
+        return None
+    return Target(path_role=role, path_instance=instance)
+
+
+def check_name(role: str, instance: str | None) -> None:
+    """For our own APIs, where a bad name is a bad field."""
+    if not is_role(role):
+        raise OfferInvalid(
+            "role", "1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit, and not a reserved word"
+        )
+    if instance is not None and not is_instance(instance):
+        raise OfferInvalid("instance_id", "1 to 127 of letters, digits, '.', '_', ':', '-', beginning with a letter or digit")

@@ -1,0 +1,148 @@
+"""Enrolments as they come over HTTP, read into what the model calls an offer. Says which field is wrong, and why."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from typing import Any
+
+from hub.errors import OfferInvalid
+from hub.model.a2a import JsonObject
+from hub.model.card import can_replay
+from hub.model.ids import WorkerId, split_name
+from hub.model.worker import Beat, Offer, Proof
+from hub.web.edge import check_name
+from hub.wire.jsontext import dump
+
+_LARGEST_CARD = 64 * 1024
+_MOST_SKILLS = 100
+_MOST_LABELS = 32
+_CAMEL = {
+    "push_notifications": "pushNotifications",
+    "state_transition_history": "stateTransitionHistory",
+    "extended_agent_card": "extendedAgentCard",
+}
+
+
+def read_offer(document: JsonObject, worker: WorkerId) -> Offer:
+    card = _card(document, worker)
+    capabilities = card["capabilities"]
+    return Offer(
+        worker=worker,
+        url=_text(document, "url", 2048, required=True),
+        description=_text(document, "description", 1000) or str(card.get("description") or "")[:1000],
+        card=card,
+        streaming=capabilities.get("streaming") is True,
+        replays=can_replay(card),
+        capacity=_count(document, "capacity", lowest=1),
+        labels=_labels(document.get("labels")),
+        models=_models(document.get("models_supported")),
+    )
+
+
+def read_flat_name(document: JsonObject) -> WorkerId:
+    """The flat form's name. Explicit fields win; without an instance one is made up."""
+    name = _text(document, "name", 200)
+    role, instance = split_name(name) if name else ("", None)
+    role = _text(document, "role", 200) or role
+    instance = _text(document, "instance_id", 200) or instance
+    if not role:
+        raise OfferInvalid("name", "is required: a role, or role:instance")
+    check_name(role, instance)
+    return WorkerId(role, instance or secrets.token_hex(4))
+
+
+def read_boot(document: JsonObject) -> str:
+    return _text(document, "boot", 128)
+
+
+def read_ttl(document: JsonObject) -> timedelta | None:
+    seconds = _number(document, "ttl_seconds", 0, 1e9)
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
+def read_proof(document: JsonObject) -> Proof:
+    return Proof(_count(document, "epoch", lowest=0), _text(document, "lease", 256) or None)
+
+
+def read_beat(document: JsonObject) -> Beat:
+    draining = document.get("draining")
+    if draining is not None and not isinstance(draining, bool):
+        raise OfferInvalid("draining", "must be true or false")
+    return Beat(_count(document, "in_flight", lowest=0), _count(document, "capacity", lowest=1), draining)
+
+
+def _card(document: JsonObject, worker: WorkerId) -> JsonObject:
+    """The worker's card, or one made of the flat fields. Its capabilities are spelled as cards spell them."""
+    card = document.get("card")
+    if card is None:
+        card = {"name": str(worker), "skills": []}
+    if not isinstance(card, dict):
+        raise OfferInvalid("card", "must be an object")
+    if len(dump(card)) > _LARGEST_CARD:
+        raise OfferInvalid("card", f"must be at most {_LARGEST_CARD} bytes of JSON")
+    capabilities = {**_object(card, "capabilities"), **_object(document, "capabilities")}
+    card["capabilities"] = {_CAMEL.get(name, name): value for name, value in capabilities.items()}
+    skills = card.get("skills") or []
+    if not isinstance(skills, list) or len(skills) > _MOST_SKILLS or not all(isinstance(skill, dict) for skill in skills):
+        raise OfferInvalid("card.skills", f"must be a list of at most {_MOST_SKILLS} objects")
+    for skill in skills:
+        if not isinstance(skill.get("tags") or [], list):
+            raise OfferInvalid("card.skills.tags", "must be a list of strings")
+    card["skills"] = skills
+    return card
+
+
+def _object(document: JsonObject, field: str) -> JsonObject:
+    value = document.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise OfferInvalid(field, "must be an object")
+    return value
+
+
+def _text(document: JsonObject, field: str, longest: int, *, required: bool = False) -> str:
+    value = document.get(field)
+    if value is None and not required:
+        return ""
+    if not isinstance(value, str) or (required and not value):
+        raise OfferInvalid(field, "is required, as a string" if required else "must be a string")
+    if len(value) > longest or "\0" in value:
+        raise OfferInvalid(field, f"must be at most {longest} characters, without NUL")
+    return value
+
+
+def _number(document: JsonObject, field: str, lowest: float, highest: float) -> float | None:
+    value: Any = document.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
+        raise OfferInvalid(field, f"must be a number from {lowest:g} to {highest:g}")
+    return float(value)
+
+
+def _count(document: JsonObject, field: str, *, lowest: int) -> int | None:
+    value: Any = document.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= 1_000_000_000:
+        raise OfferInvalid(field, f"must be a whole number from {lowest}")
+    return value
+
+
+def _labels(value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    fits = isinstance(value, dict) and len(value) <= _MOST_LABELS
+    if not fits or not all(isinstance(k, str) and isinstance(v, str) and len(k) + len(v) <= 256 for k, v in value.items()):
+        raise OfferInvalid("labels", f"must be an object of at most {_MOST_LABELS} short strings")
+    return dict(value)
+
+
+def _models(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > 100 or not all(isinstance(m, str) and len(m) <= 200 for m in value):
+        raise OfferInvalid("models_supported", "must be a list of at most 100 short strings")
+    return tuple(value)

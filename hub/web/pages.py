@@ -1,0 +1,82 @@
+"""The Quart application: everything that is not the hot path. Errors become problem+json here, once."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from quart import Quart, Response, request
+from werkzeug.exceptions import HTTPException
+
+from hub.errors import BodyTooLarge, HubError, InvalidRequest, MediaTypeNotSupported, RouteError
+from hub.model.a2a import JsonObject
+from hub.wire.faults import fault_of
+from hub.wire.jsontext import NotJson, dump, parse
+
+log = logging.getLogger(__name__)
+
+
+def create_pages(max_body: int) -> Quart:
+    app = Quart("rolecall", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = max_body
+    app.config["BODY_TIMEOUT"] = 10
+    app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False
+
+    @app.errorhandler(HubError)
+    async def on_hub_error(error: HubError) -> Response:
+        return problem(error)
+
+    @app.errorhandler(HTTPException)
+    async def on_http_error(error: HTTPException) -> Response:
+        if error.code == 413:
+            return problem(BodyTooLarge(max_body))
+        status = error.code or 500
+        allowed = getattr(error, "valid_methods", None)
+        response = _problem(
+            status, error.name, f"{request.method} {request.path[:200]} is not an address of this hub.", "NOT_FOUND"
+        )
+        if status == 405 and allowed:
+            response.headers["Allow"] = ", ".join(sorted(allowed))
+        return response
+
+    @app.errorhandler(Exception)
+    async def on_bug(error: Exception) -> Response:
+        log.exception("request failed", exc_info=error, extra={"event": "request_failed", "path": request.path[:200]})
+        return _problem(500, "Internal error", "Something went wrong in the hub; its log has the details.", "INTERNAL")
+
+    return app
+
+
+def reply(document: Any, status: int = 200) -> Response:
+    return Response(dump(document), status=status, content_type="application/json")
+
+
+async def json_object(*, required: bool = True) -> JsonObject:
+    """The request's body as an object; an empty one is `{}` where the body may be left out."""
+    body: Any = await request.get_data(as_text=False)
+    if not body and not required:
+        return {}
+    if request.mimetype not in ("application/json", "application/merge-patch+json"):
+        raise MediaTypeNotSupported
+    try:
+        document = parse(body)
+    except NotJson as error:
+        raise InvalidRequest("The body must be one JSON object in UTF-8.") from error
+    if not isinstance(document, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    return document
+
+
+def problem(error: HubError, **members: Any) -> Response:
+    fault = fault_of(error)
+    retry_after = error.retry_after if isinstance(error, RouteError) else None
+    response = _problem(fault.status, fault.reason.replace("_", " ").capitalize(), fault.message, fault.reason, **members)
+    if retry_after is not None:
+        response.headers["Retry-After"] = str(max(1, round(retry_after)))
+    return response
+
+
+def _problem(status: int, title: str, detail: str, reason: str, **members: Any) -> Response:
+    document = {"type": "about:blank", "title": title, "status": status, "detail": detail, "reason": reason, **members}
+    return Response(dump(document), status=status, content_type="application/problem+json")

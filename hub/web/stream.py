@@ -1,0 +1,80 @@
+"""Logged events to a client, as server-sent events: what is there goes out in one write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from hub.core.reading import Reading
+from hub.model.a2a import Logged
+from hub.web.asgi import Receive, Send
+from hub.wire.faults import Fault
+from hub.wire.jsonrpc import write_error, write_result
+from hub.wire.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS, write_frame
+
+_STALLED = 30.0
+"""A client that takes nothing for this long is dropped; its cursor brings it back."""
+
+
+class EventStream:
+    """One SSE response. Opens at once when the answer takes long, so that nobody waits in silence."""
+
+    def __init__(self, send: Send, receive: Receive, *, keep_alive: float) -> None:
+        self._send = send
+        self._receive = receive
+        self._keep_alive = keep_alive
+        self._open = False
+
+    async def wait_for(self, opening: asyncio.Task[Reading]) -> Reading:
+        """The reading, once its worker has begun to answer; comments keep the line alive until then."""
+        try:
+            while not (await asyncio.wait([opening], timeout=self._keep_alive))[0]:
+                await self._write(KEEP_ALIVE)
+        finally:
+            opening.cancel()
+        return opening.result()
+
+    async def copy(self, reading: Reading, call_id: bytes) -> None:
+        gone = asyncio.create_task(self._until_gone(reading), name="client of a stream")
+        try:
+            async for batch in reading:
+                await self._write(_frames(batch, call_id) if batch else KEEP_ALIVE)
+                # A server that has lost its client returns from send at once: without this the loop would never turn.
+                await asyncio.sleep(0)
+            if reading.broken_off:
+                await self._write(COME_BACK)
+            await self.close()
+        except TimeoutError:
+            pass
+        finally:
+            reading.close()
+            gone.cancel()
+
+    async def fail(self, fault: Fault, call_id: bytes) -> None:
+        """An error of a streaming call is an event: common clients read nothing else here."""
+        await self._write(write_frame(write_error(call_id, fault)))
+        await self.close()
+
+    async def close(self) -> None:
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _write(self, body: bytes) -> None:
+        async with asyncio.timeout(_STALLED):
+            if not self._open:
+                self._open = True
+                await self._send({"type": "http.response.start", "status": 200, "headers": list(RESPONSE_HEADERS)})
+            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _until_gone(self, reading: Reading) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        reading.close()
+
+
+def _frames(batch: Sequence[Logged], call_id: bytes) -> bytes:
+    return b"".join(write_frame(write_result(call_id, event.body), cursor=cursor) for cursor, event in batch)
+
+
+def opening(reading: Coroutine[Any, Any, Reading], task: str) -> asyncio.Task[Reading]:
+    return asyncio.create_task(reading, name=f"opening of {task}")

@@ -1,0 +1,71 @@
+"""Tasks for people and tools: lists, and why a worker was chosen. A2A's own methods are elsewhere."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from quart import Quart, Response, request
+
+from hub.core.hub import Hub
+from hub.errors import InvalidParams, TaskNotFound
+from hub.model.a2a import JsonObject, TaskState
+from hub.model.command import GetTask, Target, TaskQuery
+from hub.model.ids import TaskId
+from hub.model.task import TaskRow
+from hub.web.auth import LOCAL
+from hub.web.pages import reply
+
+_MOST = 100
+
+
+def add_tasks(app: Quart, hub: Hub) -> None:
+    @app.get("/tasks")
+    async def tasks() -> Response:
+        page = await hub.page(LOCAL, _query())
+        items = [_item(row) for row in page.rows]
+        return reply({"tasks": items, "total": page.total, "next_cursor": page.before})
+
+    @app.get("/tasks/<task>/decision")
+    async def decision(task: str) -> Response:
+        await hub.get(LOCAL, GetTask(Target(), TaskId(task), "0.3", 0))
+        made = hub.decisions.of(TaskId(task))
+        if made is None:
+            raise TaskNotFound("The hub no longer remembers why that task's worker was chosen.")
+        document = {
+            "task": made.task,
+            "role": made.worker.role,
+            "worker": str(made.worker),
+            "rule": made.rule,
+            "candidates": made.candidates,
+            "at": _time(made.at),
+        }
+        return reply(document)
+
+
+def _query() -> TaskQuery:
+    args = request.args
+    limit = args.get("limit", "50")
+    if not limit.isdigit() or not 1 <= int(limit[:6]) <= _MOST:
+        raise InvalidParams(f'"limit" must be a whole number from 1 to {_MOST}.')
+    try:
+        state = TaskState(args["state"]) if "state" in args else None
+    except ValueError as error:
+        raise InvalidParams(f'"state" must be one of {", ".join(TaskState)}.') from error
+    return TaskQuery(args.get("context_id"), args.get("role"), state, int(limit), args.get("cursor"))
+
+
+def _item(row: TaskRow) -> JsonObject:
+    return {
+        "id": row.id,
+        "role": row.role,
+        "worker": str(row.worker) if row.worker else None,
+        "context_id": row.context,
+        "state": row.state.value,
+        "created": _time(row.created),
+        "updated": _time(row.updated),
+        "events": row.at,
+    }
+
+
+def _time(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,217 @@
+"""The registry over HTTP: enrol, beat, withdraw, drain, find, watch. docs/reference/http.md is its description."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from quart import Quart, Response, request
+
+from hub.core.directory import Directory, Granted
+from hub.errors import InvalidParams, LeaseError, LeaseSuperseded, LeaseUnknown
+from hub.model.a2a import JsonObject
+from hub.model.command import AgentQuery
+from hub.model.ids import WorkerId, split_name
+from hub.model.worker import Registration, RegistryChange
+from hub.web.auth import LOCAL
+from hub.web.edge import check_name
+from hub.web.offers import read_beat, read_boot, read_flat_name, read_offer, read_proof, read_ttl
+from hub.web.pages import json_object, problem, reply
+from hub.wire.jsontext import dump
+from hub.wire.sse import KEEP_ALIVE, RESPONSE_HEADERS, write_frame
+
+ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one instance."
+_STATES = ("ready", "suspect", "draining")
+
+
+def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta) -> None:
+    @app.put("/registry/agents/<role>/<instance>")
+    async def enrol(role: str, instance: str) -> Response:
+        check_name(role, instance)
+        return await _enrol(directory, WorkerId(role, instance), await json_object())
+
+    @app.post("/registry/agents")
+    async def enrol_flat() -> Response:
+        document = await json_object()
+        return await _enrol(directory, read_flat_name(document), document)
+
+    @app.post("/registry/agents/<name>/heartbeat")
+    async def beat(name: str) -> Response:
+        document = await json_object(required=False)
+        try:
+            granted = await directory.beat(LOCAL, _worker(name), read_proof(document), read_beat(document))
+        except (LeaseUnknown, LeaseSuperseded) as error:
+            return _unregistered(error)
+        return reply(_lease(directory, granted))
+
+    @app.delete("/registry/agents/<name>")
+    async def withdraw(name: str) -> Response:
+        document = await json_object(required=False)
+        for field in ("epoch", "lease"):
+            if field in request.args:
+                document.setdefault(field, _int_or_text(request.args[field]) if field == "epoch" else request.args[field])
+        try:
+            await directory.withdraw(LOCAL, _worker(name), read_proof(document))
+        except (LeaseUnknown, LeaseSuperseded) as error:
+            return _unregistered(error)
+        return reply({"name": name, "registered": False})
+
+    @app.post("/registry/agents/<name>/drain")
+    async def drain(name: str) -> Response:
+        document = await json_object(required=False)
+        reason = str(document.get("reason") or "drained by an operator")[:200]
+        return reply(_item(directory, await directory.drain(LOCAL, _worker(name), reason)))
+
+    @app.get("/registry/agents")
+    @app.get("/agents")
+    async def find() -> Response:
+        found, cursor = directory.find(LOCAL, _query())
+        items = [_item(directory, registration) for registration in found]
+        return reply({"agents": items, "count": len(items), "next_cursor": cursor, "routing_note": ROUTING_NOTE})
+
+    @app.get("/registry/agents/<name>")
+    async def show(name: str) -> Response:
+        registration = directory.get(LOCAL, _worker(name))
+        return reply({**_item(directory, registration), "card": registration.offer.card})
+
+    @app.get("/registry/events")
+    async def feed() -> Response:
+        after = _cursor(request.headers.get("Last-Event-ID") or request.args.get("after"))
+        headers = {key.decode(): value.decode() for key, value in RESPONSE_HEADERS}
+        response = Response(_changes(directory, after, keep_alive), headers=headers)
+        response.timeout = None
+        return response
+
+
+async def _enrol(directory: Directory, worker: WorkerId, document: JsonObject) -> Response:
+    offer = read_offer(document, worker)
+    granted = await directory.enrol(LOCAL, offer, boot=read_boot(document), ttl=read_ttl(document))
+    return reply(_lease(directory, granted), 201 if granted.is_new else 200)
+
+
+async def _changes(directory: Directory, after: int | None, idle: timedelta) -> AsyncGenerator[bytes, None]:
+    changes = directory.changes(LOCAL, after=after, idle=idle)
+    try:
+        yield KEEP_ALIVE
+        async for batch in changes:
+            yield b"".join(map(_change_frame, batch)) if batch else KEEP_ALIVE
+    finally:
+        changes.stop()
+
+
+def _change_frame(change: RegistryChange) -> bytes:
+    document = {
+        "revision": change.revision,
+        "event": change.kind.value,
+        "name": str(change.worker),
+        "role": change.worker.role,
+        "instance_id": change.worker.instance,
+        "epoch": change.epoch,
+        "state": change.health.value if change.health else None,
+        "at": _time(change.at),
+    }
+    return write_frame(dump(document), cursor=change.revision, event=change.kind.value)
+
+
+def _lease(directory: Directory, granted: Granted) -> JsonObject:
+    registration = granted.registration
+    return {
+        "name": str(registration.worker),
+        "role": registration.worker.role,
+        "instance_id": registration.worker.instance,
+        "epoch": registration.epoch,
+        "lease": registration.secret,
+        "ttl_seconds": registration.ttl.total_seconds(),
+        "heartbeat_seconds": round(granted.heartbeat.total_seconds(), 3),
+        "registered": True,
+        "expires_in": _seconds(directory.expires_in(registration)),
+        "state": registration.health.value,
+    }
+
+
+def _item(directory: Directory, registration: Registration) -> JsonObject:
+    offer = registration.offer
+    capabilities = offer.card.get("capabilities") or {}
+    return {
+        "name": str(offer.worker),
+        "role": offer.worker.role,
+        "instance_id": offer.worker.instance,
+        "description": offer.description,
+        "url": offer.url,
+        "capabilities": {
+            "streaming": capabilities.get("streaming") is True,
+            "push_notifications": capabilities.get("pushNotifications") is True,
+        },
+        "last_seen": _time(registration.last_seen),
+        "state": registration.health.value,
+        "load": {"in_flight": registration.load, "capacity": offer.capacity},
+        "expires_in": _seconds(directory.expires_in(registration)),
+        "skills": [_skill(skill) for skill in offer.skills],
+        "labels": offer.labels,
+        "models_supported": offer.models,
+        "epoch": registration.epoch,
+        "reason": registration.reason,
+    }
+
+
+def _skill(skill: JsonObject) -> JsonObject:
+    return {name: skill.get(name) for name in ("id", "name", "description", "tags")}
+
+
+def _query() -> AgentQuery:
+    args = request.args
+    state = args.get("state")
+    if state is not None and state not in _STATES:
+        raise InvalidParams(f'"state" must be one of {", ".join(_STATES)}.')
+    limit = args.get("limit", "1000")
+    if not limit.isdigit() or not 1 <= int(limit[:6]) <= 1000:
+        raise InvalidParams('"limit" must be a whole number from 1 to 1000.')
+    labels = dict(label.partition("=")[::2] for label in args.getlist("label"))
+    return AgentQuery(
+        role=args.get("role"),
+        skill=args.get("skill"),
+        tag=args.get("tag"),
+        capability=_capability(args.get("capability")),
+        labels=labels,
+        text=args.get("q"),
+        state=state,
+        limit=int(limit),
+        after=args.get("cursor"),
+    )
+
+
+def _capability(name: str | None) -> str | None:
+    return {"push_notifications": "pushNotifications"}.get(name, name) if name else None
+
+
+def _worker(name: str) -> WorkerId:
+    role, instance = split_name(name)
+    check_name(role, instance)
+    if instance is None:
+        raise LeaseUnknown(f"Name a worker as role:instance; {role} is a role.")
+    return WorkerId(role, instance)
+
+
+def _unregistered(error: LeaseError) -> Response:
+    return problem(error, registered=False)
+
+
+def _cursor(text: str | None) -> int | None:
+    if text is None or text == "":
+        return None
+    if not text.isdigit() or len(text) > 18:
+        raise InvalidParams("Last-Event-ID must be a revision of this feed: a whole number.")
+    return int(text)
+
+
+def _int_or_text(text: str) -> Any:
+    return int(text) if text.isdigit() and len(text) < 18 else text
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else round(span.total_seconds(), 3)
+
+
+def _time(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
