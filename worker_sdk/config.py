@@ -1,0 +1,72 @@
+"""The only reader of the environment. Arguments win over it; it wins over the defaults."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from worker_sdk.errors import ConfigError
+
+DEFAULT_HUB = "http://127.0.0.1:8420"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    hub: str = DEFAULT_HUB
+    token: str | None = None
+    instance: str | None = None
+    advertise_url: str | None = None
+    agent_name: str | None = None
+    agent_description: str | None = None
+    port: int | None = None
+
+
+def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    env = os.environ if environment is None else environment
+    return Settings(
+        hub=hub_url(env.get("ROLECALL_HUB") or env.get("A2A_SERVER_URL") or DEFAULT_HUB),
+        token=_token(env),
+        instance=env.get("ROLECALL_INSTANCE") or None,
+        advertise_url=env.get("ROLECALL_ADVERTISE_URL") or env.get("A2A_AGENT_URL") or None,
+        agent_name=env.get("A2A_AGENT_NAME") or None,
+        agent_description=env.get("A2A_AGENT_DESCRIPTION") or None,
+        port=_port(env.get("PORT")),
+    )
+
+
+def hub_url(text: str) -> str:
+    """A hub's base URL, without a slash at its end."""
+    if not text.startswith(("http://", "https://")):
+        raise ConfigError(f"{text!r} is no hub address: it starts with http:// or https://, like {DEFAULT_HUB}.")
+    return text.rstrip("/")
+
+
+def default_instance() -> str:
+    """The host's name and six random digits: two processes on a host are two instances."""
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()).strip("-.")[:60]
+    return f"{host or 'worker'}-{secrets.token_hex(3)}"
+
+
+def _token(env: Mapping[str, str]) -> str | None:
+    if env.get("ROLECALL_TOKEN"):
+        return env["ROLECALL_TOKEN"]
+    path = env.get("ROLECALL_TOKEN_FILE")
+    if not path:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"ROLECALL_TOKEN_FILE: {path} cannot be read: {error.strerror}.") from error
+
+
+def _port(text: str | None) -> int | None:
+    if not text:
+        return None
+    if not text.isdigit() or int(text) > 65535:
+        raise ConfigError(f"PORT is {text!r}; it must be a number up to 65535.")
+    return int(text)

@@ -1,0 +1,38 @@
+"""What a handler may know of the task it works on."""
+
+from __future__ import annotations
+
+from hub.model.a2a import JsonObject
+from hub.model.command import Send
+from worker_sdk.words import Message
+
+
+class Task:
+    """The task at hand. It follows the turns: after `yield NeedInput(…)` it speaks of the newest message."""
+
+    __slots__ = ("_send", "context_id", "id")
+
+    def __init__(self, task_id: str, context_id: str, send: Send) -> None:
+        self.id = task_id
+        self.context_id = context_id
+        self._send = send
+
+    @property
+    def message(self) -> Message:
+        return Message(self._send.params["message"])
+
+    @property
+    def metadata(self) -> JsonObject:
+        """What the caller said about the request, beside the message."""
+        return self._send.params.get("metadata") or {}
+
+    @property
+    def trace(self) -> str | None:
+        """The request's `traceparent`, to pass on to what the handler calls."""
+        return self._send.trace
+
+    def turn(self, send: Send) -> None:
+        self._send = send
+
+    def __repr__(self) -> str:
+        return f"Task({self.id!r})"

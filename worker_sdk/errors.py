@@ -1,0 +1,175 @@
+"""What calling a hub can raise. Every error has a code, a reason and a hint, so that a program need not read the message.
+
+RolecallError
+├── HubUnreachable  AuthError  TimedOut  StreamLost  HubBusy
+├── InvalidRequest  TaskNotFound
+├── RoleUnknown  NoLiveWorker  WorkerBusy  WorkerLost
+├── TaskFailed  TaskRejected  InputRequired          raised by Reply.raise_for_state()
+└── LeaseError
+    └── LeaseUnknown  LeaseSuperseded  InstanceConflict
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class RolecallError(Exception):
+    """The hub refused, or could not be asked."""
+
+    reason = "ERROR"
+    hint = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int | None = None,
+        reason: str | None = None,
+        hint: str | None = None,
+        facts: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason or type(self).reason
+        self.hint = type(self).hint if hint is None else hint
+        self.facts = dict(facts or {})
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds after which another try makes sense, where the hub said so."""
+        try:
+            return float(self.facts["retryAfter"])
+        except (KeyError, ValueError):
+            return None
+
+
+class HubUnreachable(RolecallError):
+    reason = "HUB_UNREACHABLE"
+    hint = "Is the hub running? Start one with: rolecall dev. Its address comes from ROLECALL_HUB."
+
+
+class AuthError(RolecallError):
+    reason = "UNAUTHENTICATED"
+    hint = "Set ROLECALL_TOKEN or ROLECALL_TOKEN_FILE."
+
+
+class TimedOut(RolecallError):
+    reason = "TIMED_OUT"
+    hint = "The task may still run: look with tasks/get, or give a longer timeout."
+
+
+class StreamLost(RolecallError):
+    reason = "STREAM_LOST"
+    hint = "The task may still run: follow it with its task id."
+
+
+class HubBusy(RolecallError):
+    """The hub itself takes no call at the moment: it drains or is overloaded."""
+
+    reason = "OVERLOADED"
+    hint = "Try again in a moment."
+
+
+class InvalidRequest(RolecallError):
+    reason = "INVALID_REQUEST"
+
+
+class TaskNotFound(RolecallError):
+    reason = "TASK_NOT_FOUND"
+
+
+class RoleUnknown(RolecallError):
+    reason = "ROLE_UNKNOWN"
+    hint = "See what is live: rolecall roles ls."
+
+
+class NoLiveWorker(RolecallError):
+    reason = "NO_LIVE_WORKER"
+    hint = "Start one: rolecall worker run module:worker."
+
+
+class WorkerBusy(RolecallError):
+    reason = "WORKER_BUSY"
+    hint = "Try again shortly, or start another worker."
+
+
+class WorkerLost(RolecallError):
+    """The worker was lost while it had the call. It may have run."""
+
+    reason = "WORKER_LOST"
+
+
+class TaskFailed(RolecallError):
+    reason = "TASK_FAILED"
+
+
+class TaskRejected(RolecallError):
+    reason = "TASK_REJECTED"
+
+
+class InputRequired(RolecallError):
+    reason = "INPUT_REQUIRED"
+    hint = "Answer it: send the next message with this task's id."
+
+
+class LeaseError(RolecallError):
+    reason = "LEASE_ERROR"
+
+
+class LeaseUnknown(LeaseError):
+    reason = "LEASE_UNKNOWN"
+
+
+class LeaseSuperseded(LeaseError):
+    reason = "LEASE_SUPERSEDED"
+
+
+class InstanceConflict(LeaseError):
+    reason = "CONFLICT"
+    hint = "Choose another instance name, or stop the process that has it."
+
+
+class ConfigError(RolecallError):
+    """Something in the environment or the arguments cannot be used."""
+
+    reason = "CONFIG"
+
+
+_BY_REASON: dict[str, type[RolecallError]] = {
+    kind.reason: kind
+    for kind in (
+        TaskNotFound,
+        RoleUnknown,
+        NoLiveWorker,
+        WorkerBusy,
+        WorkerLost,
+        HubBusy,
+        LeaseUnknown,
+        LeaseSuperseded,
+        InstanceConflict,
+    )
+} | {
+    "WORKER_UNREACHABLE": WorkerLost,
+    "WORKER_SILENT": WorkerLost,
+    "HUB_RESTARTED": WorkerLost,
+    "HUB_DRAINING": HubBusy,
+    "OFFER_INVALID": InvalidRequest,
+}
+_BY_CODE: dict[int, type[RolecallError]] = {-32001: TaskNotFound} | dict.fromkeys(
+    (-32700, -32600, -32601, -32602, -32002, -32003, -32004, -32005, -32007, -32009), InvalidRequest
+)
+
+
+def error_for(
+    message: str, *, code: int | None = None, reason: str = "", status: int = 200, facts: Mapping[str, str] | None = None
+) -> RolecallError:
+    """The class that fits: by reason first, then by code, then by HTTP status."""
+    kind = _BY_REASON.get(reason)
+    if kind is None and status in (401, 403):
+        kind = AuthError
+    if kind is None and code is not None:
+        kind = _BY_CODE.get(code)
+    if kind is None and 400 <= status < 500:
+        kind = InvalidRequest
+    return (kind or RolecallError)(message, code=code, reason=reason or None, facts=facts)

@@ -1,0 +1,70 @@
+"""From a function's signature to what it is called with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, get_type_hints
+
+from worker_sdk.context import Task
+from worker_sdk.words import Message
+
+
+class Form(Enum):
+    PLAIN = "plain"
+    COROUTINE = "coroutine"
+    GENERATOR = "generator"
+
+
+_SOURCES: dict[Any, Callable[[Message, Task], Any]] = {
+    str: lambda message, task: message.text,
+    Message: lambda message, task: message,
+    Task: lambda message, task: task,
+}
+
+
+class Handler:
+    """A function and how to call it. TypeError here, at decoration, for what could never be called."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.form = _form_of(function)
+        self.description = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
+        self._sources = _sources_of(function)
+
+    def call(self, message: Message, task: Task) -> Any:
+        """A result, a coroutine or an async generator, after the function's form."""
+        return self._function(**{name: source(message, task) for name, source in self._sources.items()})
+
+
+def _form_of(function: Callable[..., Any]) -> Form:
+    if inspect.isasyncgenfunction(function):
+        return Form.GENERATOR
+    if inspect.iscoroutinefunction(function):
+        return Form.COROUTINE
+    if inspect.isgeneratorfunction(function):
+        raise TypeError(f"{_name(function)} is a plain generator: write `async def`, then it may yield")
+    if not callable(function):
+        raise TypeError("on_message takes a function")
+    return Form.PLAIN
+
+
+def _sources_of(function: Callable[..., Any]) -> dict[str, Callable[[Message, Task], Any]]:
+    try:
+        hints = get_type_hints(function)
+    except NameError as error:
+        raise TypeError(f"{_name(function)}: an annotation names something unknown here: {error}") from error
+    sources = {}
+    for parameter in inspect.signature(function).parameters.values():
+        annotation = hints.get(parameter.name)
+        if annotation in _SOURCES and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            sources[parameter.name] = _SOURCES[annotation]
+        elif parameter.default is parameter.empty:
+            said = "has no annotation" if annotation is None else f"is annotated as {annotation!r}"
+            raise TypeError(f'{_name(function)}: parameter "{parameter.name}" {said}; known are str, Message and Task')
+    return sources
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__qualname__", function))

@@ -1,0 +1,168 @@
+"""A worker as a process: a socket, a lease, signals, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from worker_sdk.config import hub_url, read_settings
+from worker_sdk.presence import is_loopback, url_towards
+
+if TYPE_CHECKING:
+    from worker_sdk.presence import Lease
+    from worker_sdk.worker import Worker
+
+log = logging.getLogger("worker_sdk")
+
+TAKEN_OVER = 3
+INTERRUPTED = 130
+_SAME_SIGNAL = 0.5
+"""A terminal and a parent process often send the same signal both: what comes so soon is no second one."""
+_GRACE = 3.0
+"""So long open streams get to carry their last event after the end."""
+
+
+def run(worker: Worker, *, host: str, port: int | None, hub: str | None, token: str | None, url: str | None) -> None:
+    """Until a signal comes. SystemExit(3) if another process took over the name."""
+    if not logging.getLogger().handlers:
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+    code = asyncio.run(serve(worker, host=host, port=port, hub=hub, token=token, url=url))
+    if code:
+        raise SystemExit(code)
+
+
+async def serve(
+    worker: Worker,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    hub: str | None = None,
+    token: str | None = None,
+    url: str | None = None,
+    stop: asyncio.Event | None = None,
+) -> int:
+    """The same on a loop that runs already. Without `stop` the process's signals end it. Returns the exit code."""
+    settings = read_settings()
+    chosen_hub = hub_url(hub) if hub else settings.hub
+    listener = _listen(host, port if port is not None else settings.port or 0)
+    bound = int(listener.getsockname()[1])
+    reach = url or settings.advertise_url or url_towards(chosen_hub, bound)
+    if is_loopback(host) and not is_loopback(urlsplit(reach).hostname or ""):
+        log.warning("%s listens on %s only, but is offered at %s: give --host 0.0.0.0", worker.name, host, reach)
+    stopping = stop or asyncio.Event()
+    if stop is None:
+        _on_signals(stopping.set)
+    served = asyncio.Event()
+    server = asyncio.create_task(_hypercorn(worker, listener, served), name=f"server of {worker.name}")
+    try:
+        log.info("%s serves at %s", worker.name, reach)
+        async with worker.lease(reach, hub=chosen_hub, token=token) as lease:
+            code = await _until_stopped(worker, lease, stopping, server)
+    finally:
+        served.set()
+        await server
+    log.info("%s has ended", worker.name)
+    return code
+
+
+async def _until_stopped(worker: Worker, lease: Lease, stopping: asyncio.Event, server: asyncio.Task[None]) -> int:
+    waits = [
+        asyncio.create_task(stopping.wait(), name="stop"),
+        asyncio.create_task(lease.taken_over(), name="taken over"),
+    ]
+    try:
+        await asyncio.wait([*waits, server], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    if lease.superseded:
+        log.error("%s: another process has this name now; this one ends", worker.name)
+    await _drain(worker, lease)
+    return TAKEN_OVER if lease.superseded else 0
+
+
+async def _drain(worker: Worker, lease: Lease) -> None:
+    tasks = worker.tasks
+    if not lease.superseded:
+        await lease.drain()
+    tasks.draining = True
+    if tasks.slots.busy:
+        log.info("%s finishes %d running, for at most %g s", worker.name, tasks.slots.busy, worker.drain_timeout)
+    stopped = await tasks.finish(worker.drain_timeout, "The worker was stopped before the task had ended.")
+    if stopped:
+        log.warning("%s gave up %d unfinished", worker.name, stopped)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise SystemExit(f"Cannot listen on {host}:{port}: {error.strerror}.") from error
+    return listener
+
+
+async def _hypercorn(worker: Worker, listener: socket.socket, served: asyncio.Event) -> None:
+    from hypercorn.asyncio import serve as serve_asgi
+    from hypercorn.config import Config
+
+    config = Config()
+    # Hypercorn closes what it is given: it gets a descriptor of its own.
+    config.bind = [f"fd://{os.dup(listener.fileno())}"]
+    config.accesslog = config.errorlog = None
+    config.keep_alive_timeout = 75
+    config.graceful_timeout = _GRACE
+    app: Any = worker.app
+    try:
+        await serve_asgi(_without_lifespan(app), config, shutdown_trigger=served.wait)
+    finally:
+        listener.close()
+
+
+def _without_lifespan(app: Any) -> Any:
+    async def only_http(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+        elif scope["type"] == "http":
+            await app(scope, receive, send)
+
+    return only_http
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    """The first signal stops in order; the second one now."""
+    loop = asyncio.get_running_loop()
+    first = 0.0
+
+    def heard() -> None:
+        nonlocal first
+        if first and loop.time() - first < _SAME_SIGNAL:
+            return
+        if first:
+            log.warning("stopped at once")
+            logging.shutdown()
+            os._exit(INTERRUPTED)
+        first = loop.time()
+        log.info("stopping: taking no new work (once more: at once)")
+        stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, heard)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(heard))

@@ -1,0 +1,244 @@
+"""A worker's tasks over HTTP: A2A 0.3 in JSON-RPC, as one ASGI callable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+
+from hub.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    ExtendedCardNotConfigured,
+    HubError,
+    InvalidRequest,
+    MediaTypeNotSupported,
+    MethodNotFound,
+    PushNotSupported,
+    WorkerRefused,
+)
+from hub.model.a2a import JsonObject
+from hub.model.command import Target
+from hub.wire import jsonrpc, sse, v03
+from hub.wire.faults import fault_of
+from hub.wire.jsontext import dump
+from worker_sdk.tasklog import Reader, TaskLog
+from worker_sdk.tasks import Tasks
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+RPC_PATHS = ("", "/", "/a2a")
+_BODY_PATIENCE = 30.0
+_KEEP_ALIVE = 15.0
+_JSON = (b"content-type", b"application/json")
+_OUTSIDE_RPC = (BodyTooLarge, BodyTooSlow, MediaTypeNotSupported)
+"""Errors that are HTTP's own; all others go out with 200, because common clients drop the body of anything else."""
+
+log = logging.getLogger("worker_sdk")
+
+
+class Call(NamedTuple):
+    """One JSON-RPC request with what its headers add."""
+
+    request: jsonrpc.Request
+    headers: dict[bytes, bytes]
+
+    def header(self, name: bytes) -> str | None:
+        value = self.headers.get(name)
+        return value.decode("latin-1")[:512] if value is not None else None
+
+
+class Server:
+    """The ASGI application. `card` gets the base URL that the caller used and gives the card to show."""
+
+    def __init__(
+        self, tasks: Tasks, card: Callable[[str], JsonObject], *, max_body: int, keep_alive: float = _KEEP_ALIVE
+    ) -> None:
+        self._tasks = tasks
+        self._card = card
+        self._max_body = max_body
+        self._keep_alive = keep_alive
+        self._methods: dict[str, Callable[[Call], Awaitable[bytes]]] = {
+            "message/send": self._send,
+            "tasks/get": self._get,
+            "tasks/cancel": self._cancel,
+            "agent/getAuthenticatedExtendedCard": self._extended_card,
+        }
+        self._streams: dict[str, Callable[[Call], tuple[TaskLog, int, bool]]] = {
+            "message/stream": self._open_stream,
+            "tasks/resubscribe": self._reopen_stream,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = str(scope["path"]).removeprefix(str(scope.get("root_path") or ""))
+        method = scope["method"]
+        if path in CARD_PATHS and method in ("GET", "HEAD"):
+            await _respond(send, 200, dump(self._card(_base_url(scope))), [_JSON, (b"access-control-allow-origin", b"*")])
+        elif path in RPC_PATHS and method == "POST":
+            await self._rpc(scope, receive, send)
+        elif path in RPC_PATHS or path in CARD_PATHS:
+            allowed = b"POST" if path in RPC_PATHS else b"GET, HEAD"
+            await _respond(send, 405, b'{"error":"method not allowed"}', [_JSON, (b"allow", allowed)])
+        else:
+            await _respond(
+                send, 404, b'{"error":"nothing here: A2A is at /, the card at %b"}' % CARD_PATHS[0].encode(), [_JSON]
+            )
+
+    # --- one request
+
+    async def _rpc(self, scope: Scope, receive: Receive, send: Send) -> None:
+        call_id = jsonrpc.NULL
+        streams = False
+        try:
+            headers = dict(scope["headers"])
+            entry = jsonrpc.read_body(await self._read(headers, receive))
+            if isinstance(entry, list):
+                raise InvalidRequest("This worker takes one request at a time, no batches.")
+            call_id = jsonrpc.read_id(entry)
+            call = Call(jsonrpc.read_request(entry), headers)
+            streams = call.request.method in self._streams
+            if streams:
+                task_log, after, snapshot_first = self._streams[call.request.method](call)
+            else:
+                answer = await self._method(call)
+        except Exception as error:  # noqa: BLE001 - the request edge
+            await self._refuse(send, call_id, error, streams)
+            return
+        if streams:
+            await self._stream(task_log, after, snapshot_first, call_id, receive, send)
+        else:
+            await _respond(send, 200, jsonrpc.write_result(call_id, answer), [_JSON])
+
+    async def _method(self, call: Call) -> bytes:
+        method = call.request.method
+        if method.startswith("tasks/pushNotificationConfig/"):
+            raise PushNotSupported
+        if method not in self._methods:
+            raise MethodNotFound(method)
+        return await self._methods[method](call)
+
+    async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        kind = headers.get(b"content-type", b"application/json").split(b";")[0].strip().lower()
+        if not (kind == b"application/json" or kind.endswith(b"+json")) or b"content-encoding" in headers:
+            raise MediaTypeNotSupported
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self._max_body:
+            raise BodyTooLarge(self._max_body)
+        try:
+            async with asyncio.timeout(_BODY_PATIENCE):
+                return await self._read_all(receive)
+        except TimeoutError as error:
+            raise BodyTooSlow from error
+
+    async def _read_all(self, receive: Receive) -> bytes:
+        body = bytearray()
+        while True:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                raise InvalidRequest("The caller left before the body had arrived.")
+            body += event.get("body", b"")
+            if len(body) > self._max_body:
+                raise BodyTooLarge(self._max_body)
+            if not event.get("more_body"):
+                return bytes(body)
+
+    async def _refuse(self, send: Send, call_id: bytes, error: Exception, streams: bool) -> None:
+        fault = fault_of(error)
+        if not isinstance(error, HubError):
+            log.error("a request failed", exc_info=error)
+        body = jsonrpc.write_error(call_id, fault)
+        if isinstance(error, WorkerRefused):
+            await _respond(send, 503, body, [_JSON, (b"x-not-processed", b"1"), (b"retry-after", b"1")])
+        elif streams:
+            # Clients of 0.3 that asked for a stream read errors from one event of it, and from nothing else.
+            await _respond(send, 200, sse.write_frame(body), list(sse.RESPONSE_HEADERS))
+        else:
+            await _respond(send, fault.status if isinstance(error, _OUTSIDE_RPC) else 200, body, [_JSON])
+
+    # --- methods
+
+    async def _send(self, call: Call) -> bytes:
+        send = v03.read_send(call.request.params, Target(), trace=call.header(b"traceparent"))
+        task_log = self._tasks.deliver(send, idempotency_key=call.header(b"idempotency-key") or "").log
+        if send.blocking:
+            await task_log.settled()
+        return task_log.snapshot(history_length=send.history_length)
+
+    async def _get(self, call: Call) -> bytes:
+        query = v03.read_get(call.request.params, Target())
+        return self._tasks.get(query.task_id).snapshot(history_length=query.history_length)
+
+    async def _cancel(self, call: Call) -> bytes:
+        task_log = await self._tasks.cancel(v03.read_task_id(call.request.params))
+        return task_log.snapshot()
+
+    async def _extended_card(self, call: Call) -> bytes:
+        raise ExtendedCardNotConfigured
+
+    # --- streams
+
+    def _open_stream(self, call: Call) -> tuple[TaskLog, int, bool]:
+        """The task as the turn began, then everything since: the same for a message that was delivered before."""
+        send = v03.read_send(call.request.params, Target(), trace=call.header(b"traceparent"))
+        delivery = self._tasks.deliver(send, idempotency_key=call.header(b"idempotency-key") or "")
+        if delivery.start < delivery.log.first:
+            return delivery.log, delivery.log.end, True
+        return delivery.log, delivery.start, True
+
+    def _reopen_stream(self, call: Call) -> tuple[TaskLog, int, bool]:
+        """Exactly what follows `Last-Event-ID`; without one that is ours and still here, the task as of now."""
+        task_log = self._tasks.get(v03.read_task_id(call.request.params))
+        boot, _, number = (call.header(b"last-event-id") or "").rpartition(".")
+        if boot == self._tasks.boot and number.isascii() and number.isdigit() and len(number) < 18:
+            after = int(number)
+            if task_log.first - 1 <= after <= task_log.end:
+                return task_log, after, False
+        return task_log, task_log.end, True
+
+    async def _stream(
+        self, task_log: TaskLog, after: int, snapshot_first: bool, call_id: bytes, receive: Receive, send: Send
+    ) -> None:
+        reader = task_log.follow(after)
+        watch = asyncio.create_task(_stop_when_gone(receive, reader), name=f"watch of a reader of task {task_log.task_id}")
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": list(sse.RESPONSE_HEADERS)})
+            if snapshot_first:
+                await _write(send, self._frame(call_id, after, task_log.snapshot(upto=after)))
+            while (batch := await reader.batch(self._keep_alive)) is not None:
+                frames = [self._frame(call_id, cursor, event.body) for cursor, event in batch]
+                await _write(send, b"".join(frames) or sse.KEEP_ALIVE)
+                # A closed connection takes writes at once: without a real pause nobody would notice that the reader left.
+                await asyncio.sleep(0)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            reader.close()
+            watch.cancel()
+
+    def _frame(self, call_id: bytes, cursor: int, body: bytes) -> bytes:
+        position = b"id: %b.%d\n" % (self._tasks.boot.encode(), cursor)
+        return position + sse.write_frame(jsonrpc.write_result(call_id, body))
+
+
+async def _stop_when_gone(receive: Receive, reader: Reader) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    reader.stop()
+
+
+async def _write(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _respond(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _base_url(scope: Scope) -> str:
+    host = dict(scope["headers"]).get(b"host", b"127.0.0.1").decode("latin-1")
+    return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path') or ''}/"

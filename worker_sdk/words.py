@@ -1,0 +1,121 @@
+"""The words a handler speaks: what it gets, what it yields, how it refuses."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hub.model.a2a import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A line about progress: the task goes on."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeedInput:
+    """Ask the caller and pause. `reply = yield NeedInput("…")` goes on with the caller's next Message of this task.
+
+    The pause lives in this process: it does not survive the worker.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A named result. Give exactly one of text, data (a dict), raw (bytes) or url."""
+
+    name: str = ""
+    text: str | None = None
+    data: Mapping[str, Any] | None = None
+    raw: bytes | None = None
+    url: str | None = None
+    media_type: str | None = None
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("text", "data", "raw", "url") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"an Artifact takes one of text, data, raw or url, not {' and '.join(given) or 'none'}")
+
+    def part(self) -> JsonObject:
+        if self.raw is not None or self.url is not None:
+            return {"kind": "file", "file": self._file()}
+        part: JsonObject = {"kind": "text", "text": self.text} if self.text is not None else {"kind": "data", "data": self.data}
+        if self.media_type:
+            # A 0.3 text or data part has no member for it.
+            part["metadata"] = {"mediaType": self.media_type}
+        return part
+
+    def _file(self) -> JsonObject:
+        file: JsonObject = {"bytes": b64encode(self.raw).decode()} if self.raw is not None else {"uri": self.url}
+        if self.name:
+            file["name"] = self.name
+        if self.media_type:
+            file["mimeType"] = self.media_type
+        return file
+
+
+class Message:
+    """One message, read-only. `raw` is its A2A document."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: JsonObject) -> None:
+        self.raw = raw
+
+    @property
+    def text(self) -> str:
+        """The text parts, one per line."""
+        return "\n".join(part["text"] for part in self.parts if isinstance(part.get("text"), str))
+
+    @property
+    def data(self) -> JsonObject | None:
+        """The first data part."""
+        return next((part["data"] for part in self.parts if part.get("kind") == "data"), None)
+
+    @property
+    def parts(self) -> Sequence[JsonObject]:
+        return self.raw.get("parts") or ()
+
+    @property
+    def role(self) -> str:
+        return str(self.raw.get("role") or "user")
+
+    @property
+    def message_id(self) -> str:
+        return str(self.raw.get("messageId") or "")
+
+    @property
+    def task_id(self) -> str | None:
+        return self.raw.get("taskId")
+
+    @property
+    def context_id(self) -> str | None:
+        return self.raw.get("contextId")
+
+    @property
+    def metadata(self) -> JsonObject:
+        return self.raw.get("metadata") or {}
+
+    def __repr__(self) -> str:
+        return f"Message({self.message_id!r}, {len(self.parts)} parts)"
+
+
+class Reject(Exception):
+    """Raise it to turn a task down: the caller sees the text, the task ends as rejected."""
+
+
+class UserError(Exception):
+    """Raise it to fail a task with a text that the caller may read. The text of any other exception stays in the log."""
+
+
+def text_of(parts: Sequence[JsonObject]) -> str:
+    """Text parts of one artifact are pieces of one text."""
+    return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))

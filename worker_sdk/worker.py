@@ -1,0 +1,182 @@
+"""A worker: a role, a handler, and everything between a hub and that handler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hub.model.a2a import JsonObject
+from hub.model.card import REPLAY_EXTENSION
+from worker_sdk.config import read_settings
+from worker_sdk.handler import Form, Handler
+from worker_sdk.presence import Lease, worker_name
+from worker_sdk.serve import Receive, Scope, Send, Server
+from worker_sdk.tasks import Limits, Tasks
+
+if TYPE_CHECKING:
+    from worker_sdk.testing import Bench
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+PLAIN_LIMIT = 32
+"""How many plain functions run at a time where no `concurrency` is given: each takes a thread."""
+
+
+class Worker:
+    """Serves one role. It is an ASGI application (`app = worker`), and `run()` is all that a script needs.
+
+    `concurrency` handlers run at a time; a call above that is refused, so that the hub tries another instance, and never
+    queued. None: no limit for async handlers, 32 for plain functions.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        *,
+        instance: str | None = None,
+        description: str = "",
+        concurrency: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        skills: Sequence[Mapping[str, Any]] | None = None,
+        models: Sequence[str] = (),
+        version: str = "0.1.0",
+        max_body: int = 16 * 1024 * 1024,
+        drain_timeout: float = 30.0,
+        limits: Limits | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if concurrency is not None and concurrency < 1:
+            raise ValueError("concurrency is 1 or more, or None")
+        self.role, self.instance = worker_name(role, instance or read_settings().instance)
+        self.description = description
+        self.concurrency = concurrency
+        self.labels = dict(labels or {})
+        self.models = tuple(models)
+        self.version = version
+        self.drain_timeout = drain_timeout
+        self._skills = [dict(skill) for skill in skills or ()]
+        self._max_body = max_body
+        self._limits = limits or Limits()
+        self._monotonic = monotonic
+        self._handler: Handler | None = None
+        self._tasks: Tasks | None = None
+        self._server: Server | None = None
+        self.url: str | None = None
+        """Where callers reach it, once that is known."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}:{self.instance}"
+
+    def on_message(self, function: _Function) -> _Function:
+        """Decorator: this function answers. See the handler's forms in the package's documentation."""
+        if self._handler is not None:
+            raise TypeError(f"{self.role} has a handler already")
+        handler = Handler(function)
+        self._handler = handler
+        self.description = self.description or handler.description
+        if self.concurrency is None and handler.form is Form.PLAIN:
+            self.concurrency = PLAIN_LIMIT
+        return function
+
+    @property
+    def tasks(self) -> Tasks:
+        """What it works on. Made at the first use, when the handler is known."""
+        if self._tasks is None:
+            if self._handler is None:
+                raise TypeError(f"{self.role} has no handler: decorate a function with @worker.on_message")
+            self._tasks = Tasks(
+                self._handler, name=self.name, concurrency=self.concurrency, limits=self._limits, monotonic=self._monotonic
+            )
+        return self._tasks
+
+    def card(self, url: str) -> JsonObject:
+        """The A2A 0.3 card, for callers that reach the worker at `url`."""
+        replay = {"uri": REPLAY_EXTENSION, "description": "Streams resume exactly from Last-Event-ID.", "required": False}
+        return {
+            "protocolVersion": "0.3.0",
+            "name": self.role,
+            "description": self.description or self.role,
+            "url": self.url or url,
+            "preferredTransport": "JSONRPC",
+            "version": self.version,
+            "capabilities": {
+                "streaming": True,
+                "pushNotifications": False,
+                "stateTransitionHistory": False,
+                "extensions": [replay],
+            },
+            "defaultInputModes": ["text/plain", "application/json"],
+            "defaultOutputModes": ["text/plain", "application/json"],
+            "skills": [self._skill(skill) for skill in self._skills or [{"id": self.role}]],
+        }
+
+    def lease(self, url: str, *, hub: str | None = None, token: str | None = None) -> Lease:
+        """A lease that offers this worker at `url`. The caller enters it."""
+        self.url = url
+        return Lease(
+            self.role,
+            self.instance,
+            url=url,
+            hub=hub,
+            token=token,
+            card=self.card(url),
+            description=self.description,
+            capacity=self.concurrency,
+            labels=self.labels,
+            models=self.models,
+            in_flight=lambda: self.tasks.slots.busy,
+        )
+
+    @property
+    def app(self) -> Server:
+        """The ASGI application without lifespan: it serves and holds no lease."""
+        if self._server is None:
+            self._server = Server(self.tasks, self.card, max_body=self._max_body)
+        return self._server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI. Under somebody else's server it enrols where ROLECALL_ADVERTISE_URL says how it is reached."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self.app(scope, receive, send)
+
+    def run(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        hub: str | None = None,
+        token: str | None = None,
+        url: str | None = None,
+    ) -> None:
+        """Serve, enrol and beat until a signal comes; then drain and return. Exits with 3 if another process took the name."""
+        from worker_sdk.run import run
+
+        run(self, host=host, port=port, hub=hub, token=token, url=url)
+
+    def test(self) -> Bench:
+        """`async with worker.test() as t: reply = await t.send("hi")`: the handler alone, without port and hub."""
+        from worker_sdk.testing import Bench
+
+        return Bench(self)
+
+    def _skill(self, skill: JsonObject) -> JsonObject:
+        name = str(skill.get("id") or skill.get("name") or self.role)
+        return {"id": name, "name": name, "description": self.description or name, "tags": [self.role], **skill}
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        url = read_settings().advertise_url
+        if url is None:
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        else:
+            async with self.lease(url) as lease:
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+                await lease.drain()
+                await self.tasks.finish(self.drain_timeout, "The worker was stopped.")
+        await send({"type": "lifespan.shutdown.complete"})
