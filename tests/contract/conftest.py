@@ -1,0 +1,56 @@
+"""Every test here runs on every engine. `reopening` is marked where only a durable engine can keep the promise."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hub.engines import open_engine
+from hub.ports import Engine
+from tests.helpers.clock import MovableClock
+
+
+@dataclass
+class Store:
+    """One engine's address, and the engine that is open there."""
+
+    url: str
+    durable: bool
+    clock: MovableClock
+    _open: list[Engine] = field(default_factory=list)
+
+    async def open(self) -> Engine:
+        engine = await open_engine(self.url, clock=self.clock).__aenter__()
+        self._open.append(engine)
+        return engine
+
+    async def close(self) -> None:
+        while self._open:
+            await self._open.pop().__aexit__(None, None, None)
+
+    async def reopen(self) -> Engine:
+        if not self.durable:
+            pytest.skip("keeps nothing")
+        await self.close()
+        return await self.open()
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Store]:
+    durable = request.param == "sqlite"
+    store = Store(f"sqlite://{tmp_path}/data/hub.db" if durable else "memory:", durable, clock)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def engine(store: Store) -> Engine:
+    return await store.open()

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from hub.engines.tail import PAGE_BYTES, PAGE_EVENTS, TAIL_BYTES, TAIL_EVENTS
+from hub.errors import LogMoved, TaskNotFound
+from hub.model.a2a import Event, EventKind, Logged, TaskState
+from hub.model.ids import START, Cursor, TaskId
+from hub.ports import Engine
+from tests.contract.conftest import Store
+from tests.contract.words import DONE, LONG, SOON, admitted, append, collected, grown, message, status, text
+
+
+def cursors(batch: Sequence[Logged]) -> list[int]:
+    return [logged.cursor for logged in batch]
+
+
+# --- appending
+
+
+async def test_events_are_read_as_they_were_written(engine: Engine) -> None:
+    task = await admitted(engine)
+    events = [
+        Event(EventKind.TASK, TaskState.SUBMITTED, "0.3", '{"ü":"\\u0000 😀"}'.encode()),
+        Event(EventKind.ARTIFACT, None, "1.0", b"\x00\xff"),
+        Event(EventKind.STATUS, TaskState.INPUT_REQUIRED, "0.3", b""),
+    ]
+    assert await append(engine, task, *events) == 3
+    stored = await engine.events.read(task)
+    assert list(stored) == [Logged(Cursor(at), event) for at, event in enumerate(events, 1)]
+    assert stored[2].event.pauses
+
+
+async def test_cursors_are_contiguous_and_start_at_one(engine: Engine) -> None:
+    task, other = await admitted(engine), await admitted(engine)
+    assert await append(engine, task, text()) == 1
+    assert await append(engine, other, text(), text()) == 2
+    assert await append(engine, task, text(), text(), after=1) == 3
+    assert cursors(await engine.events.read(task)) == [1, 2, 3]
+
+
+async def test_append_behind_another_end_has_lost(engine: Engine) -> None:
+    task = await admitted(engine)
+    await append(engine, task, text("kept"))
+    for after in (0, 2, 5):
+        with pytest.raises(LogMoved):
+            await append(engine, task, text("lost"), after=after)
+    assert [logged.event.body for logged in await engine.events.read(task)] == [b"kept"]
+
+
+@pytest.mark.parametrize("last", [DONE, message()], ids=["terminal state", "bare message"])
+async def test_ended_log_takes_nothing_more(engine: Engine, last: Event) -> None:
+    task = await admitted(engine)
+    await append(engine, task, last)
+    with pytest.raises(LogMoved):
+        await append(engine, task, text(), after=1)
+    assert cursors(await engine.events.read(task)) == [1]
+
+
+async def test_unknown_task_has_no_log(engine: Engine) -> None:
+    unknown = TaskId("never-was")
+    with pytest.raises(LogMoved):
+        await append(engine, unknown, text())
+    assert list(await engine.events.read(unknown)) == []
+    with pytest.raises(TaskNotFound):
+        await anext(engine.events.follow(unknown, after=START, idle=SOON))
+
+
+async def test_of_concurrent_writers_exactly_one_wins_each_place(engine: Engine) -> None:
+    task = await admitted(engine)
+    for place in range(20):
+        tries = [append(engine, task, text(f"{place}/{writer}"), after=place) for writer in range(5)]
+        results = await asyncio.gather(*tries, return_exceptions=True)
+        assert results.count(place + 1) == 1
+        assert sum(isinstance(result, LogMoved) for result in results) == 4
+    stored = await engine.events.read(task)
+    assert cursors(stored) == list(range(1, 21))
+    assert [logged.event.body.split(b"/")[0] for logged in stored] == [str(place).encode() for place in range(20)]
+
+
+async def test_loser_does_not_take_others_down(engine: Engine) -> None:
+    tasks = [await admitted(engine) for _ in range(10)]
+    results = await asyncio.gather(
+        *(append(engine, task, text(), after=at % 2) for at, task in enumerate(tasks)), return_exceptions=True
+    )
+    assert [isinstance(result, LogMoved) for result in results] == [bool(at % 2) for at in range(10)]
+
+
+async def test_logs_survive_reopening(store: Store, engine: Engine) -> None:
+    task, ended = await admitted(engine), await admitted(engine)
+    expected = await grown(engine, task, 30)
+    await append(engine, ended, text(), DONE)
+    engine = await store.reopen()
+    assert list(await engine.events.read(task)) == expected
+    assert await collected(engine.events.follow(ended, after=START, idle=LONG)) == list(await engine.events.read(ended))
+    with pytest.raises(LogMoved):
+        await append(engine, ended, text(), after=2)
+    with pytest.raises(LogMoved):
+        await append(engine, task, text(), after=29)
+    assert await append(engine, task, DONE, after=30) == 31
+    assert cursors(await collected(engine.events.follow(task, after=Cursor(28), idle=LONG))) == [29, 30, 31]
+
+
+# --- reading
+
+
+async def test_read_gives_what_lies_between_two_cursors(engine: Engine) -> None:
+    task = await admitted(engine)
+    expected = await grown(engine, task, TAIL_EVENTS + 50)
+    for after, upto in [(0, None), (0, 3), (10, 20), (TAIL_EVENTS, None), (40, TAIL_EVENTS + 20), (5, 5), (9, 2), (5, 9_999)]:
+        found = await engine.events.read(task, after=Cursor(after), upto=Cursor(upto) if upto is not None else None)
+        assert list(found) == expected[after:upto], (after, upto)
+    assert list(await engine.events.read(task, after=Cursor(9_999))) == []
+
+
+# --- following
+
+
+async def test_follower_gets_stored_then_live_events(engine: Engine) -> None:
+    task = await admitted(engine)
+    await append(engine, task, text("1"), text("2"))
+    reader = engine.events.follow(task, after=START, idle=LONG)
+    assert cursors(await anext(reader)) == [1, 2]
+    waiting = asyncio.ensure_future(anext(reader))
+    await asyncio.sleep(0)
+    await append(engine, task, text("3"), after=2)
+    assert cursors(await waiting) == [3]
+    await append(engine, task, DONE, after=3)
+    assert cursors(await anext(reader)) == [4]
+    with pytest.raises(StopAsyncIteration):
+        await anext(reader)
+
+
+async def test_follower_begins_behind_its_cursor(engine: Engine) -> None:
+    task = await admitted(engine)
+    await append(engine, task, text(), text(), text(), DONE)
+    assert cursors(await collected(engine.events.follow(task, after=Cursor(2), idle=LONG))) == [3, 4]
+
+
+@pytest.mark.parametrize("after", [2, 7])
+async def test_follower_at_the_end_of_an_ended_log_ends(engine: Engine, after: int) -> None:
+    task = await admitted(engine)
+    await append(engine, task, text(), DONE)
+    assert await collected(engine.events.follow(task, after=Cursor(after), idle=LONG)) == []
+
+
+async def test_bare_message_is_followed_to_its_end(engine: Engine) -> None:
+    task = await admitted(engine)
+    reader = engine.events.follow(task, after=START, idle=LONG)
+    await append(engine, task, message("hello"))
+    assert [logged.event.body for logged in await collected(reader)] == [b"hello"]
+    assert cursors(await engine.events.read(task)) == [1]
+
+
+async def test_pause_does_not_end_a_follower(engine: Engine) -> None:
+    task = await admitted(engine)
+    await append(engine, task, status(TaskState.INPUT_REQUIRED))
+    reader = engine.events.follow(task, after=START, idle=SOON)
+    assert cursors(await anext(reader)) == [1]
+    assert list(await anext(reader)) == []
+    await append(engine, task, status(TaskState.WORKING), after=1)
+    assert cursors(await anext(reader)) == [2]
+
+
+async def test_idle_follower_gets_empty_batches_and_goes_on(engine: Engine) -> None:
+    task = await admitted(engine)
+    reader = engine.events.follow(task, after=START, idle=SOON)
+    assert [list(await anext(reader)) for _ in range(3)] == [[], [], []]
+    await append(engine, task, text())
+    assert cursors(await anext(reader)) == [1]
+
+
+async def test_stop_ends_a_waiting_follower_and_one_that_has_more_to_read(engine: Engine) -> None:
+    task = await admitted(engine)
+    reader = engine.events.follow(task, after=START, idle=LONG)
+    waiting = asyncio.ensure_future(anext(reader))
+    await asyncio.sleep(0.01)
+    reader.stop()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    await append(engine, task, text())
+    with pytest.raises(StopAsyncIteration):
+        await anext(reader)
+
+
+async def test_cancelled_follower_can_be_asked_again(engine: Engine) -> None:
+    task = await admitted(engine)
+    reader = engine.events.follow(task, after=START, idle=LONG)
+    waiting = asyncio.ensure_future(anext(reader))
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await append(engine, task, text())
+    assert cursors(await anext(reader)) == [1]
+    reader.stop()
+
+
+async def test_batch_is_at_most_a_page(engine: Engine) -> None:
+    many, large = await admitted(engine), await admitted(engine)
+    await grown(engine, many, 3 * PAGE_EVENTS)
+    await grown(engine, large, 40, size=PAGE_BYTES // 8)
+    for task, count in ((many, 3 * PAGE_EVENTS), (large, 40)):
+        reader = engine.events.follow(task, after=START, idle=SOON)
+        seen: list[int] = []
+        while batch := await anext(reader):
+            assert len(batch) <= PAGE_EVENTS
+            assert sum(len(logged.event.body) for logged in batch[:-1]) < PAGE_BYTES
+            seen += cursors(batch)
+        assert seen == list(range(1, count + 1))
+
+
+async def test_event_larger_than_a_page_still_comes_through(engine: Engine) -> None:
+    task = await admitted(engine)
+    await append(engine, task, text("a"), text("b" * 2 * TAIL_BYTES), text("c"), DONE)
+    sizes = [len(logged.event.body) for logged in await collected(engine.events.follow(task, after=START, idle=LONG))]
+    assert sizes == [1, 2 * TAIL_BYTES, 1, len(DONE.body)]
+
+
+async def test_followers_of_every_pace_get_every_event_once_in_order(engine: Engine) -> None:
+    task = await admitted(engine)
+    total = 1_500
+    dice = random.Random(7)
+
+    async def write() -> None:
+        at = 0
+        while at < total:
+            count = min(dice.choice([1, 1, 2, 40]), total - at)
+            at = await append(engine, task, *(text(f"{place}" * 20) for place in range(at, at + count)), after=at)
+            await asyncio.sleep(0)
+        await append(engine, task, DONE, after=at)
+
+    async def follow(after: int, pause: int) -> list[int]:
+        seen: list[int] = []
+        async for batch in engine.events.follow(task, after=Cursor(after), idle=LONG):
+            seen += cursors(batch)
+            for _ in range(pause):
+                await asyncio.sleep(0)
+        return seen
+
+    async def come_back_often() -> list[int]:
+        seen: list[int] = []
+        while not seen or seen[-1] <= total:
+            reader = engine.events.follow(task, after=Cursor(seen[-1] if seen else 0), idle=LONG)
+            seen += cursors(await anext(reader))
+            reader.stop()
+        return seen
+
+    paces = [(0, 0), (0, 3), (0, 400), (100, 20), (total, 0)]
+    _, back, *seen = await asyncio.gather(write(), come_back_often(), *(follow(*pace) for pace in paces))
+    assert back == list(range(1, total + 2))
+    for (after, _), its in zip(paces, seen, strict=True):
+        assert its == list(range(after + 1, total + 2))
+
+
+async def test_follower_who_opens_an_old_log_while_it_grows_misses_nothing(store: Store, engine: Engine) -> None:
+    tasks = [await admitted(engine) for _ in range(20)]
+    for task in tasks:
+        await append(engine, task, text())
+    if store.durable:
+        engine = await store.reopen()
+
+    async def write(task: TaskId) -> None:
+        for at in range(1, 30):
+            await append(engine, task, DONE if at == 29 else text(), after=at)
+
+    async def follow(task: TaskId, wait: int) -> list[int]:
+        for _ in range(wait):
+            await asyncio.sleep(0)
+        return cursors(await collected(engine.events.follow(task, after=START, idle=LONG)))
+
+    readers = [follow(task, wait) for wait, task in enumerate(tasks)]
+    results = await asyncio.gather(*readers, *(write(task) for task in tasks))
+    assert results[: len(tasks)] == [list(range(1, 31))] * len(tasks)

@@ -1,0 +1,461 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from hub.engines.feed import KEPT
+from hub.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
+from hub.model.ids import WorkerId
+from hub.model.worker import Beat, ChangeKind, Health, Proof
+from hub.ports import Engine, Registry
+from tests.contract.conftest import Store
+from tests.contract.words import LONG, SOON, TTL, WORKER, an_offer, beat, enrolled, kinds, proof, told
+from tests.helpers.clock import MovableClock
+
+TWO = WorkerId("echo", "two")
+ELSEWHERE = "http://127.0.0.1:9999/"
+
+
+@pytest.fixture
+def registry(engine: Engine) -> Registry:
+    return engine.registry
+
+
+# --- enrolling
+
+
+async def test_enrolled_worker_is_live_with_what_it_offered(registry: Registry, clock: MovableClock) -> None:
+    card = {"name": "Echo", "skills": [{"id": "say", "tags": ["a", "b"]}], "x-unknown": {"kept": True}}
+    offer = an_offer(card=card, streaming=True, replays=True, capacity=3, labels={"zone": "a"}, models=("m1", "m2"))
+    registration = await registry.enrol("default", offer, boot="boot", ttl=TTL)
+    assert registry.get("default", WORKER) is registration
+    assert list(registry.live("default", "echo")) == [registration]
+    assert list(registry.live("default")) == [registration]
+    assert list(registry.roles("default")) == ["echo"]
+    assert registration.offer == offer
+    assert registration.health is Health.READY
+    assert registration.ttl == TTL
+    assert registration.registered_at == registration.last_seen == clock.wall()
+    assert registry.expires_in(registration) == TTL
+
+
+async def test_same_boot_keeps_epoch_and_secret(registry: Registry) -> None:
+    first = await enrolled(registry)
+    epoch, secret = first.epoch, first.secret
+    again = await enrolled(registry)
+    assert (again.epoch, again.secret) == (epoch, secret)
+    assert again is first
+    assert await kinds(registry) == ["enrolled"]
+
+
+async def test_same_boot_renews_for_its_new_ttl(registry: Registry, clock: MovableClock) -> None:
+    registration = await enrolled(registry)
+    clock.advance(100)
+    await enrolled(registry, ttl=timedelta(seconds=30))
+    assert registry.expires_in(registration) == timedelta(seconds=30)
+    clock.advance(30)
+    assert list(registry.live("default", "echo")) == []
+
+
+async def test_changed_offer_of_same_boot_is_taken_over_and_told(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    registration.in_flight = 2
+    again = await enrolled(registry, description="now with words", url=ELSEWHERE)
+    assert again is registration
+    assert again.offer.description == "now with words"
+    assert again.offer.url == ELSEWHERE
+    assert again.in_flight == 2
+    assert await kinds(registry) == ["enrolled", "changed"]
+
+
+async def test_other_boot_at_same_url_gets_next_epoch_and_other_secret(registry: Registry) -> None:
+    first = await enrolled(registry, boot="one")
+    second = await enrolled(registry, boot="two")
+    assert second.epoch == first.epoch + 1
+    assert second.secret != first.secret
+    assert second is not first
+    assert list(registry.live("default", "echo")) == [second]
+    assert await kinds(registry) == ["enrolled", "enrolled"]
+
+
+async def test_other_boot_at_other_url_conflicts_with_a_live_lease(registry: Registry) -> None:
+    first = await enrolled(registry, boot="one")
+    with pytest.raises(InstanceConflict):
+        await enrolled(registry, boot="two", url=ELSEWHERE)
+    assert list(registry.live("default", "echo")) == [first]
+    assert first.offer.url != ELSEWHERE
+    assert await kinds(registry) == ["enrolled"]
+
+
+async def test_supersede_takes_a_live_name_from_another_url(registry: Registry) -> None:
+    first = await enrolled(registry, boot="one")
+    second = await registry.enrol("default", an_offer(url=ELSEWHERE), boot="two", ttl=TTL, supersede=True)
+    assert second.epoch > first.epoch
+    with pytest.raises(LeaseSuperseded):
+        await beat(registry, first)
+    assert registry.get("default", WORKER) is second
+
+
+async def test_name_is_free_for_another_url_once_its_lease_has_ended(registry: Registry, clock: MovableClock) -> None:
+    first = await enrolled(registry, boot="one")
+    clock.advance(TTL.total_seconds())
+    second = await enrolled(registry, boot="two", url=ELSEWHERE)
+    assert second.epoch > first.epoch
+    assert await kinds(registry) == ["enrolled", "expired", "enrolled"]
+
+
+async def test_epochs_do_not_repeat_after_withdrawal(registry: Registry) -> None:
+    epochs = []
+    for _ in range(3):
+        registration = await enrolled(registry)
+        epochs.append(registration.epoch)
+        await registry.withdraw("default", WORKER, proof(registration))
+    assert epochs == sorted(set(epochs))
+
+
+async def test_epochs_do_not_repeat_after_expiry_even_for_the_same_boot(registry: Registry, clock: MovableClock) -> None:
+    first = await enrolled(registry)
+    epoch, secret = first.epoch, first.secret
+    clock.advance(TTL.total_seconds())
+    await registry.sweep()
+    second = await enrolled(registry)
+    assert second.epoch > epoch
+    assert second.secret != secret
+
+
+async def test_names_of_two_workspaces_are_strangers(registry: Registry) -> None:
+    here = await enrolled(registry, boot="one")
+    there = await enrolled(registry, boot="two", url=ELSEWHERE, workspace="elsewhere")
+    assert list(registry.live("default")) == [here]
+    assert list(registry.live("elsewhere")) == [there]
+    assert here.secret != there.secret
+    assert registry.get("nowhere", WORKER) is None
+    assert list(registry.live("nowhere")) == list(registry.roles("nowhere")) == []
+    with pytest.raises(LeaseSuperseded):
+        await registry.beat("elsewhere", WORKER, Proof(there.epoch, here.secret), Beat())
+    assert len(await kinds(registry, workspace="elsewhere")) == 1
+
+
+async def test_concurrent_enrolments_of_one_name_get_one_epoch_each(registry: Registry) -> None:
+    leases = await asyncio.gather(*(enrolled(registry, boot=f"boot {at}") for at in range(20)))
+    assert sorted(lease.epoch for lease in leases) == list(range(leases[0].epoch, leases[0].epoch + 20))
+    assert len(registry.live("default", "echo")) == 1
+    assert len(await kinds(registry)) == 20
+
+
+async def test_roles_are_sorted_and_only_those_with_a_live_worker(registry: Registry, clock: MovableClock) -> None:
+    for role in ("writer", "coder", "reader"):
+        await enrolled(registry, WorkerId(role, "one"), ttl=timedelta(seconds=200 if role == "coder" else 100))
+    assert list(registry.roles("default")) == ["coder", "reader", "writer"]
+    clock.advance(100)
+    assert list(registry.roles("default")) == ["coder"]
+
+
+# --- expiry
+
+
+async def test_lease_ends_exactly_at_its_ttl_without_a_sweep(registry: Registry, clock: MovableClock) -> None:
+    registration = await enrolled(registry)
+    short = await enrolled(registry, TWO, ttl=timedelta(seconds=60))
+    clock.advance(60)
+    assert list(registry.live("default", "echo")) == [registration]
+    clock.advance(59.999)
+    assert registry.get("default", WORKER) is registration
+    clock.advance(0.001)
+    assert registry.get("default", WORKER) is None
+    assert list(registry.live("default", "echo")) == list(registry.live("default")) == list(registry.roles("default")) == []
+    assert registry.expires_in(registration) == timedelta()
+    assert set(map(id, await registry.sweep())) == {id(registration), id(short)}
+
+
+async def test_sweep_ends_what_has_expired_once_and_says_so(registry: Registry, clock: MovableClock) -> None:
+    registration = await enrolled(registry)
+    await enrolled(registry, TWO, ttl=timedelta(seconds=500))
+    assert list(await registry.sweep()) == []
+    clock.advance(120)
+    assert list(await registry.sweep()) == [registration]
+    assert list(await registry.sweep()) == []
+    assert await kinds(registry) == ["enrolled", "enrolled", "expired"]
+
+
+async def test_wall_clock_step_expires_nobody(registry: Registry, clock: MovableClock) -> None:
+    registration = await enrolled(registry)
+    clock.step_wall(86_400)
+    assert list(await registry.sweep()) == []
+    assert registry.get("default", WORKER) is registration
+
+
+async def test_zero_ttl_never_expires(registry: Registry, clock: MovableClock) -> None:
+    registration = await enrolled(registry, ttl=timedelta())
+    assert registry.expires_in(registration) is None
+    clock.advance(10 * 365 * 86_400)
+    assert list(await registry.sweep()) == []
+    assert list(registry.live("default", "echo")) == [registration]
+
+
+# --- beats
+
+
+async def test_beat_renews_for_the_time_given_at_enrolment(registry: Registry, clock: MovableClock) -> None:
+    registration = await enrolled(registry)
+    clock.advance(119)
+    assert await beat(registry, registration) is registration
+    clock.advance(119)
+    assert registry.get("default", WORKER) is registration
+    assert registry.expires_in(registration) == timedelta(seconds=1)
+    assert registration.last_seen == clock.wall() - 119
+
+
+async def test_beat_may_name_a_time_of_its_own_longer_or_shorter(registry: Registry, clock: MovableClock) -> None:
+    registration = await enrolled(registry)
+    await beat(registry, registration, ttl=timedelta(seconds=500))
+    assert registry.expires_in(registration) == timedelta(seconds=500)
+    assert list(registry.live("default", "echo")) == [registration]
+    await beat(registry, registration, ttl=timedelta(seconds=10))
+    clock.advance(10)
+    assert list(registry.live("default", "echo")) == list(registry.roles("default")) == []
+
+
+async def test_beat_takes_over_load_and_capacity_and_keeps_what_is_not_said(registry: Registry) -> None:
+    registration = await enrolled(registry, capacity=4)
+    await beat(registry, registration, in_flight=3, capacity=8)
+    assert (registration.reported_in_flight, registration.offer.capacity) == (3, 8)
+    await beat(registry, registration)
+    assert (registration.reported_in_flight, registration.offer.capacity) == (3, 8)
+    await beat(registry, registration, in_flight=0)
+    assert (registration.reported_in_flight, registration.offer.capacity) == (0, 8)
+    assert await kinds(registry) == ["enrolled"]
+
+
+async def test_beat_after_expiry_is_unknown_and_revives_nothing(registry: Registry, clock: MovableClock) -> None:
+    registration = await enrolled(registry)
+    clock.advance(120)
+    for _ in range(2):
+        with pytest.raises(LeaseUnknown):
+            await beat(registry, registration)
+        assert list(registry.live("default")) == []
+        await registry.sweep()
+
+
+async def test_beat_of_a_stranger_is_unknown(registry: Registry) -> None:
+    with pytest.raises(LeaseUnknown):
+        await registry.beat("default", WORKER, Proof(1, "x"), Beat())
+
+
+async def test_stale_epoch_or_other_secret_cannot_renew(registry: Registry, clock: MovableClock) -> None:
+    first = await enrolled(registry, boot="one")
+    second = await enrolled(registry, boot="two")
+    clock.advance(60)
+    for wrong in (proof(first), Proof(second.epoch, first.secret), Proof(None, "naïve"), Proof(first.epoch, None)):
+        with pytest.raises(LeaseSuperseded):
+            await registry.beat("default", WORKER, wrong, Beat(in_flight=9))
+    assert registry.expires_in(second) == timedelta(seconds=60)
+    assert second.reported_in_flight == 0
+
+
+async def test_proof_that_is_not_given_is_not_asked_for(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    assert await registry.beat("default", WORKER, Proof(None, None), Beat()) is registration
+
+
+async def test_beat_clears_suspicion(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    await registry.mark("default", WORKER, registration.epoch, Health.SUSPECT, "refused a connection")
+    await beat(registry, registration)
+    assert (registration.health, registration.reason) == (Health.READY, "")
+    assert await kinds(registry) == ["enrolled", "suspect", "changed"]
+
+
+async def test_draining_is_left_by_enrolling_only(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    await beat(registry, registration, draining=True)
+    assert registration.health is Health.DRAINING
+    await beat(registry, registration, draining=False)
+    await registry.mark("default", WORKER, registration.epoch, Health.READY, "")
+    await registry.mark("default", WORKER, registration.epoch, Health.SUSPECT, "")
+    assert registration.health is Health.DRAINING
+    await enrolled(registry)
+    assert registration.health is Health.READY
+    assert await kinds(registry) == ["enrolled", "draining", "changed"]
+
+
+# --- withdrawing and marking
+
+
+async def test_withdrawn_worker_is_gone(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    await registry.withdraw("default", WORKER, proof(registration))
+    assert registry.get("default", WORKER) is None
+    assert list(registry.live("default", "echo")) == []
+    assert await kinds(registry) == ["enrolled", "withdrawn"]
+    for call in (registry.withdraw("default", WORKER, proof(registration)), beat(registry, registration)):
+        with pytest.raises(LeaseUnknown):
+            await call
+
+
+async def test_old_epoch_cannot_withdraw(registry: Registry) -> None:
+    first = await enrolled(registry, boot="one")
+    second = await enrolled(registry, boot="two")
+    with pytest.raises(LeaseSuperseded):
+        await registry.withdraw("default", WORKER, proof(first))
+    assert registry.get("default", WORKER) is second
+
+
+async def test_mark_of_an_old_epoch_or_a_stranger_changes_nothing(registry: Registry, clock: MovableClock) -> None:
+    registration = await enrolled(registry)
+    await registry.mark("default", WORKER, registration.epoch + 1, Health.SUSPECT, "")
+    await registry.mark("default", TWO, 1, Health.SUSPECT, "")
+    await registry.mark("default", WORKER, registration.epoch, Health.READY, "the same")
+    assert registration.health is Health.READY
+    clock.advance(120)
+    await registry.mark("default", WORKER, registration.epoch, Health.SUSPECT, "")
+    assert await kinds(registry) == ["enrolled"]
+
+
+async def test_mark_neither_renews_nor_ends(registry: Registry, clock: MovableClock) -> None:
+    registration = await enrolled(registry)
+    clock.advance(50)
+    await registry.mark("default", WORKER, registration.epoch, Health.SUSPECT, "slow")
+    assert (registration.health, registration.reason) == (Health.SUSPECT, "slow")
+    assert registry.expires_in(registration) == timedelta(seconds=70)
+    assert list(registry.live("default", "echo")) == [registration]
+
+
+# --- the feed
+
+
+async def test_feed_gives_stored_then_live_changes_with_contiguous_revisions(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    feed = registry.changes("default", after=0, idle=LONG)
+    assert await told(feed) == [(1, "enrolled", "echo:one")]
+    waiting = asyncio.ensure_future(told(feed))
+    await asyncio.sleep(0)
+    await enrolled(registry, TWO)
+    assert await waiting == [(2, "enrolled", "echo:two")]
+    await registry.withdraw("default", WORKER, proof(registration))
+    assert await told(feed) == [(3, "withdrawn", "echo:one")]
+    feed.stop()
+
+
+async def test_feed_resumes_behind_a_revision(registry: Registry) -> None:
+    for at in range(5):
+        await enrolled(registry, WorkerId("echo", str(at)))
+    feed = registry.changes("default", after=3, idle=SOON)
+    assert [revision for revision, _, _ in await told(feed)] == [4, 5]
+    assert await told(feed) == []
+
+
+async def test_feed_without_a_revision_begins_now(registry: Registry) -> None:
+    await enrolled(registry)
+    feed = registry.changes("default", after=None, idle=SOON)
+    assert await told(feed) == []
+    await enrolled(registry, TWO)
+    assert await told(feed) == [(2, "enrolled", "echo:two")]
+
+
+async def test_feed_is_empty_when_idle_and_ends_when_stopped(registry: Registry) -> None:
+    feed = registry.changes("default", after=None, idle=SOON)
+    assert list(await anext(feed)) == []
+    waiting = asyncio.ensure_future(anext(registry_feed := registry.changes("default", after=None, idle=LONG)))
+    await asyncio.sleep(0)
+    registry_feed.stop()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    feed.stop()
+    with pytest.raises(StopAsyncIteration):
+        await anext(feed)
+
+
+async def test_feed_tells_one_workspace_nothing_of_another(registry: Registry) -> None:
+    feed = registry.changes("default", after=0, idle=SOON)
+    await enrolled(registry, workspace="elsewhere")
+    assert list(await anext(feed)) == []
+    await enrolled(registry, TWO)
+    assert await told(feed) == [(2, "enrolled", "echo:two")]
+
+
+async def test_feed_keeps_the_newest_ten_thousand(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    marks = [Health.SUSPECT, Health.READY]
+    for at in range(KEPT + 5):
+        await registry.mark("default", WORKER, registration.epoch, marks[at % 2], "")
+    feed = registry.changes("default", after=2, idle=SOON)
+    batch = await anext(feed)
+    assert [change.revision for change in batch] == list(range(7, KEPT + 7))
+
+
+async def test_newest_change_of_a_role_is_known_when_nobody_serves_it(registry: Registry, clock: MovableClock) -> None:
+    assert registry.last_of("default", "echo") is None
+    await enrolled(registry)
+    clock.advance(120)
+    await registry.sweep()
+    last = registry.last_of("default", "echo")
+    assert last is not None
+    assert (last.kind, last.worker, last.health, last.at) == (ChangeKind.EXPIRED, WORKER, None, clock.wall())
+    assert registry.last_of("elsewhere", "echo") is None
+
+
+# --- across a restart
+
+
+async def test_lease_survives_reopening_with_its_full_time(store: Store, engine: Engine, clock: MovableClock) -> None:
+    offer = an_offer(card={"skills": [{"id": "s"}]}, streaming=True, capacity=2, labels={"a": "b"}, models=("m",))
+    before = await engine.registry.enrol("default", offer, boot="boot", ttl=TTL)
+    drained = await enrolled(engine.registry, TWO)
+    await beat(engine.registry, drained, draining=True)
+    before.in_flight = 5
+    clock.advance(100)
+    engine = await store.reopen()
+    after = engine.registry.get("default", WORKER)
+    assert after is not None
+    assert (after.offer, after.epoch, after.secret, after.boot, after.ttl) == (offer, before.epoch, before.secret, "boot", TTL)
+    assert (after.health, after.in_flight, after.registered_at) == (Health.READY, 0, before.registered_at)
+    assert engine.registry.expires_in(after) == TTL
+    assert engine.registry.live("default", "echo")[1].health is Health.DRAINING
+    await beat(engine.registry, after)
+    assert await enrolled(engine.registry) is after
+
+
+async def test_beats_are_kept_by_sweep_and_by_closing(store: Store, engine: Engine, clock: MovableClock) -> None:
+    registration = await enrolled(engine.registry)
+    for swept in (True, False):
+        clock.advance(100)
+        await beat(engine.registry, registration, in_flight=7, capacity=9)
+        if swept:
+            await engine.registry.sweep()
+        clock.advance(100)
+        engine = await store.reopen()
+        found = engine.registry.get("default", WORKER)
+        assert found is not None
+        assert (found.reported_in_flight, found.offer.capacity) == (7, 9)
+        registration = found
+
+
+async def test_lease_that_ran_out_while_the_hub_was_down_ends_through_the_feed(
+    store: Store, engine: Engine, clock: MovableClock
+) -> None:
+    registration = await enrolled(engine.registry)
+    await enrolled(engine.registry, TWO, ttl=timedelta())
+    await store.close()
+    clock.advance(120)
+    engine = await store.reopen()
+    assert [str(live.worker) for live in engine.registry.live("default")] == ["echo:two"]
+    assert await kinds(engine.registry) == ["enrolled", "enrolled", "expired"]
+    with pytest.raises(LeaseUnknown):
+        await beat(engine.registry, registration)
+
+
+async def test_revisions_and_epochs_go_on_after_reopening(store: Store, engine: Engine) -> None:
+    first = await enrolled(engine.registry)
+    await engine.registry.withdraw("default", WORKER, proof(first))
+    engine = await store.reopen()
+    feed = engine.registry.changes("default", after=1, idle=SOON)
+    assert await told(feed) == [(2, "withdrawn", "echo:one")]
+    second = await enrolled(engine.registry)
+    assert second.epoch > first.epoch
+    assert await told(feed) == [(3, "enrolled", "echo:one")]
+    last = engine.registry.last_of("default", "echo")
+    assert last is not None
+    assert last.revision == 3

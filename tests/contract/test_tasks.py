@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from hub.errors import HubError, InvalidParams, TaskNotFound
+from hub.model.a2a import TERMINAL, Ids, TaskState
+from hub.model.command import TaskQuery
+from hub.model.ids import START, Cursor, TaskId, WorkerId
+from hub.model.task import Conversation, TaskPage
+from hub.ports import Engine
+from tests.contract.conftest import Store
+from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, SOON, a_row, a_turn, admitted, append, message, status, text
+from tests.helpers.clock import MovableClock
+
+DAY = timedelta(days=1)
+
+
+async def ids_of(engine: Engine, query: TaskQuery) -> list[TaskId]:
+    return [row.id for row in (await engine.tasks.page(ANNA, query)).rows]
+
+
+# --- rows
+
+
+async def test_admitted_task_is_found_as_it_was_given(engine: Engine) -> None:
+    row = a_row(worker_task="w-1", worker_context="wc-1", position="b.0", epoch=7)
+    await engine.tasks.admit(row, a_turn())
+    assert await engine.tasks.get(ANNA, row.id) == row
+
+
+async def test_task_without_a_worker_gets_one_by_assignment(engine: Engine) -> None:
+    row = a_row(worker=None, epoch=0)
+    await engine.tasks.admit(row, a_turn())
+    assert (await engine.tasks.get(ANNA, row.id)).worker is None
+    worker = WorkerId("echo", "Zone:A:1")
+    await engine.tasks.assign(row.id, worker, 4)
+    assert await engine.tasks.get(ANNA, row.id) == replace(row, worker=worker, epoch=4)
+
+
+async def test_same_id_is_not_admitted_twice(engine: Engine) -> None:
+    row = a_row()
+    await engine.tasks.admit(row, a_turn("first"))
+    with pytest.raises(HubError):
+        await engine.tasks.admit(row, a_turn("second"))
+    assert [turn.message_id for turn in await engine.tasks.turns(row.id)] == ["first"]
+
+
+@pytest.mark.parametrize("stranger", [BERT, OTHER_ANNA], ids=["other caller", "other workspace"])
+async def test_somebody_elses_task_is_not_found(engine: Engine, stranger: object) -> None:
+    assert stranger in (BERT, OTHER_ANNA)
+    who = BERT if stranger is BERT else OTHER_ANNA
+    task = await admitted(engine)
+    errors = []
+    for wanted in (task, TaskId("never-was")):
+        with pytest.raises(TaskNotFound) as caught:
+            await engine.tasks.get(who, wanted)
+        errors.append(caught.value.message)
+    assert errors[0] == errors[1]
+    assert (await engine.tasks.page(who, TaskQuery())).total == 0
+    assert await engine.tasks.conversation(who, "ctx", None) is None
+    await append(engine, task, status(TaskState.INPUT_REQUIRED))
+    assert list(await engine.tasks.paused(who, "ctx", None)) == []
+
+
+async def test_row_is_the_fold_of_the_log_up_to_the_cursor_it_names(engine: Engine, clock: MovableClock) -> None:
+    row = a_row(context="")
+    await engine.tasks.admit(row, a_turn())
+    clock.advance(5)
+    ids = Ids(row.id, "ctx-w", "w-1", "wc-1")
+    await append(engine, row.id, status(TaskState.WORKING), text(), position="b.2", ids=ids)
+    after = await engine.tasks.get(ANNA, row.id)
+    assert (after.state, after.at, after.position, after.ids) == (TaskState.WORKING, 2, "b.2", ids)
+    assert (after.updated, after.created) == (clock.wall(), row.created)
+    await append(engine, row.id, text(), after=2)
+    after = await engine.tasks.get(ANNA, row.id)
+    assert (after.state, after.at, after.position, after.ids) == (TaskState.WORKING, 3, "b.2", ids)
+
+
+async def test_ids_that_are_still_unknown_take_nothing_away(engine: Engine) -> None:
+    row = a_row(context="ctx")
+    await engine.tasks.admit(row, a_turn())
+    await append(engine, row.id, text(), ids=Ids(row.id, "ctx", "w-1"))
+    await append(engine, row.id, text(), after=1, ids=Ids(row.id, "", "", "wc-1"))
+    assert (await engine.tasks.get(ANNA, row.id)).ids == Ids(row.id, "ctx", "w-1", "wc-1")
+
+
+@pytest.mark.parametrize("state", sorted(TERMINAL))
+async def test_terminal_state_ends_the_task(engine: Engine, state: TaskState) -> None:
+    task = await admitted(engine)
+    await append(engine, task, status(TaskState.WORKING), status(state))
+    row = await engine.tasks.get(ANNA, task)
+    assert row.ended
+    assert (row.state, row.at) == (state, 2)
+
+
+async def test_bare_message_leaves_no_task_to_be_seen(engine: Engine) -> None:
+    task = await admitted(engine)
+    await append(engine, task, message())
+    with pytest.raises(TaskNotFound):
+        await engine.tasks.get(ANNA, task)
+    assert (await engine.tasks.page(ANNA, TaskQuery())).total == 0
+    assert await engine.tasks.conversation(ANNA, "ctx", None) is None
+    assert list(await engine.tasks.paused(ANNA, "ctx", None)) == []
+    assert list(await engine.tasks.unfinished()) == []
+
+
+async def test_rows_survive_reopening(store: Store, engine: Engine) -> None:
+    row = a_row()
+    await engine.tasks.admit(row, a_turn())
+    await append(engine, row.id, status(TaskState.WORKING), position="b.1", ids=Ids(row.id, "ctx", "w", "wc"))
+    await engine.tasks.assign(row.id, WorkerId("echo", "two"), 3)
+    before = await engine.tasks.get(ANNA, row.id)
+    gone = await admitted(engine)
+    await append(engine, gone, message())
+    engine = await store.reopen()
+    assert await engine.tasks.get(ANNA, row.id) == before
+    with pytest.raises(TaskNotFound):
+        await engine.tasks.get(ANNA, gone)
+
+
+# --- turns
+
+
+async def test_turns_come_back_in_the_order_they_were_said(store: Store, engine: Engine) -> None:
+    row = a_row()
+    turns = [a_turn(f"m-{at}", after=at, params=bytes([at, 0, 255])) for at in range(4)]
+    await engine.tasks.admit(row, turns[0])
+    for turn in turns[1:]:
+        await engine.tasks.add_turn(row.id, turn)
+    assert list(await engine.tasks.turns(row.id)) == turns
+    if store.durable:
+        engine = await store.reopen()
+        assert list(await engine.tasks.turns(row.id)) == turns
+        await engine.tasks.add_turn(row.id, a_turn("m-4", after=9))
+        assert [turn.message_id for turn in await engine.tasks.turns(row.id)] == ["m-0", "m-1", "m-2", "m-3", "m-4"]
+
+
+async def test_unknown_task_takes_no_turn_and_no_worker(engine: Engine) -> None:
+    with pytest.raises(TaskNotFound):
+        await engine.tasks.add_turn(TaskId("never-was"), a_turn())
+    with pytest.raises(TaskNotFound):
+        await engine.tasks.assign(TaskId("never-was"), WorkerId("echo", "one"), 1)
+    assert list(await engine.tasks.turns(TaskId("never-was"))) == []
+
+
+async def test_discarded_task_is_gone_with_its_readers(engine: Engine) -> None:
+    task = await admitted(engine)
+    await engine.tasks.add_turn(task, a_turn("second"))
+    reader = engine.events.follow(task, after=START, idle=SOON)
+    assert list(await anext(reader)) == []
+    await engine.tasks.discard(task)
+    with pytest.raises(TaskNotFound):
+        await engine.tasks.get(ANNA, task)
+    assert list(await engine.tasks.turns(task)) == []
+    with pytest.raises(StopAsyncIteration):
+        await anext(reader)
+    await engine.tasks.discard(task)
+
+
+# --- pages
+
+
+async def paged(engine: Engine, query: TaskQuery) -> list[TaskPage]:
+    pages = [await engine.tasks.page(ANNA, query)]
+    while pages[-1].before is not None:
+        pages.append(await engine.tasks.page(ANNA, replace(query, before=pages[-1].before)))
+    return pages
+
+
+async def test_page_gives_the_newest_change_first(engine: Engine, clock: MovableClock) -> None:
+    tasks = [await admitted(engine) for _ in range(3)]
+    for task in (tasks[1], tasks[0], tasks[2]):
+        clock.advance(1)
+        await append(engine, task, text())
+    assert await ids_of(engine, TaskQuery()) == [tasks[2], tasks[0], tasks[1]]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7, 20])
+async def test_pages_are_complete_and_stable_among_equal_times(engine: Engine, limit: int) -> None:
+    tasks = {await admitted(engine, updated=1_700_000_000.1 + at // 5) for at in range(14)}
+    pages = await paged(engine, TaskQuery(limit=limit))
+    seen = [row.id for page in pages for row in page.rows]
+    assert len(seen) == 14
+    assert set(seen) == tasks
+    assert {page.total for page in pages} == {14}
+    assert all(len(page.rows) <= limit for page in pages)
+
+
+async def test_pages_filter_by_context_role_and_state(engine: Engine) -> None:
+    plain = await admitted(engine)
+    other_context = await admitted(engine, context="ctx-2")
+    other_role = await admitted(engine, role="coder", worker=WorkerId("coder", "one"))
+    ended = await admitted(engine)
+    await append(engine, ended, DONE)
+    assert set(await ids_of(engine, TaskQuery(context_id="ctx"))) == {plain, other_role, ended}
+    assert await ids_of(engine, TaskQuery(context_id="ctx-2")) == [other_context]
+    assert await ids_of(engine, TaskQuery(role="coder")) == [other_role]
+    assert await ids_of(engine, TaskQuery(state=TaskState.COMPLETED)) == [ended]
+    assert await ids_of(engine, TaskQuery(context_id="ctx", role="coder", state=TaskState.COMPLETED)) == []
+    assert (await engine.tasks.page(ANNA, TaskQuery(role="echo", limit=1))).total == 3
+
+
+async def test_page_token_that_nobody_gave_is_refused(engine: Engine) -> None:
+    for token in ("", "x", "nothing/at-all"):
+        with pytest.raises(InvalidParams):
+            await engine.tasks.page(ANNA, TaskQuery(before=token))
+
+
+# --- conversations
+
+
+async def test_conversation_is_with_the_holder_of_the_newest_task(engine: Engine) -> None:
+    assert await engine.tasks.conversation(ANNA, "ctx", None) is None
+    await admitted(engine, worker=WorkerId("echo", "one"), worker_context="w1")
+    await admitted(engine, worker=WorkerId("echo", "two"), worker_context="w2")
+    await admitted(engine, worker=WorkerId("coder", "three"), role="coder", worker_context="w3")
+    await admitted(engine, worker=None)
+    await admitted(engine, worker=WorkerId("echo", "four"), context="ctx-2")
+    assert await engine.tasks.conversation(ANNA, "ctx", None) == Conversation(WorkerId("coder", "three"), "w3")
+    assert await engine.tasks.conversation(ANNA, "ctx", "echo") == Conversation(WorkerId("echo", "two"), "w2")
+    assert await engine.tasks.conversation(ANNA, "ctx", "writer") is None
+
+
+async def test_paused_are_the_tasks_that_wait_for_input(engine: Engine) -> None:
+    tasks = {state: await admitted(engine) for state in TaskState}
+    for state, task in tasks.items():
+        await append(engine, task, status(state))
+    elsewhere = await admitted(engine, context="ctx-2")
+    await append(engine, elsewhere, status(TaskState.INPUT_REQUIRED))
+    waiting = [tasks[TaskState.INPUT_REQUIRED], tasks[TaskState.AUTH_REQUIRED]]
+    assert list(await engine.tasks.paused(ANNA, "ctx", None)) == waiting
+    assert list(await engine.tasks.paused(ANNA, "ctx", "echo")) == waiting
+    assert list(await engine.tasks.paused(ANNA, "ctx", "coder")) == []
+    await append(engine, waiting[0], status(TaskState.WORKING), after=1)
+    assert list(await engine.tasks.paused(ANNA, "ctx", None)) == waiting[1:]
+
+
+# --- settling and forgetting
+
+
+async def test_unfinished_are_everybodys_tasks_in_no_terminal_state(store: Store, engine: Engine) -> None:
+    open_tasks = {await admitted(engine, caller) for caller in (ANNA, BERT, OTHER_ANNA)}
+    ended = await admitted(engine)
+    await append(engine, ended, DONE)
+    assert {row.id for row in await engine.tasks.unfinished()} == open_tasks
+    if store.durable:
+        engine = await store.reopen()
+        assert {row.id for row in await engine.tasks.unfinished()} == open_tasks
+
+
+async def test_forget_drops_what_ended_longer_ago_and_nothing_else(engine: Engine, clock: MovableClock) -> None:
+    old, still_open = await admitted(engine), await admitted(engine)
+    await append(engine, old, text(), DONE)
+    hidden = await admitted(engine)
+    await append(engine, hidden, message())
+    clock.advance(DAY.total_seconds() / 2)
+    young = await admitted(engine)
+    await append(engine, young, DONE)
+    assert await engine.tasks.forget(ended_for=DAY) == 0
+    clock.advance(DAY.total_seconds() / 2 + 1)
+    assert await engine.tasks.forget(ended_for=DAY) == 2
+    assert await engine.tasks.forget(ended_for=DAY) == 0
+    with pytest.raises(TaskNotFound):
+        await engine.tasks.get(ANNA, old)
+    assert list(await engine.events.read(old)) == list(await engine.tasks.turns(old)) == []
+    assert set(await ids_of(engine, TaskQuery())) == {young, still_open}
+
+
+async def test_forget_takes_a_bounded_piece_per_call(engine: Engine, clock: MovableClock) -> None:
+    for _ in range(450):
+        await append(engine, await admitted(engine), DONE)
+    clock.advance(DAY.total_seconds() + 1)
+    pieces = []
+    while piece := await engine.tasks.forget(ended_for=DAY):
+        pieces.append(piece)
+    assert sum(pieces) == 450
+    assert len(pieces) > 1
+
+
+async def test_forgotten_tasks_place_is_not_haunted_by_its_events(engine: Engine, clock: MovableClock) -> None:
+    await append(engine, await admitted(engine), text("old"), DONE)
+    clock.advance(DAY.total_seconds() + 1)
+    await engine.tasks.forget(ended_for=DAY)
+    fresh = await admitted(engine)
+    assert list(await engine.events.read(fresh)) == []
+    await append(engine, fresh, text("new"))
+    assert [logged.cursor for logged in await engine.events.read(fresh)] == [Cursor(1)]

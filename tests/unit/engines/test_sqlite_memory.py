@@ -1,0 +1,130 @@
+"""What the SQLite engine holds in memory: bounded, and never older than the store."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.engines import leases
+from hub.engines.held import Held
+from hub.engines.sqlite import registry as registry_module
+from hub.engines.sqlite.cache import Cache
+from hub.engines.sqlite.engine import SqliteEngine
+from hub.engines.tail import TAIL_BYTES, TAIL_EVENTS
+from hub.model.a2a import Logged
+from hub.model.ids import START, Cursor, TaskId, WorkerId
+from tests.contract.words import DONE, LONG, SOON, a_row, a_turn, admitted, append, collected, enrolled, grown, proof, text
+from tests.helpers.clock import MovableClock
+
+
+def held(events: int = 0, size: int = 100) -> Held:
+    held = Held(a_row(), [a_turn()])
+    held.extend([Logged(Cursor(at), text("x" * size)) for at in range(1, events + 1)])
+    return held
+
+
+@pytest.mark.parametrize(("events", "size"), [(3 * TAIL_EVENTS, 1), (100, TAIL_BYTES // 10)])
+def test_tail_is_bounded_by_events_and_by_bytes(events: int, size: int) -> None:
+    tail = held(events, size)
+    kept = tail.since(Cursor(0))
+    assert len(kept) <= TAIL_EVENTS
+    assert sum(len(logged.event.body) for logged in kept) == tail.size <= TAIL_BYTES
+    assert kept[-1].cursor == tail.end == events
+    assert tail.covers(Cursor(events - len(kept)))
+    assert not tail.covers(Cursor(events - len(kept) - 1))
+
+
+def test_cache_lets_the_oldest_go_when_there_are_too_many() -> None:
+    cache = Cache(tasks=2)
+    for name in ("a", "b", "c"):
+        cache.keep(TaskId(name), held())
+    gc.collect()
+    assert [cache.find(TaskId(name)) is not None for name in ("a", "b", "c")] == [False, True, True]
+
+
+def test_cache_lets_contents_go_when_they_weigh_too_much_and_keeps_the_place_of_who_is_followed() -> None:
+    cache = Cache(size=20_000)
+    followed = held(50, 150)
+    cache.keep(TaskId("followed"), followed)
+    cache.keep(TaskId("other"), held(50, 300))
+    assert cache.find(TaskId("followed")) is followed
+    assert (followed.size, followed.turns, followed.end) == (0, None, 50)
+    assert not followed.covers(Cursor(49))
+
+
+async def test_writing_to_a_task_that_left_memory_still_reaches_its_reader(engine: SqliteEngine) -> None:
+    cache = engine._tasks._cache
+    cache._limits = (1, 10_000)
+    task = await admitted(engine)
+    expected = await grown(engine, task, 5)
+    reader = engine.events.follow(task, after=START, idle=LONG)
+    await admitted(engine)
+    assert list(await anext(reader)) == expected
+    waiting = asyncio.ensure_future(anext(reader))
+    await asyncio.sleep(0)
+    await append(engine, task, text("6"), after=5)
+    assert [logged.cursor for logged in await waiting] == [6]
+    await admitted(engine)
+    assert [turn.message_id for turn in await engine.tasks.turns(task)] == ["m-1"]
+    await append(engine, task, DONE, after=6)
+    assert [logged.cursor for logged in await collected(reader)] == [7]
+
+
+async def test_task_written_while_it_is_loaded_is_loaded_again(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = engine._tasks._cache
+    cache._limits = (1, 10_000)
+    task = await admitted(engine)
+    await admitted(engine)
+    gc.collect()
+    assert cache.find(task) is None
+    read = engine._reader.rows
+    writes = [append(engine, task, text("1"))]
+
+    async def slow(sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
+        found = await read(sql, parameters)
+        while writes:
+            await writes.pop()
+        return found
+
+    monkeypatch.setattr(engine._reader, "rows", slow)
+    reader = engine.events.follow(task, after=START, idle=SOON)
+    assert [logged.cursor for logged in await anext(reader)] == [1]
+    await append(engine, task, text("2"), after=1)
+    assert [logged.cursor for logged in await anext(reader)] == [2]
+
+
+async def test_stored_feed_is_cut_and_epochs_still_do_not_repeat(
+    database: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hub.engines.feed.KEPT", 10)
+    monkeypatch.setattr(registry_module, "KEPT", 10)
+    monkeypatch.setattr(registry_module, "CUT_EVERY", 4)
+    async with SqliteEngine(database, clock) as engine:
+        epochs = []
+        for _ in range(3):
+            lease = await enrolled(engine.registry)
+            epochs.append(lease.epoch)
+            await engine.registry.withdraw("default", lease.worker, proof(lease))
+        for at in range(20):
+            await enrolled(engine.registry, WorkerId("other", str(at)))
+        assert engine.registry.last_of("default", "echo") is None
+        assert len(engine.registry._ended) == 0
+        fresh = await enrolled(engine.registry, WorkerId("echo", "two"))
+        assert fresh.epoch > max(epochs)
+    with sqlite3.connect(database) as db:
+        assert db.execute("select count(*) from change").fetchone()[0] <= 14
+    db.close()
+    async with SqliteEngine(database, clock) as engine:
+        assert (await enrolled(engine.registry)).epoch > max(epochs)
+
+
+def test_secret_depends_on_every_part_of_the_lease(clock: MovableClock) -> None:
+    one, other = leases.LeaseTable(clock, b"a" * 32), leases.LeaseTable(clock, b"b" * 32)
+    keys = [("default", WorkerId("echo", "one")), ("default", WorkerId("echo", "two")), ("else", WorkerId("echo", "one"))]
+    secrets = {table._secret(key, epoch) for table in (one, other) for key in keys for epoch in (1, 2)}
+    assert len(secrets) == 12
