@@ -1,0 +1,49 @@
+# Two commands are enough on a fresh machine: `make run` and `make test`. They make .venv themselves.
+# The first Python that runs and is new enough. A name on the path alone proves nothing: version switchers leave shims.
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
+BIN := .venv/bin
+
+.PHONY: run check test bench soak format clean
+
+run: .venv/.hub
+	@$(BIN)/rolecall dev
+
+check: .venv/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: .venv/.dev
+	scripts/install-test-tools
+	$(BIN)/pytest
+
+bench: .venv/.dev
+	scripts/install-bench-tools
+	$(BIN)/python scripts/bench
+
+soak: .venv/.dev
+	scripts/install-test-tools
+	$(BIN)/pytest -m soak --timeout=0
+
+format: .venv/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv .tools tests/node/node_modules
+
+.venv/.made:
+	@test -n "$(PYTHON)" || { echo "Rolecall needs Python 3.11 or newer, and none is on the path. Name one: make PYTHON=/path/to/python3 …"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@touch $@
+
+.venv/.hub: .venv/.made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[hub]'
+	@touch $@
+
+.venv/.dev: .venv/.hub
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	@touch $@
