@@ -1,10 +1,65 @@
-"""Write a worker in six lines, and call roles through a hub. The base install has all of this."""
+"""Write a worker in six lines, and call roles through a hub. The base install has all of this.
+
+A handler is a function under `@worker.on_message`. Its parameters are filled by annotation: `str` (the message's text),
+`Message`, `Task`. A plain function or a coroutine returns a str, a dict, an Artifact or nothing. An async generator yields
+str (chunks of one text), Status, Artifact, dict, and asks with `reply = yield NeedInput("…")`. `raise Reject("why")` turns
+the task down, `raise UserError("text")` fails it with a text for the caller; any other exception fails it with an error id.
+"""
 
 from __future__ import annotations
 
+from worker_sdk.client import HubClient
 from worker_sdk.context import Task
+from worker_sdk.errors import (
+    AuthError,
+    HubUnreachable,
+    InputRequired,
+    InvalidRequest,
+    NoLiveWorker,
+    RolecallError,
+    RoleUnknown,
+    StreamLost,
+    TaskFailed,
+    TaskNotFound,
+    TaskRejected,
+    TimedOut,
+    WorkerBusy,
+    WorkerLost,
+)
+from worker_sdk.load import load_worker
 from worker_sdk.presence import Lease, LeaseState
+from worker_sdk.reply import AgentInfo, Reply, StreamEvent
 from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, UserError
 from worker_sdk.worker import Worker
 
-__all__ = ["Artifact", "Lease", "LeaseState", "Message", "NeedInput", "Reject", "Status", "Task", "UserError", "Worker"]
+__all__ = [
+    "AgentInfo",
+    "Artifact",
+    "AuthError",
+    "HubClient",
+    "HubUnreachable",
+    "InputRequired",
+    "InvalidRequest",
+    "Lease",
+    "LeaseState",
+    "Message",
+    "NeedInput",
+    "NoLiveWorker",
+    "Reject",
+    "Reply",
+    "RoleUnknown",
+    "RolecallError",
+    "Status",
+    "StreamEvent",
+    "StreamLost",
+    "Task",
+    "TaskFailed",
+    "TaskNotFound",
+    "TaskRejected",
+    "TimedOut",
+    "UserError",
+    "Worker",
+    "WorkerBusy",
+    "WorkerLost",
+    "load_worker",
+]

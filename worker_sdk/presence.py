@@ -71,7 +71,7 @@ class Lease:
         backoff: tuple[float, float] = (0.5, 15.0),
     ) -> None:
         settings = read_settings()
-        self.role, self.instance = worker_name(role, instance or settings.instance)
+        self.role, self.instance = worker_name(role, instance)
         self.url = url
         self.state = LeaseState.ENROLLING
         self.superseded = False
@@ -245,9 +245,12 @@ class Lease:
 
 
 def worker_name(role: str, instance: str | None) -> tuple[str, str]:
-    """`role`, or `role:instance`; the explicit instance wins. ValueError for names that no hub takes."""
+    """`role`, or `role:instance`. The instance: the argument, the name, ROLECALL_INSTANCE, or one that is made up.
+
+    ValueError for names that no hub takes.
+    """
     base, named = split_name(role)
-    chosen = instance or named or default_instance()
+    chosen = instance or named or read_settings().instance or default_instance()
     if not is_role(base):
         raise ValueError(f"{base!r} cannot be a role: small letters, digits, dot, dash and underscore, and no reserved word")
     if not is_instance(chosen):

@@ -48,7 +48,7 @@ class Worker:
     ) -> None:
         if concurrency is not None and concurrency < 1:
             raise ValueError("concurrency is 1 or more, or None")
-        self.role, self.instance = worker_name(role, instance or read_settings().instance)
+        self.role, self.instance = worker_name(role, instance)
         self.description = description
         self.concurrency = concurrency
         self.labels = dict(labels or {})
@@ -162,6 +162,15 @@ class Worker:
         from worker_sdk.testing import Bench
 
         return Bench(self)
+
+    def rename(self, name: str, instance: str | None = None) -> None:
+        """Serve another role than the one in the code: `role` or `role:instance`. Before it runs."""
+        self.role, self.instance = worker_name(name, instance)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all tasks: the next use starts anew. For tests."""
+        self._tasks = self._server = None
 
     def _skill(self, skill: JsonObject) -> JsonObject:
         name = str(skill.get("id") or skill.get("name") or self.role)

@@ -1,0 +1,36 @@
+"""Find a worker by `module:name`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from worker_sdk.errors import ConfigError
+from worker_sdk.worker import Worker
+
+
+def load_worker(target: str) -> Worker:
+    """`module:name`, or `module` for its `worker`. The current directory is looked in first. ConfigError says what is wrong.
+
+    An exception of the module itself comes through as it is: its traceback is what its author needs.
+    """
+    module_name, _, name = target.partition(":")
+    name = name or "worker"
+    module_name = module_name.removesuffix(".py").replace("/", ".")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise
+        raise ConfigError(f"There is no module {module_name!r} in {os.getcwd()} or on the Python path.") from error
+    found = getattr(module, name, None)
+    if isinstance(found, Worker):
+        return found
+    workers = [key for key, value in vars(module).items() if isinstance(value, Worker)]
+    if found is not None:
+        raise ConfigError(f"{module_name}:{name} is a {type(found).__name__}, not a Worker.")
+    hint = f" It has: {', '.join(f'{module_name}:{key}' for key in workers)}." if workers else ""
+    raise ConfigError(f"{module_name} has no {name!r}.{hint}")

@@ -1,0 +1,87 @@
+"""A worker under test: its handler through the same task log and the same rules, without port and hub."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hub.model.command import Send, Target
+from hub.wire import v03
+from hub.wire.jsontext import parse
+from worker_sdk.client import message_document
+from worker_sdk.reply import Reply, StreamEvent, event_of, reply_of
+from worker_sdk.words import Message
+
+if TYPE_CHECKING:
+    from worker_sdk.tasks import Delivery, Tasks
+    from worker_sdk.worker import Worker
+
+
+class Bench:
+    """`async with worker.test() as t:`. Errors are those of hub.errors, as the worker raises them. Leaving stops what runs."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    @property
+    def tasks(self) -> Tasks:
+        return self._worker.tasks
+
+    async def __aenter__(self) -> Bench:
+        self._worker.reset()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.tasks.finish(0, "The test is over.")
+        self._worker.reset()
+
+    async def send(
+        self,
+        message: str | Message | Mapping[str, Any],
+        *,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        blocking: bool = True,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Reply:
+        """Send, and wait until the task has ended or asks for input."""
+        delivery = self._deliver(message, task_id, context_id, metadata)
+        if blocking:
+            await delivery.log.settled()
+        return reply_of(parse(delivery.log.snapshot()))
+
+    async def stream(
+        self,
+        message: str | Message | Mapping[str, Any],
+        *,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> AsyncIterator[StreamEvent]:
+        """The turn's events as they come, the task first."""
+        delivery = self._deliver(message, task_id, context_id, metadata)
+        yield event_of(parse(delivery.log.snapshot(upto=delivery.start)), str(delivery.start))
+        reader = delivery.log.follow(delivery.start)
+        try:
+            while (batch := await reader.batch(60)) is not None:
+                for cursor, event in batch:
+                    yield event_of(parse(event.body), str(cursor))
+        finally:
+            reader.close()
+
+    async def get(self, task_id: str) -> Reply:
+        return reply_of(parse(self.tasks.get(task_id).snapshot()))
+
+    async def cancel(self, task_id: str) -> Reply:
+        return reply_of(parse((await self.tasks.cancel(task_id)).snapshot()))
+
+    def _deliver(
+        self,
+        message: str | Message | Mapping[str, Any],
+        task_id: str | None,
+        context_id: str | None,
+        metadata: Mapping[str, Any] | None,
+    ) -> Delivery:
+        document = message_document(message, task_id=task_id, context_id=context_id)
+        send: Send = v03.read_send({"message": document, "metadata": dict(metadata or {})}, Target())
+        return self.tasks.deliver(send)
