@@ -45,6 +45,8 @@ class FrameReader:
         self._ended_in_cr = False
 
     def feed(self, chunk: bytes) -> list[Frame]:
+        if not chunk:
+            return []
         if self._ended_in_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         self._ended_in_cr = False

@@ -78,7 +78,7 @@ def _named_target(target: Target, *metadata: JsonObject) -> Target:
         if role is None and said.get("role") is not None:
             role, instance = _role_name(said["role"])
         if skill is None:
-            skill = said.get("skill") or said.get("skillId")
+            skill = said.get("skill", said.get("skillId"))
     if skill is not None and not isinstance(skill, str):
         raise InvalidParams('"metadata.skill" must be a string.')
     return Target(target.path_role, target.path_instance, role, instance, skill)
