@@ -1,0 +1,100 @@
+"""A whole core in one process: the memory engine, the real codec, and workers that follow a script."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from hub.core.directory import Directory, Terms
+from hub.core.hub import Hub, Limits
+from hub.core.observe import Silent
+from hub.core.reading import Reading
+from hub.core.relay import Surroundings
+from hub.core.router import Router
+from hub.core.supervisor import Supervisor
+from hub.engines import open_engine
+from hub.model.command import CancelTask, GetTask, Send, Target
+from hub.model.ids import Caller, TaskId, WorkerId
+from hub.model.worker import Offer, Proof, Registration
+from hub.ports import Engine
+from hub.wire import v03
+from hub.wire.codec import Codec
+from hub.wire.jsontext import parse
+from tests.helpers.clock import MovableClock
+from tests.helpers.scripted import ScriptedForwarder
+
+ME = Caller("default", "local")
+
+
+@dataclass
+class House:
+    hub: Hub
+    directory: Directory
+    engine: Engine
+    forwarder: ScriptedForwarder
+    clock: MovableClock
+    supervisor: Supervisor
+    around: Surroundings
+
+    async def enrol(self, name: str, boot: str = "b", **offer: Any) -> Registration:
+        role, _, instance = name.partition(":")
+        offer.setdefault("streaming", True)
+        described = Offer(WorkerId(role, instance), offer.pop("url", f"http://w/{name}"), **offer)
+        return (await self.directory.enrol(ME, described, boot=boot)).registration
+
+    async def send(
+        self, text: str = "hi", role: str | None = "echo", *, blocking: bool = True, **members: Any
+    ) -> dict[str, Any]:
+        body: dict[str, Any] = parse(await self.hub.send(ME, say(text, role, blocking=blocking, **members)))
+        return body
+
+    async def stream(self, text: str = "hi", role: str | None = "echo", **members: Any) -> list[dict[str, Any]]:
+        return await frames(await self.hub.stream(ME, say(text, role, **members)))
+
+    async def cancel(self, task: str) -> dict[str, Any]:
+        body: dict[str, Any] = parse(await self.hub.cancel(ME, CancelTask(Target(), TaskId(task), "0.3")))
+        return body
+
+    async def get(self, task: str) -> dict[str, Any]:
+        body: dict[str, Any] = parse(await self.hub.get(ME, GetTask(Target(), TaskId(task), "0.3")))
+        return body
+
+
+def proof(lease: Registration) -> Proof:
+    return Proof(lease.epoch, lease.secret)
+
+
+def say(text: str = "hi", role: str | None = "echo", *, blocking: bool = True, **members: Any) -> Send:
+    message = {"messageId": str(uuid4()), "parts": [{"kind": "text", "text": text}], **members}
+    return v03.read_send({"message": message, "configuration": {"blocking": blocking}}, Target(path_role=role))
+
+
+async def frames(reading: Reading) -> list[dict[str, Any]]:
+    return [{"cursor": cursor, **parse(event.body)} async for batch in reading for cursor, event in batch]
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    clock, forwarder, supervisor = MovableClock(), ScriptedForwarder(), Supervisor()
+    async with open_engine("memory:", clock=clock) as engine:
+        around = Surroundings(
+            engine=engine,
+            forwarder=forwarder,
+            codec=Codec(clock.wall),
+            router=Router(engine.registry, engine.tasks, default_role=None, dice=Random(7)),
+            observer=Silent(),
+            clock=clock,
+            silence=timedelta(seconds=60),
+        )
+        hub = Hub(around, supervisor, Limits(keep_alive=timedelta(seconds=0.05)))
+        terms = Terms(timedelta(seconds=120), timedelta(seconds=45))
+        directory = Directory(engine.registry, forwarder, around.observer, terms, check_url=lambda url: None)
+        yield House(hub, directory, engine, forwarder, clock, supervisor, around)
+        hub.drain()
+        await supervisor.close()

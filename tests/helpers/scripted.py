@@ -1,0 +1,106 @@
+"""A forwarder that plays a script instead of calling anybody: for the relay's decisions, without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from hub.errors import WorkerFault
+from hub.model.a2a import Heard, Ids
+from hub.model.worker import Offer
+from hub.ports import Attach, Dispatch
+from hub.wire.heard import read_result
+
+Step = Heard | Exception | float
+"""Said, or how the call goes wrong, or a wait in seconds."""
+
+
+class ScriptedForwarder:
+    """`calls` lists what was asked of whom. Each call takes the next script of its worker's queue."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, Any]] = []
+        self.scripts: dict[str, deque[Sequence[Step]]] = {}
+        self.fetches: dict[str, deque[Step]] = {}
+        self.listening = True
+
+    def plan(self, worker: str, *steps: Step) -> None:
+        self.scripts.setdefault(worker, deque()).append(steps)
+
+    def plan_fetch(self, worker: str, *answers: Step) -> None:
+        self.fetches.setdefault(worker, deque()).extend(answers)
+
+    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+        self.calls.append(("deliver", str(offer.worker), dispatch))
+        return self._play(str(offer.worker))
+
+    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+        self.calls.append(("attach", str(offer.worker), attach))
+        return self._play(str(offer.worker))
+
+    async def fetch(self, offer: Offer, ids: Ids) -> Heard:
+        self.calls.append(("fetch", str(offer.worker), ids))
+        return self._answer(offer)
+
+    async def cancel(self, offer: Offer, ids: Ids) -> Heard:
+        self.calls.append(("cancel", str(offer.worker), ids))
+        return self._answer(offer)
+
+    async def probe(self, offer: Offer) -> bool:
+        self.calls.append(("probe", str(offer.worker), None))
+        return self.listening
+
+    def asked(self, what: str) -> list[str]:
+        return [worker for kind, worker, _ in self.calls if kind == what]
+
+    def _answer(self, offer: Offer) -> Heard:
+        queue = self.fetches.get(str(offer.worker))
+        answer = queue.popleft() if queue else WorkerFault(-32001, "unknown")
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, Heard)
+        return answer
+
+    @asynccontextmanager
+    async def _play(self, worker: str) -> AsyncIterator[AsyncIterator[Sequence[Heard]]]:
+        steps = self.scripts[worker].popleft()
+        if steps and isinstance(steps[0], Exception):
+            raise steps[0]
+        yield _said(steps)
+
+
+async def _said(steps: Sequence[Step]) -> AsyncIterator[Sequence[Heard]]:
+    for step in steps:
+        if isinstance(step, Exception):
+            raise step
+        if isinstance(step, int | float):
+            await asyncio.sleep(step)
+        else:
+            # A fresh copy: whoever hears a document owns it.
+            yield (step._replace(document=dict(step.document)),)
+
+
+def task(state: str = "working", task_id: str = "wt", position: str | None = None, **members: Any) -> Heard:
+    return read_result(
+        {"kind": "task", "id": task_id, "contextId": "wc", "status": {"state": state}, **members}, position=position
+    )
+
+
+def status(state: str, text: str | None = None, task_id: str = "wt", position: str | None = None) -> Heard:
+    said: dict[str, Any] = {"state": state}
+    if text is not None:
+        said["message"] = {"role": "agent", "parts": [{"kind": "text", "text": text}]}
+    return read_result({"kind": "status-update", "taskId": task_id, "contextId": "wc", "status": said}, position=position)
+
+
+def chunk(text: str, append: bool = True, task_id: str = "wt", position: str | None = None) -> Heard:
+    artifact = {"artifactId": "a", "parts": [{"kind": "text", "text": text}]}
+    document = {"kind": "artifact-update", "taskId": task_id, "contextId": "wc", "artifact": artifact, "append": append}
+    return read_result(document, position=position)
+
+
+def message(text: str) -> Heard:
+    return read_result({"kind": "message", "role": "agent", "messageId": "a1", "parts": [{"kind": "text", "text": text}]})
