@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NoReturn
 
 from hub.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerFault, WorkerRefused
-from hub.model.a2a import Heard
+from hub.model.a2a import PAUSED, TERMINAL, EventKind, Heard
 from hub.net.connection import Response
 from hub.wire.heard import Malformed, read_result
 from hub.wire.jsonrpc import Reply, read_reply
@@ -58,7 +58,7 @@ def fault_of(worker: str, reply: Reply, *, fresh: bool) -> WorkerError:
     return WorkerFault(reply.code if reply.code is not None else -32603, reply.text)
 
 
-def read_heard(worker: str, text: bytes, *, position: str | None = None, fresh: bool = True) -> Heard:
+def read_heard(worker: str, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True) -> Heard:
     try:
         reply = read_reply(text)
     except ValueError as error:
@@ -82,6 +82,8 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
         self._max_event = max_event
         self._reader = FrameReader(limit=max_event)
         self._fresh = True
+        self.said_all = False
+        """The last event was one that a worker ends its stream after."""
         self._failure: WorkerError | None = None
 
     async def __anext__(self) -> Sequence[Heard]:
@@ -114,6 +116,9 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
                     break
                 raise
             self._fresh = False
+        if batch:
+            last = batch[-1]
+            self.said_all = last.state in TERMINAL or last.state in PAUSED or last.kind is EventKind.MESSAGE
         return batch
 
     def _end(self, failure: WorkerError) -> None:
@@ -129,10 +134,10 @@ class SingleAnswer(AsyncIterator[Sequence[Heard]]):
         self._response = response
         self._limit = limit
         self._body = bytearray()
-        self._given = False
+        self.said_all = False
 
     async def __anext__(self) -> Sequence[Heard]:
-        if self._given:
+        if self.said_all:
             raise StopAsyncIteration
         chunk = await self._response.next_chunk()
         if chunk and len(self._body) + len(chunk) > self._limit:
@@ -141,5 +146,5 @@ class SingleAnswer(AsyncIterator[Sequence[Heard]]):
         self._body += chunk
         if chunk and not self._response.complete:
             return ()
-        self._given = True
-        return (read_heard(self._response.worker, bytes(self._body)),)
+        self.said_all = True
+        return (read_heard(self._response.worker, self._body),)

@@ -14,6 +14,8 @@ from hub.errors import InvalidAnswer, WorkerBroke, WorkerError
 
 _MOST_HEAD = 64 * 1024
 _MOST_BUFFERED = 256 * 1024
+_MOST_DISCARDED = 64 * 1024
+_LONGEST_DISCARDING = 1.0
 _KEPT = frozenset({b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"x-not-processed"})
 _WITHOUT_BODY = frozenset({204, 304})
 
@@ -29,13 +31,25 @@ class Owner(Protocol):
 class Response:
     """One answer as it arrives. Its connection goes back to the pool by itself once the answer is complete."""
 
-    __slots__ = ("_chunks", "_connection", "_failure", "_waiter", "buffered", "complete", "headers", "status", "worker")
+    __slots__ = (
+        "_chunks",
+        "_connection",
+        "_failure",
+        "_waiter",
+        "buffered",
+        "complete",
+        "discarded",
+        "headers",
+        "status",
+        "worker",
+    )
 
     def __init__(self, worker: str) -> None:
         self.worker = worker
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
         self.complete = False
+        self.discarded = False
         self.buffered = 0
         self._chunks: list[bytes] = []
         self._failure: WorkerError | None = None
@@ -88,13 +102,24 @@ class Response:
             connection.leave(self)
         self.wake()
 
+    def discard(self) -> None:
+        """What is left is of no interest. Usually it is the mere end of the body, a moment away: then the connection can
+        be used again. Otherwise this is `close`.
+        """
+        self.discarded = True
+        self._chunks.clear()
+        self.buffered = 0
+        if self._connection is not None:
+            self._connection.await_end(self)
+
     # --- the connection's side
 
     def begin(self, connection: Connection) -> None:
         self._connection = connection
 
     def take(self, data: bytes) -> None:
-        self._chunks.append(data)
+        if not self.discarded:
+            self._chunks.append(data)
         self.buffered += len(data)
 
     def fail(self, failure: WorkerError) -> None:
@@ -110,11 +135,11 @@ class Response:
 class Connection(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
         self.loop = loop
-        self.used = False
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
         self._response: Response | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -151,6 +176,12 @@ class Connection(asyncio.Protocol):
             self._response = None
             self.abort()
 
+    def await_end(self, response: Response) -> None:
+        """Read over what is left of this answer, within limits."""
+        if self._response is response:
+            self.resume(response)
+            self._patience = self.loop.call_later(_LONGEST_DISCARDING, self.leave, response)
+
     def resume(self, response: Response) -> None:
         """The consumer has taken what was buffered."""
         if self._response is response and self._transport is not None and not self._transport.is_reading():
@@ -185,8 +216,10 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._refuse(response, self._why or "it is not proper HTTP/1.1")
-            return
+            if not response.complete:
+                self._refuse(response, self._why or "it is not proper HTTP/1.1")
+                return
+            self._surplus = True
         if response.complete:
             self._finish(response)
         elif response.buffered == before:
@@ -197,8 +230,7 @@ class Connection(asyncio.Protocol):
                 return
         else:
             self._bare = 0
-            if response.buffered > _MOST_BUFFERED and self._transport is not None and self._transport.is_reading():
-                self._transport.pause_reading()
+            self._hold_back(response)
         if response.status:
             response.wake()
 
@@ -214,6 +246,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.forget(self)
         response, self._response = self._response, None
+        if self._patience is not None:
+            self._patience.cancel()
         # The parser holds this object's methods: without this the pair would wait for the cycle collector.
         self._parser = self._transport = None
         if response is None:
@@ -269,7 +303,7 @@ class Connection(asyncio.Protocol):
         response.status = status
 
     def on_body(self, data: bytes) -> None:
-        if self._response is not None:
+        if self._response is not None and not self._surplus:
             self._response.take(data)
 
     def on_message_complete(self) -> None:
@@ -280,6 +314,13 @@ class Connection(asyncio.Protocol):
             response.complete = True
 
     # --- pieces
+
+    def _hold_back(self, response: Response) -> None:
+        if response.discarded:
+            if response.buffered > _MOST_DISCARDED:
+                self.leave(response)
+        elif response.buffered > _MOST_BUFFERED and self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
 
     def _stop(self, why: str) -> None:
         """Out of a callback; the parser then refuses to go on."""
@@ -294,11 +335,17 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, response: Response) -> None:
         self._response = None
-        self.used = True
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
         if self._keep and not self._surplus and self.usable and not self.blocked:
             if self._transport is not None and not self._transport.is_reading():
                 self._transport.resume_reading()
             self._owner.rest(self)
         else:
             self._owner.forget(self)
-            self.close()
+            # What is left of the request has no reader any more: closing gently would wait for one.
+            if self.blocked:
+                self.abort()
+            else:
+                self.close()

@@ -91,6 +91,7 @@ class _Call:
         self._headers = headers
         self._accept = _STREAM if streams else _JSON
         self._response: Response | None = None
+        self._answer: StreamedAnswer | SingleAnswer | None = None
 
     async def __aenter__(self) -> AsyncIterator[Sequence[Heard]]:
         offer = self._offer
@@ -101,20 +102,22 @@ class _Call:
             if not 200 <= response.status < 300:
                 await self._raise_failure(response)
             if is_stream(response):
-                answer: AsyncIterator[Sequence[Heard]] = StreamedAnswer(
-                    response, replays=offer.replays, max_event=self._limits.max_event
-                )
+                self._answer = StreamedAnswer(response, replays=offer.replays, max_event=self._limits.max_event)
             else:
                 check_type(response)
-                answer = SingleAnswer(response, limit=self._limits.max_answer)
+                self._answer = SingleAnswer(response, limit=self._limits.max_answer)
         except BaseException:
             response.close()
             raise
         self._response = response
-        return answer
+        return self._answer
 
-    async def __aexit__(self, *exc: object) -> None:
-        if self._response is not None:
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if self._response is None or self._answer is None:
+            return
+        if kind is None and self._answer.said_all:
+            self._response.discard()
+        else:
             self._response.close()
 
     async def _raise_failure(self, response: Response) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -63,8 +64,9 @@ Script = Callable[[Peer], Awaitable[None]]
 class RawServer:
     """An async context manager. A script that returns closes its connection; one that fails, fails the test at exit."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> None:
         self._script = script
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.failures: list[BaseException] = []
@@ -80,7 +82,7 @@ class RawServer:
         return [request for peer in self.peers for request in peer.requests]
 
     async def __aenter__(self) -> RawServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -136,9 +136,11 @@ async def test_attach_sends_the_position_and_the_trace(client: Client) -> None:
 
 
 async def test_a_trace_that_is_none_is_not_passed_on(client: Client) -> None:
-    async with RawServer(always(answer(result(task())))) as server:
-        async with HttpForwarder(client).deliver(offer(server.url), dispatch(trace="x\r\nX-Evil: 1")) as batches:
-            assert [len(batch) async for batch in batches] == [1]
+    async with (
+        RawServer(always(answer(result(task())))) as server,
+        HttpForwarder(client).deliver(offer(server.url), dispatch(trace="x\r\nX-Evil: 1")) as batches,
+    ):
+        assert [len(batch) async for batch in batches] == [1]
     assert "traceparent" not in server.requests[0].headers
     assert "x-evil" not in server.requests[0].headers
 
@@ -200,11 +202,13 @@ async def test_a_worker_that_did_nothing_may_be_passed_over(client: Client, said
 
 
 async def test_busy_after_an_event_is_no_refusal(client: Client) -> None:
-    async with RawServer(always(stream(frame(result(task("working"))) + frame(fault(BUSY))))) as server:
-        async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
-            assert len(await anext(batches)) == 1
-            with pytest.raises(WorkerFault):
-                await anext(batches)
+    async with (
+        RawServer(always(stream(frame(result(task("working"))) + frame(fault(BUSY))))) as server,
+        HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches,
+    ):
+        assert len(await anext(batches)) == 1
+        with pytest.raises(WorkerFault):
+            await anext(batches)
 
 
 @pytest.mark.parametrize("code", ["400 Bad Request", "500 Internal Server Error"])
@@ -245,12 +249,14 @@ async def test_what_is_not_a2a_is_refused_without_quoting_it(client: Client, sai
 
 
 async def test_events_before_a_malformed_one_still_count(client: Client) -> None:
-    async with RawServer(always(stream(frame(result(task("working"))) + frame(b"{") + frame(result(task()))))) as server:
-        async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
-            assert [one.state for one in await anext(batches)] == [TaskState.WORKING]
-            for _ in range(2):
-                with pytest.raises(InvalidAnswer):
-                    await anext(batches)
+    async with (
+        RawServer(always(stream(frame(result(task("working"))) + frame(b"{") + frame(result(task()))))) as server,
+        HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches,
+    ):
+        assert [one.state for one in await anext(batches)] == [TaskState.WORKING]
+        for _ in range(2):
+            with pytest.raises(InvalidAnswer):
+                await anext(batches)
 
 
 @pytest.mark.parametrize("cut", ["reset", "close"])
@@ -320,6 +326,26 @@ async def test_an_answer_that_is_too_long_is_cut(client: Client) -> None:
                 await anext(batches)
 
 
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+async def test_a_stream_cut_in_two_anywhere_gives_the_same_events(client: Client, line_end: bytes) -> None:
+    said = b": hi\n\n" + frame(result(task("working")), id="b.1") + b"event: x\n" + frame(result(status("completed")), id="b.2")
+    said = said.replace(b"\n", line_end)
+    cuts = iter(range(1, len(said)))
+
+    async def script(peer: Peer) -> None:
+        while await peer.read_request() is not None:
+            at = next(cuts)
+            await peer.write(chunked_head() + chunk(said[:at]))
+            await asyncio.sleep(0.0005)
+            await peer.write(chunk(said[at:]) + LAST_CHUNK)
+
+    async with RawServer(script) as server:
+        for _ in range(1, len(said)):
+            heard = await hear(client, server.url, replays=True)
+            assert [(one.state, one.position) for one in heard] == [(TaskState.WORKING, "b.1"), (TaskState.COMPLETED, "b.2")]
+        assert len(server.peers) == 1
+
+
 async def test_leaving_early_closes_the_connection(client: Client) -> None:
     gone = asyncio.Event()
 
@@ -334,3 +360,42 @@ async def test_leaving_early_closes_the_connection(client: Client) -> None:
             await anext(batches)
         async with asyncio.timeout(2):
             await gone.wait()
+
+
+async def test_leaving_after_the_last_event_keeps_the_connection(client: Client) -> None:
+    left = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        while await peer.read_request() is not None:
+            await peer.write(chunked_head() + chunk(frame(result(task()))))
+            await left.wait()
+            await peer.write(chunk(b": the end comes a moment later\n\n") + LAST_CHUNK)
+
+    async with RawServer(script) as server:
+        for _ in range(3):
+            left.clear()
+            async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
+                assert len(await anext(batches)) == 1
+            left.set()
+            await asyncio.sleep(0.02)
+        assert len(server.peers) == 1
+
+
+async def test_a_worker_that_goes_on_after_its_last_event_is_cut_off(client: Client) -> None:
+    cut = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(chunked_head() + chunk(frame(result(task()))))
+        piece = chunk(b": more\n\n" * 1000)
+        try:
+            while True:
+                await peer.write(piece)
+        finally:
+            cut.set()
+
+    async with RawServer(script) as server:
+        async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
+            await anext(batches)
+        async with asyncio.timeout(0.9):
+            await cut.wait()
