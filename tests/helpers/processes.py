@@ -1,0 +1,261 @@
+"""Real processes for tests: hubs, workers, any command. Each writes its output to a file, and is ended by its own pid."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+READY_WITHIN = 15.0
+_POLL = 0.02
+_FORGOTTEN = ("ROLECALL_", "A2A_", "PUSH_NOTIFICATION_")
+
+# The command line as a process: from this tree, whatever is installed.
+ROLECALL = (sys.executable, "-m", "hub.cli")
+_AnyProcess = TypeVar("_AnyProcess", bound="Process")
+
+running: list[Process] = []
+"""What has been started and not yet ended, for whoever reports a failure."""
+
+
+class Process:
+    """One process, started at once. As a context manager it is stopped at the end, and killed if that takes too long."""
+
+    def __init__(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path = ROOT,
+        name: str = "",
+    ) -> None:
+        self.argv = [str(word) for word in argv]
+        self.name = name or Path(self.argv[0]).name
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            self._popen = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env=environment(env or {}),
+                start_new_session=True,
+            )
+        running.append(self)
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._popen.poll() is None
+
+    @property
+    def output(self) -> str:
+        """All it has said so far, on both streams. What an earlier process wrote to the same file comes first."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def signal(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
+
+    def pause(self) -> None:
+        """It stands still and its sockets stay open, as on a machine that hangs."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    def kill9(self) -> None:
+        """Gone at once, with no chance to clean up. Returns when the system has taken it away."""
+        self._popen.kill()
+        self._popen.wait(10)
+        self._ended()
+
+    def stop(self, timeout: float = 10.0) -> int:
+        """Ask it to end, and return its exit code. One that does not end in time is killed and fails the test."""
+        self.signal(signal.SIGTERM)
+        self.resume()
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = 10.0) -> int:
+        """Its exit code, once it ends by itself."""
+        try:
+            code = self._popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill9()
+            raise AssertionError(f"{self.name} did not end within {timeout:g} s\n{self.tail()}") from None
+        self._ended()
+        return code
+
+    def end(self) -> None:
+        """Stopped or killed, whichever works: for clean-up."""
+        if self.alive:
+            try:
+                self.stop(5.0)
+            except AssertionError:
+                return
+        self._ended()
+
+    def tail(self, lines: int = 40) -> str:
+        """The end of its output, under its name: for the text of a failure."""
+        kept = self.output.splitlines()[-lines:]
+        return "\n".join([f"--- {self.name} (pid {self.pid}, {self.log}) ---", *kept])
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float = READY_WITHIN) -> None:
+        """Until the predicate holds. A process that ends meanwhile fails the test, with what it said."""
+
+        def holds() -> bool:
+            if not self.alive:
+                raise AssertionError(f"{self.name} ended with {self._popen.returncode}\n{self.tail()}")
+            return predicate()
+
+        try:
+            wait_for(holds, timeout)
+        except TimeoutError:
+            raise AssertionError(f"{self.name} was not ready within {timeout:g} s\n{self.tail()}") from None
+
+    def _ended(self) -> None:
+        if self in running:
+            running.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.end()
+
+
+class HubProcess(Process):
+    """A hub, with its address. It keeps the address when it is started again on the same port."""
+
+    def __init__(self, data_dir: Path, *, port: int, log: Path, env: Mapping[str, str]) -> None:
+        self.data_dir = data_dir
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        chosen = {"ROLECALL_PORT": str(port), "ROLECALL_DATA_DIR": str(data_dir), **env}
+        super().__init__((*ROLECALL, "serve"), log=log, env=chosen, name=f"hub {port}")
+
+    def wait_ready(self, timeout: float = READY_WITHIN) -> None:
+        self.wait_until(lambda: status_of(f"{self.url}/readyz") == 200, timeout)
+
+
+def start_hub(data_dir: Path, *, port: int = 0, log: Path | None = None, **settings: object) -> HubProcess:
+    """A hub that is ready. Settings by their names: `start_hub(folder, lease_ttl=2)`. Port 0 takes a free one."""
+    env = {f"ROLECALL_{name.upper()}": str(value) for name, value in settings.items()}
+    data_dir.mkdir(parents=True, exist_ok=True)
+    hub = HubProcess(data_dir, port=port or free_port(), log=log or data_dir / "hub.log", env=env)
+    return _ready(hub, hub.wait_ready)
+
+
+def start_worker(
+    source: str | Path,
+    name: str,
+    hub_url: str,
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+    enrolled: bool = True,
+) -> Process:
+    """A worker from a script, or from `module:worker` through the command line; `name` is its `role:instance`.
+
+    It returns when the hub lists that name. `enrolled=False`: at once, for hubs that are not there yet.
+    """
+    argv = (sys.executable, str(source)) if isinstance(source, Path) else (*ROLECALL, "worker", "run", source)
+    told = {"ROLECALL_HUB": hub_url, "ROLECALL_INSTANCE": name.partition(":")[2], **(env or {})}
+    worker = Process(argv, log=log, env=told, cwd=cwd, name=f"worker {name}")
+    return _ready(worker, lambda: worker.wait_until(lambda: is_live(hub_url, name))) if enrolled else worker
+
+
+def start_announce(
+    role: str, url: str, hub_url: str, *, log: Path, instance: str = "announced", env: Mapping[str, str] | None = None
+) -> Process:
+    """`rolecall announce` for a server that runs at `url`, once the hub lists it."""
+    name = f"{role}:{instance}"
+    argv = (*ROLECALL, "announce", role, url, "--instance", instance)
+    announce = Process(argv, log=log, env={"ROLECALL_HUB": hub_url, **(env or {})}, name=f"announce {name}")
+    return _ready(announce, lambda: announce.wait_until(lambda: is_live(hub_url, name)))
+
+
+def start_script(argv: Sequence[str | Path], *, log: Path, ready_url: str, env: Mapping[str, str] | None = None) -> Process:
+    """Any server, ready when `ready_url` answers with 200."""
+    server = Process(argv, log=log, env=env, name=Path(str(argv[-1])).name)
+    return _ready(server, lambda: server.wait_until(lambda: status_of(ready_url) == 200))
+
+
+def is_live(hub_url: str, name: str) -> bool:
+    """Whether the hub lists `role:instance`."""
+    return status_of(f"{hub_url}/registry/agents/{name}") == 200
+
+
+def status_of(url: str) -> int:
+    """The HTTP status of a GET; 0 if nobody answers."""
+    try:
+        return httpx.get(url, timeout=2, trust_env=False).status_code
+    except httpx.HTTPError:
+        return 0
+
+
+def run_json(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, timeout: float = 30.0) -> object:
+    """Run a command to its end and read its stdout as JSON. It fails with what the command said."""
+    words = [str(word) for word in argv]
+    done = subprocess.run(
+        words, env=environment(env or {}), cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
+    )
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(words)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+    result: object = json.loads(done.stdout)
+    return result
+
+
+def wait_for(predicate: Callable[[], bool], timeout: float = 10.0) -> None:
+    """Ask again and again, until it holds. TimeoutError if it never does."""
+    until = time.monotonic() + timeout
+    while not predicate():
+        if time.monotonic() > until:
+            raise TimeoutError(f"not within {timeout:g} s")
+        time.sleep(_POLL)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment without anything that would steer a hub or a worker, and with this tree's packages."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(_FORGOTTEN)}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **extra}
+
+
+def _ready(process: _AnyProcess, wait: Callable[[], None]) -> _AnyProcess:
+    """Nothing that failed to start is left behind."""
+    try:
+        wait()
+    except BaseException:
+        process.end()
+        raise
+    return process
+
+
+@atexit.register
+def _end_all() -> None:
+    for process in tuple(running):
+        process.kill9()
