@@ -1,7 +1,8 @@
 """Log lines: for people on a terminal, one JSON object per line elsewhere.
 
-A line is an event with facts: `log.info("worker enrolled", extra={"worker": "echo:a"})`. Facts are ids, sizes, states and
-times; never what callers say, never a token. Whatever gets in nevertheless is masked here, and no line can forge another.
+A line is an event with facts: `log.info("worker enrolled", extra={"worker": "echo:a"})`. Where the words may change, the extra
+`event` names it for programs. Facts are ids, sizes, states and times; never what callers say, never a token. Whatever gets in
+nevertheless is masked here, and no line can forge another.
 """
 
 from __future__ import annotations
@@ -55,10 +56,14 @@ def setup(level: str = "info", format: str = "auto", stream: IO[str] | None = No
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: `at`, `level`, `logger`, `event`, then the facts."""
+    """One object per line: `at`, `level`, `logger`, `event`, `message` where that says more, then the facts."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {"at": _instant(record), "level": record.levelname.lower(), "logger": record.name, "event": _event(record)}
+        words = _words(record)
+        event = masked(str(record.__dict__.get("event", words)))
+        line = {"at": _instant(record), "level": record.levelname.lower(), "logger": record.name, "event": event}
+        if event != words:
+            line["message"] = words
         for name, value in _facts(record).items():
             line.setdefault(name, value)
         failure = _failure(record)
@@ -82,10 +87,10 @@ class ConsoleFormatter(logging.Formatter):
             level = f"\x1b[{code}m{level}\x1b[0m"
         facts = "".join(f"  {name}={_escaped(str(value))}" for name, value in _facts(record).items())
         lines = "".join(f"\n    {_escaped(line)}" for line in _failure(record).splitlines())
-        return f"{clock} {level} {_escaped(_event(record))}{facts}{lines}"
+        return f"{clock} {level} {_escaped(_words(record))}{facts}{lines}"
 
 
-def _event(record: logging.LogRecord) -> str:
+def _words(record: logging.LogRecord) -> str:
     try:
         return masked(record.getMessage())
     except (TypeError, ValueError, KeyError):

@@ -62,9 +62,16 @@ def test_message_whose_arguments_do_not_fit_is_still_logged() -> None:
     assert _json_lines(stream)[0]["event"] == "%d things"
 
 
+def test_event_has_a_name_of_its_own_where_the_words_may_change() -> None:
+    stream = _set_up()
+    logging.getLogger("x").info("going down with %d tasks", 3, extra={"event": "draining"})
+    (line,) = _json_lines(stream)
+    assert (line["event"], line["message"]) == ("draining", "going down with 3 tasks")
+
+
 def test_fact_may_not_replace_what_a_line_always_has() -> None:
     stream = _set_up()
-    logging.getLogger("x").info("done", extra={"level": "fake", "at": "never", "event": "other", "size": float("inf")})
+    logging.getLogger("x").info("done", extra={"level": "fake", "at": "never", "logger": "x", "size": float("inf")})
     (line,) = _json_lines(stream)
     assert (line["level"], line["event"], line["size"]) == ("info", "done", "inf")
     assert line["at"] != "never"

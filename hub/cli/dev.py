@@ -1,0 +1,149 @@
+"""What `rolecall dev` runs: the hub in this process, each demo worker in one of its own, and the next things to try."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import signal
+import sys
+import time
+from dataclasses import replace
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from hub import __version__
+from hub.app import serve
+from hub.cli.connect import Hub, open_hub
+from hub.cli.output import Problem, duration, talk
+from hub.config import DEFAULT_HUB, Connection, Settings
+
+DEMOS = ("echo", "storyteller", "booking")
+_INSTANCE = "demo"
+_PATIENCE = 20.0
+_GOODBYE = 5.0
+
+
+def run_dev(settings: Settings) -> None:
+    """Until SIGTERM or SIGINT: the workers leave first, then the hub."""
+    asyncio.run(_dev(_open_to_the_demo(settings)))
+
+
+async def _dev(settings: Settings) -> None:
+    started, leave, stop = time.monotonic(), asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, leave.set)
+    where: asyncio.Future[str] = loop.create_future()
+    hub = asyncio.create_task(serve(settings, stop=stop, ready=where.set_result), name="hub")
+    hub.add_done_callback(lambda _: leave.set())
+    workers: list[asyncio.subprocess.Process] = []
+    try:
+        first: list[asyncio.Future[Any]] = [hub, where]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if where.done():
+            url = _local_url(settings, where.result())
+            workers += [await _start(demo, url) for demo in DEMOS]
+            await _welcome(settings, url, started, leave)
+            await leave.wait()
+    finally:
+        await _end(workers)
+        stop.set()
+        await hub
+
+
+async def _start(demo: str, url: str) -> asyncio.subprocess.Process:
+    command = ("-m", "hub.cli", "worker", "run", f"hub.cli.demo:{demo}", "--instance", _INSTANCE, "--hub", url, "--quiet")
+    return await asyncio.create_subprocess_exec(sys.executable, *command, stdin=asyncio.subprocess.DEVNULL)
+
+
+async def _end(workers: list[asyncio.subprocess.Process]) -> None:
+    for worker in workers:
+        _signal(worker, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(_GOODBYE):
+            for worker in workers:
+                await worker.wait()
+    except TimeoutError:
+        for worker in workers:
+            _signal(worker, signal.SIGKILL)
+
+
+def _signal(worker: asyncio.subprocess.Process, which: signal.Signals) -> None:
+    if worker.returncode is None:
+        try:
+            os.kill(worker.pid, which)
+        except ProcessLookupError:
+            pass  # it has just ended by itself
+
+
+async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.Event) -> None:
+    async with open_hub(Connection(url, None)) as hub:
+        found = await _visible(hub, leave)
+    if leave.is_set():
+        return
+    took = duration(time.monotonic() - started)
+    store = settings.data_dir if settings.store == "sqlite" else settings.store
+    talk(f"\n  rolecall {__version__} · A2A 0.3 · Python {platform.python_version()}", "bold")
+    lines = [f"hub      {url}   (data: {store})", f"ready in {took}"]
+    lines += [f"+ {name} ready (demo worker)" for name in found]
+    lines += [f"! {demo} did not start" for demo in DEMOS if not any(name.startswith(f"{demo}:") for name in found)]
+    lines += ["", "Next, in another terminal:", *(f"  {line}" for line in things_to_try(url)), ""]
+    for line in lines:
+        talk(f"  {line}".rstrip())
+
+
+async def _visible(hub: Hub, leave: asyncio.Event) -> list[str]:
+    """The demo workers that callers can reach: all, or those that made it in time."""
+    deadline = time.monotonic() + _PATIENCE
+    names: list[str] = []
+    while len(names) < len(DEMOS) and time.monotonic() < deadline and not leave.is_set():
+        try:
+            agents = (await hub.get("/registry/agents", state="ready"))["agents"]
+        except Problem:
+            agents = []
+        names = sorted(a["name"] for a in agents if a["role"] in DEMOS and a["instance_id"] == _INSTANCE)
+        if len(names) < len(DEMOS):
+            await asyncio.sleep(0.05)
+    return names
+
+
+def things_to_try(url: str) -> list[str]:
+    """Commands that work when they are pasted, in any folder and shell that sees this machine."""
+    rolecall = executable()
+    hub = "" if url == DEFAULT_HUB else f" --hub {url}"
+    return [
+        f'{rolecall} send{hub} echo "hello"',
+        f'{rolecall} send{hub} storyteller "a lighthouse"',
+        f"curl -s {url}/agents/echo/.well-known/agent-card.json",
+    ]
+
+
+def executable() -> str:
+    """How to call this very program: by its name if the shell finds it, else by its path."""
+    own = Path(sys.executable).with_name("rolecall")
+    found = shutil.which("rolecall")
+    if found is not None and Path(found).resolve() == own.resolve():
+        return "rolecall"
+    if not own.exists():
+        return f"{sys.executable} -m hub.cli"
+    near = os.path.relpath(own)
+    return near if not near.startswith("..") else str(own)
+
+
+def _local_url(settings: Settings, url: str) -> str:
+    """This machine's way to the hub, whatever its public URL says."""
+    if settings.public_url is None and settings.host not in ("0.0.0.0", "::"):
+        return url
+    port = settings.port or urlsplit(url).port
+    return f"http://[::1]:{port}" if settings.host == "::" else f"http://127.0.0.1:{port}"
+
+
+def _open_to_the_demo(settings: Settings) -> Settings:
+    """The demo workers live on this machine: their addresses are allowed even where the hub listens to the network."""
+    if settings.host.startswith("127.") or settings.host in ("::1", "localhost"):
+        return settings
+    return replace(settings, worker_networks=(*settings.worker_networks, ip_network("127.0.0.0/8"), ip_network("::1/128")))
