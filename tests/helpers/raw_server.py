@@ -134,6 +134,16 @@ def chunk(data: bytes) -> bytes:
 LAST_CHUNK = b"0\r\n\r\n"
 
 
+def frame(data: bytes, *, id: str = "") -> bytes:
+    """One server-sent event."""
+    return (f"id: {id}\n".encode() if id else b"") + b"data: " + data + b"\n\n"
+
+
+def stream(*frames: bytes) -> bytes:
+    """A whole event stream, a chunk per frame."""
+    return chunked_head() + b"".join(chunk(one) for one in frames) + LAST_CHUNK
+
+
 def always(data: bytes) -> Script:
     """Answers every request with these bytes, and keeps the connection open."""
 

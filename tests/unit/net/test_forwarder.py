@@ -16,7 +16,7 @@ from hub.model.worker import Offer
 from hub.net.forwarder import AnswerLimits, HttpForwarder
 from hub.net.http1 import Client
 from hub.ports import Attach, Dispatch
-from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, Script, always, answer, chunk, chunked_head
+from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, Script, always, answer, chunk, chunked_head, frame, stream
 
 IDS = Ids(TaskId("t-hub"), "c-hub", "t-worker", "c-worker")
 BUSY = {"code": -32000, "message": "no", "data": [{"reason": "WORKER_BUSY"}]}
@@ -46,14 +46,6 @@ def task(state: str = "completed") -> dict[str, Any]:
 
 def status(state: str) -> dict[str, Any]:
     return {"kind": "status-update", "taskId": "t-worker", "contextId": "c-worker", "status": {"state": state}}
-
-
-def frame(data: bytes, *, id: str = "") -> bytes:
-    return (f"id: {id}\n".encode() if id else b"") + b"data: " + data + b"\n\n"
-
-
-def stream(*frames: bytes) -> bytes:
-    return chunked_head() + b"".join(chunk(one) for one in frames) + LAST_CHUNK
 
 
 async def hear(client: Client, url: str, *, streaming: bool = True, replays: bool = False) -> list[Heard]:
