@@ -1,0 +1,130 @@
+"""Arithmetic and tables: from samples to medians, spreads and ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One kind of load. `interval_us` 0: the worker writes its events back to back."""
+
+    title: str
+    method: str
+    connections: int
+    events: int
+    interval_us: int = 0
+    seconds: float = 3.0
+
+    @property
+    def unit(self) -> str:
+        return "call" if self.method == "send" else "event"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One round of one case in front of one proxy."""
+
+    rate: float
+    cpu_us: float
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The median of all rounds, and how far they lie apart."""
+
+    middle: float
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Figure:
+        known = sorted(values)
+        return cls(median(known), known[0], known[-1])
+
+    @property
+    def spread(self) -> float:
+        """Half the range, as a share of the median."""
+        return (self.highest - self.lowest) / 2 / self.middle if self.middle else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    proxy: str
+    rate: Figure
+    cpu_us: Figure
+    p50_ms: Figure
+    p99_ms: Figure
+    cpu_to_floor: float
+    rate_to_peer: float
+
+
+HEADINGS = ("", "{unit}s/s", "p50 ms", "p99 ms", "CPU µs/{unit}", "CPU to nginx's", "rate to agent's")
+Samples = dict[tuple[str, str], list[Sample]]
+
+
+def rows(case: Case, samples: Samples, *, floor: str, peer: str, proxies: Sequence[str]) -> list[Row]:
+    """One row for each proxy; the ratios are of medians, to the floor and to the peer of the same run."""
+    rates = {proxy: Figure.of(s.rate for s in samples[case.title, proxy]) for proxy in proxies}
+    costs = {proxy: Figure.of(s.cpu_us for s in samples[case.title, proxy]) for proxy in proxies}
+    return [
+        Row(
+            proxy,
+            rates[proxy],
+            costs[proxy],
+            Figure.of(s.p50_ms for s in samples[case.title, proxy]),
+            Figure.of(s.p99_ms for s in samples[case.title, proxy]),
+            _ratio(costs[proxy].middle, costs[floor].middle),
+            _ratio(rates[proxy].middle, rates[peer].middle),
+        )
+        for proxy in proxies
+    ]
+
+
+def cells(row: Row) -> list[str]:
+    return [
+        row.proxy,
+        f"{_number(row.rate.middle)} ±{row.rate.spread:.0%}",
+        f"{row.p50_ms.middle:.2f}",
+        f"{row.p99_ms.middle:.1f}",
+        f"{_number(row.cpu_us.middle)} ±{row.cpu_us.spread:.0%}",
+        f"{_number(row.cpu_to_floor)}×",
+        f"{_number(row.rate_to_peer)}×",
+    ]
+
+
+def text_table(lines: Sequence[Sequence[str]]) -> str:
+    """Columns for a terminal: the first to the left, figures to the right."""
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if at == 0 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+
+
+def markdown_table(lines: Sequence[Sequence[str]]) -> str:
+    head, *body = [f"| {' | '.join(line)} |" for line in lines]
+    rule = "|" + "|".join(["---"] + ["---:"] * (len(lines[0]) - 1)) + "|"
+    return "\n".join([head, rule, *body])
+
+
+def table_of(case: Case, made: Sequence[Row]) -> list[list[str]]:
+    return [[heading.format(unit=case.unit) for heading in HEADINGS], *(cells(row) for row in made)]
+
+
+def _ratio(value: float, base: float) -> float:
+    return value / base if base else float("nan")
+
+
+def _number(value: float) -> str:
+    """Three figures that count."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -1,0 +1,20 @@
+"""The benchmark itself runs and finds itself honest. Not part of `make test`: it wants a machine to itself."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.bench.rig import ROOT, missing_tools
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(bool(missing_tools()), reason="scripts/install-bench-tools has not been run")
+def test_a_quick_benchmark_is_honest_and_names_all_three(request: pytest.FixtureRequest) -> None:
+    if "soak" not in request.config.getoption("markexpr"):
+        pytest.skip("only where it is asked for: pytest -m soak")
+    done = subprocess.run([ROOT / "scripts" / "bench", "--quick"], capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("nginx", "agent", "hub"):
+        assert done.stdout.count(f"\n{name}") == 2
