@@ -22,6 +22,8 @@ from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, UserE
 
 log = logging.getLogger("worker_sdk")
 
+_LONGEST_TEXT = 128 * 1024
+
 
 class Slots:
     """How many handlers run, and how many may. A plain function that was cancelled keeps its slot until its thread ends."""
@@ -229,9 +231,10 @@ class Execution:
         self._append(EventKind.STATUS, {"status": status, "final": final}, state)
 
     def _put_text(self, text: str) -> None:
-        append = self._text_id is not None
-        self._text_id = self._text_id or str(uuid4())
-        self._update({"artifactId": self._text_id, "parts": [{"kind": "text", "text": text}]}, append=append, last=False)
+        for piece in _pieces(text):
+            append = self._text_id is not None
+            self._text_id = self._text_id or str(uuid4())
+            self._update({"artifactId": self._text_id, "parts": [{"kind": "text", "text": piece}]}, append=append, last=False)
 
     def _close_text(self) -> None:
         """The last chunk is known only when none follows, so it is an empty one: holding each back would cost its latency."""
@@ -240,12 +243,13 @@ class Execution:
             self._text_id = None
 
     def _put_artifact(self, artifact: Artifact) -> None:
-        document: JsonObject = {"artifactId": str(uuid4()), "parts": [artifact.part()]}
-        if artifact.name:
-            document["name"] = artifact.name
-        if artifact.description:
-            document["description"] = artifact.description
-        self._update(document, append=False, last=True)
+        head: JsonObject = {"artifactId": str(uuid4())}
+        head |= {"name": artifact.name} if artifact.name else {}
+        head |= {"description": artifact.description} if artifact.description else {}
+        part = artifact.part()
+        parts = [part] if artifact.text is None else [{**part, "text": piece} for piece in _pieces(artifact.text)]
+        for at, piece in enumerate(parts):
+            self._update({**head, "parts": [piece]}, append=at > 0, last=at == len(parts) - 1)
 
     def _update(self, artifact: JsonObject, *, append: bool, last: bool) -> None:
         self._append(EventKind.ARTIFACT, {"artifact": artifact, "append": append, "lastChunk": last})
@@ -256,6 +260,11 @@ class Execution:
 
     def _addressed(self, message: JsonObject) -> JsonObject:
         return {**message, "taskId": self.log.task_id, "contextId": self.log.context_id}
+
+
+def _pieces(text: str) -> list[str]:
+    """Readers bound an event, commonly at 1 MiB: a long text goes in several, also if every letter takes six bytes."""
+    return [text[at : at + _LONGEST_TEXT] for at in range(0, len(text), _LONGEST_TEXT)] or [""]
 
 
 def _as_artifact(result: Any) -> Artifact:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, get_type_hints
+from typing import Any
 
 from worker_sdk.context import Task
 from worker_sdk.words import Message
@@ -51,19 +51,28 @@ def _form_of(function: Callable[..., Any]) -> Form:
 
 
 def _sources_of(function: Callable[..., Any]) -> dict[str, Callable[[Message, Task], Any]]:
-    try:
-        hints = get_type_hints(function)
-    except NameError as error:
-        raise TypeError(f"{_name(function)}: an annotation names something unknown here: {error}") from error
     sources = {}
     for parameter in inspect.signature(function).parameters.values():
-        annotation = hints.get(parameter.name)
+        annotation = _resolved(parameter.annotation, function)
         if annotation in _SOURCES and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             sources[parameter.name] = _SOURCES[annotation]
         elif parameter.default is parameter.empty:
-            said = "has no annotation" if annotation is None else f"is annotated as {annotation!r}"
+            said = "has no annotation" if annotation is parameter.empty else f"is annotated as {parameter.annotation!r}"
             raise TypeError(f'{_name(function)}: parameter "{parameter.name}" {said}; known are str, Message and Task')
     return sources
+
+
+def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
+    """Under `from __future__ import annotations` it is a text. Names that exist only inside a function, or for type
+    checkers, are known by their last word.
+    """
+    try:
+        while isinstance(annotation, str):
+            annotation = eval(annotation, getattr(function, "__globals__", {}))
+        return annotation
+    except (NameError, AttributeError):
+        last = annotation.rpartition(".")[2]
+        return next((known for known in _SOURCES if known.__name__ == last), annotation)
 
 
 def _name(function: object) -> str:

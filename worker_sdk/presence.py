@@ -173,7 +173,9 @@ class Lease:
             if self._draining:
                 return 0.0
         else:
-            beat: JsonObject = {"epoch": self.epoch, "lease": self._secret, "draining": self._draining}
+            beat: JsonObject = {"epoch": self.epoch, "lease": self._secret}
+            # Only ever yes: an operator may have drained this worker, and that is not ours to undo.
+            beat |= {"draining": True} if self._draining else {}
             beat |= {"in_flight": self._in_flight()} if self._in_flight is not None else {}
             beat |= {"capacity": self._capacity} if self._capacity is not None else {}
             said_draining = self._draining

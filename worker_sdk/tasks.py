@@ -174,5 +174,6 @@ def _key_of(send: Send, idempotency_key: str) -> _Key:
     """The same words under the same id, to the same task, are the same message. An id alone proves nothing: strangers
     choose "1". Whoever forwards for several callers tells them apart with an idempotency key.
     """
-    digest = hashlib.blake2b(dump(send.params["message"]), digest_size=16).digest()
+    message = send.params["message"]
+    digest = hashlib.blake2b(dump([message["parts"], message.get("metadata")]), digest_size=16).digest()
     return (send.message_id, send.task_id, idempotency_key, digest)

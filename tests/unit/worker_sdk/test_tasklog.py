@@ -1,0 +1,150 @@
+"""The task log: exact for every reader, bounded in memory, and nothing is let go that nobody received."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from hub.model.a2a import EventKind, TaskState
+from hub.wire.jsontext import parse
+from worker_sdk.tasklog import TaskLog
+
+
+def begun(cap: int = 10_000) -> TaskLog:
+    log = TaskLog("t", "c", cap=cap)
+    history = [{"kind": "message", "role": "user", "messageId": "m", "parts": []}]
+    task = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}, "history": history}
+    log.append(EventKind.TASK, task, TaskState.WORKING)
+    return log
+
+
+def say(log: TaskLog, text: str) -> None:
+    artifact = {"artifactId": "a", "parts": [{"kind": "text", "text": text}]}
+    log.append(EventKind.ARTIFACT, {"kind": "artifact-update", "artifact": artifact, "append": True})
+
+
+def end(log: TaskLog) -> None:
+    status = {"kind": "status-update", "status": {"state": "completed"}, "final": True}
+    log.append(EventKind.STATUS, status, TaskState.COMPLETED)
+
+
+async def read_all(log: TaskLog, after: int, *, pause: float = 0) -> list[int]:
+    reader, cursors = log.follow(after), []
+    while (batch := await reader.batch(10)) is not None:
+        cursors += [logged.cursor for logged in batch]
+        await asyncio.sleep(pause)
+    reader.close()
+    return cursors
+
+
+async def test_concurrent_readers_from_any_place_each_get_exactly_what_follows() -> None:
+    chance, log = random.Random(7), begun(cap=10**7)
+    places = [1, 1]
+    readers = [asyncio.create_task(read_all(log, 1)) for _ in places]
+    for n in range(600):
+        say(log, str(n))
+        if n % 40 == 0:
+            places.append(chance.randint(0, log.end))
+            readers.append(asyncio.create_task(read_all(log, places[-1])))
+        if n % 3 == 0:
+            await asyncio.sleep(0)
+    end(log)
+    places.append(5)
+    readers.append(asyncio.create_task(read_all(log, 5)))
+    for place, cursors in zip(places, await asyncio.gather(*readers), strict=True):
+        assert cursors == list(range(place + 1, log.end + 1))
+
+
+async def test_a_reader_hears_nothing_as_an_empty_batch_and_stops_when_told() -> None:
+    log = begun()
+    reader = log.follow(1)
+    assert await reader.batch(0.001) == ()
+    reader.stop()
+    assert await reader.batch(10) is None
+    reader.close()
+
+
+async def test_at_the_cap_the_handler_waits_while_nobody_is_attached() -> None:
+    log = begun(cap=2_000)
+    while log.size < 2_000:
+        say(log, "x" * 100)
+    waiting = asyncio.create_task(log.room())
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    cursors: list[int] = []
+    reader = log.follow(0)
+    while not waiting.done():
+        cursors += [logged.cursor for logged in await reader.batch(1) or ()]
+        await asyncio.sleep(0)
+    assert cursors == list(range(1, log.end + 1))
+    assert log.first > 1
+    reader.close()
+
+
+async def test_memory_stays_bounded_and_a_slow_reader_misses_nothing() -> None:
+    log, largest = begun(cap=4_000), 0
+    slow, quick = asyncio.create_task(read_all(log, 0, pause=0.0005)), asyncio.create_task(read_all(log, 0))
+    await asyncio.sleep(0)
+    for n in range(400):
+        await log.room()
+        say(log, f"{n:0100}")
+        largest = max(largest, log.size)
+    end(log)
+    assert await slow == await quick == list(range(1, log.end + 1))
+    assert largest < 4_000 + 400
+    assert log.first > 300
+
+
+async def test_what_was_handed_out_lately_is_kept_for_a_reader_that_was_cut() -> None:
+    log = begun(cap=4_000)
+    reader = log.follow(0)
+    for _ in range(100):
+        await log.room()
+        say(log, "x" * 100)
+        await reader.batch(1)
+    reader.close()
+    kept = log.end - log.first + 1
+    assert kept * 150 > 1_500
+    again = log.follow(log.first - 1)
+    batch = await again.batch(1)
+    assert batch and batch[0].cursor == log.first
+    again.close()
+
+
+async def test_a_snapshot_is_the_fold_up_to_its_place_with_turns_where_they_were_said() -> None:
+    log = begun()
+    say(log, "one")
+    log.append(
+        EventKind.STATUS,
+        {"kind": "status-update", "status": {"state": "input-required"}, "final": True},
+        TaskState.INPUT_REQUIRED,
+    )
+    log.add_turn({"kind": "message", "role": "user", "messageId": "m2", "parts": []})
+    log.append(EventKind.STATUS, {"kind": "status-update", "status": {"state": "working"}, "final": False}, TaskState.WORKING)
+    say(log, "two")
+    early, late = parse(log.snapshot(upto=2)), parse(log.snapshot())
+    assert [part["text"] for part in early["artifacts"][0]["parts"]] == ["one"]
+    assert [message["messageId"] for message in early["history"]] == ["m"]
+    assert [part["text"] for part in late["artifacts"][0]["parts"]] == ["one", "two"]
+    assert [message["messageId"] for message in late["history"]] == ["m", "m2"]
+    assert late["status"]["state"] == "working"
+    assert "history" not in parse(log.snapshot(history_length=0))
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_snapshot_after_events_were_let_go_says_so(ended: bool) -> None:
+    log = begun(cap=1_000)
+    reader = log.follow(0)
+    for _ in range(40):
+        await log.room()
+        say(log, "x" * 50)
+        await reader.batch(1)
+    if ended:
+        end(log)
+    task = parse(log.snapshot())
+    assert task["metadata"]["rolecall"]["eventsLetGo"] == log.first - 1 > 0
+    assert task["status"]["state"] == ("completed" if ended else "working")
+    assert [message["messageId"] for message in task["history"]] == ["m"]
+    reader.close()

@@ -1,0 +1,376 @@
+"""What a handler says, and what becomes of its task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+
+from hub.errors import InvalidParams, TaskEnded, TaskNotCancelable, TaskNotFound, WorkerRefused
+from hub.model.command import Target
+from hub.wire.v03 import read_send
+from tests.helpers.clock import MovableClock
+from worker_sdk import (
+    Artifact,
+    InputRequired,
+    Message,
+    NeedInput,
+    Reject,
+    Status,
+    Task,
+    TaskFailed,
+    TaskRejected,
+    UserError,
+    Worker,
+)
+from worker_sdk.tasks import Limits
+
+Yields = AsyncGenerator[Any, Message]
+
+
+def worker_of(handler: Callable[..., Any], **options: Any) -> Worker:
+    worker = Worker("w", **options)
+    worker.on_message(handler)
+    return worker
+
+
+async def pausing(text: str) -> Yields:
+    reply = yield NeedInput(f"{text}?")
+    yield reply.text
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - threads and handlers of others have no event for us
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("result", "part"),
+    [
+        ("hi", {"kind": "text", "text": "hi"}),
+        ({"n": 1}, {"kind": "data", "data": {"n": 1}}),
+        (
+            Artifact("a", url="http://x/y", media_type="t/p"),
+            {"kind": "file", "file": {"uri": "http://x/y", "name": "a", "mimeType": "t/p"}},
+        ),
+        (Artifact(raw=b"\0"), {"kind": "file", "file": {"bytes": "AA=="}}),
+        (
+            Artifact(text="# x", media_type="text/markdown"),
+            {"kind": "text", "text": "# x", "metadata": {"mediaType": "text/markdown"}},
+        ),
+    ],
+)
+async def test_a_result_becomes_one_artifact_and_the_task_completes(result: Any, part: Any) -> None:
+    async def handler() -> Any:
+        return result
+
+    async with worker_of(handler).test() as t:
+        reply = await t.send("x")
+    assert reply.state == "completed"
+    assert [artifact["parts"] for artifact in reply.raw["artifacts"]] == [[part]]
+
+
+async def test_returning_nothing_completes_without_artifact() -> None:
+    async def handler() -> None: ...
+
+    async with worker_of(handler).test() as t:
+        reply = await t.send("x")
+    assert (reply.state, list(reply.artifacts)) == ("completed", [])
+
+
+async def test_a_plain_function_runs_in_a_thread_of_its_own() -> None:
+    def handler(text: str) -> str:
+        return f"{text} {threading.current_thread() is threading.main_thread()}"
+
+    async with worker_of(handler).test() as t:
+        assert (await t.send("main:")).text == "main: False"
+
+
+async def test_yielded_words_are_streamed_in_order_and_the_last_chunk_is_marked() -> None:
+    async def handler() -> Yields:
+        yield Status("thinking")
+        yield "a"
+        yield Artifact("report", text="R")
+        yield "b"
+
+    async with worker_of(handler).test() as t:
+        events = [event async for event in t.stream("x")]
+    assert [(event.kind, event.text) for event in events] == [
+        ("task", ""),
+        ("status", "thinking"),
+        ("text", "a"),
+        ("text", "R"),
+        ("text", "b"),
+        ("text", ""),
+        ("done", ""),
+    ]
+    assert [event.cursor for event in events] == [str(n) for n in range(1, 8)]
+    chunks = [event.raw for event in events if event.kind == "text" and not event.raw["artifact"].get("name")]
+    assert [(chunk["append"], chunk["lastChunk"]) for chunk in chunks] == [(False, False), (True, False), (True, True)]
+    assert len({chunk["artifact"]["artifactId"] for chunk in chunks}) == 1
+    assert [event.raw["final"] for event in events if event.kind in ("status", "done")] == [False, True]
+
+
+async def test_a_long_text_goes_out_in_events_that_readers_take() -> None:
+    async def handler() -> str:
+        return "\x01" * 300_000
+
+    async with worker_of(handler).test() as t:
+        events = [event async for event in t.stream("x")]
+        reply = await t.get(events[0].raw["id"])
+    assert "".join(event.text for event in events if event.kind == "text") == "\x01" * 300_000 == reply.text
+    assert [event.raw["lastChunk"] for event in events if event.kind == "text"] == [False, False, True]
+
+
+async def test_a_question_pauses_the_task_and_its_answer_goes_on_where_it_yielded() -> None:
+    async with worker_of(pausing).test() as t:
+        asked = await t.send("ship")
+        assert (asked.state, asked.text) == ("input-required", "ship?")
+        with pytest.raises(InputRequired):
+            asked.raise_for_state()
+        done = await t.send("yes", task_id=asked.task_id)
+    assert (done.task_id, done.state, done.text) == (asked.task_id, "completed", "yes")
+    assert [Message(message).text for message in done.raw["history"]] == ["ship", "ship?", "yes"]
+
+
+async def test_the_stream_ends_at_a_question_and_the_next_one_opens_with_the_working_task() -> None:
+    async with worker_of(pausing).test() as t:
+        first = [event async for event in t.stream("ship")]
+        task_id = first[0].raw["id"]
+        second = [event async for event in t.stream("yes", task_id=task_id)]
+    assert [event.kind for event in first] == ["task", "input_required"]
+    assert first[-1].raw["final"] is True
+    assert [event.kind for event in second] == ["task", "text", "text", "done"]
+    assert second[0].state == "working"
+    assert [event.cursor for event in second] == ["3", "4", "5", "6"]
+
+
+async def test_reject_and_user_error_pass_their_text_and_other_exceptions_only_an_error_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def handler(text: str) -> str:
+        raise {"reject": Reject("not mine"), "user": UserError("no such file")}.get(text) or RuntimeError("secret /etc")
+
+    async with worker_of(handler).test() as t:
+        rejected, told, failed = [await t.send(kind) for kind in ("reject", "user", "bug")]
+    assert (rejected.state, rejected.text) == ("rejected", "not mine")
+    assert (told.state, told.text) == ("failed", "no such file")
+    assert failed.state == "failed"
+    assert failed.text.startswith("Agent failed (error id ")
+    assert "secret" not in str(failed.raw)
+    record = next(record for record in caplog.records if record.levelno == logging.ERROR)
+    assert failed.text.removeprefix("Agent failed ") in record.getMessage()
+    assert record.exc_info and "secret" in str(record.exc_info[1])
+    with pytest.raises(TaskRejected, match="not mine"):
+        rejected.raise_for_state()
+    with pytest.raises(TaskFailed, match="no such file"):
+        told.raise_for_state()
+
+
+async def test_yielding_something_else_fails_the_task() -> None:
+    async def handler() -> Yields:
+        yield 1
+
+    async with worker_of(handler).test() as t:
+        assert (await t.send("x")).state == "failed"
+
+
+async def test_cancel_raises_in_the_handler_and_the_task_is_canceled_when_it_has_ended() -> None:
+    seen: list[str] = []
+
+    async def handler() -> Yields:
+        yield "begun"
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            yield Status("cleaning up")
+            raise
+
+    async with worker_of(handler).test() as t:
+        reply = await t.send("x", blocking=False)
+        assert reply.task_id
+        await until(lambda: t.tasks.get(reply.task_id or "").end == 2)
+        canceled = await t.cancel(reply.task_id)
+        with pytest.raises(TaskNotCancelable):
+            await t.cancel(reply.task_id)
+    assert seen == ["cancelled"]
+    assert canceled.state == "canceled"
+
+
+async def test_cancel_before_the_handler_has_begun_and_while_it_asks() -> None:
+    async with worker_of(pausing).test() as t:
+        early = await t.send("x", blocking=False)
+        asked = await t.send("y")
+        assert early.task_id and asked.task_id
+        assert (await t.cancel(asked.task_id)).state == "canceled"
+        fresh = await t.send("z", blocking=False)
+        assert (await t.cancel(fresh.task_id or "")).state == "canceled"
+        with pytest.raises(TaskEnded):
+            await t.send("answer", task_id=asked.task_id)
+
+
+async def test_a_terminal_state_that_was_reached_first_stays() -> None:
+    async def handler(text: str) -> str:
+        return text
+
+    async with worker_of(handler).test() as t:
+        reply = await t.send("x")
+        with pytest.raises(TaskNotCancelable):
+            await t.cancel(reply.task_id or "")
+        assert (await t.get(reply.task_id or "")).state == "completed"
+
+
+async def test_above_its_concurrency_a_call_is_refused_and_never_queued() -> None:
+    gate = asyncio.Event()
+
+    async def handler(text: str) -> str:
+        await gate.wait()
+        return text
+
+    async with worker_of(handler, concurrency=2).test() as t:
+        running = [await t.send(str(n), blocking=False) for n in range(2)]
+        with pytest.raises(WorkerRefused):
+            await t.send("too much")
+        gate.set()
+        await until(lambda: t.tasks.slots.busy == 0)
+        assert (await t.send("again")).text == "again"
+        assert [(await t.get(reply.task_id or "")).text for reply in running] == ["0", "1"]
+
+
+async def test_a_paused_task_takes_no_slot_and_its_answer_needs_one() -> None:
+    async with worker_of(pausing, concurrency=1).test() as t:
+        first, second = await t.send("a"), await t.send("b")
+        assert t.tasks.slots.busy == 0
+        assert (await t.send("A", task_id=first.task_id)).text == "A"
+        t.tasks.slots.take()
+        with pytest.raises(WorkerRefused):
+            await t.send("B", task_id=second.task_id)
+        t.tasks.slots.release()
+        assert (await t.send("B", task_id=second.task_id)).text == "B"
+
+
+async def test_a_cancelled_plain_function_keeps_its_slot_until_its_thread_ends() -> None:
+    gate = threading.Event()
+
+    def handler() -> None:
+        gate.wait(5)
+
+    async with worker_of(handler, concurrency=1).test() as t:
+        reply = await t.send("x", blocking=False)
+        await until(lambda: any("handler of task" in thread.name for thread in threading.enumerate()))
+        assert (await t.cancel(reply.task_id or "")).state == "canceled"
+        with pytest.raises(WorkerRefused):
+            await t.send("y")
+        gate.set()
+        await until(lambda: t.tasks.slots.busy == 0)
+
+
+async def test_a_repeated_message_runs_once_and_gives_the_same_task() -> None:
+    runs: list[str] = []
+
+    async def handler(text: str) -> str:
+        runs.append(text)
+        return text
+
+    message = {"messageId": "m1", "parts": [{"kind": "text", "text": "once"}]}
+    async with worker_of(handler).test() as t:
+        first = await t.send(message)
+        again = await t.send(message)
+        streamed = [event async for event in t.stream(message)]
+        other = await t.send({**message, "parts": [{"kind": "text", "text": "other words"}]})
+    assert runs == ["once", "other words"]
+    assert first.task_id == again.task_id == streamed[0].raw["id"] != other.task_id
+    assert [(event.cursor, event.kind) for event in streamed] == [("1", "task"), ("2", "text"), ("3", "done")]
+
+
+async def test_a_repeated_answer_is_not_given_twice() -> None:
+    async with worker_of(pausing).test() as t:
+        asked = await t.send("q")
+        answer = {"messageId": "m2", "parts": [{"kind": "text", "text": "a"}]}
+        done = await t.send(answer, task_id=asked.task_id)
+        assert (await t.send(answer, task_id=asked.task_id)).raw == done.raw
+
+
+async def test_messages_to_tasks_that_cannot_take_them_are_refused() -> None:
+    gate = asyncio.Event()
+
+    async def handler() -> None:
+        await gate.wait()
+
+    async with worker_of(handler).test() as t:
+        with pytest.raises(TaskNotFound):
+            await t.send("x", task_id="unknown")
+        running = await t.send("x", blocking=False)
+        with pytest.raises(InvalidParams, match="working"):
+            await t.send("y", task_id=running.task_id)
+        with pytest.raises(InvalidParams, match="context"):
+            await t.send("y", task_id=running.task_id, context_id="another")
+        gate.set()
+        await until(lambda: t.tasks.get(running.task_id or "").ended)
+        with pytest.raises(TaskEnded):
+            await t.send("y", task_id=running.task_id)
+
+
+async def test_ended_tasks_are_forgotten_by_age_and_by_number_and_running_ones_never() -> None:
+    clock, gate = MovableClock(), asyncio.Event()
+
+    async def handler(text: str) -> str:
+        if text == "stay":
+            await gate.wait()
+        return text
+
+    worker = worker_of(handler, limits=Limits(keep=10, keep_tasks=2), monotonic=clock.monotonic)
+    async with worker.test() as t:
+        stays = await t.send("stay", blocking=False)
+        old = await t.send("old")
+        clock.advance(9)
+        young = await t.send("young")
+        clock.advance(1)
+        with pytest.raises(TaskNotFound):
+            await t.get(old.task_id or "")
+        assert (await t.get(young.task_id or "")).text == "young"
+        for n in range(3):
+            await t.send(str(n))
+        with pytest.raises(TaskNotFound):
+            await t.get(young.task_id or "")
+        assert (await t.get(stays.task_id or "")).state == "working"
+
+
+async def test_finishing_lets_what_runs_end_and_fails_the_rest_with_a_reason() -> None:
+    gate = asyncio.Event()
+
+    async def handler(text: str) -> str:
+        await (gate if text == "quick" else asyncio.Event()).wait()
+        return text
+
+    async with worker_of(handler).test() as t:
+        quick, stuck = await t.send("quick", blocking=False), await t.send("stuck", blocking=False)
+        gate.set()
+        assert await t.tasks.finish(0.05, "stopped") == 1
+        with pytest.raises(WorkerRefused, match="drained"):
+            await t.send("late")
+        assert (await t.get(quick.task_id or "")).state == "completed"
+        failed = await t.get(stuck.task_id or "")
+    assert (failed.state, failed.text) == ("failed", "stopped")
+
+
+async def test_the_trace_of_each_turn_reaches_the_handler() -> None:
+    traces: list[str | None] = []
+
+    async def handler(task: Task) -> Yields:
+        traces.append(task.trace)
+        yield NeedInput("?")
+        traces.append(task.trace)
+
+    async with worker_of(handler).test() as t:
+        first = t.tasks.deliver(read_send({"message": {"parts": [{"text": "x"}]}}, Target(), trace="t1")).log
+        await first.settled()
+        more = {"message": {"parts": [{"text": "y"}], "taskId": first.task_id}}
+        await t.tasks.deliver(read_send(more, Target(), trace="t2")).log.settled()
+    assert traces == ["t1", "t2"]
