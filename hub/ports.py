@@ -208,8 +208,9 @@ class Forwarder(Protocol):
 
     def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
         """Send a message; entering returns once the worker's answer has begun. Streams if the worker can, else asks it not
-        to block and yields its one answer. Batches hold what arrived together, at least one each. The iterator ends where
-        the worker ended its answer properly; a cut raises WorkerBroke. While nobody iterates, the worker is held back.
+        to block and yields its one answer. Batches hold what arrived together; an empty one is a sign of life. The iterator
+        ends where the worker ended its answer properly; a cut raises WorkerBroke. While nobody iterates, the worker is
+        held back.
         """
 
     def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:

@@ -14,7 +14,9 @@ _STATES = {state.value: state for state in TaskState} | {
     "pending": TaskState.SUBMITTED,
     "running": TaskState.WORKING,
 }
+_KINDS = {kind.value: kind for kind in EventKind}
 _MOST_ITEMS = 100_000
+_LONGEST_ID = 1024
 
 
 class Malformed(ValueError):
@@ -51,14 +53,14 @@ def _kind(result: JsonObject) -> EventKind:
             return EventKind.MESSAGE
         if "status" in result:
             return EventKind.TASK if "id" in result else EventKind.STATUS
-    try:
-        return EventKind(str(said))
-    except ValueError as error:
-        raise Malformed("the result is of no known kind") from error
+    kind = _KINDS.get(said) if isinstance(said, str) else None
+    if kind is None:
+        raise Malformed("the result is of no known kind")
+    return kind
 
 
 def _check_task(task: JsonObject) -> TaskState:
-    if not isinstance(task.get("id"), str) or not task["id"] or len(task["id"]) > 1024:
+    if not isinstance(task.get("id"), str) or not task["id"] or len(task["id"]) > _LONGEST_ID:
         raise Malformed("a task without id")
     state = _check_status(task)
     for name in ("history", "artifacts"):
@@ -81,6 +83,8 @@ def _check_status(holder: JsonObject) -> TaskState:
     if state is None:
         raise Malformed("no status.state")
     status["state"] = state.value
+    if not isinstance(status.get("timestamp"), str):
+        status.pop("timestamp", None)
     if status.get("message") is None:
         status.pop("message", None)
     else:
@@ -132,5 +136,5 @@ def _check_common(holder: JsonObject) -> None:
         value = holder.get(name)
         if value is None:
             holder.pop(name, None)
-        elif not isinstance(value, str):
-            raise Malformed(f"{name} is not a string")
+        elif not isinstance(value, str) or len(value) > _LONGEST_ID:
+            raise Malformed(f"{name} is not a string of at most {_LONGEST_ID} characters")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -33,11 +34,13 @@ def write_frame(data: bytes, *, cursor: int | None = None, event: str | None = N
 
 
 class FrameReader:
-    """Feed it bytes as they come; it gives the frames that are complete. Comments are counted as life, not returned."""
+    """Feed it bytes as they come; it gives the frames that are complete. Comments are passed over."""
 
     def __init__(self, *, limit: int = 1024 * 1024) -> None:
         self._limit = limit
-        self._rest = b""
+        # An unfinished line stays in pieces until its end comes: joining it anew for every chunk would be quadratic.
+        self._rest: list[bytes] = []
+        self._rest_size = 0
         self._data: list[bytes] = []
         self._size = 0
         self._id: str | None = None
@@ -53,10 +56,15 @@ class FrameReader:
         if b"\r" in chunk:
             self._ended_in_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        lines = (self._rest + chunk).split(b"\n") if self._rest else chunk.split(b"\n")
-        self._rest = lines.pop()
-        if len(self._rest) + self._size > self._limit:
-            raise FrameTooLong(f"a line of over {self._limit} bytes")
+        first, *lines = chunk.split(b"\n")
+        if lines and self._rest:
+            first = b"".join((*self._rest, first))
+            self._rest, self._rest_size = [], 0
+        frames = self._lines((first, *lines[:-1])) if lines else []
+        self._keep(lines[-1] if lines else first)
+        return frames
+
+    def _lines(self, lines: Iterable[bytes]) -> list[Frame]:
         frames: list[Frame] = []
         for line in lines:
             if line:
@@ -66,6 +74,13 @@ class FrameReader:
             else:
                 self._event = None
         return frames
+
+    def _keep(self, rest: bytes) -> None:
+        if rest:
+            self._rest.append(rest)
+            self._rest_size += len(rest)
+            if self._rest_size + self._size > self._limit:
+                raise FrameTooLong(f"a line of over {self._limit} bytes")
 
     @property
     def unfinished(self) -> bool:
@@ -77,7 +92,8 @@ class FrameReader:
         if value.startswith(b" "):
             value = value[1:]
         if name == b"data":
-            self._size += len(value)
+            # One more for the line itself: empty lines are not free to hold.
+            self._size += len(value) + 1
             if self._size > self._limit:
                 raise FrameTooLong(f"an event of over {self._limit} bytes")
             self._data.append(value)

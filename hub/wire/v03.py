@@ -163,6 +163,8 @@ def write_send(send: Send, ids: Ids, references: dict[str, str], *, stream: bool
     context = ids.worker_context or send.context_id
     if context:
         message["contextId"] = context
+    else:
+        message.pop("contextId", None)
     if send.references:
         message["referenceTaskIds"] = [references.get(task, task) for task in send.references]
     params = {**send.params, "message": message}

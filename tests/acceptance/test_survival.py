@@ -1,0 +1,179 @@
+"""kill -9 any worker, or the hub, in the middle of a stream: real processes, killed for real."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.client import Reader, get_task, send, texts
+from tests.helpers.processes import HubProcess, Process, is_live, start_hub, start_worker, wait_for
+
+WORKERS = "tests.acceptance.workers"
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[HubProcess]:
+    with start_hub(tmp_path / "hub", lease_ttl=4, heartbeat=0.5, worker_silence=3) as hub:
+        yield hub
+
+
+def worker(hub: HubProcess, name: str, tmp_path: Path, attribute: str | None = None) -> Process:
+    role, _, instance = name.partition(":")
+    env = {"RUNS": str(tmp_path / "runs")}
+    return start_worker(f"{WORKERS}:{attribute or role}", name, hub.url, log=tmp_path / f"{role}-{instance}.log", env=env)
+
+
+def restarted(hub: HubProcess, **settings: object) -> HubProcess:
+    return start_hub(hub.data_dir, port=hub.port, lease_ttl=4, heartbeat=0.5, worker_silence=3, **settings)
+
+
+def test_a_stream_survives_the_hubs_death_exactly(hub: HubProcess, tmp_path: Path) -> None:
+    """Some streams of numbers, some of one word again and again: nobody may look at contents to tell what is new."""
+    dice = random.Random(11)
+    with worker(hub, "counter:a", tmp_path), worker(hub, "same:a", tmp_path):
+        readers = [Reader(hub.url, "counter" if n % 2 else "same", "60 0.02") for n in range(8)]
+        threads = [reader.start() for reader in readers]
+        wait_for(lambda: all(reader.chunks for reader in readers))
+        time.sleep(dice.uniform(0.1, 0.5))
+        hub.kill9()
+        for thread in threads:
+            thread.join(5)
+        seen = [len(reader.frames) for reader in readers]
+        with restarted(hub) as again:
+            threads = [reader.start_again() for reader in readers]
+            for thread in threads:
+                thread.join(15)
+            for reader in readers:
+                expected = [f"{n} " for n in range(60)] if reader.role == "counter" else ["ha"] * 60
+                assert reader.chunks == expected
+                assert [cursor for cursor, _ in reader.frames] == list(range(1, len(reader.frames) + 1))
+                assert reader.state == "completed"
+                assert texts(get_task(again.url, reader.task)) == expected
+            assert any(0 < count < len(reader.frames) for count, reader in zip(seen, readers, strict=True))
+    runs = (tmp_path / "runs").read_text().split("\n")
+    assert len([run for run in runs if run]) == len(readers)
+
+
+def test_a_worker_that_is_killed_ends_its_stream_with_a_reason(hub: HubProcess, tmp_path: Path) -> None:
+    with worker(hub, "counter:a", tmp_path) as victim:
+        reader = Reader(hub.url, "counter", "1000 0.02")
+        thread = reader.start()
+        wait_for(lambda: len(reader.chunks) > 5)
+        victim.kill9()
+        died = time.monotonic()
+        thread.join(5)
+        assert time.monotonic() - died < 3
+        assert reader.state == "failed"
+        assert reader.events[-1]["final"] is True
+        assert reader.events[-1]["metadata"]["rolecall"]["reason"] == "WORKER_LOST"
+        assert texts(get_task(hub.url, reader.task)) == reader.chunks
+
+
+def test_a_worker_that_hangs_ends_its_stream_after_the_silence(hub: HubProcess, tmp_path: Path) -> None:
+    with worker(hub, "counter:a", tmp_path) as victim:
+        reader = Reader(hub.url, "counter", "1000 0.02")
+        thread = reader.start()
+        wait_for(lambda: len(reader.chunks) > 5)
+        victim.pause()
+        stood_still = time.monotonic()
+        thread.join(10)
+        assert 1 < time.monotonic() - stood_still < 3 + 2
+        assert reader.events[-1]["metadata"]["rolecall"]["reason"] in ("WORKER_SILENT", "WORKER_LOST")
+
+
+def test_a_client_that_leaves_stops_nothing_and_two_readers_see_the_same(hub: HubProcess, tmp_path: Path) -> None:
+    with worker(hub, "counter:a", tmp_path):
+        first = Reader(hub.url, "counter", "80 0.02")
+        thread = first.start()
+        wait_for(lambda: len(first.chunks) > 5)
+        second = Reader(hub.url, "counter", "", task=first.task, frames=list(first.frames[:3]))
+        third = Reader(hub.url, "counter", "", task=first.task, frames=list(first.frames[:5]))
+        others = [second.start_again(), third.start_again()]
+        for reading in (thread, *others):
+            reading.join(10)
+        assert first.frames == second.frames == third.frames
+        assert first.chunks == [f"{n} " for n in range(80)]
+
+
+def test_calls_go_on_when_one_of_three_workers_is_killed(hub: HubProcess, tmp_path: Path) -> None:
+    a, b, c = (worker(hub, f"echo:{name}", tmp_path, "instant") for name in "abc")
+    with a, b:
+        for n in range(30):
+            assert send(hub.url, "echo", str(n))["status"]["state"] == "completed"
+        shares = _shares(tmp_path)
+        assert len(shares) == 3
+        assert min(shares.values()) >= 3
+        c.kill9()
+        died = time.monotonic()
+        for n in range(30):
+            assert send(hub.url, "echo", str(n))["status"]["state"] == "completed"
+        assert _shares(tmp_path)[c.pid] == shares[c.pid]
+        wait_for(lambda: not is_live(hub.url, "echo:c"), 8)
+        assert time.monotonic() - died < 4 + 2
+
+
+def test_a_worker_that_was_away_longer_than_its_lease_comes_back_by_itself(hub: HubProcess, tmp_path: Path) -> None:
+    with worker(hub, "echo:a", tmp_path, "instant") as sleeper:
+        sleeper.pause()
+        wait_for(lambda: not is_live(hub.url, "echo:a"), 8)
+        assert send(hub.url, "echo", "x")["error"]["data"][0]["reason"] == "NO_LIVE_WORKER"
+        sleeper.resume()
+        wait_for(lambda: is_live(hub.url, "echo:a"), 8)
+        assert texts(send(hub.url, "echo", "back")) == ["back"]
+
+
+def test_a_restarted_hub_keeps_tasks_logs_and_leases(hub: HubProcess, tmp_path: Path) -> None:
+    with worker(hub, "echo:a", tmp_path, "instant"), worker(hub, "asker:a", tmp_path):
+        before = send(hub.url, "echo", "remember")
+        asked = send(hub.url, "asker", "hello")
+        assert asked["status"]["state"] == "input-required"
+        assert hub.stop() == 0
+        with restarted(hub) as again:
+            assert is_live(again.url, "echo:a")
+            assert get_task(again.url, before["id"]) == before
+            assert texts(send(again.url, "echo", "still here")) == ["still here"]
+            answer = send(again.url, "asker", "blue", taskId=asked["id"])
+            assert texts(answer) == ["blue it is"]
+            assert [turn["role"] for turn in answer["history"]] == ["user", "agent", "user"]
+
+
+def test_a_worker_that_is_told_to_stop_costs_no_call(hub: HubProcess, tmp_path: Path) -> None:
+    with worker(hub, "counter:a", tmp_path) as leaving, worker(hub, "counter:b", tmp_path):
+        readers = [Reader(hub.url, "counter", "40 0.02") for _ in range(6)]
+        threads = [reader.start() for reader in readers]
+        wait_for(lambda: all(reader.chunks for reader in readers))
+        assert leaving.stop(15) == 0
+        assert not is_live(hub.url, "counter:a")
+        threads += [(late := Reader(hub.url, "counter", "3")).start()]
+        for thread in threads:
+            thread.join(10)
+        assert {reader.state for reader in (*readers, late)} == {"completed"}
+
+
+def test_a_stopping_hub_lets_its_readers_go_with_a_cursor(hub: HubProcess, tmp_path: Path) -> None:
+    with worker(hub, "counter:a", tmp_path):
+        readers = [Reader(hub.url, "counter", "100 0.02") for _ in range(10)]
+        threads = [reader.start() for reader in readers]
+        wait_for(lambda: all(len(reader.chunks) > 5 for reader in readers))
+        told = time.monotonic()
+        assert hub.stop(10) == 0
+        assert time.monotonic() - told < 5
+        for thread in threads:
+            thread.join(2)
+        assert not any(reader.done or reader.errors for reader in readers)
+        with restarted(hub):
+            for thread in [reader.start_again() for reader in readers]:
+                thread.join(10)
+            for reader in readers:
+                assert reader.chunks == [f"{n} " for n in range(100)]
+                assert reader.state == "completed"
+
+
+def _shares(tmp_path: Path) -> dict[int, int]:
+    """How many calls each process has run."""
+    pids = [int(line.split()[1]) for line in (tmp_path / "runs").read_text().splitlines()]
+    return {pid: pids.count(pid) for pid in pids}

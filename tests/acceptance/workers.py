@@ -1,0 +1,56 @@
+"""Workers that the acceptance tests run as processes: `rolecall worker run tests.acceptance.workers:counter`.
+
+Each notes what it runs in the file that RUNS names, one line per execution, so that a test can count them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from worker_sdk import Message, NeedInput, Status, Worker
+
+counter = Worker("counter", description="Counts to the number it is told, one event each", concurrency=64)
+same = Worker("same", description="Says ha as often as it is told", concurrency=64)
+asker = Worker("asker", description="Asks one question")
+instant = Worker("echo", description="Says what it hears")
+
+
+def note(message: Message) -> None:
+    with Path(os.environ.get("RUNS", os.devnull)).open("a") as runs:
+        runs.write(f"{message.message_id} {os.getpid()}\n")
+
+
+@counter.on_message
+async def count(message: Message) -> AsyncIterator[str | Status]:
+    """The text is `count` or `count pause`: how many, and seconds between them."""
+    note(message)
+    many, _, pause = message.text.partition(" ")
+    yield Status("counting")
+    for number in range(int(many)):
+        yield f"{number} "
+        await asyncio.sleep(float(pause or 0.02))
+
+
+@same.on_message
+async def repeat(message: Message) -> AsyncIterator[str]:
+    note(message)
+    many, _, pause = message.text.partition(" ")
+    for _ in range(int(many)):
+        yield "ha"
+        await asyncio.sleep(float(pause or 0.02))
+
+
+@asker.on_message
+async def ask(message: Message) -> AsyncIterator[str | NeedInput]:
+    note(message)
+    reply = yield NeedInput("Which colour?")
+    yield f"{reply.text} it is"
+
+
+@instant.on_message
+async def echo(message: Message) -> str:
+    note(message)
+    return message.text
