@@ -60,7 +60,7 @@ async def serve(
     if stop is None:
         _on_signals(stopping.set)
     served = asyncio.Event()
-    server = asyncio.create_task(_hypercorn(worker, listener, served), name=f"server of {worker.name}")
+    server = asyncio.create_task(serve_http(worker, listener, served), name=f"server of {worker.name}")
     try:
         log.info("%s serves at %s", worker.name, reach)
         async with worker.lease(reach, hub=chosen_hub, token=token) as lease:
@@ -114,7 +114,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def _hypercorn(worker: Worker, listener: socket.socket, served: asyncio.Event) -> None:
+async def serve_http(worker: Worker, listener: socket.socket, stop: asyncio.Event) -> None:
+    """Serve HTTP on a listening socket until `stop`; open streams then get a moment to end."""
     from hypercorn.asyncio import serve as serve_asgi
     from hypercorn.config import Config
 
@@ -126,7 +127,7 @@ async def _hypercorn(worker: Worker, listener: socket.socket, served: asyncio.Ev
     config.graceful_timeout = _GRACE
     app: Any = worker.app
     try:
-        await serve_asgi(_without_lifespan(app), config, shutdown_trigger=served.wait)
+        await serve_asgi(_without_lifespan(app), config, shutdown_trigger=stop.wait)
     finally:
         listener.close()
 
