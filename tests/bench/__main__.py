@@ -70,8 +70,8 @@ def _run(rig: Rig, wanted: Sequence[Case], rounds: int) -> tuple[Samples, list[s
             rig.plan(case.events, case.interval_us)
             for proxy in rig.proxies:
                 _say(f"round {turn} of {rounds}: {case.title}: {proxy.name}")
-                if turn == 1:
-                    rig.load(proxy, case.method, case.connections, _WARM_UP, case.events)
+                # Each time: connections to the worker that have rested for long are closed, and opening them is not what is measured.
+                rig.load(proxy, case.method, case.connections, _WARM_UP, case.events)
                 sample, found = _measure(rig, proxy, case)
                 samples[case.title, proxy.name].append(sample)
                 problems += [f"round {turn}, {case.title}, {proxy.name}: {problem}" for problem in found]
