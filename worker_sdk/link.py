@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import httpx
 
 CONNECT_PATIENCE = 5.0
+_SILENCE = 60.0
+"""A hub sends a comment every 15 s: so much silence on a stream means that the line is dead."""
 
 
 class HubLink:
@@ -78,7 +80,9 @@ class HubLink:
         if last_event_id is not None:
             headers["last-event-id"] = last_event_id
         client = self._open_client()
-        request = client.build_request("POST", self.hub + path, content=dump(envelope), headers=headers, timeout=_timeout(None))
+        request = client.build_request(
+            "POST", self.hub + path, content=dump(envelope), headers=headers, timeout=_timeout(None, _SILENCE)
+        )
         try:
             response = await client.send(request, stream=True)
         except httpx.HTTPError as error:
@@ -164,10 +168,11 @@ def _document(body: bytes) -> Any:
         return None
 
 
-def _timeout(seconds: float | None) -> httpx.Timeout:
+def _timeout(seconds: float | None, silence: float | None = None) -> httpx.Timeout:
     import httpx
 
-    return httpx.Timeout(seconds, connect=CONNECT_PATIENCE if seconds is None else min(CONNECT_PATIENCE, seconds))
+    connect = CONNECT_PATIENCE if seconds is None else min(CONNECT_PATIENCE, seconds)
+    return httpx.Timeout(seconds, connect=connect, read=seconds if silence is None else silence)
 
 
 async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:

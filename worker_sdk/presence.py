@@ -39,6 +39,14 @@ class LeaseState(StrEnum):
     GONE = "gone"
 
 
+_SAID = {
+    LeaseState.ENROLLING: "keeps trying to enrol at",
+    LeaseState.READY: "is enrolled at",
+    LeaseState.LOST: "has lost its place at",
+    LeaseState.DRAINING: "gets nothing new from",
+    LeaseState.GONE: "has left",
+}
+
 Probe = Callable[[], Awaitable[bool]]
 
 
@@ -241,7 +249,7 @@ class Lease:
         if not first_line:
             return
         level = logging.ERROR if self.superseded else logging.WARNING if problem else logging.INFO
-        log.log(level, "%s is %s at %s%s", self.name, state, self.hub, f": {why}" if why else "")
+        log.log(level, "%s %s %s%s", self.name, _SAID[state], self.hub, f": {why}" if why else "")
         if self._on_change is not None:
             self._on_change(state, why)
 

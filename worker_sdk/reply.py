@@ -88,10 +88,8 @@ class StreamEvent:
 
     @property
     def ends(self) -> bool:
-        """Nothing follows in this stream."""
-        return self.kind in ("done", "input_required", "message") or (
-            self.kind == "task" and (self.state in TERMINAL or self.state in PAUSED)
-        )
+        """Nothing follows in this stream. A Task that waits for input may be the one that was just answered: it goes on."""
+        return self.kind in ("done", "input_required", "message") or (self.kind == "task" and self.state in TERMINAL)
 
     @property
     def artifact(self) -> Artifact | None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from hub.model.a2a import JsonObject
+from hub.model.a2a import PAUSED, JsonObject
 from hub.wire.jsontext import NotJson, parse
 from hub.wire.sse import Frame, FrameReader, FrameTooLong
 from worker_sdk.errors import HubBusy, HubUnreachable, RolecallError, StreamLost
@@ -42,6 +42,7 @@ class HubStream:
         self.cursor = after
         self.task_id: str | None = params.get("id")
         self.context_id: str | None = None
+        self._resting = False
         self._open: AbstractAsyncContextManager[AsyncIterator[bytes]] | None = None
         self._chunks: AsyncIterator[bytes] | None = None
 
@@ -71,6 +72,8 @@ class HubStream:
             except (StreamLost, HubUnreachable) as error:
                 await self._come_back(error)
             else:
+                if self._resting:
+                    return
                 await self._come_back(StreamLost("The stream ended before the task did."))
             resumed = True
 
@@ -98,6 +101,8 @@ class HubStream:
 
     def _note(self, event: StreamEvent) -> None:
         self.cursor = event.cursor or self.cursor
+        if event.state is not None:
+            self._resting = event.state in PAUSED
         if event.kind == "task":
             task = Reply(event.raw)
             self.task_id, self.context_id = task.task_id, task.context_id

@@ -1,0 +1,53 @@
+"""A registry that plays a script, on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from tests.helpers.raw_server import Peer, RawServer, answer
+
+Answer = tuple[int, dict[str, Any]]
+
+
+class Registry:
+    """`plan` lists the next answers; without one, everything is granted. `asked` is what came: (verb, path, body)."""
+
+    def __init__(self, *, heartbeat: float = 0.02) -> None:
+        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        self.plan: deque[Answer] = deque()
+        self._heartbeat = heartbeat
+        self._epoch = 0
+        self._more = asyncio.Condition()
+
+    async def __call__(self, peer: Peer) -> None:
+        while (request := await peer.read_request()) is not None:
+            verb, path, _ = request.line.split(" ")
+            async with self._more:
+                self.asked.append((verb, path, json.loads(request.body or b"{}")))
+                self._more.notify_all()
+            status, document = self.plan.popleft() if self.plan else self._granted(verb)
+            kind = "application/problem+json" if status >= 300 else "application/json"
+            await peer.write(answer(json.dumps(document).encode(), status=f"{status} X", kind=kind))
+
+    async def until(self, condition: Callable[[list[tuple[str, str, dict[str, Any]]]], bool]) -> None:
+        async with asyncio.timeout(5), self._more:
+            await self._more.wait_for(lambda: condition(self.asked))
+
+    def count(self, verb: str) -> int:
+        return sum(asked[0] == verb for asked in self.asked)
+
+    def _granted(self, verb: str) -> Answer:
+        self._epoch += verb == "PUT"
+        return 200, {"epoch": self._epoch, "lease": f"s{self._epoch}", "ttl_seconds": 1, "heartbeat_seconds": self._heartbeat}
+
+
+def refusal(status: int, reason: str) -> Answer:
+    return status, {"title": reason, "status": status, "detail": f"told {reason}", "reason": reason, "registered": False}
+
+
+def listening(registry: Registry) -> RawServer:
+    return RawServer(registry)

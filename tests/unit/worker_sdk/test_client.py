@@ -1,0 +1,299 @@
+"""HubClient against a hub that plays a script: replies, errors with names, streams that come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, Script, always, answer, chunk, chunked_head
+from worker_sdk import (
+    AuthError,
+    HubClient,
+    HubUnreachable,
+    InvalidRequest,
+    NoLiveWorker,
+    RolecallError,
+    RoleUnknown,
+    StreamLost,
+    TaskNotFound,
+    TimedOut,
+    WorkerBusy,
+    WorkerLost,
+)
+from worker_sdk.stream import HubStream
+
+TASK: dict[str, Any] = {
+    "kind": "task",
+    "id": "t1",
+    "contextId": "c1",
+    "status": {"state": "completed", "message": {"role": "agent", "parts": [{"kind": "text", "text": "bye"}]}},
+    "artifacts": [
+        {"artifactId": "a", "name": "words", "parts": [{"kind": "text", "text": "hel"}, {"kind": "text", "text": "lo"}]},
+        {"artifactId": "b", "parts": [{"kind": "data", "data": {"n": 1}}]},
+    ],
+}
+OPEN = {**TASK, "status": {"state": "working"}, "artifacts": []}
+
+
+def result(document: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": "1", "result": document}).encode()
+
+
+def fault(code: int, reason: str = "", **facts: str) -> bytes:
+    data = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "metadata": facts}] if reason else None
+    return json.dumps({"jsonrpc": "2.0", "id": "1", "error": {"code": code, "message": "said so", "data": data}}).encode()
+
+
+def text_update(text: str) -> dict[str, Any]:
+    artifact = {"artifactId": "a", "parts": [{"kind": "text", "text": text}]}
+    return {"kind": "artifact-update", "taskId": "t1", "contextId": "c1", "artifact": artifact, "append": True}
+
+
+def status_update(state: str, text: str = "", final: bool = False) -> dict[str, Any]:
+    status: dict[str, Any] = {"state": state}
+    if text:
+        status["message"] = {"role": "agent", "parts": [{"kind": "text", "text": text}]}
+    return {"kind": "status-update", "taskId": "t1", "contextId": "c1", "status": status, "final": final}
+
+
+def frame(cursor: int, document: Any) -> bytes:
+    return chunk(b"id: %d\ndata: %b\n\n" % (cursor, result(document)))
+
+
+async def test_a_reply_gives_text_data_artifacts_and_ids() -> None:
+    async with RawServer(always(answer(result(TASK)))) as server, HubClient(server.url) as hub:
+        reply = await hub.send_to_agent("echo", "hi", context_id="c1", metadata={"k": "v"})
+    assert (reply.text, reply.data, reply.state) == ("hello", {"n": 1}, "completed")
+    assert (reply.task_id, reply.context_id, reply.message and reply.message.text) == ("t1", "c1", "bye")
+    assert [artifact.name for artifact in reply.artifacts] == ["words", ""]
+    assert reply.raise_for_state() is reply
+    request = json.loads(server.requests[0].body)
+    assert server.requests[0].line.split(" ")[1] == "/agents/echo/"
+    assert request["params"]["message"]["parts"] == [{"kind": "text", "text": "hi"}]
+    assert request["params"]["metadata"] == {"k": "v"}
+
+
+async def test_an_instance_is_pinned_by_name_or_argument() -> None:
+    async with RawServer(always(answer(result(TASK)))) as server, HubClient(server.url) as hub:
+        await hub.send_to_agent("echo:a", "hi")
+        await hub.send_to_agent("echo", "hi", instance="b")
+    assert [request.line.split(" ")[1] for request in server.requests] == ["/agents/echo/"] * 2
+    assert [json.loads(request.body)["params"]["metadata"]["role"] for request in server.requests] == ["echo:a", "echo:b"]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (fault(-32000, "ROLE_UNKNOWN", role="x"), RoleUnknown),
+        (fault(-32000, "NO_LIVE_WORKER", retryAfter="10"), NoLiveWorker),
+        (fault(-32000, "WORKER_BUSY"), WorkerBusy),
+        (fault(-32000, "WORKER_SILENT"), WorkerLost),
+        (fault(-32001), TaskNotFound),
+        (fault(-32602), InvalidRequest),
+        (fault(-32603), RolecallError),
+        (b"<html>", RolecallError),
+        (b"{}", RolecallError),
+        (result({"kind": "task"}), RolecallError),
+    ],
+)
+async def test_what_the_hub_refuses_has_a_class_of_its_own(body: bytes, kind: type[RolecallError]) -> None:
+    async with RawServer(always(answer(body))) as server, HubClient(server.url) as hub:
+        with pytest.raises(RolecallError) as caught:
+            await hub.send_to_agent("x", "hi")
+    assert type(caught.value) is kind
+    if kind is NoLiveWorker:
+        assert (caught.value.retry_after, caught.value.code, caught.value.reason) == (10, -32000, "NO_LIVE_WORKER")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [("401 No", AuthError), ("403 No", AuthError), ("404 No", RolecallError), ("502 No", RolecallError)]
+)
+async def test_http_refusals_are_told_apart(status: str, kind: type[RolecallError]) -> None:
+    async with RawServer(always(answer(b"no", status=status, kind="text/plain"))) as server, HubClient(server.url) as hub:
+        with pytest.raises(kind):
+            await hub.send_to_agent("x", "hi")
+        with pytest.raises(kind):
+            await hub.health()
+
+
+async def test_a_hub_that_is_not_there_and_one_that_hangs_up_are_unreachable() -> None:
+    async def hang_up(peer: Peer) -> None:
+        await peer.read_request()
+
+    async with RawServer(hang_up) as server, HubClient(server.url) as hub:
+        with pytest.raises(HubUnreachable, match="may have been carried out"):
+            await hub.send_to_agent("x", "hi")
+    async with HubClient(server.url) as hub:
+        with pytest.raises(HubUnreachable, match="No hub answers"):
+            await hub.send_to_agent("x", "hi")
+
+
+async def test_a_call_gives_up_after_its_timeout() -> None:
+    async def silent(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.gone()
+
+    async with RawServer(silent) as server, HubClient(server.url) as hub:
+        with pytest.raises(TimedOut):
+            await hub.send_to_agent("x", "hi", timeout=0.05)
+
+
+async def test_discovery_sends_its_filters_and_follows_the_pages() -> None:
+    def item(name: str) -> dict[str, Any]:
+        role, instance = name.split(":")
+        return {"name": name, "role": role, "instance_id": instance, "state": "ready", "load": {"in_flight": 1, "capacity": 4}}
+
+    async def script(peer: Peer) -> None:
+        for agents, cursor in (([item("a:1"), item("b:1")], "a:1"), ([item("b:2")], None)):
+            await peer.read_request()
+            await peer.write(answer(json.dumps({"agents": agents, "next_cursor": cursor}).encode()))
+        await peer.gone()
+
+    async with RawServer(script) as server, HubClient(server.url) as hub:
+        found = await hub.discover_agents(role="a", skill="s", labels={"team": "x"})
+    assert [(agent.name, agent.instance, agent.in_flight, agent.capacity) for agent in found] == [
+        ("a:1", "1", 1, 4),
+        ("b:1", "1", 1, 4),
+        ("b:2", "2", 1, 4),
+    ]
+    first, second = [request.line.split(" ")[1] for request in server.requests]
+    assert first == "/registry/agents?role=a&skill=s&label=team%3Dx"
+    assert "cursor=a%3A1" in second
+
+
+async def test_a_stream_gives_typed_events_and_ends_with_the_task() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(
+            chunked_head() + frame(1, OPEN) + frame(2, status_update("working", "hm")) + frame(3, text_update("hi"))
+        )
+        await peer.write(chunk(b": keep-alive\n\n") + frame(4, status_update("completed", final=True)) + LAST_CHUNK)
+        await peer.gone()
+
+    async with RawServer(script) as server, HubClient(server.url) as hub, hub.stream_to_agent("echo", "x") as stream:
+        events = [event async for event in stream]
+        assert (stream.task_id, stream.context_id, stream.cursor) == ("t1", "c1", "4")
+    assert [(event.kind, event.text, event.cursor) for event in events] == [
+        ("task", "", "1"),
+        ("status", "hm", "2"),
+        ("text", "hi", "3"),
+        ("done", "", "4"),
+    ]
+
+
+def cut_after(*frames: bytes) -> Script:
+    """The first connection is reset after these; later ones are asked to resubscribe and get the rest from 3 on."""
+
+    async def script(peer: Peer) -> None:
+        request = await peer.read_request()
+        assert request is not None
+        if peer.number == 1:
+            await peer.write(chunked_head() + b"".join(frames))
+            await asyncio.sleep(0.02)
+            peer.reset()
+            return
+        asked = json.loads(request.body)
+        assert (asked["method"], asked["params"]["id"], request.headers["last-event-id"]) == ("tasks/resubscribe", "t1", "2")
+        if peer.number == 2:
+            await peer.write(answer(fault(-32000, "HUB_DRAINING")))
+            return
+        rest = frame(2, OPEN) + frame(3, text_update("b")) + frame(4, status_update("input-required", "?", final=True))
+        await peer.write(chunked_head() + rest + LAST_CHUNK)
+
+    return script
+
+
+def quickly(stream: HubStream) -> HubStream:
+    stream._backoff = (0.001, 0.01)
+    return stream
+
+
+async def test_a_cut_stream_comes_back_with_its_cursor_and_repeats_nothing() -> None:
+    script = cut_after(frame(1, OPEN), frame(2, text_update("a")))
+    async with RawServer(script) as server, HubClient(server.url) as hub, quickly(hub.stream_to_agent("echo", "x")) as stream:
+        events = [(event.kind, event.text, event.cursor) async for event in stream]
+    assert events == [("task", "", "1"), ("text", "a", "2"), ("text", "b", "3"), ("input_required", "?", "4")]
+
+
+async def test_a_stream_that_ends_before_its_task_did_comes_back_as_well() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        rest = frame(1, OPEN) if peer.number == 1 else frame(1, OPEN) + frame(2, status_update("completed", final=True))
+        await peer.write(chunked_head() + rest + LAST_CHUNK)
+
+    async with RawServer(script) as server, HubClient(server.url) as hub, quickly(hub.stream_to_agent("echo", "x")) as stream:
+        assert [event.kind async for event in stream] == ["task", "done"]
+
+
+async def test_a_task_that_still_waits_opens_the_stream_of_its_answer_and_alone_ends_it() -> None:
+    waits = {**OPEN, "status": {"state": "input-required"}}
+    answered = frame(2, waits) + frame(3, status_update("working")) + frame(4, status_update("completed", final=True))
+
+    async def script(peer: Peer) -> None:
+        while (request := await peer.read_request()) is not None:
+            follows = b"tasks/resubscribe" in request.body
+            await peer.write(chunked_head() + (frame(2, waits) if follows else answered) + LAST_CHUNK)
+
+    async with RawServer(script) as server, HubClient(server.url) as hub:
+        async with hub.stream_to_agent("echo", "yes", task_id="t1") as stream:
+            assert [event.kind async for event in stream] == ["task", "status", "done"]
+        async with hub.follow_task("t1") as stream:
+            assert [event.kind async for event in stream] == ["task"]
+
+
+async def test_a_stream_gives_up_after_a_while_and_says_where_it_was() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        if peer.number == 1:
+            await peer.write(chunked_head() + frame(1, OPEN))
+
+    kinds: list[str] = []
+    async with RawServer(script) as server, HubClient(server.url) as hub:
+        stream = quickly(hub.stream_to_agent("echo", "x", give_up_after=0.1))
+        with pytest.raises(StreamLost) as caught:
+            async with stream:
+                async for event in stream:
+                    kinds.append(event.kind)  # noqa: PERF401 - what came before the error counts
+    assert kinds == ["task"]
+    assert caught.value.facts == {"taskId": "t1", "cursor": "1"}
+
+
+async def test_a_stream_cut_before_its_first_event_is_not_started_again() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(chunked_head())
+        peer.reset()
+
+    async with RawServer(script) as server, HubClient(server.url) as hub, hub.stream_to_agent("echo", "x") as stream:
+        with pytest.raises(StreamLost, match="may or may not have run"):
+            assert [event async for event in stream]
+    assert len(server.peers) == 1
+
+
+@pytest.mark.parametrize("as_event", [True, False])
+async def test_an_error_of_a_streaming_call_is_raised_however_it_comes(as_event: bool) -> None:
+    body = fault(-32000, "ROLE_UNKNOWN")
+    event = chunked_head() + chunk(b"data: " + body + b"\n\n") + LAST_CHUNK
+    async with RawServer(always(event if as_event else answer(body))) as server, HubClient(server.url) as hub:
+        with pytest.raises(RoleUnknown):
+            async with hub.stream_to_agent("x", "hi") as stream:
+                assert [event async for event in stream]
+
+
+async def test_a_bare_message_is_a_whole_reply_and_a_whole_stream() -> None:
+    message = {"kind": "message", "role": "agent", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+
+    async def script(peer: Peer) -> None:
+        while (request := await peer.read_request()) is not None:
+            streams = b"message/stream" in request.body
+            await peer.write(chunked_head() + frame(1, message) + LAST_CHUNK if streams else answer(result(message)))
+
+    async with RawServer(script) as server, HubClient(server.url) as hub:
+        reply = await hub.send_to_agent("x", "hi")
+        async with hub.stream_to_agent("x", "hi") as stream:
+            events = [(event.kind, event.text) async for event in stream]
+    assert (reply.text, reply.state, reply.task_id) == ("hi", "completed", None)
+    assert events == [("message", "hi")]

@@ -1,0 +1,161 @@
+"""The lease against a registry that plays a script: enrol for ever, beat, come back, leave in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from tests.helpers.raw_server import RawServer
+from tests.unit.worker_sdk.registry import Registry, listening, refusal
+from worker_sdk import Lease, LeaseState
+from worker_sdk.presence import url_towards
+
+Changes = list[tuple[LeaseState, str]]
+
+
+def lease_at(server: RawServer, changes: Changes | None = None, **options: Any) -> Lease:
+    told: Changes = changes if changes is not None else []
+    options.setdefault("backoff", (0.005, 0.02))
+    return Lease("echo:a", url="http://127.0.0.1:1/", hub=server.url, on_change=lambda *change: told.append(change), **options)
+
+
+async def test_it_enrols_beats_with_its_load_and_withdraws_with_its_proof() -> None:
+    registry = Registry()
+    async with listening(registry) as server:
+        lease = lease_at(server, capacity=4, in_flight=lambda: 3, card={"name": "echo"}, labels={"a": "b"})
+        async with lease:
+            await registry.until(lambda asked: len(asked) >= 3)
+            assert lease.state is LeaseState.READY
+        assert lease.state is LeaseState.GONE
+    (put, path, offer), (post, beat_path, beat) = registry.asked[:2]
+    assert (put, path) == ("PUT", "/registry/agents/echo/a")
+    assert (offer["capacity"], offer["card"], offer["labels"], len(offer["boot"])) == (4, {"name": "echo"}, {"a": "b"}, 32)
+    assert (post, beat_path) == ("POST", "/registry/agents/echo%3Aa/heartbeat")
+    assert beat == {"epoch": 1, "lease": "s1", "in_flight": 3, "capacity": 4}
+    assert registry.asked[-1] == ("DELETE", "/registry/agents/echo%3Aa", {"epoch": 1, "lease": "s1"})
+
+
+async def test_an_unknown_lease_is_enrolled_again_at_once_under_the_same_boot() -> None:
+    registry, changes = Registry(), Changes()
+    async with listening(registry) as server, lease_at(server, changes, backoff=(60, 60)):
+        await registry.until(lambda asked: registry.count("POST") == 1)
+        registry.plan.append(refusal(404, "LEASE_UNKNOWN"))
+        await registry.until(lambda asked: registry.count("PUT") == 2 and asked[-1][0] == "POST")
+    offers = [body for verb, _, body in registry.asked if verb == "PUT"]
+    assert offers[0]["boot"] == offers[1]["boot"]
+    assert [state for state, _ in changes] == ["ready", "enrolling", "ready", "gone"]
+
+
+async def test_a_superseded_lease_is_lost_for_good_and_touches_the_hub_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    registry, changes = Registry(), Changes()
+    async with listening(registry) as server, lease_at(server, changes) as lease:
+        await registry.until(lambda asked: registry.count("POST") == 1)
+        registry.plan.append(refusal(409, "LEASE_SUPERSEDED"))
+        await asyncio.wait_for(lease.taken_over(), 5)
+        assert (lease.superseded, lease.state) == (True, LeaseState.LOST)
+        asked = len(registry.asked)
+        await asyncio.sleep(0.06)
+        assert len(registry.asked) == asked
+    assert registry.count("DELETE") == 0
+    assert [record.levelno for record in caplog.records if "taken over" in record.getMessage()] == [logging.ERROR]
+
+
+async def test_a_conflict_at_enrolment_is_told_once_and_asked_again_until_the_name_is_free(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    registry = Registry()
+    registry.plan.extend([refusal(409, "CONFLICT")] * 4)
+    async with listening(registry) as server, lease_at(server) as lease:
+        await asyncio.wait_for(lease.ready(), 5)
+    assert registry.count("PUT") == 5
+    told = [record for record in caplog.records if "told CONFLICT" in record.getMessage()]
+    assert [record.levelno for record in told] == [logging.WARNING]
+
+
+async def test_a_hub_that_is_not_there_yet_is_waited_for_and_one_line_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    registry, changes = Registry(), Changes()
+    async with listening(registry) as gone:
+        pass
+    lease = lease_at(gone, changes)
+    async with lease:
+        await asyncio.sleep(0.15)
+        assert lease.state is LeaseState.ENROLLING
+    assert [state for state, _ in changes] == ["enrolling", "gone"]
+    assert sum("No hub answers" in record.getMessage() for record in caplog.records) == 1
+
+
+async def test_beats_that_fail_lose_the_lease_and_one_that_succeeds_has_it_back() -> None:
+    registry, changes = Registry(), Changes()
+    async with listening(registry) as server, lease_at(server, changes):
+        await registry.until(lambda asked: registry.count("POST") == 1)
+        registry.plan.extend([(503, {"reason": "OVERLOADED", "detail": "full"})] * 3)
+        await registry.until(lambda asked: registry.count("POST") == 6)
+    assert [state for state, _ in changes] == ["ready", "lost", "ready", "gone"]
+    assert registry.count("PUT") == 1
+
+
+async def test_drain_beats_at_once_and_returns_when_the_hub_has_heard() -> None:
+    registry = Registry(heartbeat=60)
+    async with listening(registry) as server, lease_at(server) as lease:
+        await asyncio.wait_for(lease.ready(), 5)
+        await asyncio.wait_for(lease.drain(), 5)
+        assert registry.asked[-1][2]["draining"] is True
+        assert lease.state is LeaseState.DRAINING
+
+
+async def test_draining_is_said_again_after_the_hub_forgot() -> None:
+    registry = Registry()
+    async with listening(registry) as server, lease_at(server) as lease:
+        await lease.ready()
+        await lease.drain()
+        registry.plan.append(refusal(404, "LEASE_UNKNOWN"))
+        await registry.until(lambda asked: registry.count("PUT") == 2 and asked[-1][0] == "POST")
+        assert registry.asked[-1][2]["draining"] is True
+
+
+async def test_draining_without_a_hub_gives_up_waiting() -> None:
+    async with listening(Registry()) as gone:
+        pass
+    async with lease_at(gone) as lease:
+        await asyncio.wait_for(lease.drain(patience=0.02), 5)
+
+
+async def test_a_failing_probe_holds_the_lease_back_and_skips_beats() -> None:
+    registry, changes, alive, probes = Registry(), Changes(), asyncio.Event(), 0
+
+    async def probe() -> bool:
+        nonlocal probes
+        probes += 1
+        if probes == 2:
+            raise ConnectionRefusedError
+        return alive.is_set()
+
+    async with listening(registry) as server, lease_at(server, changes, probe=probe) as lease:
+        while probes < 4:  # noqa: ASYNC110 - the probe is what is counted
+            await asyncio.sleep(0.005)
+        assert registry.asked == []
+        alive.set()
+        await asyncio.wait_for(lease.ready(), 5)
+        alive.clear()
+        beats, before = registry.count("POST"), probes
+        while probes < before + 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        assert registry.count("POST") <= beats + 1
+        assert lease.state is LeaseState.LOST
+
+
+async def test_the_token_of_the_environment_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLECALL_TOKEN", "t0p")
+    registry = Registry()
+    async with listening(registry) as server, lease_at(server) as lease:
+        await asyncio.wait_for(lease.ready(), 5)
+    assert {request.headers["authorization"] for request in server.requests} == {"Bearer t0p"}
+
+
+def test_the_own_address_is_the_one_that_the_hub_reaches() -> None:
+    assert url_towards("http://127.0.0.1:8420", 9) == "http://127.0.0.1:9/"
+    assert url_towards("http://localhost:8420", 9) == "http://127.0.0.1:9/"
+    assert url_towards("http://[::1]:8420", 9) == "http://127.0.0.1:9/"

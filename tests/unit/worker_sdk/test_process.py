@@ -1,0 +1,157 @@
+"""A worker as a process: found by name, drained by a signal, gone when another process has its name."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.helpers.processes import HubProcess, Process, is_live, start_hub, wait_for
+from worker_sdk import HubClient, Worker, load_worker
+from worker_sdk.config import read_settings
+from worker_sdk.errors import ConfigError
+
+SLEEPER = """
+    import asyncio
+    from worker_sdk import Worker
+    worker = Worker("sleeper", drain_timeout={drain})
+    @worker.on_message
+    async def sleep(text: str) -> str:
+        await asyncio.sleep(float(text))
+        return "slept"
+    if __name__ == "__main__":
+        worker.run()
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    with start_hub(tmp_path_factory.mktemp("hub"), heartbeat=1, lease_ttl=10) as hub:
+        yield hub
+
+
+def sleeper(folder: Path, hub: HubProcess, instance: str, *, drain: float = 30) -> Process:
+    script = folder / "sleeper.py"
+    script.write_text(textwrap.dedent(SLEEPER).format(drain=drain))
+    env = {"ROLECALL_HUB": hub.url, "ROLECALL_INSTANCE": instance}
+    worker = Process((sys.executable, script), log=folder / f"{instance}.log", env=env, name=instance)
+    worker.wait_until(lambda: is_live(hub.url, f"sleeper:{instance}"))
+    return worker
+
+
+def begin(hub: HubProcess, instance: str, seconds: float) -> str:
+    message = {"messageId": f"{instance}-{seconds}", "parts": [{"kind": "text", "text": str(seconds)}]}
+    params = {"message": message, "metadata": {"role": f"sleeper:{instance}"}, "configuration": {"blocking": False}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
+    return str(httpx.post(f"{hub.url}/", json=body, trust_env=False).json()["result"]["id"])
+
+
+def state_of(hub: HubProcess, task: str) -> tuple[str, str]:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": task}}
+    status = httpx.post(f"{hub.url}/", json=body, trust_env=False).json()["result"]["status"]
+    parts = status.get("message", {}).get("parts", [{"text": ""}])
+    return status["state"], parts[0]["text"]
+
+
+def test_a_signal_drains_the_worker_finishes_what_runs_and_leaves_with_0(tmp_path: Path, hub: HubProcess) -> None:
+    with sleeper(tmp_path, hub, "polite") as worker:
+        task = begin(hub, "polite", 1)
+        worker.signal(signal.SIGTERM)
+        wait_for(lambda: "finishes 1 running" in worker.output)
+        assert worker.wait() == 0
+    wait_for(lambda: state_of(hub, task)[0] == "completed")
+    assert not is_live(hub.url, "sleeper:polite")
+    steps = ("stopping", "gets nothing new", "finishes 1", "has left", "has ended")
+    places = [worker.output.index(step) for step in steps]
+    assert places == sorted(places)
+
+
+def test_what_has_not_ended_in_time_is_failed_with_a_reason(tmp_path: Path, hub: HubProcess) -> None:
+    with sleeper(tmp_path, hub, "hasty", drain=0.1) as worker:
+        task = begin(hub, "hasty", 60)
+        assert worker.stop() == 0
+    wait_for(lambda: state_of(hub, task) == ("failed", "The worker was stopped before the task had ended."))
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path, hub: HubProcess) -> None:
+    with sleeper(tmp_path, hub, "stuck") as worker:
+        begin(hub, "stuck", 60)
+        worker.signal(signal.SIGINT)
+        wait_for(lambda: "finishes 1 running" in worker.output)
+        threading.Event().wait(0.6)  # a signal that comes sooner counts as the same one
+        worker.signal(signal.SIGINT)
+        assert worker.wait(3) == 130
+
+
+async def test_a_worker_whose_name_was_taken_ends_with_3(tmp_path: Path, hub: HubProcess) -> None:
+    with sleeper(tmp_path, hub, "taken") as worker:
+        async with HubClient(hub.url) as client:
+            url = (await client.agent("sleeper:taken")).url
+        async with httpx.AsyncClient(base_url=hub.url, trust_env=False) as http:
+            taken = await http.put("/registry/agents/sleeper/taken", json={"url": url, "boot": "another"})
+        assert taken.json()["epoch"] == 2
+        assert worker.wait(10) == 3
+    assert "another process has this name now" in worker.output
+    assert is_live(hub.url, "sleeper:taken")
+
+
+def test_the_module_runs_a_named_worker_and_an_echo_without_one(tmp_path: Path, hub: HubProcess) -> None:
+    (tmp_path / "mine.py").write_text(textwrap.dedent(SLEEPER).format(drain=1))
+    argv = (sys.executable, "-m", "worker_sdk", "--server", hub.url, "--agent-description", "D")
+    with (
+        Process((*argv, "--agent-name", "renamed:x", "mine:worker"), log=tmp_path / "1", cwd=tmp_path) as named,
+        Process((*argv, "--agent-name", "parrot:x"), log=tmp_path / "2", cwd=tmp_path) as parrot,
+        Process((*argv, "mine:nothing"), log=tmp_path / "3", cwd=tmp_path) as wrong,
+    ):
+        assert wrong.wait() == 2
+        assert "It has: mine:worker" in wrong.output
+        named.wait_until(lambda: is_live(hub.url, "renamed:x"))
+        parrot.wait_until(lambda: is_live(hub.url, "parrot:x"))
+        agent = httpx.get(f"{hub.url}/registry/agents/parrot:x", trust_env=False).json()
+    assert agent["description"] == agent["card"]["description"] == "D"
+
+
+def test_a_worker_is_loaded_by_name_and_what_is_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "good_one.py").write_text("from worker_sdk import Worker\nworker = Worker('a')\nother = 1\n")
+    (tmp_path / "needs_more.py").write_text("import no_such_library\n")
+    assert isinstance(load_worker("good_one:worker"), Worker)
+    assert load_worker("good_one") is load_worker("good_one.py:worker")
+    for target, said in (("good_one:other", "is a int"), ("good_one:x", "has no 'x'"), ("no_such_module:x", "no module")):
+        with pytest.raises(ConfigError, match=said):
+            load_worker(target)
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        load_worker("needs_more:worker")
+
+
+def test_the_environment_is_read_with_both_families_of_names(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    env = {
+        "A2A_SERVER_URL": "http://old/",
+        "A2A_AGENT_NAME": "n",
+        "A2A_AGENT_URL": "http://me",
+        "PORT": "9",
+        "ROLECALL_TOKEN_FILE": str(tmp_path / "token"),
+    }
+    settings = read_settings(env)
+    assert (settings.hub, settings.agent_name, settings.advertise_url) == ("http://old", "n", "http://me")
+    assert (settings.port, settings.token) == (9, "secret")
+    assert read_settings({**env, "ROLECALL_HUB": "http://new"}).hub == "http://new"
+    assert read_settings({}).hub == "http://127.0.0.1:8420"
+    for wrong in ({"ROLECALL_HUB": "localhost"}, {"PORT": "http"}, {"ROLECALL_TOKEN_FILE": str(tmp_path / "none")}):
+        with pytest.raises(ConfigError):
+            read_settings(wrong)
+
+
+def test_importing_the_package_loads_neither_an_http_client_nor_a_server(tmp_path: Path) -> None:
+    script = "import sys, worker_sdk; print([m for m in ('httpx', 'hypercorn', 'h2', 'quart', 'pydantic') if m in sys.modules])"
+    with Process((sys.executable, "-c", script), log=tmp_path / "log") as process:
+        assert process.wait() == 0
+    assert process.output.strip() == "[]"
