@@ -253,6 +253,9 @@ class Codec(Protocol):
     def opening(self, ids: Ids, turn: Turn) -> Event:
         """A submitted Task, for a worker that has not spoken yet."""
 
+    def resumed(self, ids: Ids) -> Event:
+        """A paused task works again, said for a worker that goes on without saying so."""
+
     def verdict(self, ids: Ids, state: TaskState, error: HubError) -> Event:
         """A final status that the hub itself gives, with the reason in its metadata."""
 

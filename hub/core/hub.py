@@ -79,10 +79,13 @@ class Hub:
         relay = await self._begin(caller, send)
         await relay.started
         task = relay.scribe.ids.task
-        first = None
-        if relay.began != START:
-            first = await self._as_of(task, relay.began, send.dialect)
-        return self._reading(task, relay.worker.role if relay.worker else "", after=relay.began, first=first)
+        role = relay.worker.role if relay.worker else ""
+        if relay.began == START:
+            return self._reading(task, role, after=START, first=None)
+        # The answer to a paused task opens with the task as it went on, not as it waited.
+        onwards = Cursor(relay.began + 1)
+        first = await self._as_of(task, onwards, send.dialect)
+        return self._reading(task, role, after=onwards, first=first)
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> Reading:
         """Come back to a task: as of the reader's cursor, or as of now, and then what follows."""
@@ -93,7 +96,7 @@ class Hub:
         if row.at == START:
             return self._reading(row.id, row.role, after=START, first=None)
         first = await self._as_of(row.id, at, command.dialect) if at > START else None
-        return self._reading(row.id, row.role, after=at, first=first, first_may_end=True)
+        return self._reading(row.id, row.role, after=at, first=first)
 
     # --- tasks
 
@@ -247,7 +250,6 @@ class Hub:
         reading = Reading(
             events,
             first=first,
-            first_may_end=first_may_end,
             rests_at=rests_at,
             observer=self._around.observer,
             role=role,

@@ -15,8 +15,7 @@ class Reading:
 
     `broken_off` says that it ended before the task came to rest, because the hub goes down: the reader has to come back.
 
-    `first` is the Task as of a cursor, where the log's own first event is not what the reader gets first. It ends the
-    reading only where `first_may_end` says so: the answer to a paused task begins with the task as it was.
+    `first` is the Task as of a cursor, where the log's own first event is not what the reader gets first.
     """
 
     def __init__(
@@ -24,7 +23,6 @@ class Reading:
         events: Subscription,
         *,
         first: Logged | None,
-        first_may_end: bool = False,
         rests_at: Callable[[Cursor], Awaitable[bool]],
         observer: Observer,
         role: str,
@@ -32,7 +30,6 @@ class Reading:
     ) -> None:
         self._events = events
         self._first = first
-        self._first_may_end = first_may_end
         self._rests_at = rests_at
         self._observer = observer
         self._role = role
@@ -48,7 +45,7 @@ class Reading:
     async def __anext__(self) -> Sequence[Logged]:
         if self._first is not None:
             first, self._first = self._first, None
-            self._over = self._first_may_end and await self._ends(first)
+            self._over = await self._ends(first)
             return (first,)
         if self._over:
             raise StopAsyncIteration

@@ -85,7 +85,7 @@ class Relay:
         self._counted = False
         self.scribe = Scribe(around.engine.events, around.codec, around.observer, row, turns)
         self.began = row.at
-        self.heard_at = around.clock.monotonic()
+        self._called_at = self.heard_at = around.clock.monotonic()
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.started.add_done_callback(_seen)
         self.task: asyncio.Task[None] | None = None
@@ -288,6 +288,7 @@ class Relay:
     def _begun(self) -> None:
         if not self.started.done():
             self.started.set_result(None)
+            self._around.observer.first_event(self._row.role, self._around.clock.monotonic() - self._called_at)
         if self.scribe.rests:
             self._count(-1)
 

@@ -48,6 +48,9 @@ class Scribe:
                 ids = _learned(ids, heard)
                 events += await self._events_of(heard, ids, events, gap=gap)
                 position = heard.position or position
+            if events and self.state in PAUSED and events[0].state is None:
+                # Its question is answered: nobody may take the task for one that still waits.
+                events.insert(0, self._codec.resumed(ids))
             if events or position != self.position:
                 await self._append(events, ids, position)
 

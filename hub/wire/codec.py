@@ -78,6 +78,10 @@ class Codec:
         }
         return Event(EventKind.TASK, TaskState.SUBMITTED, VERSION, dump(task))
 
+    def resumed(self, ids: Ids) -> Event:
+        status = {"state": TaskState.WORKING.value, "timestamp": self._now()}
+        return self._status(ids, TaskState.WORKING, status, {})
+
     def verdict(self, ids: Ids, state: TaskState, error: HubError) -> Event:
         fault = fault_of(error)
         own = {OWN: {"reason": fault.reason}}

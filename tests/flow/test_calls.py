@@ -21,6 +21,7 @@ from hub.errors import (
     WorkerRefused,
     WorkerUnreachable,
 )
+from hub.model.a2a import Heard
 from hub.model.command import CancelTask, Subscribe, Target, TaskQuery
 from hub.model.ids import Cursor, TaskId
 from hub.model.worker import Health
@@ -248,14 +249,16 @@ async def test_a_question_pauses_the_task_and_its_answer_goes_to_the_same_worker
         await house.send("more", taskId=task_id)
 
 
-async def test_the_stream_of_an_answer_begins_with_the_task_as_it_was(house: House) -> None:
+@pytest.mark.parametrize("goes_on", [(status("working"), chunk("x", append=False)), (chunk("x", append=False),)])
+async def test_the_stream_of_an_answer_begins_with_the_task_at_work(house: House, goes_on: tuple[Heard, ...]) -> None:
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), status("input-required", "which?"))
     first = await house.stream()
-    house.forwarder.plan("echo:a", status("working"), chunk("x", append=False), status("completed"))
+    house.forwarder.plan("echo:a", *goes_on, status("completed"))
     got = await house.stream("blue", taskId=first[-1]["taskId"])
-    kinds = ["task", "status-update", "artifact-update", "status-update"]
-    assert [(frame["kind"], frame["cursor"]) for frame in got] == list(zip(kinds, (2, 3, 4, 5), strict=True))
+    kinds = ["task", "artifact-update", "status-update"]
+    assert [(frame["kind"], frame["cursor"]) for frame in got] == list(zip(kinds, (3, 4, 5), strict=True))
+    assert got[0]["status"]["state"] == "working"
 
 
 async def test_a_lone_context_answers_its_one_paused_task(house: House) -> None:

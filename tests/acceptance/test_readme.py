@@ -1,0 +1,118 @@
+"""Every block of the README is run, as it stands there; only the hub's address is another."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.processes import ROOT, HubProcess, Process, environment, is_live, start_hub, wait_for
+from tests.helpers.tools import sdk_python
+
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+PYTHON = [text for language, text in BLOCKS if language == "python"]
+SHELL = [text for language, text in BLOCKS if not language]
+WORKER, STREAMING, CALL, STOCK = PYTHON
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    with start_hub(tmp_path_factory.mktemp("readme")) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def workers(hub: HubProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("workers")
+    demos = [f"hub.cli.demo:{name}" for name in ("echo", "storyteller")]
+    scripts = {"shouter.py": WORKER, "researcher.py": STREAMING}
+    for name, text in scripts.items():
+        (folder / name).write_text(text)
+    argvs = [[rolecall(), "worker", "run", demo] for demo in demos] + [[sys.executable, folder / name] for name in scripts]
+    running = [
+        Process(argv, log=folder / f"{n}.log", env={"ROLECALL_HUB": hub.url, "ROLECALL_INSTANCE": "readme"})
+        for n, argv in enumerate(argvs)
+    ]
+    try:
+        for role in ("echo", "storyteller", "shouter", "researcher"):
+            wait_for(lambda role=role: is_live(hub.url, f"{role}:readme"))
+        yield
+    finally:
+        for process in running:
+            process.end()
+
+
+def rolecall() -> str:
+    return str(Path(sys.executable).with_name("rolecall"))
+
+
+def run(hub: HubProcess, *argv: str) -> str:
+    """What a user would see, from the folder of the clone."""
+    env = environment({"ROLECALL_HUB": hub.url, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
+    done = subprocess.run(argv, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def shell_line(beginning: str) -> str:
+    return next(block for block in SHELL if beginning in block)
+
+
+def test_the_two_commands_of_the_set_up_are_targets() -> None:
+    named = re.findall(r"^make (\w+)", shell_line("make run"), re.MULTILINE)
+    assert named == ["run", "test"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(f"\n{target}:" in makefile for target in named)
+
+
+def test_the_worker_has_six_lines() -> None:
+    assert len(WORKER.strip().splitlines()) == 6
+
+
+def test_the_first_commands_work(hub: HubProcess, workers: None) -> None:
+    source, *commands = shell_line("rolecall send echo").strip().splitlines()
+    assert source == "source .venv/bin/activate"
+    answers = [run(hub, "bash", "-c", command) for command in commands]
+    assert answers[0] == "hello\n"
+    assert "lighthouse" in answers[1]
+    assert "storyteller" in answers[2]
+
+
+def test_the_command_line_calls_the_worker(hub: HubProcess, workers: None) -> None:
+    assert run(hub, "bash", "-c", shell_line("rolecall send shouter")) == "ANY AGENT, ANY FRAMEWORK\n"
+
+
+def test_python_calls_the_worker(hub: HubProcess, workers: None) -> None:
+    assert run(hub, sys.executable, "-c", CALL) == "ANY AGENT, ANY FRAMEWORK\nPIECE BY PIECE"
+
+
+def test_curl_calls_the_worker(hub: HubProcess, workers: None) -> None:
+    answer = run(hub, "bash", "-c", shell_line("curl").replace("http://127.0.0.1:8420", hub.url))
+    assert '"text":"HELLO"' in answer
+
+
+def test_a_stock_client_calls_the_worker(hub: HubProcess, workers: None) -> None:
+    python = sdk_python("0.3")
+    assert run(hub, str(python), "-c", STOCK.replace("http://127.0.0.1:8420", hub.url)) == "HELLO\n"
+
+
+def test_the_streaming_worker_asks_and_goes_on(hub: HubProcess, workers: None) -> None:
+    done = subprocess.run(
+        [rolecall(), "send", "researcher", "bees"],
+        env=environment({"ROLECALL_HUB": hub.url}),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 7
+    assert "All about bees." in done.stdout
+    task = re.search(r"--task-id (\S+)", done.stderr)
+    assert task is not None
+    assert run(hub, rolecall(), "send", "researcher", "yes", "--task-id", task[1]).endswith("published\n")

@@ -1,0 +1,36 @@
+"""Where the tools are that `scripts/install-test-tools` puts beside .venv.
+
+A test without its tool is skipped, and says so; in CI it fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.processes import ROOT
+
+INSTALL = "scripts/install-test-tools installs it"
+
+
+def sdk_python(version: str) -> Path:
+    """The interpreter that has the official Python SDK: "0.3" or "1.x"."""
+    return _needed(ROOT / f".tools/a2a-{version}/.pins", f"a2a-sdk {version}").parent / "bin/python"
+
+
+def node() -> Path:
+    """Node, once the packages of tests/node are there."""
+    _needed(ROOT / "tests/node/node_modules/.installed-lock", "the JavaScript SDK")
+    return _needed(Path(shutil.which("node") or "node is not on the path"), "Node")
+
+
+def _needed(path: Path, what: str) -> Path:
+    if path.exists():
+        return path
+    reason = f"{what} is not installed: {INSTALL}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
