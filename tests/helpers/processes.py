@@ -193,9 +193,11 @@ def start_announce(
     return _ready(announce, lambda: announce.wait_until(lambda: is_live(hub_url, name)))
 
 
-def start_script(argv: Sequence[str | Path], *, log: Path, ready_url: str, env: Mapping[str, str] | None = None) -> Process:
+def start_script(
+    argv: Sequence[str | Path], *, log: Path, ready_url: str, name: str = "", env: Mapping[str, str] | None = None
+) -> Process:
     """Any server, ready when `ready_url` answers with 200."""
-    server = Process(argv, log=log, env=env, name=Path(str(argv[-1])).name)
+    server = Process(argv, log=log, env=env, name=name)
     return _ready(server, lambda: server.wait_until(lambda: status_of(ready_url) == 200))
 
 

@@ -1,0 +1,92 @@
+"""An agent as a user of a2a-sdk 0.3 writes it: nothing in it knows of Rolecall. `stock.py PORT [no-streaming]`.
+
+The first word of a message says what it does; the words are those of the project's own worker beside this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+
+import uvicorn
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.apps import A2AStarletteApplication
+from a2a.server.events import EventQueue
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.types import AgentCapabilities, AgentCard, AgentSkill, DataPart, FilePart, FileWithBytes, Part, TaskState, TextPart
+from a2a.utils import new_agent_text_message, new_task
+
+
+def text(words: str) -> list[Part]:
+    return [Part(root=TextPart(text=words))]
+
+
+class Commanded(AgentExecutor):
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        command, *words = context.get_user_input().split()
+        if command == "hello":
+            await event_queue.enqueue_event(new_agent_text_message("Hello yourself"))
+            return
+        task = context.current_task
+        if task is None and command != "untold":
+            task = new_task(context.message)
+            await event_queue.enqueue_event(task)
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        if task is not None and task.status.state == TaskState.input_required:
+            await updater.start_work()
+            await updater.add_artifact(text(f"You said {context.get_user_input()}"), name="answer")
+            await updater.complete()
+        elif command in ("count", "untold"):
+            await self.count(updater, int(words[0]), float(words[1]) if len(words) > 1 else 0)
+        elif command == "ask":
+            await updater.requires_input(updater.new_agent_message(text("Which colour?")), final=True)
+        elif command == "report":
+            await self.report(updater)
+        elif command == "wait":
+            await updater.start_work(updater.new_agent_message(text("waiting")))
+            await asyncio.sleep(60)
+        elif command == "fail":
+            await updater.failed(updater.new_agent_message(text("It broke")))
+
+    async def count(self, updater: TaskUpdater, many: int, pause: float) -> None:
+        await updater.start_work(updater.new_agent_message(text("counting")))
+        for number in range(1, many + 1):
+            await updater.add_artifact(
+                text(f"{number} "), artifact_id="numbers", name="numbers", append=number > 1, last_chunk=number == many
+            )
+            await asyncio.sleep(pause)
+        await updater.complete()
+
+    async def report(self, updater: TaskUpdater) -> None:
+        await updater.start_work()
+        figures = DataPart(data={"answer": 42, "exact": 0.5, "name": "Käthe"})
+        await updater.add_artifact([Part(root=figures)], name="figures")
+        content = base64.b64encode(b"\x00\x01\xff").decode()
+        file = FileWithBytes(bytes=content, name="picture.bin", mime_type="application/octet-stream")
+        await updater.add_artifact([Part(root=FilePart(file=file))], name="picture.bin")
+        await updater.complete()
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+def main() -> None:
+    port = int(sys.argv[1])
+    card = AgentCard(
+        name="Stock agent",
+        description="Does what the first word of a message says.",
+        url=f"http://127.0.0.1:{port}/",
+        version="1.0.0",
+        capabilities=AgentCapabilities(streaming="no-streaming" not in sys.argv[2:]),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        skills=[AgentSkill(id="obey", name="Obey", description="Does what it is told.", tags=["test"])],
+    )
+    handler = DefaultRequestHandler(agent_executor=Commanded(), task_store=InMemoryTaskStore())
+    uvicorn.run(A2AStarletteApplication(agent_card=card, http_handler=handler).build(), port=port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()
