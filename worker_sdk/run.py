@@ -67,9 +67,18 @@ async def serve(
             code = await _until_stopped(worker, lease, stopping, server)
     finally:
         served.set()
-        await server
+        await _end(server)
     log.info("%s has ended", worker.name)
     return code
+
+
+async def _end(server: asyncio.Task[None]) -> None:
+    """All tasks have ended, so streams end by themselves; one whose reader does not read is cut."""
+    await asyncio.wait([server], timeout=2 * _GRACE)
+    server.cancel()
+    await asyncio.wait([server])
+    if not server.cancelled():
+        server.result()
 
 
 async def _until_stopped(worker: Worker, lease: Lease, stopping: asyncio.Event, server: asyncio.Task[None]) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.raw_server import RawServer
 from tests.unit.worker_sdk.registry import Registry, listening, refusal
-from worker_sdk import Lease, LeaseState
+from worker_sdk import Lease, LeaseState, Worker
 from worker_sdk.presence import url_towards
 
 Changes = list[tuple[LeaseState, str]]
@@ -159,3 +159,36 @@ def test_the_own_address_is_the_one_that_the_hub_reaches() -> None:
     assert url_towards("http://127.0.0.1:8420", 9) == "http://127.0.0.1:9/"
     assert url_towards("http://localhost:8420", 9) == "http://127.0.0.1:9/"
     assert url_towards("http://[::1]:8420", 9) == "http://127.0.0.1:9/"
+
+
+@pytest.mark.parametrize("advertised", [True, False])
+async def test_under_another_server_a_worker_enrols_only_where_it_is_told_its_address(
+    advertised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, said = Registry(), asyncio.Queue[str]()
+    events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    worker = Worker("echo:a", concurrency=2)
+
+    @worker.on_message
+    async def echo(text: str) -> str:
+        return text
+
+    async def send(event: dict[str, Any]) -> None:
+        said.put_nowait(event["type"])
+
+    async with listening(registry) as server:
+        monkeypatch.setenv("ROLECALL_HUB", server.url)
+        if advertised:
+            monkeypatch.setenv("ROLECALL_ADVERTISE_URL", "http://10.0.0.7:9000/")
+        lifespan = asyncio.create_task(worker({"type": "lifespan"}, events.get, send))
+        events.put_nowait({"type": "lifespan.startup"})
+        assert await said.get() == "lifespan.startup.complete"
+        if advertised:
+            await registry.until(lambda asked: registry.count("POST") >= 1)
+        events.put_nowait({"type": "lifespan.shutdown"})
+        await asyncio.wait_for(lifespan, 5)
+    assert said.get_nowait() == "lifespan.shutdown.complete"
+    assert registry.count("DELETE") == advertised
+    if advertised:
+        assert registry.asked[0][2]["card"]["url"] == registry.asked[0][2]["url"] == "http://10.0.0.7:9000/"
+        assert registry.asked[-2][2]["draining"] is True

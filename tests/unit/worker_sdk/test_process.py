@@ -155,3 +155,37 @@ def test_importing_the_package_loads_neither_an_http_client_nor_a_server(tmp_pat
     with Process((sys.executable, "-c", script), log=tmp_path / "log") as process:
         assert process.wait() == 0
     assert process.output.strip() == "[]"
+
+
+COUNTER = """
+    import asyncio
+    from worker_sdk import Worker
+    worker = Worker("counter")
+    @worker.on_message
+    async def count(text: str):
+        for number in range(int(text)):
+            yield f"{number} "
+            await asyncio.sleep(0.03)
+    worker.run()
+"""
+
+
+async def test_a_stream_of_the_client_outlives_a_hub_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "counter.py").write_text(textwrap.dedent(COUNTER))
+    hub = start_hub(tmp_path / "data")
+    env = {"ROLECALL_HUB": hub.url, "ROLECALL_INSTANCE": "a"}
+    try:
+        with Process((sys.executable, tmp_path / "counter.py"), log=tmp_path / "log", env=env) as worker:
+            worker.wait_until(lambda: is_live(hub.url, "counter:a"))
+            heard, cursors = "", []
+            async with HubClient(hub.url) as client, client.stream_to_agent("counter", "60") as stream:
+                async for event in stream:
+                    heard += event.text if event.kind == "text" else ""
+                    cursors.append(int(event.cursor or 0))
+                    if len(cursors) == 20:
+                        hub.kill9()
+                        hub = start_hub(hub.data_dir, port=hub.port)
+            assert heard == "".join(f"{number} " for number in range(60))
+            assert cursors == list(range(1, len(cursors) + 1))
+    finally:
+        hub.end()
