@@ -9,7 +9,7 @@ from urllib.parse import quote
 import click
 
 from hub.cli.connect import Hub, problem, reaches_hub
-from hub.cli.output import say_facts, say_json, say_table, talk
+from hub.cli.output import Problem, say_facts, say_json, say_table, talk
 
 
 @click.group()
@@ -51,7 +51,7 @@ async def list_agents(hub: Hub, /, search: str | None, as_json: bool, **filters:
 @reaches_hub
 async def show_agent(hub: Hub, name: str, as_json: bool) -> None:
     """Show one worker, NAME being role:instance."""
-    agent = await hub.get(f"/registry/agents/{_full(name)}")
+    agent = await _ask(hub, "GET", name)
     if as_json:
         say_json(agent)
         return
@@ -78,7 +78,7 @@ async def show_agent(hub: Hub, name: str, as_json: bool) -> None:
 @reaches_hub
 async def drain_agent(hub: Hub, name: str, reason: str | None) -> None:
     """Give worker NAME no new calls; the ones it has go on."""
-    agent = await hub.request("POST", f"/registry/agents/{_full(name)}/drain", {"reason": reason} if reason else {})
+    agent = await _ask(hub, "POST", name, "/drain", {"reason": reason} if reason else {})
     load = agent["load"]["in_flight"]
     talk(f"{agent['name']} is draining · {load} in flight")
 
@@ -88,7 +88,7 @@ async def drain_agent(hub: Hub, name: str, reason: str | None) -> None:
 @reaches_hub
 async def remove_agent(hub: Hub, name: str) -> None:
     """End the lease of worker NAME. A worker that still runs enrols again with its next heartbeat: drain it instead."""
-    await hub.request("DELETE", f"/registry/agents/{_full(name)}")
+    await _ask(hub, "DELETE", name)
     talk(f"{name} is no longer registered")
 
 
@@ -132,10 +132,16 @@ async def _find(hub: Hub, **filters: str | None) -> list[dict[str, Any]]:
             return found
 
 
-def _full(name: str) -> str:
+async def _ask(hub: Hub, method: str, name: str, what: str = "", body: dict[str, Any] | None = None) -> Any:
+    """About one worker. One that is not live is the person's mistake here, not a lease's."""
     if ":" not in name:
         raise problem(f'"{name}" names a role, not a worker', "USAGE", "give role:instance, as in rolecall agents ls")
-    return quote(name, safe=":")
+    try:
+        return await hub.request(method, f"/registry/agents/{quote(name, safe=':')}{what}", body)
+    except Problem as error:
+        if error.reason != "LEASE_UNKNOWN":
+            raise
+        raise problem(f'no live worker "{name}"', "LEASE_UNKNOWN", "see who is there: rolecall agents ls") from error
 
 
 def _lease(agent: dict[str, Any]) -> str:

@@ -115,13 +115,14 @@ class Answer:
         return 0 if good else 1
 
     async def _worker(self, hub: Hub) -> str | None:
+        """Who answered. A hub that was restarted has forgotten its reasons, but not the worker."""
         if self.task_id is None:
             return None
         try:
-            decision = await hub.get(f"/tasks/{self.task_id}/decision")
+            page = await hub.get("/tasks", context_id=self.context_id, limit=100)
         except Problem:
             return None
-        return str(decision.get("worker") or "") if isinstance(decision, dict) else None
+        return next((task["worker"] for task in page.get("tasks") or [] if task.get("id") == self.task_id), None)
 
 
 async def follow(hub: Hub, answer: Answer, frames: AsyncIterator[Frame], *, seen: bool = False) -> None:

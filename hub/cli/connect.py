@@ -61,7 +61,9 @@ def problem_of(error: RolecallError) -> Problem:
     reason = error.reason
     if reason == "ERROR":
         reason = f"CODE {error.code}" if error.code is not None else "NOT_A_HUB"
-    return problem(str(error), reason, error.hint)
+    # The hub's own words often hold the advice already.
+    hint = "" if error.hint.rstrip(".") in str(error) else error.hint
+    return problem(str(error), reason, hint)
 
 
 class Hub:

@@ -57,7 +57,9 @@ async def _dev(settings: Settings) -> None:
 
 async def _start(demo: str, url: str) -> asyncio.subprocess.Process:
     command = ("-m", "hub.cli", "worker", "run", f"hub.cli.demo:{demo}", "--instance", _INSTANCE, "--hub", url, "--quiet")
-    return await asyncio.create_subprocess_exec(sys.executable, *command, stdin=asyncio.subprocess.DEVNULL)
+    # Variables that are meant for the hub, or for one worker, would make three workers collide.
+    plain = {name: value for name, value in os.environ.items() if name != "PORT" and not name.startswith(("ROLECALL_", "A2A_"))}
+    return await asyncio.create_subprocess_exec(sys.executable, *command, stdin=asyncio.subprocess.DEVNULL, env=plain)
 
 
 async def _end(workers: list[asyncio.subprocess.Process]) -> None:

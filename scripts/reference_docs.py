@@ -1,0 +1,137 @@
+"""Write docs/reference/{configuration,cli,metrics}.md from the code. A test fails when they drift: run this again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from hub.cli import rolecall
+from hub.cli.connect import EXIT_CODES
+from hub.config import SPECS, default_text, flag, variable
+from hub.config_sources import OTHER_VARIABLES
+from hub.telemetry.metrics import FAMILIES, PREFIX
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+NOTE = "<!-- Written by scripts/reference_docs.py. Change the code, then run it. -->\n"
+
+
+def pages() -> dict[str, str]:
+    """File name and content of every page."""
+    return {"configuration.md": configuration(), "cli.md": command_line(), "metrics.md": metrics()}
+
+
+def configuration() -> str:
+    lines = [
+        "# Settings of the hub",
+        NOTE,
+        "A value comes from a flag of `rolecall serve`, else from the environment, else from `rolecall.toml` (in the working",
+        "folder, or named by `--config` or `ROLECALL_CONFIG`), else it is the default. `rolecall config show --origin`",
+        "says which. The file has one `key = value` per line. An unknown key or `ROLECALL_` variable is an error that",
+        "names the nearest one.",
+        "`ROLECALL_X_FILE` reads the value of `ROLECALL_X` from a file. An empty variable counts as not set.",
+        "Seconds can be written as `500ms`, `90s`, `5m`, `24h`, `7d`; bytes as `512KiB`, `4MiB`.",
+        "",
+    ]
+    for key, spec in SPECS.items():
+        unit = f" {spec.unit}" if spec.unit and not spec.default_text else ""
+        also = "".join(f", `{name}`" for name in spec.aliases)
+        lines += [f"## `{key}`", f"{spec.about} {spec.effect}", ""]
+        lines += [f"Default: {default_text(key)}{unit} · flag `{flag(key)}` · environment `{variable(key)}`{also}", ""]
+    lines += [
+        "## Other variables",
+        "Read by clients, workers and the command line.",
+        "",
+        "| variable | what it is |",
+        "|---|---|",
+    ]
+    lines += [f"| `{name}` | {about} |" for name, about in OTHER_VARIABLES.items()]
+    return "\n".join(lines) + "\n"
+
+
+def command_line() -> str:
+    lines = [
+        "# The command line",
+        NOTE,
+        "Data goes to stdout, talk to stderr. Lists are tables; with `--json` they are one JSON array with the members of",
+        "the HTTP API. Colour is for terminals only; `NO_COLOR` and `TERM=dumb` are respected.",
+        "",
+        "## Exit codes",
+        "",
+        "| code | meaning | reasons |",
+        "|---|---|---|",
+    ]
+    meanings = {
+        0: "done",
+        1: "the task failed or was rejected; any other error",
+        2: "usage or settings",
+        3: "hub unreachable, or it takes no calls; a worker whose name was taken over",
+        4: "not authenticated, or not allowed",
+        5: "no live worker, or no such role",
+        6: "timed out",
+        7: "the agent needs input",
+        8: "the stream was lost",
+        130: "interrupted (Ctrl-C); `send` cancels its task first",
+    }
+    for code, meaning in meanings.items():
+        reasons = ", ".join(f"`{reason}`" for reason, its in EXIT_CODES.items() if its == code)
+        lines.append(f"| {code} | {meaning} | {reasons} |")
+    lines.append("")
+    for path, command in commands(rolecall, "rolecall"):
+        lines += section(path, command)
+    return "\n".join(lines) + "\n"
+
+
+def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, with its words, in the order of the help."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+def section(path: str, command: click.Command) -> list[str]:
+    arguments = " ".join(
+        argument.make_metavar(click.Context(command)) for argument in command.params if isinstance(argument, click.Argument)
+    )
+    told = [line.strip() for line in (command.help or "").strip().splitlines()]
+    lines = [f"## `{' '.join(filter(None, (path, arguments)))}`", *told, ""]
+    if path in ("rolecall serve", "rolecall dev"):
+        return [*lines, "Options: `--config FILE`, and one for every setting in [configuration](configuration.md).", ""]
+    for option in command.params:
+        if isinstance(option, click.Option):
+            value = "" if option.is_flag else f" {option.make_metavar(click.Context(command))}"
+            shown = f" [default: {option.default:g}]" if isinstance(option.default, float) else ""
+            shown = f" [default: {option.default}]" if option.show_default and not shown else shown
+            lines.append(f"- `{', '.join(option.opts)}{value}` {option.help or ''}{shown}".rstrip())
+    return [*lines, ""]
+
+
+def metrics() -> str:
+    lines = [
+        "# Metrics",
+        NOTE,
+        "`GET /metrics`, in Prometheus' text format. A role that no worker ever enrolled under counts as `_unknown`:",
+        "callers cannot make series. `method` is the canonical name of a call, the same for every spelling.",
+        f"Beside these come the usual `{PREFIX}process_…` metrics of the process where the platform has them.",
+        "",
+        "| name | type | labels | what it is |",
+        "|---|---|---|---|",
+    ]
+    for family in FAMILIES.values():
+        labels = ", ".join(f"`{label}`" for label in family.labels) or "none"
+        lines.append(f"| `{PREFIX}{family.name}` | {family.kind} | {labels} | {family.about} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    for name, content in pages().items():
+        (FOLDER / name).write_text(content, encoding="utf-8")
+        sys.stdout.write(f"{FOLDER / name}\n")
+
+
+if __name__ == "__main__":
+    main()

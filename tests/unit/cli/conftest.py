@@ -1,0 +1,28 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.scripted_hub import ScriptedHub, Told, scripted_hub
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither the settings of whoever runs the tests nor a file in the working folder."""
+    for name in tuple(os.environ):
+        if name.startswith(("ROLECALL_", "A2A_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedHub]:
+    with scripted_hub() as hub:
+        monkeypatch.setenv("ROLECALL_HUB", hub.url)
+        hub.on("GET /tasks", Told({"tasks": [{"id": "t1", "role": "echo", "worker": "echo:demo"}], "total": 1}))
+        yield hub

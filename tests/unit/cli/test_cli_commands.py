@@ -1,0 +1,272 @@
+"""The commands about workers, roles, tasks and settings, and what holds for all of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+import time
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.cli import output, rolecall, run, settings
+from hub.config import SPECS
+from tests.helpers.processes import ROOT
+from tests.unit.cli.scripted_hub import ScriptedHub, Told, task
+
+
+def _agent(role: str, instance: str, **more: Any) -> dict[str, Any]:
+    agent = {"name": f"{role}:{instance}", "role": role, "instance_id": instance, "description": f"does {role}"}
+    agent |= {"url": "http://127.0.0.1:1/", "capabilities": {"streaming": True}, "state": "ready", "expires_in": 93.5}
+    return agent | {"load": {"in_flight": 1, "capacity": 4}, "skills": [{"id": f"{role}-skill"}]} | more
+
+
+@pytest.fixture
+def crowd(hub: ScriptedHub) -> ScriptedHub:
+    first = {
+        "agents": [_agent("echo", "a"), _agent("echo", "b", state="draining", expires_in=None)],
+        "count": 2,
+        "next_cursor": "n",
+    }
+    second = {"agents": [_agent("planner", "x", load={"in_flight": 0, "capacity": None})], "count": 1, "next_cursor": None}
+    hub.on("GET /registry/agents", Told(first), Told(second), Told(first), Told(second))
+    return hub
+
+
+def test_agents_of_all_pages_stand_in_one_aligned_table(crowd: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["agents", "ls", "--role", "echo", "-q", "x"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0].split() == ["ROLE", "INSTANCE", "STATE", "LEASE", "LOAD", "URL"]
+    assert [line.split()[:5] for line in lines[1:]] == [
+        ["echo", "a", "ready", "94s", "1/4"],
+        ["echo", "b", "draining", "for", "ever"],
+        ["planner", "x", "ready", "94s", "0/∞"],
+    ]
+    assert len({line.index("http") for line in lines[1:]}) == 1
+    assert "\t" not in out
+    assert "\x1b" not in out + err
+    assert err == f"1 draining · 2 ready · hub {crowd.url}\n"
+    assert set(crowd.asked[0].query.split("&")) == {"role=echo", "q=x"}
+    assert "cursor=n" in crowd.asked[1].query
+
+
+def test_json_is_one_array_with_the_members_of_the_api(crowd: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["agents", "ls", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [agent["name"] for agent in json.loads(out)] == ["echo:a", "echo:b", "planner:x"]
+    assert err == ""
+
+
+def test_roles_are_summed_up(crowd: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["roles", "ls", "--json"]) == 0
+    echo, planner = json.loads(capsys.readouterr().out)
+    assert (echo["role"], echo["workers"], echo["ready"], echo["in_flight"]) == ("echo", 2, 1, 2)
+    assert planner["skills"] == ["planner-skill"]
+    assert run(["roles", "ls"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["echo", "2", "1", "2", "echo-skill", "does", "echo"]
+
+
+def test_no_worker_is_an_empty_table_and_no_error(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.on("GET /registry/agents", Told({"agents": [], "count": 0, "next_cursor": None}))
+    assert run(["agents", "ls"]) == 0
+    assert "no live worker" in capsys.readouterr().err
+
+
+def test_one_agent_is_shown_drained_and_removed_by_its_full_name(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.on("GET /registry/agents/echo:a", Told(_agent("echo", "a", reason="slow", labels={"team": "docs"})))
+    hub.on("POST /registry/agents/echo:a/drain", Told(_agent("echo", "a", state="draining")))
+    hub.on("DELETE /registry/agents/echo:a", Told({"registered": False}))
+    assert run(["agents", "show", "echo:a"]) == 0
+    assert re.search(r"state +ready \(slow\)\n", capsys.readouterr().out)
+    assert run(["agents", "drain", "echo:a", "--reason", "upgrade"]) == 0
+    assert hub.asked[-1].body == {"reason": "upgrade"}
+    assert "1 in flight" in capsys.readouterr().err
+    assert run(["agents", "rm", "echo:a"]) == 0
+    assert hub.asked[-1].method == "DELETE"
+
+
+@pytest.mark.parametrize("command", ["show", "drain", "rm"])
+def test_worker_that_is_not_live_exits_with_5(hub: ScriptedHub, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    gone = Told({"reason": "LEASE_UNKNOWN", "detail": "No live lease under that name. Enrol again."}, 404)
+    for key in ("GET /registry/agents/echo:z", "POST /registry/agents/echo:z/drain", "DELETE /registry/agents/echo:z"):
+        hub.on(key, gone)
+    assert run(["agents", command, "echo:z"]) == 5
+    assert capsys.readouterr().err.startswith('error: no live worker "echo:z" [LEASE_UNKNOWN]')
+    assert run(["agents", command, "echo"]) == 2
+
+
+def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"id": "t1", "role": "echo", "worker": None, "context_id": "c", "state": "working", "updated": "now", "events": 3}
+    hub.on("GET /tasks", Told({"tasks": [row], "total": 7, "next_cursor": None}))
+    assert run(["tasks", "ls", "--state", "working", "--limit", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1].split() == ["t1", "echo", "—", "working", "3", "now"]
+    assert err.startswith("1 of 7")
+    assert set(hub.asked[-1].query.split("&")) == {"limit=1", "state=working"}
+    hub.result("tasks/get", task("completed", artifacts=[{"artifactId": "a", "name": "story", "parts": [{"text": "once"}]}]))
+    assert run(["tasks", "show", "t1"]) == 0
+    assert "story:\nonce" in capsys.readouterr().out
+    hub.result("tasks/cancel", task("canceled"))
+    assert run(["tasks", "cancel", "t1"]) == 0
+    hub.error("tasks/cancel", -32002, "The task has ended already.", "TASK_NOT_CANCELABLE")
+    assert run(["tasks", "cancel", "t1"]) == 1
+
+
+def test_ping_tells_well_from_unwell_and_absent(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.on(
+        "GET /health",
+        Told({"status": "ok", "workers": 2, "roles": 1}),
+        Told({"status": "degraded", "checks": {"store": False}}),
+    )
+    assert run(["ping"]) == 0
+    assert capsys.readouterr().out.startswith(f"ok · {hub.url} · 2 workers, 1 roles · ")
+    assert run(["ping"]) == 3
+    assert "store" in capsys.readouterr().err
+    assert run(["--hub", "http://127.0.0.1:9", "ping"]) == 3
+    assert run(["--hub", "nonsense", "ping"]) == 2
+
+
+def test_options_before_the_command_count_for_it(hub: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLECALL_HUB", "http://127.0.0.1:9")
+    hub.on("GET /health", Told({"status": "ok"}))
+    assert run(["--hub", hub.url, "--token", "abc", "ping"]) == 0
+    assert hub.asked[-1].headers["authorization"] == "Bearer abc"
+    assert run(["--hub", "http://127.0.0.1:9", "ping", "--hub", hub.url]) == 0
+
+
+def test_token_can_come_from_a_file(hub: ScriptedHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    monkeypatch.setenv("ROLECALL_TOKEN_FILE", str(tmp_path / "token"))
+    hub.on("GET /health", Told({"status": "ok"}))
+    assert run(["ping"]) == 0
+    assert hub.asked[-1].headers["authorization"] == "Bearer from-file"
+
+
+def test_config_show_names_where_values_come_from(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("rolecall.toml").write_text("drain = 7\n")
+    monkeypatch.setenv("ROLECALL_PORT", "9")
+    assert run(["config", "show", "--origin"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^port +9 +env ROLECALL_PORT$", out, re.MULTILINE)
+    assert re.search(r"^drain +7 +rolecall\.toml:1$", out, re.MULTILINE)
+    assert run(["config", "show", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == set(SPECS)
+
+
+def test_config_validate_lists_every_problem_and_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "validate"]) == 0
+    Path("rolecall.toml").write_text("prot = 7\nloop = 3\n")
+    assert run(["config", "validate"]) == 2
+    err = capsys.readouterr().err
+    assert 'rolecall.toml:1: unknown key "prot". Did you mean "port"?' in err
+    assert "loop: must be" in err
+
+
+def test_serve_refuses_wrong_settings_before_it_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "--port", "many"]) == 2
+    assert "(flag --port)" in capsys.readouterr().err
+
+
+def test_every_setting_is_a_flag_that_names_its_variable(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "--help"]) == 0
+    text = re.sub(r"\s+", " ", capsys.readouterr().out)
+    for key in SPECS:
+        assert f"--{key.replace('_', '-')} VALUE" in text
+        assert f"[env: ROLECALL_{key.upper()}; default: " in text
+
+
+def test_without_the_hub_extra_serve_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "find_spec", lambda name: None if name == "quart" else object())
+    for command in ("serve", "dev"):
+        assert run([command]) == 2
+        assert "needs: pip install 'rolecall[hub]'" in capsys.readouterr().err
+    assert {"serve", "dev"} <= set(rolecall.commands)
+
+
+def test_worker_that_cannot_be_loaded_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["worker", "run", "nowhere_to_be_found"]) == 2
+    Path("broken_worker.py").write_text("\n\nraise RuntimeError('my fault')\n")
+    assert run(["worker", "run", "broken_worker:worker"]) == 1
+    err = capsys.readouterr().err
+    assert "RuntimeError: my fault" in err
+    assert "broken_worker.py:3" in err
+    assert "Traceback" not in err
+
+
+def test_bug_is_one_line_and_no_traceback(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.on("GET /health", Told(["not", "an", "object"]))
+    assert run(["ping"]) == 1
+    err = capsys.readouterr().err
+    assert "[INTERNAL]" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["send"], ["agents", "ls", "--state", "asleep"], ["tasks", "ls", "--limit", "0"]]
+)
+def test_usage_errors_exit_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    assert "Error:" in capsys.readouterr().err
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert output.paint("x", "red", _Terminal()) == "\x1b[31mx\x1b[0m"
+    assert output.paint("x", "red", io.StringIO()) == "x"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert output.paint("x", "red", _Terminal()) == "x"
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert output.paint("x", "red", _Terminal()) == "x"
+
+
+def test_agents_cannot_steer_a_terminal() -> None:
+    assert output.harmless("a\x1b[2J\x07b\n\tc\x9b") == "a[2Jb\n\tc"
+
+
+def test_help_is_fast_and_lists_the_exit_codes() -> None:
+    def timed() -> tuple[float, str]:
+        started = time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "hub.cli", "--help"], capture_output=True, text=True, check=True)
+        return time.perf_counter() - started, done.stdout
+
+    runs = [timed() for _ in range(3)]
+    assert min(seconds for seconds, _ in runs) < 0.3
+    assert "130 interrupted" in runs[0][1]
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys, hub.cli; print([m for m in ('httpx', 'pydantic', 'quart', 'hypercorn', 'sqlite3') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def _reference_docs() -> Any:
+    spec = spec_from_file_location("reference_docs", ROOT / "scripts" / "reference_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["configuration.md", "cli.md", "metrics.md"])
+def test_reference_pages_say_what_the_code_does(name: str) -> None:
+    docs = _reference_docs()
+    assert (docs.FOLDER / name).read_text(encoding="utf-8") == docs.pages()[name], "run scripts/reference_docs.py"

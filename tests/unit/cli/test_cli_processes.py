@@ -1,0 +1,159 @@
+"""Commands as real processes: the demo, a taken port, and an announced server."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hub.cli.announced import rpc_url
+from tests.helpers.processes import (
+    ROLECALL,
+    ROOT,
+    Process,
+    free_port,
+    is_live,
+    start_announce,
+    start_hub,
+    start_worker,
+    wait_for,
+)
+
+
+def test_demo_prints_commands_that_work_when_pasted_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    port = free_port()
+    log = tmp_path / "dev.log"
+    misleading = {"PORT": str(port), "A2A_AGENT_URL": f"http://localhost:{port}"}
+    argv = [*ROLECALL, "dev", "--port", str(port), "--data-dir", tmp_path / "data"]
+    with Process(argv, log=log, env=misleading, name="dev") as dev:
+        dev.wait_until(lambda: "Next, in another terminal:" in dev.output and "agent-card.json" in dev.output)
+        assert dev.output.count("ready (demo worker)") == 3
+        pasted = dev.output.split("Next, in another terminal:")[1].strip().splitlines()
+        assert len(pasted) == 3
+        results = [_paste(line) for line in pasted]
+        assert results[0] == "hello\n"
+        assert "a lighthouse" in results[1]
+        assert results[1].endswith("The end.\n")
+        assert '"name"' in results[2]
+        workers = [agent["url"] for agent in httpx.get(f"http://127.0.0.1:{port}/agents").json()["agents"]]
+        dev.signal(signal.SIGINT)
+        assert dev.wait() == 0
+    assert "Traceback" not in dev.output
+    assert len(workers) == 3
+    assert not any(_accepts(url) for url in workers)
+
+
+def _paste(line: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ROLECALL_", "A2A_"))}
+    done = subprocess.run(shlex.split(line), capture_output=True, text=True, cwd=ROOT, env=environment, timeout=30, check=True)
+    return done.stdout
+
+
+def _accepts(url: str) -> bool:
+    address = httpx.URL(url)
+    try:
+        socket.create_connection((address.host, address.port or 80), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_demo_worker_that_asks_goes_on_with_the_answer(tmp_path: Path) -> None:
+    with (
+        start_hub(tmp_path / "hub") as hub,
+        start_worker("hub.cli.demo:booking", "booking:demo", hub.url, log=tmp_path / "booking.log"),
+    ):
+        asked = _rolecall("send", "--hub", hub.url, "booking", "two at eight")
+        assert asked.returncode == 7
+        assert "Shall I book it?" in asked.stdout
+        task = asked.stderr.split("--task-id ")[1].split()[0]
+        answered = _rolecall("send", "--hub", hub.url, "booking", "yes", "--task-id", task)
+        assert (answered.returncode, answered.stdout) == (0, "Booked: two at eight.\n")
+
+
+def _rolecall(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ROLECALL, *arguments], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+def test_taken_port_is_explained(tmp_path: Path, command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        done = _rolecall(command, "--port", port, "--data-dir", str(tmp_path))
+    assert done.returncode == 2
+    assert f"port {port} of 127.0.0.1 is taken [PORT_TAKEN]" in done.stderr
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_announced_server_is_enrolled_with_its_card_and_withdrawn_at_the_end(tmp_path: Path) -> None:
+    with (
+        start_hub(tmp_path / "hub", lease_ttl=3, heartbeat=0.3) as hub,
+        start_worker("hub.cli.demo:echo", "echo:own", hub.url, log=tmp_path / "echo.log") as server,
+    ):
+        url = httpx.get(f"{hub.url}/registry/agents/echo:own").json()["url"]
+        with start_announce("parrot", url, hub.url, instance="p", log=tmp_path / "announce.log") as announce:
+            agent = httpx.get(f"{hub.url}/registry/agents/parrot:p").json()
+            assert agent["url"] == url
+            assert agent["description"] == "Says what you say."
+            assert _rolecall("send", "--hub", hub.url, "parrot", "hello").stdout == "hello\n"
+            announce.signal(signal.SIGTERM)
+            assert announce.wait() == 0
+            assert not is_live(hub.url, "parrot:p")
+        with start_announce("parrot", url, hub.url, instance="q", log=tmp_path / "again.log"):
+            server.kill9()
+            wait_for(lambda: not is_live(hub.url, "parrot:q"))
+
+
+def test_announce_without_a_card_says_where_it_looked(tmp_path: Path) -> None:
+    done = _rolecall("announce", "ghost", f"http://127.0.0.1:{free_port()}/", "--wait", "0")
+    assert done.returncode == 5
+    assert "/.well-known/agent-card.json" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("card", "expected"),
+    [
+        ({"url": "http://a:1/rpc"}, "http://a:1/rpc"),
+        ({"url": "http://a:1/rpc", "preferredTransport": "JSONRPC"}, "http://a:1/rpc"),
+        (
+            {
+                "url": "http://a:1/grpc",
+                "preferredTransport": "GRPC",
+                "additionalInterfaces": [{"transport": "JSONRPC", "url": "http://a:1/j"}],
+            },
+            "http://a:1/j",
+        ),
+        ({"supportedInterfaces": [{"protocolBinding": "JSONRPC", "url": "http://a:1/v1"}]}, "http://a:1/v1"),
+        ({"url": "http://0.0.0.0:9999/"}, "http://given:9999/"),
+        ({"url": "http://a:1/", "preferredTransport": "GRPC"}, "http://given:5/x"),
+        ({}, "http://given:5/x"),
+    ],
+)
+def test_address_comes_from_the_card_where_it_has_one_that_works(card: dict[str, object], expected: str) -> None:
+    assert rpc_url(card, "http://given:5/x") == expected
+
+
+def test_address_of_a_card_file_is_not_where_calls_go() -> None:
+    assert rpc_url({}, "http://given:5/.well-known/agent-card.json") == "http://given:5/"
+
+
+def test_worker_stops_on_sigterm_with_0(tmp_path: Path) -> None:
+    with (
+        start_hub(tmp_path / "hub") as hub,
+        start_worker("hub.cli.demo:echo", "echo:s", hub.url, log=tmp_path / "echo.log") as worker,
+    ):
+        assert worker.stop() == 0
+        assert not is_live(hub.url, "echo:s")
+
+
+def test_module_form_is_the_same_program() -> None:
+    done = subprocess.run([sys.executable, "-m", "hub.cli", "version", "--json"], capture_output=True, text=True, check=True)
+    assert '"rolecall"' in done.stdout

@@ -1,0 +1,245 @@
+"""`rolecall send` and `tasks follow`: what is printed where, what comes after a cut, and the exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from hub.cli import answer, connect, run
+from tests.unit.cli.scripted_hub import ScriptedHub, Told, chunk, status, task
+
+
+def _streams(hub: ScriptedHub, *documents: dict[str, object], key: str = "message/stream") -> None:
+    hub.on(key, Told(frames=list(enumerate(documents, 1))))
+
+
+def test_text_goes_to_stdout_and_the_verdict_to_stderr(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    _streams(
+        hub, task(), status("working", "thinking"), chunk("hel", append=False), chunk("lo"), status("completed", final=True)
+    )
+    assert run(["send", "echo", "hi"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "hello\n"
+    assert err.startswith("✓ completed · echo:demo · ")
+    sent = hub.asked[0]
+    assert (sent.path, sent.body["params"]["message"]["parts"]) == ("/agents/echo/", [{"kind": "text", "text": "hi"}])
+
+
+def test_every_call_has_a_message_id_of_its_own(hub: ScriptedHub) -> None:
+    _streams(hub, task("completed"))
+    run(["send", "echo", "a"])
+    run(["send", "echo", "a"])
+    ids = [asked.body["params"]["message"]["messageId"] for asked in hub.asked if asked.body]
+    assert len(set(ids)) == 2
+
+
+def test_options_reach_the_hub(hub: ScriptedHub) -> None:
+    _streams(hub, task("completed"))
+    assert run(["send", "echo:b", "x", "--context-id", "c9", "--task-id", "t9", "--token", "s3cret"]) == 0
+    sent = hub.asked[0]
+    assert sent.path == "/agents/echo/"
+    assert sent.body["params"]["metadata"] == {"role": "echo:b"}
+    assert (sent.body["params"]["message"]["contextId"], sent.body["params"]["message"]["taskId"]) == ("c9", "t9")
+    assert sent.headers["authorization"] == "Bearer s3cret"
+
+
+def test_dash_reads_stdin(hub: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    _streams(hub, task("completed"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("from a pipe"))
+    assert run(["send", "echo", "-"]) == 0
+    assert hub.asked[0].body["params"]["message"]["parts"][0]["text"] == "from a pipe"
+
+
+def test_nothing_to_send_is_a_usage_error(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["send", "echo", "  "]) == 2
+    assert hub.asked == []
+    assert "empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "word"),
+    [
+        (status("failed", "it broke", final=True), 1, "it broke"),
+        (status("rejected", "not today", final=True), 1, "not today"),
+        (status("canceled", final=True), 1, "✗ canceled"),
+        (status("input-required", final=True), 7, "--task-id t1"),
+        (status("auth-required", final=True), 7, "--task-id t1"),
+    ],
+)
+def test_exit_code_tells_how_the_task_ended(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], last: dict[str, object], code: int, word: str
+) -> None:
+    _streams(hub, task(), last)
+    assert run(["send", "echo", "hi"]) == code
+    assert word in capsys.readouterr().err
+
+
+def test_question_of_the_agent_is_data(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    _streams(hub, task(), chunk("so far"), status("input-required", "Sure? (yes/no)", final=True))
+    run(["send", "echo", "hi"])
+    assert capsys.readouterr().out == "so far\nSure? (yes/no)\n"
+
+
+@pytest.mark.parametrize("no_stream", [True, False])
+def test_answer_that_is_one_message_or_one_task_is_printed(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], no_stream: bool
+) -> None:
+    artifacts = [{"artifactId": "a", "parts": [{"kind": "text", "text": "one"}]}]
+    artifacts.append({"artifactId": "b", "parts": [{"kind": "text", "text": "two"}]})
+    message = {"kind": "message", "role": "agent", "messageId": "m", "parts": [{"kind": "text", "text": "just this"}]}
+    for document, printed in ((task("completed", artifacts=artifacts), "one\ntwo\n"), (message, "just this\n")):
+        _streams(hub, document)
+        hub.result("message/send", document)
+        assert run(["send", "echo", "hi", *(["--no-stream"] if no_stream else [])]) == 0
+        assert capsys.readouterr().out == printed
+
+
+def test_json_prints_the_finished_task_and_nothing_else(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    _streams(hub, task(), chunk("hello"), status("completed", final=True))
+    hub.result("tasks/get", task("completed", artifacts=[]))
+    assert run(["send", "echo", "hi", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == task("completed", artifacts=[])
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("ROLE_UNKNOWN", 5),
+        ("NO_LIVE_WORKER", 5),
+        ("WORKER_BUSY", 5),
+        ("WORKER_SILENT", 6),
+        ("HUB_DRAINING", 3),
+        ("WORKER_LOST", 1),
+        ("BRAND_NEW", 1),
+    ],
+)
+@pytest.mark.parametrize("no_stream", [True, False])
+def test_refusal_is_one_line_with_its_reason(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], reason: str, code: int, no_stream: bool
+) -> None:
+    for key in ("message/stream", "message/send"):
+        hub.error(key, -32000, 'No role "ecko". Did you mean echo?', reason)
+    assert run(["send", "ecko", "hi", *(["--no-stream"] if no_stream else [])]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == f'error: No role "ecko". Did you mean echo? [{reason}]'
+    assert "Traceback" not in err
+
+
+def test_wrong_token_exits_with_4(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.on("message/stream", Told({"detail": "no", "reason": "UNAUTHENTICATED"}, 401))
+    assert run(["send", "echo", "hi", "--token", "s3cret"]) == 4
+    assert "s3cret" not in capsys.readouterr().err
+
+
+def test_something_that_is_no_hub_is_called_so(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.on("message/stream", Told("<html>hello</html>", 404))
+    assert run(["send", "echo", "hi"]) == 3
+    assert "[NOT_A_HUB]" in capsys.readouterr().err
+
+
+def test_no_hub_at_all_exits_with_3_and_says_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["send", "echo", "hi", "--hub", "http://127.0.0.1:9"]) == 3
+    err = capsys.readouterr().err
+    assert "[HUB_UNREACHABLE]" in err
+    assert "rolecall dev" in err
+
+
+def test_cut_stream_goes_on_where_it_broke(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer, "PAUSE", 0.01)
+    first = [(1, task()), (2, chunk("one ", append=False)), (3, chunk("two "))]
+    hub.on("message/stream", Told(frames=first, cut=True))
+    so_far = task("working", artifacts=[{"artifactId": "a1", "parts": [{"kind": "text", "text": "one two "}]}])
+    again = [(3, so_far), (4, chunk("three")), (5, status("completed", final=True))]
+    hub.on("tasks/resubscribe", Told(frames=[(3, so_far)], cut=True), Told(frames=again))
+    assert run(["send", "echo", "hi"]) == 0
+    assert capsys.readouterr().out == "one two three\n"
+    resumed = [asked for asked in hub.asked if asked.key == "tasks/resubscribe"]
+    assert [asked.headers["last-event-id"] for asked in resumed] == ["3", "3"]
+    assert hub.calls().count("message/stream") == 1
+
+
+def test_stream_cut_before_a_task_is_known_is_never_sent_again(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.on("message/stream", Told(frames=[], cut=True))
+    assert run(["send", "echo", "hi"]) == 8
+    assert "[STREAM_LOST]" in capsys.readouterr().err
+    assert hub.calls() == ["message/stream"]
+
+
+def test_hub_that_stays_away_ends_with_8_and_the_way_back(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer, "PAUSE", 0.01)
+    monkeypatch.setattr(answer, "PATIENCE", 0.1)
+    hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one"))], cut=True))
+    hub.on("tasks/resubscribe", Told(frames=[], cut=True))
+    assert run(["send", "echo", "hi"]) == 8
+    assert "rolecall tasks follow t1 --after 2" in capsys.readouterr().err
+
+
+def test_silent_hub_counts_as_lost(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "SILENCE", 0.1)
+    monkeypatch.setattr(answer, "PAUSE", 0.01)
+    hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one "))], hold=True))
+    hub.on("tasks/resubscribe", Told(frames=[(2, task("working")), (3, chunk("two")), (4, status("completed", final=True))]))
+    assert run(["send", "echo", "hi"]) == 0
+    assert capsys.readouterr().out == "one two\n"
+
+
+def test_timeout_leaves_the_task_running_and_says_where(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.on("message/stream", Told(frames=[(1, task())], hold=True))
+    started = time.monotonic()
+    assert run(["send", "echo", "hi", "--timeout", "0.3"]) == 6
+    assert time.monotonic() - started < 5
+    assert "rolecall tasks follow t1" in capsys.readouterr().err
+    assert "tasks/cancel" not in hub.calls()
+
+
+def test_follow_prints_all_from_the_start_or_only_what_is_new(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    so_far = task("working", artifacts=[{"artifactId": "a1", "parts": [{"kind": "text", "text": "one "}]}])
+    _streams(hub, so_far, chunk("two"), status("completed", final=True), key="tasks/resubscribe")
+    assert run(["tasks", "follow", "t1"]) == 0
+    assert capsys.readouterr().out == "one two\n"
+    assert run(["tasks", "follow", "t1", "--after", "1"]) == 0
+    assert capsys.readouterr().out == "two\n"
+
+
+def _wait_for(predicate: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 15
+    while not predicate():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_ctrl_c_cancels_the_task_and_exits_with_130(hub: ScriptedHub) -> None:
+    hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one"))], hold=True))
+    hub.result("tasks/cancel", task("canceled"))
+    command = [sys.executable, "-m", "hub.cli", "send", "echo", "hi", "--hub", hub.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sender:
+        assert sender.stdout is not None
+        assert sender.stdout.read(3) == "one"
+        sender.send_signal(signal.SIGINT)
+        out, err = sender.communicate(timeout=15)
+    assert sender.returncode == 130
+    assert "canceled t1" in err
+    assert "Traceback" not in out + err
+    assert hub.asked[-1].body["params"] == {"id": "t1"}
+
+
+def test_reader_that_leaves_is_no_error(hub: ScriptedHub) -> None:
+    _streams(hub, task(), *(chunk("x" * 1000 + "\n") for _ in range(500)), status("completed", final=True))
+    command = f"{sys.executable} -m hub.cli send echo hi --hub {hub.url} | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=20, check=False)
+    assert done.stdout == "x" * 1000 + "\n"
+    assert done.stderr == ""
