@@ -213,6 +213,7 @@ async def test_beat_may_name_a_time_of_its_own_longer_or_shorter(registry: Regis
     await beat(registry, registration, ttl=timedelta(seconds=500))
     assert registry.expires_in(registration) == timedelta(seconds=500)
     assert list(registry.live("default", "echo")) == [registration]
+    assert list(registry.roles("default")) == ["echo"]
     await beat(registry, registration, ttl=timedelta(seconds=10))
     clock.advance(10)
     assert list(registry.live("default", "echo")) == list(registry.roles("default")) == []

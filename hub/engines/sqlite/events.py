@@ -55,7 +55,8 @@ def _update(*, ends: bool, ids: bool) -> str:
     if ids:
         for name in ("context", "worker_task", "worker_context"):
             sets.append(f"{name} = coalesce(nullif(:{name}, ''), {name})")
-    return f"update task set {', '.join(sets)} where key = :key and last = :after and ended is null"
+    # The id as well, because a key that was discarded may have a new owner.
+    return f"update task set {', '.join(sets)} where key = :key and id = :task and last = :after and ended is null"
 
 
 _UPDATES = {(ends, ids): _update(ends=ends, ids=ids) for ends in (False, True) for ids in (False, True)}
@@ -79,6 +80,7 @@ class SqliteLog:
         key = held.key if held is not None else None
         sql = _UPDATES[verdict.ends, entry.ids is not None]
         values = {
+            "task": task,
             "last": end,
             "state": verdict.state,
             "position": entry.position,

@@ -11,14 +11,29 @@ from typing import Any
 import pytest
 
 from hub.engines import leases
-from hub.engines.held import Held
+from hub.engines.held import Held, outcome
 from hub.engines.sqlite import registry as registry_module
 from hub.engines.sqlite.cache import Cache
 from hub.engines.sqlite.engine import SqliteEngine
 from hub.engines.tail import TAIL_BYTES, TAIL_EVENTS
-from hub.model.a2a import Logged
+from hub.model.a2a import Logged, TaskState
 from hub.model.ids import START, Cursor, TaskId, WorkerId
-from tests.contract.words import DONE, LONG, SOON, a_row, a_turn, admitted, append, collected, enrolled, grown, proof, text
+from hub.ports import Entry
+from tests.contract.words import (
+    DONE,
+    LONG,
+    SOON,
+    a_row,
+    a_turn,
+    admitted,
+    append,
+    collected,
+    enrolled,
+    grown,
+    proof,
+    status,
+    text,
+)
 from tests.helpers.clock import MovableClock
 
 
@@ -37,6 +52,17 @@ def test_tail_is_bounded_by_events_and_by_bytes(events: int, size: int) -> None:
     assert kept[-1].cursor == tail.end == events
     assert tail.covers(Cursor(events - len(kept)))
     assert not tail.covers(Cursor(events - len(kept) - 1))
+
+
+def test_append_that_was_loaded_already_takes_the_row_nowhere() -> None:
+    loaded = Held(a_row(at=Cursor(6), state=TaskState.COMPLETED, position="b.6"), None)
+    older = Entry([status(TaskState.WORKING)], "b.5")
+    loaded.advance(older, [Logged(Cursor(5), older.events[0])], outcome(older.events), updated=0.0)
+    row = loaded.row
+    assert (row.at, row.state, row.position) == (6, TaskState.COMPLETED, "b.6")
+    assert loaded.position == "b.6"
+    loaded.advance(Entry([text()]), [Logged(Cursor(7), text())], outcome([text()]), updated=1.0)
+    assert (loaded.row.at, loaded.row.state) == (7, TaskState.COMPLETED)
 
 
 def test_cache_lets_the_oldest_go_when_there_are_too_many() -> None:

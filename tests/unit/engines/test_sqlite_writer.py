@@ -13,7 +13,7 @@ import pytest
 
 from hub.engines.sqlite import writer as writer_module
 from hub.engines.sqlite.engine import SqliteEngine
-from hub.errors import StoreUnavailable, TaskNotFound
+from hub.errors import LogMoved, StoreUnavailable, TaskNotFound
 from hub.model.a2a import Ids
 from hub.model.ids import START
 from hub.model.worker import Beat, Health
@@ -211,6 +211,9 @@ async def test_writer_that_breaks_leaves_nobody_waiting(engine: SqliteEngine) ->
     async with held_up(engine):
         waiting = [engine._writer.submit(broken), engine._writer.submit(lambda db: None)]
     results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+    for thread in threading.enumerate():
+        if thread.name == "sqlite writer":
+            await asyncio.to_thread(thread.join, 5)  # so that its last words are heard in this test
     assert [type(result) for result in results] == [StoreUnavailable] * 2
     with pytest.raises(StoreUnavailable):
         await engine.ping()
@@ -230,3 +233,31 @@ async def test_short_task_is_served_without_a_read_of_the_store(engine: SqliteEn
     assert len(await engine.events.read(row.id)) == 2
     assert len(await engine.tasks.turns(row.id)) == 2
     assert (await engine.tasks.get(ANNA, row.id)).ended
+
+
+async def test_append_to_a_discarded_task_never_lands_in_the_log_of_its_successor(engine: SqliteEngine) -> None:
+    gone, successor = await admitted(engine), a_row()
+    async with held_up(engine):
+        waiting = asyncio.gather(
+            engine.tasks.discard(gone),
+            engine.tasks.admit(successor, a_turn()),
+            append(engine, gone, text("for the one that is gone")),
+            return_exceptions=True,
+        )
+        await asyncio.sleep(0)
+    assert [type(result) for result in await waiting] == [type(None), type(None), LogMoved]
+    assert list(await engine.events.read(successor.id)) == []
+
+
+async def test_beats_that_could_not_be_written_are_written_by_the_next_sweep(engine: SqliteEngine, database: Path) -> None:
+    lease = await enrolled(engine.registry)
+    await engine._writer.submit(lambda db: db.execute("pragma busy_timeout = 0").fetchone())
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("begin immediate")
+    await engine.registry.beat("default", WORKER, proof(lease), Beat(in_flight=7))
+    with pytest.raises(StoreUnavailable):
+        await engine.registry.sweep()
+    other.execute("rollback")
+    await engine.registry.sweep()
+    assert other.execute("select in_flight from lease").fetchall() == [(7,)]
+    other.close()

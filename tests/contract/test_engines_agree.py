@@ -1,0 +1,166 @@
+"""Whatever is asked of them, in whatever order, the engines answer alike. The contract says what; this looks for the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hub.engines import open_engine
+from hub.errors import HubError, TaskNotFound
+from hub.model.a2a import Ids, TaskState
+from hub.model.command import TaskQuery
+from hub.model.ids import Cursor, TaskId, WorkerId
+from hub.model.worker import Beat, Health, Proof, Registration
+from hub.ports import Engine
+from tests.contract.words import ANNA, BERT, SOON, a_row, a_turn, an_offer, append, message, status, text
+from tests.helpers.clock import MovableClock
+
+Op = tuple[Any, ...]
+
+small = st.integers(0, 3)
+task_ids = small.map(lambda at: TaskId(f"task-{at}"))
+workers = small.map(lambda at: WorkerId("echo" if at % 2 else "coder", str(at // 2)))
+callers = st.sampled_from([ANNA, ANNA, BERT])
+events = st.one_of(
+    st.just(text()), st.just(text("x" * 70_000)), st.sampled_from(list(TaskState)).map(status), st.just(message())
+)
+contexts = st.sampled_from(["ctx-1", "ctx-2"])
+
+ops = st.one_of(
+    st.tuples(st.just("admit"), callers, task_ids, contexts, st.none() | workers),
+    st.tuples(st.just("append"), task_ids, small, st.lists(events, min_size=1, max_size=2), st.booleans()),
+    st.tuples(st.just("append_next"), task_ids, events),
+    st.tuples(st.just("turn"), task_ids),
+    st.tuples(st.just("assign"), task_ids, workers),
+    st.tuples(st.just("discard"), task_ids),
+    st.tuples(st.just("forget")),
+    st.tuples(st.just("look"), callers, task_ids, contexts),
+    st.tuples(st.just("get"), callers, task_ids),
+    st.tuples(st.just("enrol"), workers, small, small, st.booleans()),
+    st.tuples(st.just("beat"), workers, small, st.none() | st.booleans()),
+    st.tuples(st.just("withdraw"), workers, small),
+    st.tuples(st.just("mark"), workers, small, st.sampled_from(list(Health))),
+    st.tuples(st.just("sweep")),
+    st.tuples(st.just("wait"), st.sampled_from([0.0, 1.0, 30.0, 100.0])),
+)
+
+
+def seen(registration: Registration | None) -> dict[str, Any] | None:
+    """A registration apart from its secret, which differs from hub to hub."""
+    return {k: v for k, v in asdict(registration).items() if k != "secret"} if registration is not None else None
+
+
+class Asked:
+    """One engine, asked what the other is asked."""
+
+    def __init__(self, engine: Engine, clock: MovableClock) -> None:
+        self.engine, self.clock = engine, clock
+
+    async def answer(self, op: Op) -> Any:
+        ask: Callable[..., Awaitable[Any]] = getattr(self, op[0])
+        try:
+            return await ask(*op[1:])
+        except HubError as error:
+            return type(error)
+
+    async def admit(self, caller: Any, task: TaskId, context: str, worker: WorkerId | None) -> Any:
+        now = self.clock.wall()
+        role = worker.role if worker is not None else "echo"
+        await self.engine.tasks.admit(a_row(caller, id=task, context=context, worker=worker, role=role, updated=now), a_turn())
+
+    async def append(self, task: TaskId, after: int, new: list[Any], ids: bool) -> Any:
+        known = Ids(task, "ctx-2", "w", "wc") if ids else None
+        return await append(self.engine, task, *new, after=after, position=str(after), ids=known)
+
+    async def append_next(self, task: TaskId, event: Any) -> Any:
+        return await append(self.engine, task, event, after=len(await self.engine.events.read(task)))
+
+    async def turn(self, task: TaskId) -> Any:
+        await self.engine.tasks.add_turn(task, a_turn("more"))
+
+    async def assign(self, task: TaskId, worker: WorkerId) -> Any:
+        await self.engine.tasks.assign(task, worker, 5)
+
+    async def discard(self, task: TaskId) -> Any:
+        await self.engine.tasks.discard(task)
+
+    async def forget(self) -> Any:
+        return await self.engine.tasks.forget(ended_for=timedelta(seconds=60))
+
+    async def look(self, caller: Any, task: TaskId, context: str) -> Any:
+        tasks, log = self.engine.tasks, self.engine.events
+        page = await tasks.page(caller, TaskQuery(context_id=context, limit=2))
+        rest = await tasks.page(caller, TaskQuery(context_id=context, limit=2, before=page.before)) if page.before else None
+        reader = log.follow(task, after=Cursor(1), idle=SOON)
+        try:
+            followed = list(await anext(reader))
+        except (TaskNotFound, StopAsyncIteration) as ended:
+            followed = [type(ended)]
+        reader.stop()
+        return [
+            page,
+            rest,
+            await tasks.conversation(caller, context, None),
+            list(await tasks.paused(caller, context, "echo")),
+            sorted(row.id for row in await tasks.unfinished()),
+            list(await tasks.turns(task)),
+            list(await log.read(task)),
+            list(await log.read(task, after=Cursor(1), upto=Cursor(2))),
+            followed,
+        ]
+
+    async def get(self, caller: Any, task: TaskId) -> Any:
+        return await self.engine.tasks.get(caller, task)
+
+    async def enrol(self, worker: WorkerId, boot: int, url: int, supersede: bool) -> Any:
+        offer, ttl = an_offer(worker, f"http://127.0.0.1:{9_000 + url}/"), timedelta(seconds=60 * (boot % 3))
+        return seen(await self.engine.registry.enrol("default", offer, boot=str(boot), ttl=ttl, supersede=supersede))
+
+    async def beat(self, worker: WorkerId, epoch: int, draining: bool | None) -> Any:
+        said = Beat(in_flight=epoch, draining=draining)
+        return seen(await self.engine.registry.beat("default", worker, Proof(epoch or None, None), said))
+
+    async def withdraw(self, worker: WorkerId, epoch: int) -> Any:
+        await self.engine.registry.withdraw("default", worker, Proof(epoch, None))
+
+    async def mark(self, worker: WorkerId, epoch: int, health: Health) -> Any:
+        await self.engine.registry.mark("default", worker, epoch, health, "why")
+
+    async def sweep(self) -> Any:
+        return sorted(str(ended.worker) for ended in await self.engine.registry.sweep())
+
+    async def wait(self, seconds: float) -> Any:
+        self.clock.advance(seconds)
+
+    async def registry(self) -> Any:
+        registry = self.engine.registry
+        feed = registry.changes("default", after=0, idle=SOON)
+        live = sorted(map(str, map(seen, registry.live("default"))))
+        told = [live, list(registry.roles("default")), registry.last_of("default", "echo"), list(await anext(feed))]
+        feed.stop()
+        return told
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ops, max_size=40))
+def test_engines_agree(asked: list[Op]) -> None:
+    async def run() -> None:
+        clocks = MovableClock(), MovableClock()
+        with tempfile.TemporaryDirectory() as folder:
+            async with (
+                open_engine("memory:", clock=clocks[0]) as memory,
+                open_engine(f"sqlite://{folder}/hub.db", clock=clocks[1]) as sqlite,
+            ):
+                one, other = Asked(memory, clocks[0]), Asked(sqlite, clocks[1])
+                for op in asked:
+                    assert await one.answer(op) == await other.answer(op), op
+                    assert await one.registry() == await other.registry(), op
+
+    asyncio.run(run())
