@@ -18,6 +18,7 @@ from hub.core.router import Route, Router
 from hub.core.scribe import Scribe
 from hub.errors import (
     HubError,
+    HubRestarted,
     InvalidAnswer,
     LogMoved,
     NoLiveWorker,
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 _TASK_NOT_FOUND = -32001
 _REFUSALS_WITHIN = 1.0
 _FIRST_PAUSE = 0.25
+_MOST_NONSENSE = 3
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
 
 Batches = AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]
@@ -81,6 +83,7 @@ class Relay:
         self._may_move = route is not None and row.at == START and route.rule not in ("owner", "instance")
         self._interruption: HubError | None = None
         self._refusals: list[float] = []
+        self._nonsense = 0
         self._cut = send is None
         self._counted = False
         self.scribe = Scribe(around.engine.events, around.codec, around.observer, row, turns)
@@ -143,8 +146,8 @@ class Relay:
                 if not self._may_move or self.scribe.at != self.began:
                     raise
                 await self._move(error, refused)
-            except (WorkerBroke, StoreUnavailable):
-                if not self._can_come_back():
+            except (WorkerBroke, InvalidAnswer, StoreUnavailable) as error:
+                if not self._can_come_back(error):
                     raise
                 self._cut = True
                 return
@@ -157,6 +160,8 @@ class Relay:
         except WorkerUnreachable as error:
             await self._suspect(registration, error)
             raise
+        if not self.scribe.ids.worker_task and not self.scribe.rests:
+            raise InvalidAnswer(str(registration.worker), "it ended without an event")
 
     async def _copy(self, call: Batches) -> None:
         async with call as batches:
@@ -192,7 +197,7 @@ class Relay:
         registration = self._present()
         try:
             if not self.scribe.ids.worker_task:
-                await self._deliver(self._send or self._around.codec.recall(self._turns[-1], self._row))
+                await self._repeat(registration)
             elif registration.offer.replays:
                 attach = Attach(self.scribe.ids, self.scribe.position)
                 await self._copy(self._around.forwarder.attach(registration.offer, attach))
@@ -206,8 +211,16 @@ class Relay:
             raise WorkerLost(f"{registration.worker} {known}. What it had not yet sent is gone.") from error
         except (WorkerBroke, InvalidAnswer, StoreUnavailable) as error:
             self._check_silence(registration)
+            if isinstance(error, InvalidAnswer):
+                self._check_sense(error)
             log.info("line cut", extra={"event": "relay_cut", "task": self._row.id, "why": type(error).__name__})
             await asyncio.sleep(_FIRST_PAUSE)
+
+    async def _repeat(self, registration: Registration) -> None:
+        """The message once more, to a worker that recognises it. Any other may have run it, and has to be left alone."""
+        if not registration.offer.replays:
+            raise HubRestarted
+        await self._deliver(self._send or self._around.codec.recall(self._turns[-1], self._row))
 
     async def _poll(self, registration: Registration) -> None:
         """Follow a worker that cannot be attached to. A task that is not at its end yet is a sign of life."""
@@ -235,9 +248,17 @@ class Relay:
         if silent_for > self._around.silence.total_seconds():
             raise WorkerSilent(f"{registration.worker} gave no sign of life for {silent_for:.0f} s.")
 
-    def _can_come_back(self) -> bool:
+    def _check_sense(self, error: InvalidAnswer) -> None:
+        """Nonsense once may be a cut in disguise; again and again it is what this worker has to say."""
+        self._nonsense += 1
+        if self._nonsense >= _MOST_NONSENSE:
+            raise error
+
+    def _can_come_back(self, error: HubError) -> bool:
         """Known to the worker by a task id, or by a message that it recognises when it comes again."""
-        return bool(self.scribe.ids.worker_task) or self._present().offer.replays
+        if self.scribe.ids.worker_task:
+            return True
+        return self._present().offer.replays and not isinstance(error, InvalidAnswer)
 
     # --- the end
 

@@ -8,7 +8,7 @@ from hub.model.a2a import EventKind, JsonObject
 
 
 def fold(task: JsonObject | None, kind: EventKind, document: JsonObject) -> JsonObject:
-    """The task after one more event. Takes over and changes `task`; never changes `document`."""
+    """The task after one more event. Takes over both and changes them: a long text must not be copied for every chunk."""
     if kind is EventKind.TASK:
         return dict(document) if task is None else _merge_task(task, document)
     if kind is EventKind.MESSAGE:
@@ -71,21 +71,24 @@ def _add_history(task: JsonObject, messages: Iterable[JsonObject]) -> None:
 
 def _add_artifact(task: JsonObject, update: JsonObject) -> None:
     artifact = update["artifact"]
-    artifacts = list(artifacts_of(task))
-    task["artifacts"] = artifacts
+    artifacts = task.setdefault("artifacts", [])
     for at, known in enumerate(artifacts):
         if known.get("artifactId") == artifact.get("artifactId"):
-            artifacts[at] = _extended(known, artifact) if update.get("append") else artifact
+            if update.get("append"):
+                _extend(known, artifact)
+            else:
+                artifacts[at] = artifact
             return
     artifacts.append(artifact)
 
 
-def _extended(known: JsonObject, more: JsonObject) -> JsonObject:
-    grown = {**known, **more}
-    grown["parts"] = [*(known.get("parts") or ()), *(more.get("parts") or ())]
-    if known.get("metadata") and more.get("metadata"):
-        grown["metadata"] = {**known["metadata"], **more["metadata"]}
-    return grown
+def _extend(known: JsonObject, more: JsonObject) -> None:
+    parts = known.setdefault("parts", [])
+    metadata = {**(known.get("metadata") or {}), **(more.get("metadata") or {})}
+    parts.extend(more.get("parts") or ())
+    known.update(more, parts=parts)
+    if metadata:
+        known["metadata"] = metadata
 
 
 def _merge_metadata(task: JsonObject, document: JsonObject) -> None:

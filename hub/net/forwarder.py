@@ -43,7 +43,11 @@ class HttpForwarder:
     def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
         send = dispatch.send
         body = v03.write_send(send, dispatch.ids, dispatch.references, stream=offer.streaming)
-        return _Call(self._client, self._limits, offer, body, _trace(send.trace), streams=offer.streaming)
+        headers = _trace(send.trace)
+        if offer.replays:
+            # Two callers may use one messageId for the same words: to the worker they are two calls all the same.
+            headers.append(("Idempotency-Key", dispatch.ids.task))
+        return _Call(self._client, self._limits, offer, body, headers, streams=offer.streaming)
 
     def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
         headers = _trace(attach.trace)
