@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from hub.engines.feed import KEPT
+from hub.errors import LeaseUnknown
+from hub.model.ids import WorkerId
+from hub.model.worker import ChangeKind, Health
+from hub.ports import Engine, Registry
+from tests.contract.conftest import Store
+from tests.contract.words import LONG, SOON, TTL, WORKER, an_offer, beat, enrolled, kinds, proof, told
+from tests.helpers.clock import MovableClock
+
+TWO = WorkerId("echo", "two")
+
+
+@pytest.fixture
+def registry(engine: Engine) -> Registry:
+    return engine.registry
+
+
+# --- the feed
+
+
+async def test_feed_gives_stored_then_live_changes_with_contiguous_revisions(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    feed = registry.changes("default", after=0, idle=LONG)
+    assert await told(feed) == [(1, "enrolled", "echo:one")]
+    waiting = asyncio.ensure_future(told(feed))
+    await asyncio.sleep(0)
+    await enrolled(registry, TWO)
+    assert await waiting == [(2, "enrolled", "echo:two")]
+    await registry.withdraw("default", WORKER, proof(registration))
+    assert await told(feed) == [(3, "withdrawn", "echo:one")]
+    feed.stop()
+
+
+async def test_feed_resumes_behind_a_revision(registry: Registry) -> None:
+    for at in range(5):
+        await enrolled(registry, WorkerId("echo", str(at)))
+    feed = registry.changes("default", after=3, idle=SOON)
+    assert [revision for revision, _, _ in await told(feed)] == [4, 5]
+    assert await told(feed) == []
+
+
+async def test_feed_without_a_revision_begins_now(registry: Registry) -> None:
+    await enrolled(registry)
+    feed = registry.changes("default", after=None, idle=SOON)
+    assert await told(feed) == []
+    await enrolled(registry, TWO)
+    assert await told(feed) == [(2, "enrolled", "echo:two")]
+
+
+async def test_feed_is_empty_when_idle_and_ends_when_stopped(registry: Registry) -> None:
+    feed = registry.changes("default", after=None, idle=SOON)
+    assert list(await anext(feed)) == []
+    waiting = asyncio.ensure_future(anext(registry_feed := registry.changes("default", after=None, idle=LONG)))
+    await asyncio.sleep(0)
+    registry_feed.stop()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    feed.stop()
+    with pytest.raises(StopAsyncIteration):
+        await anext(feed)
+
+
+async def test_feed_tells_one_workspace_nothing_of_another(registry: Registry) -> None:
+    feed = registry.changes("default", after=0, idle=SOON)
+    await enrolled(registry, workspace="elsewhere")
+    assert list(await anext(feed)) == []
+    await enrolled(registry, TWO)
+    assert await told(feed) == [(2, "enrolled", "echo:two")]
+
+
+async def test_feed_keeps_the_newest_ten_thousand(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    marks = [Health.SUSPECT, Health.READY]
+    for at in range(KEPT + 5):
+        await registry.mark("default", WORKER, registration.epoch, marks[at % 2], "")
+    feed = registry.changes("default", after=2, idle=SOON)
+    batch = await anext(feed)
+    assert [change.revision for change in batch] == list(range(7, KEPT + 7))
+
+
+async def test_newest_change_of_a_role_is_known_when_nobody_serves_it(registry: Registry, clock: MovableClock) -> None:
+    assert registry.last_of("default", "echo") is None
+    await enrolled(registry)
+    clock.advance(120)
+    await registry.sweep()
+    last = registry.last_of("default", "echo")
+    assert last is not None
+    assert (last.kind, last.worker, last.health, last.at) == (ChangeKind.EXPIRED, WORKER, None, clock.wall())
+    assert registry.last_of("elsewhere", "echo") is None
+
+
+# --- across a restart
+
+
+async def test_lease_survives_reopening_with_its_full_time(store: Store, engine: Engine, clock: MovableClock) -> None:
+    offer = an_offer(card={"skills": [{"id": "s"}]}, streaming=True, capacity=2, labels={"a": "b"}, models=("m",))
+    before = await engine.registry.enrol("default", offer, boot="boot", ttl=TTL)
+    drained = await enrolled(engine.registry, TWO)
+    await beat(engine.registry, drained, draining=True)
+    before.in_flight = 5
+    clock.advance(100)
+    engine = await store.reopen()
+    after = engine.registry.get("default", WORKER)
+    assert after is not None
+    assert (after.offer, after.epoch, after.secret, after.boot, after.ttl) == (offer, before.epoch, before.secret, "boot", TTL)
+    assert (after.health, after.in_flight, after.registered_at) == (Health.READY, 0, before.registered_at)
+    assert engine.registry.expires_in(after) == TTL
+    assert engine.registry.live("default", "echo")[1].health is Health.DRAINING
+    await beat(engine.registry, after)
+    assert await enrolled(engine.registry) is after
+
+
+async def test_beats_are_kept_by_sweep_and_by_closing(store: Store, engine: Engine, clock: MovableClock) -> None:
+    registration = await enrolled(engine.registry)
+    for swept in (True, False):
+        clock.advance(100)
+        await beat(engine.registry, registration, in_flight=7, capacity=9)
+        if swept:
+            await engine.registry.sweep()
+        clock.advance(100)
+        engine = await store.reopen()
+        found = engine.registry.get("default", WORKER)
+        assert found is not None
+        assert (found.reported_in_flight, found.offer.capacity) == (7, 9)
+        registration = found
+
+
+async def test_lease_that_ran_out_while_the_hub_was_down_ends_through_the_feed(
+    store: Store, engine: Engine, clock: MovableClock
+) -> None:
+    registration = await enrolled(engine.registry)
+    await enrolled(engine.registry, TWO, ttl=timedelta())
+    await store.close()
+    clock.advance(120)
+    engine = await store.reopen()
+    assert [str(live.worker) for live in engine.registry.live("default")] == ["echo:two"]
+    assert await kinds(engine.registry) == ["enrolled", "enrolled", "expired"]
+    with pytest.raises(LeaseUnknown):
+        await beat(engine.registry, registration)
+
+
+async def test_revisions_and_epochs_go_on_after_reopening(store: Store, engine: Engine) -> None:
+    first = await enrolled(engine.registry)
+    await engine.registry.withdraw("default", WORKER, proof(first))
+    engine = await store.reopen()
+    feed = engine.registry.changes("default", after=1, idle=SOON)
+    assert await told(feed) == [(2, "withdrawn", "echo:one")]
+    second = await enrolled(engine.registry)
+    assert second.epoch > first.epoch
+    assert await told(feed) == [(3, "enrolled", "echo:one")]
+    last = engine.registry.last_of("default", "echo")
+    assert last is not None
+    assert last.revision == 3
