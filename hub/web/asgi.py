@@ -19,6 +19,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 JSON = b"application/json"
 _JSON_TYPES = frozenset({JSON, b"application/json-rpc", b"application/a2a+json"})
 _BODY_TIMEOUT = 10.0
+_LINGER, _LINGER_BYTES = 1.0, 8 * 1024 * 1024
 
 
 class ClientGone(Exception):
@@ -81,3 +82,23 @@ async def answer(send: Send, body: bytes, *, status: int = 200, media: bytes = J
     head = [(b"content-type", media), (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
+
+
+async def answer_unread(send: Send, receive: Receive, body: bytes, *, status: int) -> None:
+    """An answer to a request whose body was not read. What is still coming is read and thrown away for a moment: a
+    connection that is closed with unread bytes is reset, and the answer would be lost with it.
+    """
+    head = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    left = _LINGER_BYTES
+    try:
+        async with asyncio.timeout(_LINGER):
+            while left > 0:
+                message = await receive()
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    break
+                left -= len(message.get("body", b""))
+    except TimeoutError:
+        pass
+    await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -23,7 +23,7 @@ from hub.errors import (
 )
 from hub.model.command import Target
 from hub.model.ids import Caller, Cursor
-from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, header, read_json_body
+from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, header, read_json_body
 from hub.web.auth import LOCAL
 from hub.web.stream import EventStream, opening
 from hub.wire import v03
@@ -75,8 +75,10 @@ class JsonRpc:
             pass
         except HubError as error:
             fault = fault_of(error)
-            status = fault.status if fault.status in _REAL_STATUS else 200
-            await answer(send, write_error(call_id, fault), status=status)
+            if fault.status in _REAL_STATUS:
+                await answer_unread(send, receive, write_error(call_id, fault), status=fault.status)
+            else:
+                await answer(send, write_error(call_id, fault))
 
     async def _call(self, request: Request, target: Target, scope: Scope) -> bytes:
         """One request's whole answer; whatever goes wrong is an answer too."""
