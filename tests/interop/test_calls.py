@@ -4,47 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from tests.helpers.processes import HubProcess
-from tests.interop.driven import Client, Json, Refused
+from tests.interop.conversation import check_stream, refusal, said, streamed_text, text_of
+from tests.interop.driven import Client, Json
 
 RoleUrl = Callable[[str], str]
-
-
-def text_of(task: Json) -> str:
-    """The text of all its artifacts, however it was cut into parts."""
-    return "".join(part.get("text", "") for artifact in task.get("artifacts") or () for part in artifact["parts"])
-
-
-def said(message: Json | None) -> str:
-    return "".join(part["text"] for part in (message or {}).get("parts", ()))
-
-
-def streamed_text(events: list[Json]) -> str:
-    """What the whole stream says: the first Task, and what each update adds."""
-    updates = [event["artifact"] for event in events if event["kind"] == "artifact-update"]
-    return text_of(events[0]) + text_of({"artifacts": updates})
-
-
-def check_stream(events: list[Json], *, ends: str) -> None:
-    """A Task first and once, the same ids throughout, and one final event, which is the last."""
-    task = events[0]
-    assert [event["kind"] for event in events].count("task") == 1 and task["kind"] == "task"
-    assert {(event["taskId"], event["contextId"]) for event in events[1:]} <= {(task["id"], task["contextId"])}
-    finals = [event.get("final") for event in events[1:] if event["kind"] == "status-update"]
-    assert finals == [False] * (len(finals) - 1) + [True]
-    assert events[-1]["kind"] == "status-update"
-    assert events[-1]["status"]["state"] == ends
-
-
-def refusal(client: Client, op: str, **request: Any) -> Refused:
-    with pytest.raises(Refused) as caught:
-        client.call(op, **request)
-    return caught.value
 
 
 def begin_waiting(client: Client, url: str) -> str:
@@ -222,28 +190,6 @@ def test_a_paused_task_can_be_cancelled(client: Client, agent: str) -> None:
     asked = client.call("send", url=agent, text="ask")
     assert client.call("cancel", url=agent, task=asked["id"])["status"]["state"] == "canceled"
     assert client.call("get", url=agent, task=asked["id"])["status"]["state"] == "canceled"
-
-
-# --- what only other people's agents do
-
-
-@pytest.mark.parametrize("role", ["stock", "stock-plain"])
-def test_a_bare_message_goes_straight_back(client: Client, role_url: RoleUrl, role: str) -> None:
-    url = role_url(role)
-    message = client.call("send", url=url, text="hello")
-    assert (message["kind"], message["role"], said(message)) == ("message", "agent", "Hello yourself")
-    (streamed,) = client.call("stream", url=url, text="hello")["events"]
-    assert (streamed["kind"], said(streamed)) == ("message", "Hello yourself")
-
-
-@pytest.mark.parametrize("role", ["stock", "stock-plain"])
-def test_an_agent_that_never_sends_its_task_has_one_all_the_same(client: Client, role_url: RoleUrl, role: str) -> None:
-    url = role_url(role)
-    events = client.call("stream", url=url, text="untold 3")["events"]
-    check_stream(events, ends="completed")
-    assert streamed_text(events) == "1 2 3 "
-    stored = client.call("get", url=url, task=events[0]["id"])
-    assert said(stored["history"][0]) == "untold 3"
 
 
 # --- refusals

@@ -15,8 +15,23 @@ from a2a.server.apps import A2AStarletteApplication
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentSkill, DataPart, FilePart, FileWithBytes, Part, TaskState, TextPart
+from a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentSkill,
+    Artifact,
+    DataPart,
+    FilePart,
+    FileWithBytes,
+    Part,
+    Task,
+    TaskState,
+    TaskStatus,
+    TextPart,
+    UnsupportedOperationError,
+)
 from a2a.utils import new_agent_text_message, new_task
+from a2a.utils.errors import ServerError
 
 
 def text(words: str) -> list[Part]:
@@ -49,6 +64,8 @@ class Commanded(AgentExecutor):
             await asyncio.sleep(60)
         elif command == "fail":
             await updater.failed(updater.new_agent_message(text("It broke")))
+        else:
+            await self.be_odd(command, updater, event_queue, task)
 
     async def count(self, updater: TaskUpdater, many: int, pause: float) -> None:
         await updater.start_work(updater.new_agent_message(text("counting")))
@@ -68,7 +85,38 @@ class Commanded(AgentExecutor):
         await updater.add_artifact([Part(root=FilePart(file=file))], name="picture.bin")
         await updater.complete()
 
+    async def be_odd(self, command: str, updater: TaskUpdater, event_queue: EventQueue, task: Task) -> None:
+        """What the SDK lets agents do, and what some do."""
+        if command == "ask-openly":
+            await updater.requires_input(updater.new_agent_message(text("Which colour?")))
+        elif command == "say":
+            await updater.complete(updater.new_agent_message(text("Just so")))
+        elif command == "stubborn":
+            await updater.start_work()
+            await asyncio.sleep(2)
+            await updater.complete()
+        elif command == "crash":
+            await updater.start_work()
+            raise RuntimeError("a secret of the agent")
+        elif command == "vanish":
+            await updater.start_work()
+        elif command == "revise":
+            await updater.add_artifact(text("draft"), artifact_id="paper", name="paper")
+            await updater.add_artifact(text("notes"), artifact_id="notes", name="notes")
+            await updater.add_artifact(text("final"), artifact_id="paper", name="paper")
+            await updater.complete()
+        elif command == "whole":
+            done = task.model_copy(deep=True)
+            done.status = TaskStatus(state=TaskState.completed)
+            done.artifacts = [Artifact(artifact_id="sum", parts=text("all at once"))]
+            await event_queue.enqueue_event(done)
+        elif command == "big":
+            await updater.add_artifact(text("ü" * 200_000), artifact_id="big")
+            await updater.complete()
+
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        if context.current_task.history[0].parts[0].root.text == "stubborn":
+            raise ServerError(UnsupportedOperationError())
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
