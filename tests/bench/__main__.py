@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,8 +17,6 @@ from tests.bench.rig import ROOT, Missing, Proxy, Rig, StoredTasks
 
 PROXIES = ("nginx", "agent", "hub")
 RESULTS = ROOT / "bench-results"
-_WARM_UP = 0.5
-_SETTLE = 0.1
 
 
 def cases(seconds: float, unary: Sequence[int]) -> list[Case]:
@@ -39,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.only:
         wanted = [case for case in wanted if options.only in case.title]
     cores, load = machine.Cores.choose(), machine.load_average()
+    os.sched_setaffinity(0, {cores.rig})
     RESULTS.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=RESULTS))
     try:
@@ -70,8 +69,6 @@ def _run(rig: Rig, wanted: Sequence[Case], rounds: int) -> tuple[Samples, list[s
             rig.plan(case.events, case.interval_us)
             for proxy in rig.proxies:
                 _say(f"round {turn} of {rounds}: {case.title}: {proxy.name}")
-                # Each time: connections to the worker that have rested for long are closed, and opening them is not what is measured.
-                rig.load(proxy, case.method, case.connections, _WARM_UP, case.events)
                 sample, found = _measure(rig, proxy, case)
                 samples[case.title, proxy.name].append(sample)
                 problems += [f"round {turn}, {case.title}, {proxy.name}: {problem}" for problem in found]
@@ -83,19 +80,16 @@ def _measure(rig: Rig, proxy: Proxy, case: Case) -> tuple[Sample, list[str]]:
     stored = StoredTasks(proxy) if proxy.name == "hub" else None
     tasks = stored.total() if stored else 0
     calls, events = rig.served()
-    cpu = machine.cpu_seconds(proxy.pid)
-    answer = rig.load(proxy, case.method, case.connections, case.seconds, case.events)
-    time.sleep(_SETTLE)  # what is left to do after the last answer counts too
-    cpu = machine.cpu_seconds(proxy.pid) - cpu
+    answer = rig.load(proxy, case)
     calls_after, events_after = rig.served()
     problems = check_counts(answer, (calls_after - calls, events_after - events), case)
     if stored:
         problems += check_stored(answer, tasks, stored, case)
-    units = answer["calls"] if case.unit == "call" else answer["events"]
+    units = answer[f"window_{case.unit}s"]
     timed = "event" if case.interval_us else "call"
     sample = Sample(
-        rate=answer[f"{case.unit}s_per_s"],
-        cpu_us=cpu * 1e6 / max(units, 1),
+        rate=units / answer["seconds"],
+        cpu_us=answer["cpu"] * 1e6 / max(units, 1),
         p50_ms=answer.get(f"{timed}_p50_us", 0) / 1000,
         p99_ms=answer.get(f"{timed}_p99_us", 0) / 1000,
     )

@@ -63,6 +63,11 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return line
 
 
+def expect(process: subprocess.Popen[str], word: str) -> None:
+    if first_line(process) != word:
+        raise SystemExit(f"{process.args!r} did not come as far as {word!r}: see its log.")
+
+
 def cpu_seconds(pid: int) -> float:
     """What this process, its descendants and all their threads have used."""
     return sum(_task_nanoseconds(task) for each in family(pid) for task in Path(f"/proc/{each}/task").iterdir()) / 1e9

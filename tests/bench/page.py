@@ -43,9 +43,9 @@ _BODY = """\
   the client sees it. nginx stores nothing, the agent keeps its tasks in memory.
 - The hub calls a worker that can stream over `message/stream`, even where its caller made a plain call, so that the task
   can be watched and canceled while it runs. nginx and the agent pass the plain call on.
-- Each measurement follows a short warm-up of the same kind, so that opening connections is not counted. A rate is all calls
-  over the time until the last of them had ended. With 50 ms between events, rates are what the worker's pace allows; look at
-  the latency there, which is from the worker's write to the client's read.
+- Each measurement warms up over the connections that it then uses, until at least two calls for each of them have ended
+  (the agent takes seconds from the first rush to its pace), and covers {seconds:g} s after that. With 50 ms between events,
+  rates are what the worker's pace allows; look at the latency there, which is from the worker's write to the client's read.
 - A round counts only if no call failed, hung or was cut; client and worker counted the same calls and the same events; no two
   calls got the same task; and, for the hub, exactly as many tasks were stored, with all their events. This run: {verdict}.
 """
@@ -80,6 +80,7 @@ def write(
             versions=_versions(),
             pinning=pinning,
             events=max(case.events for case, _ in results),
+            seconds=results[0][0].seconds,
             disk=machine.file_system(ROOT),
             verdict="all held",
         )

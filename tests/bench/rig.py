@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import machine
+from tests.bench.figures import Case
 from tests.bench.machine import Cores
 
 HERE = Path(__file__).parent
@@ -104,20 +105,18 @@ class Rig:
         count = get(self.worker_port, "/count")
         return count["calls"], count["events"]
 
-    def load(self, proxy: Proxy, method: str, connections: int, seconds: float, events: int) -> dict[str, Any]:
-        argv = [self.folder / "load", proxy.port, proxy.path, method, connections, int(seconds * 1000), events]
-        done = subprocess.run(
-            [str(part) for part in argv],
-            capture_output=True,
-            text=True,
-            timeout=seconds + 60,
-            check=False,
-            preexec_fn=lambda: os.sched_setaffinity(0, {self.cores.rig}),
-        )
-        if done.returncode:
-            raise SystemExit(f"The load on {proxy.name} broke off: {done.stderr.strip()}")
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer
+    def load(self, proxy: Proxy, case: Case) -> dict[str, Any]:
+        """Call, and say what came of it. `cpu` is what the proxy used while the load measured."""
+        call = [proxy.port, proxy.path, case.method, case.connections, int(case.seconds * 1000), case.events]
+        argv = [str(part) for part in (self.folder / "load", *call)]
+        with ExitStack() as closing, (self.folder / "load.err").open("w") as log:
+            process = machine.start(argv, core=self.cores.rig, log=log, closing=closing)
+            machine.expect(process, "warm")
+            cpu = machine.cpu_seconds(proxy.pid)
+            machine.expect(process, "over")
+            cpu = machine.cpu_seconds(proxy.pid) - cpu
+            answer: dict[str, Any] = json.loads(machine.first_line(process))
+        return {**answer, "cpu": cpu}
 
     # --- the parts
 

@@ -3,9 +3,12 @@
  *   load PORT PATH send|stream CONNECTIONS MILLISECONDS EVENTS
  *
  * Every call has a messageId of its own. A call is good if its answer is a result with exactly EVENTS events, the last of
- * which says "completed", of a task whose id no other call got. No call is begun after MILLISECONDS; those that run are
- * waited for. Prints one line of JSON. Rates are of all calls over the time until the last had ended: a window that closes
- * earlier would count nothing of what takes nearly as long as the window. */
+ * which says "completed", of a task whose id no other call got.
+ *
+ * It warms up first, over the same connections: until twice as many calls as connections have ended (a slow server takes
+ * a while from the first rush to its pace), but at least WARM_LEAST and at most WARM_MOST. Then it prints "warm", measures
+ * for MILLISECONDS and prints "over"; no call is begun after that, those that run are waited for. At last comes one line of
+ * JSON. Counts are of everything; rates and times are of what ended while it measured. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,6 +27,8 @@
 
 #define LINE_SIZE 65536
 #define PATIENCE_NS 30000000000ull /* how long a call may take after the last was begun */
+#define WARM_LEAST 500000000ull
+#define WARM_MOST 10000000000ull
 #define SAMPLES 8
 
 typedef enum { HEAD, LENGTH, CHUNK_SIZE, CHUNK, CHUNK_END, LAST } Part;
@@ -49,7 +54,8 @@ static const char *path;
 static bool stream;
 static int poller;
 static long expected;
-static uint64_t calls, events, bad, broken, begun, run_id, deadline, last_end;
+static uint64_t calls, events, bad, broken, begun, run_id, window_calls, window_events;
+static bool measuring, stopped;
 static Numbers call_times, event_times;
 static uint64_t *ids;
 static size_t id_count, id_room;
@@ -62,6 +68,7 @@ static uint64_t now_ns(void) {
 }
 
 static void note(Numbers *numbers, uint64_t ns) {
+    if (!measuring) return;
     if (numbers->count == numbers->room) {
         numbers->room = numbers->room ? numbers->room * 2 : 65536;
         numbers->at = realloc(numbers->at, numbers->room * sizeof *numbers->at);
@@ -127,6 +134,7 @@ static void begin_call(Conn *c) {
 /* One JSON-RPC answer: a whole body, or the data of one server-sent event. */
 static void read_answer(Conn *c, const char *json, size_t size) {
     c->events++;
+    window_events += measuring;
     if (!memmem(json, size, "\"result\"", 8) || memmem(json, size, "\"error\":", 8)) complain(c, "no result");
     c->completed = memmem(json, size, "\"completed\"", 11) != NULL;
     if (!c->id[0]) { /* our own ids are numbers: the first "id" that is a string is the task's */
@@ -176,11 +184,11 @@ static void end_call(Conn *c) {
     calls++;
     events += (uint64_t)c->events;
     bad += c->faulty;
-    last_end = now;
+    window_calls += measuring;
     note(&call_times, now - c->began);
     note_id(c->id);
     c->busy = false;
-    if (now < deadline) begin_call(c);
+    if (!stopped) begin_call(c);
 }
 
 static bool read_head(Conn *c) {
@@ -245,7 +253,7 @@ static void on_readable(Conn *c) {
     broken += cut;
     c->busy = false;
     open_conn(c);
-    if (cut && now_ns() < deadline) begin_call(c);
+    if (cut && !stopped) begin_call(c);
 }
 
 static int by_size(const void *a, const void *b) {
@@ -265,6 +273,11 @@ static void print_times(const char *name, Numbers *times) {
            times->at[times->count * 99 / 100], name, times->at[times->count - 1]);
 }
 
+static void say(const char *word) {
+    puts(word);
+    fflush(stdout);
+}
+
 int main(int argc, char **argv) {
     if (argc != 7) return fprintf(stderr, "load PORT PATH send|stream CONNECTIONS MILLISECONDS EVENTS\n"), 2;
     address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -277,26 +290,36 @@ int main(int argc, char **argv) {
     poller = epoll_create1(EPOLL_CLOEXEC);
     Conn *conns = calloc((size_t)count, sizeof *conns);
     for (int i = 0; i < count; i++) open_conn(&conns[i]);
-    uint64_t started = now_ns(), hung = 0, repeated = 0;
-    deadline = started + duration;
+    uint64_t hung, repeated = 0, started = now_ns(), mark = 0;
     for (int i = 0; i < count; i++) begin_call(&conns[i]);
     for (;;) {
         struct epoll_event ready[256];
-        int seen = epoll_wait(poller, ready, 256, 100);
+        int seen = epoll_wait(poller, ready, 256, 2);
         for (int i = 0; i < seen; i++) on_readable(ready[i].data.ptr);
         uint64_t now = now_ns();
-        if (now < deadline) continue;
-        hung = 0;
-        for (int i = 0; i < count; i++) hung += conns[i].busy;
-        if (!hung || now > deadline + PATIENCE_NS) break;
+        if (stopped) {
+            hung = 0;
+            for (int i = 0; i < count; i++) hung += conns[i].busy;
+            if (!hung || now > mark + PATIENCE_NS) break;
+        } else if (measuring && now >= mark + duration) {
+            measuring = false;
+            stopped = true;
+            say("over");
+            duration = now - mark;
+            mark = now;
+        } else if (!mark && now > started + WARM_LEAST && (calls >= 2 * (uint64_t)count || now > started + WARM_MOST)) {
+            measuring = true;
+            say("warm");
+            mark = now_ns();
+        }
     }
     qsort(ids, id_count, sizeof *ids, by_hash);
     for (size_t i = 1; i < id_count; i++) repeated += ids[i] == ids[i - 1];
     printf("{\"begun\":%llu,\"calls\":%llu,\"events\":%llu,\"bad\":%llu,\"broken\":%llu,\"hung\":%llu,\"repeated_ids\":%llu",
            (unsigned long long)begun, (unsigned long long)calls, (unsigned long long)events, (unsigned long long)bad,
            (unsigned long long)broken, (unsigned long long)hung, (unsigned long long)repeated);
-    double seconds = last_end > started ? (double)(last_end - started) / 1e9 : 1;
-    printf(",\"calls_per_s\":%.1f,\"events_per_s\":%.1f", (double)calls / seconds, (double)events / seconds);
+    printf(",\"window_calls\":%llu,\"window_events\":%llu,\"seconds\":%.6f", (unsigned long long)window_calls,
+           (unsigned long long)window_events, (double)duration / 1e9);
     print_times("call", &call_times);
     print_times("event", &event_times);
     printf(",\"complaint\":\"%s\",\"sample\":[", complaint);
