@@ -84,6 +84,7 @@ class Relay:
         self._interruption: HubError | None = None
         self._refusals: list[float] = []
         self._nonsense = 0
+        self._hung_up = False
         self._cut = send is None
         self._counted = False
         self.scribe = Scribe(around.engine.events, around.codec, around.observer, row, turns)
@@ -133,6 +134,11 @@ class Relay:
         if not self.scribe.writing and self.task is not None:
             self.task.cancel()
 
+    def still_there(self) -> None:
+        """The worker says that the task is unfinished."""
+        if not self._hung_up:
+            self._life()
+
     # --- the call
 
     async def _call(self, send: Send) -> None:
@@ -162,6 +168,7 @@ class Relay:
             raise
         if not self.scribe.ids.worker_task and not self.scribe.rests:
             raise InvalidAnswer(str(registration.worker), "it ended without an event")
+        self._hung_up = registration.offer.streaming
 
     async def _copy(self, call: Batches) -> None:
         async with call as batches:
@@ -223,13 +230,19 @@ class Relay:
         await self._deliver(self._send or self._around.codec.recall(self._turns[-1], self._row))
 
     async def _poll(self, registration: Registration) -> None:
-        """Follow a worker that cannot be attached to. A task that is not at its end yet is a sign of life."""
+        """Follow a worker that cannot be attached to. A task that is not at its end yet is a sign of life, unless the
+        worker closed its stream by itself: agents whose handler crashed leave such tasks behind (decision 0003).
+        """
         pause = _FIRST_POLL
         while not self.scribe.rests:
+            before = self.scribe.at
             heard = await self._around.forwarder.fetch(registration.offer, self.scribe.ids)
-            self._life()
             await self.scribe.write([heard], gap=self._cut)
-            self._begun()
+            if self.scribe.at != before:
+                self._life()
+                self._begun()
+            else:
+                self.still_there()
             if self.scribe.rests:
                 return
             await asyncio.sleep(pause)

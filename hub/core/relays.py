@@ -99,7 +99,7 @@ class Relays:
         if heard.state in TERMINAL:
             await self.conclude(relay, heard)
         else:
-            relay.heard_at = self._around.clock.monotonic()
+            relay.still_there()
 
     async def conclude(self, relay: Relay, heard: Heard) -> None:
         """Log what a worker's task has beyond the log, and stop listening if that ends it."""

@@ -232,6 +232,19 @@ async def test_a_silent_worker_fails_its_task_unless_it_says_that_it_works(house
     assert got[-1]["metadata"]["rolecall"]["reason"] == "WORKER_SILENT"
 
 
+async def test_a_worker_that_hung_up_on_an_unfinished_task_is_not_believed_for_ever(house: House) -> None:
+    """Agents whose handler crashed leave their task at work: their stream ends, and the task never changes again."""
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", task())
+    house.forwarder.plan_fetch("echo:a", *(task("working") for _ in range(100)))
+    house.supervisor.keep_running("watch", house.hub.relays.watch)
+    reading = asyncio.create_task(house.stream())
+    await asyncio.sleep(0.3)
+    house.clock.advance(61)
+    got = await asyncio.wait_for(reading, 4)
+    assert got[-1]["metadata"]["rolecall"]["reason"] == "WORKER_SILENT"
+
+
 async def test_a_question_pauses_the_task_and_its_answer_goes_to_the_same_worker(house: House) -> None:
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), status("input-required", "which?"))
