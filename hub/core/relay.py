@@ -44,6 +44,8 @@ _TASK_NOT_FOUND = -32001
 _REFUSALS_WITHIN = 1.0
 _FIRST_PAUSE = 0.25
 _MOST_NONSENSE = 3
+_BELIEVED = 10
+"""Silences for which an unchanged task is believed to be at work, after its stream was cut."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
 
 Batches = AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]
@@ -89,7 +91,7 @@ class Relay:
         self._counted = False
         self.scribe = Scribe(around.engine.events, around.codec, around.observer, row, turns)
         self.began = row.at
-        self._called_at = self.heard_at = around.clock.monotonic()
+        self._called_at = self._changed_at = self.heard_at = around.clock.monotonic()
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.started.add_done_callback(_seen)
         self.task: asyncio.Task[None] | None = None
@@ -135,9 +137,14 @@ class Relay:
             self.task.cancel()
 
     def still_there(self) -> None:
-        """The worker says that the task is unfinished."""
-        if not self._hung_up:
-            self._life()
+        """The worker says that the task is unfinished. One that could stream and does not is believed for a while only:
+        agents whose handler crashed go on saying so (decision 0003).
+        """
+        now = self._around.clock.monotonic()
+        streams = self._registration is None or self._registration.offer.streaming
+        belief = self._around.silence.total_seconds() * (0 if self._hung_up else _BELIEVED if streams else float("inf"))
+        if now - self._changed_at < belief:
+            self.heard_at = now
 
     # --- the call
 
@@ -230,9 +237,7 @@ class Relay:
         await self._deliver(self._send or self._around.codec.recall(self._turns[-1], self._row))
 
     async def _poll(self, registration: Registration) -> None:
-        """Follow a worker that cannot be attached to. A task that is not at its end yet is a sign of life, unless the
-        worker closed its stream by itself: agents whose handler crashed leave such tasks behind (decision 0003).
-        """
+        """Follow a worker that cannot be attached to, by asking for its task again and again."""
         pause = _FIRST_POLL
         while not self.scribe.rests:
             before = self.scribe.at
@@ -317,7 +322,7 @@ class Relay:
         await registry.mark(registration.workspace, registration.worker, registration.epoch, Health.SUSPECT, error.why)
 
     def _life(self) -> None:
-        self.heard_at = self._around.clock.monotonic()
+        self._changed_at = self.heard_at = self._around.clock.monotonic()
 
     def _begun(self) -> None:
         if not self.started.done():

@@ -38,8 +38,9 @@ class Scribe:
         """Log what a worker said. What comes after the end, or speaks of another task, is dropped and counted."""
         async with self._one_at_a_time:
             ids, events, position = self.ids, list[Event](), self.position
+            over = self.ended
             for heard in batch:
-                if self.ended or any(event.ends for event in events):
+                if over:
                     self._observer.dropped(self._role, "after the end", 1)
                     continue
                 if heard.task and ids.worker_task and heard.task != ids.worker_task:
@@ -47,6 +48,7 @@ class Scribe:
                     continue
                 ids = _learned(ids, heard)
                 events += await self._events_of(heard, ids, events, gap=gap)
+                over = bool(events) and events[-1].ends
                 position = heard.position or position
             if events and self.state in PAUSED and events[0].state is None:
                 # Its question is answered: nobody may take the task for one that still waits.

@@ -30,6 +30,8 @@ from tests.helpers.clock import MovableClock
 from tests.helpers.scripted import ScriptedForwarder
 
 ME = Caller("default", "local")
+SILENCE = 0.8
+"""In seconds of the movable clock. The watch looks four times in one, in real time."""
 
 
 @dataclass
@@ -90,7 +92,7 @@ async def house() -> AsyncIterator[House]:
             router=Router(engine.registry, engine.tasks, default_role=None, dice=Random(7)),
             observer=Silent(),
             clock=clock,
-            silence=timedelta(seconds=60),
+            silence=timedelta(seconds=SILENCE),
         )
         hub = Hub(around, supervisor, Limits(keep_alive=timedelta(seconds=0.05)))
         terms = Terms(timedelta(seconds=120), timedelta(seconds=45))

@@ -25,7 +25,7 @@ from hub.model.a2a import Heard
 from hub.model.command import CancelTask, Subscribe, Target, TaskQuery
 from hub.model.ids import Cursor, TaskId
 from hub.model.worker import Health
-from tests.flow.conftest import ME, House, frames, proof, say
+from tests.flow.conftest import ME, SILENCE, House, frames, proof, say
 from tests.helpers.scripted import chunk, message, status, task
 
 REFUSED = WorkerUnreachable("echo:a", "http://w/", "connection refused")
@@ -221,26 +221,34 @@ async def test_a_silent_worker_fails_its_task_unless_it_says_that_it_works(house
     house.supervisor.keep_running("watch", house.hub.relays.watch)
     reading = asyncio.create_task(house.stream())
     await asyncio.sleep(0.1)
-    house.clock.advance(59)
-    await asyncio.sleep(1.2)
-    assert house.forwarder.asked("fetch") == ["echo:a"]
-    house.clock.advance(59)
-    await asyncio.sleep(1.2)
-    assert not reading.done()
-    house.clock.advance(2)
+    for _ in range(2):
+        house.clock.advance(0.95 * SILENCE)
+        await asyncio.sleep(0.3)
+        assert house.forwarder.asked("fetch")
+        assert not reading.done()
+    house.clock.advance(0.1 * SILENCE)
     got = await asyncio.wait_for(reading, 3)
     assert got[-1]["metadata"]["rolecall"]["reason"] == "WORKER_SILENT"
 
 
-async def test_a_worker_that_hung_up_on_an_unfinished_task_is_not_believed_for_ever(house: House) -> None:
+@pytest.mark.parametrize(("ends", "believed"), [((), 1), ((WorkerBroke("echo:a", "cut"),), 10)])
+async def test_a_worker_that_leaves_its_stream_is_not_believed_for_ever(
+    house: House, ends: tuple[Exception, ...], believed: int
+) -> None:
     """Agents whose handler crashed leave their task at work: their stream ends, and the task never changes again."""
     await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", task())
+    house.forwarder.plan("echo:a", task(), *ends)
     house.forwarder.plan_fetch("echo:a", *(task("working") for _ in range(100)))
     house.supervisor.keep_running("watch", house.hub.relays.watch)
     reading = asyncio.create_task(house.stream())
-    await asyncio.sleep(0.3)
-    house.clock.advance(61)
+    await asyncio.sleep(0.5)
+    for _ in range(believed - 1):
+        house.clock.advance(0.95 * SILENCE)
+        await asyncio.sleep(0.5)
+        assert not reading.done()
+    for _ in range(2):
+        house.clock.advance(2 * SILENCE)
+        await asyncio.sleep(0.5)
     got = await asyncio.wait_for(reading, 4)
     assert got[-1]["metadata"]["rolecall"]["reason"] == "WORKER_SILENT"
 

@@ -33,7 +33,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def hub(logs: Path) -> Iterator[HubProcess]:
-    with start_hub(logs / "hub") as process:
+    with start_hub(logs / "hub", worker_silence=3) as process:
         yield process
 
 

@@ -65,6 +65,15 @@ def test_a_large_artifact_comes_through_whole(client: Client, stock: str) -> Non
     assert streamed_text(events) == "ü" * 200_000
 
 
+def test_a_task_that_its_agent_forgot_to_end_fails_after_the_silence(official: Client, stock: str) -> None:
+    """Its executor has returned, and the SDK's server goes on to call the task unfinished."""
+    if "plain" in stock:
+        return  # a worker that cannot stream looks like this while it works, too
+    events = official.call("stream", url=stock, text="vanish")["events"]
+    assert events[-1]["status"]["state"] == "failed"
+    assert events[-1]["metadata"]["rolecall"]["reason"] == "WORKER_SILENT"
+
+
 @pytest.mark.parametrize("command", ["crash", "vanish"])
 def test_a_task_that_its_agent_forgot_to_end_can_be_cancelled(official: Client, stock: str, command: str) -> None:
     """Its executor has returned or raised, and the SDK's server goes on to call the task unfinished."""
