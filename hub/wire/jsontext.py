@@ -9,8 +9,8 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 # The parser refuses NaN and Infinity, depth over 200 and huge integers, but reads 1e999 as infinity.
-# The letter must follow a digit with nothing but digits before it back to a JSON separator, or ids in hex would match.
-_HUGE_EXPONENT = re.compile(rb"[:\[,\s-][0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3}|^-?[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3}")
+# Ids in hex may look like one too: a match only means that it is worth looking.
+_HUGE_EXPONENT = re.compile(rb"[0-9][eE]\+?[0-9]{3}")
 
 
 class NotJson(ValueError):
