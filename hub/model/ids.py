@@ -62,13 +62,17 @@ def is_loopback(host: str) -> bool:
 
 
 def new_task_id() -> TaskId:
-    """A UUID of version 7: its time prefix keeps inserts at the right edge of the index, 74 random bits keep it unguessable."""
+    return TaskId(_uuid7())
+
+
+def new_context_id() -> str:
+    return _uuid7()
+
+
+def _uuid7() -> str:
+    """Its time prefix keeps inserts at the right edge of an index, its 74 random bits keep it unguessable."""
     millis = time.time_ns() // 1_000_000
     value = (millis & 0xFFFF_FFFF_FFFF) << 80 | int.from_bytes(os.urandom(10), "big")
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62
-    return TaskId(str(UUID(int=value)))
-
-
-def new_context_id() -> str:
-    return str(UUID(bytes=os.urandom(16), version=4))
+    return str(UUID(int=value))

@@ -1,0 +1,140 @@
+"""Which role a call means, and which of its workers gets it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from hub.core.balance import busyness, least_busy_of_two
+from hub.core.router import Router
+from hub.engines import open_engine
+from hub.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous
+from hub.model.command import Send, Target
+from hub.model.ids import Caller, WorkerId, is_instance, is_role, new_task_id, split_name
+from hub.model.worker import Health, Offer, Proof, Registration
+from hub.ports import Engine
+from tests.helpers.clock import MovableClock
+
+ME = Caller("default", "local")
+
+
+@pytest.fixture
+async def engine():  # type: ignore[no-untyped-def]
+    async with open_engine("memory:", clock=MovableClock()) as engine:
+        yield engine
+
+
+async def enrol(engine: Engine, name: str, *skills: str, capacity: int | None = None) -> Registration:
+    card = {"skills": [{"id": skill, "name": skill} for skill in skills]}
+    offer = Offer(WorkerId(*name.split(":", 1)), f"http://{name}", card=card, capacity=capacity)
+    return await engine.registry.enrol(ME.workspace, offer, boot="b", ttl=timedelta(seconds=60))
+
+
+def router(engine: Engine, default_role: str | None = None) -> Router:
+    return Router(engine.registry, engine.tasks, default_role=default_role, dice=Random(3))
+
+
+def call(**target: str) -> Send:
+    return Send(Target(**target), {}, "0.3", "m")
+
+
+async def test_the_path_names_the_role_and_metadata_may_not_disagree(engine: Engine) -> None:
+    await enrol(engine, "a:1")
+    assert (await router(engine).choose(ME, call(path_role="a"))).rule == "path"
+    with pytest.raises(RoleUnknown):
+        await router(engine).choose(ME, call(path_role="a", role="b"))
+
+
+async def test_metadata_names_the_role_or_one_instance(engine: Engine) -> None:
+    await enrol(engine, "a:1")
+    await enrol(engine, "a:2")
+    for _ in range(5):
+        route = await router(engine).choose(ME, call(role="a", instance="2"))
+        assert (str(route.registration.worker), route.rule) == ("a:2", "instance")
+    with pytest.raises(NoLiveWorker):
+        await router(engine).choose(ME, call(role="a", instance="3"))
+
+
+async def test_a_skill_names_the_one_role_that_offers_it(engine: Engine) -> None:
+    await enrol(engine, "a:1", "sum", "sing")
+    await enrol(engine, "b:1", "sing")
+    assert (await router(engine).choose(ME, call(skill="sum"))).registration.worker.role == "a"
+    with pytest.raises(SkillAmbiguous, match="a, b"):
+        await router(engine).choose(ME, call(skill="sing"))
+    with pytest.raises(SkillAmbiguous):
+        await router(engine).choose(ME, call(skill="fly"))
+
+
+async def test_a_call_without_role_is_never_guessed(engine: Engine) -> None:
+    await enrol(engine, "only:1")
+    with pytest.raises(NoRoleNamed, match="only"):
+        await router(engine).choose(ME, call())
+    assert (await router(engine, "only").choose(ME, call())).rule == "default role"
+
+
+async def test_a_role_that_was_there_is_told_from_one_that_never_was(engine: Engine) -> None:
+    lease = await enrol(engine, "a:1")
+    await engine.registry.withdraw(ME.workspace, lease.worker, Proof(lease.epoch, lease.secret))
+    with pytest.raises(NoLiveWorker, match="withdrawn"):
+        await router(engine).choose(ME, call(path_role="a"))
+    with pytest.raises(RoleUnknown):
+        await router(engine).choose(ME, call(path_role="b"))
+
+
+async def test_a_draining_worker_gets_nothing_and_suspects_serve_when_nobody_else_does(engine: Engine) -> None:
+    first, second = await enrol(engine, "a:1"), await enrol(engine, "a:2")
+    await engine.registry.mark(ME.workspace, first.worker, first.epoch, Health.DRAINING, "test")
+    for _ in range(9):
+        assert (await router(engine).choose(ME, call(path_role="a"))).registration is second
+    await engine.registry.mark(ME.workspace, second.worker, second.epoch, Health.SUSPECT, "test")
+    assert (await router(engine).choose(ME, call(path_role="a"))).rule == "only suspects left"
+
+
+async def test_another_workspaces_workers_do_not_exist(engine: Engine) -> None:
+    await enrol(engine, "a:1")
+    with pytest.raises(RoleUnknown):
+        await router(engine).choose(Caller("other", "local"), call(path_role="a"))
+
+
+async def test_the_less_busy_of_two_gets_the_call(engine: Engine) -> None:
+    idle, busy = await enrol(engine, "a:1", capacity=4), await enrol(engine, "a:2", capacity=4)
+    busy.in_flight = 3
+    dice = Random(1)
+    assert all(least_busy_of_two((idle, busy), dice) is idle for _ in range(50))
+    busy.in_flight = 0
+    busy.reported_in_flight = 2
+    assert busyness(busy) == 0.5
+
+
+async def test_equals_share_evenly(engine: Engine) -> None:
+    workers = tuple([await enrol(engine, f"a:{n}") for n in range(5)])
+    dice = Random(5)
+    shares = Counter(str(least_busy_of_two(workers, dice).worker) for _ in range(5000))
+    assert len(shares) == 5
+    assert min(shares.values()) > 500
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"), [("a", ("a", None)), ("a:b", ("a", "b")), ("a:b:c", ("a", "b:c")), ("a:", ("a", ""))]
+)
+def test_a_name_splits_at_its_first_colon(name: str, parts: tuple[str, str | None]) -> None:
+    assert split_name(name) == parts
+
+
+@pytest.mark.parametrize("role", ["", "A", "-a", "a b", "a/b", "a:b", "x" * 64, "agents", "a2a", "v1", "é", "a\n"])
+def test_what_cannot_be_a_role(role: str) -> None:
+    assert not is_role(role)
+
+
+@pytest.mark.parametrize(("text", "fits"), [("A-1.b:c_d", True), ("", False), ("a b", False), ("a/b", False), ("a\n", False)])
+def test_what_can_be_an_instance(text: str, fits: bool) -> None:
+    assert is_instance(text) is fits
+
+
+def test_task_ids_sort_by_time_and_do_not_repeat() -> None:
+    ids = [new_task_id() for _ in range(1000)]
+    assert len(set(ids)) == 1000
+    assert [i[:11] for i in ids] == sorted(i[:11] for i in ids)
