@@ -86,13 +86,18 @@ async def assemble(settings: Settings, *, port: int, clock: Clock | None = None)
             clock=clock,
             silence=timedelta(seconds=settings.worker_silence),
         )
-        limits = Limits(settings.max_open_tasks, timedelta(seconds=settings.keep_alive), timedelta(seconds=settings.retention))
+        limits = Limits(
+            open_tasks=settings.max_open_tasks,
+            keep_alive=timedelta(seconds=settings.keep_alive),
+            retention=timedelta(seconds=settings.retention),
+            same_message=timedelta(seconds=settings.same_message),
+        )
         hub = Hub(around, supervisor, limits)
         terms = Terms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
         directory = Directory(engine.registry, around.forwarder, observer, terms, check_url=guard.check_url)
         edge = _edge(settings, port, hub, directory, engine, observer)
         try:
-            await hub.relays.settle()
+            await hub.settle()
             supervisor.keep_running("silence watch", hub.relays.watch)
             supervisor.keep_running("lease sweep", lambda: _every(_SWEEP_EVERY, directory.sweep))
             supervisor.keep_running("registry observer", directory.observe)

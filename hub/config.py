@@ -155,6 +155,13 @@ class Settings:
         "Higher: results can be fetched and streams resumed for longer, on more disk.",
         unit="seconds",
     )
+    same_message: float = _setting(
+        60.0,
+        read.seconds(0, 86_400),
+        "How long after its end a message is recognised when it comes again, and gets the answer that it got.",
+        "Higher: later retries are safe, at some memory. A message with an Idempotency-Key is known as long as its task.",
+        unit="seconds",
+    )
     max_open_tasks: int = _setting(
         100_000,
         read.whole(1, 10_000_000),

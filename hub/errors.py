@@ -4,7 +4,8 @@
     ├── RequestError            the request itself; nothing was done
     │   ├── ParseError  InvalidRequest  MethodNotFound  InvalidParams
     │   ├── BodyTooLarge  MediaTypeNotSupported  BodyTooSlow
-    │   └── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
+    │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
+    │   └── KeyConflict
     ├── TaskError               about one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded
     ├── RouteError              nobody was asked; the caller may try again
@@ -99,6 +100,10 @@ class VersionNotSupported(RequestError):
 
 class ExtendedCardNotConfigured(RequestError):
     """There is no extended card here; the public one is all there is."""
+
+
+class KeyConflict(RequestError):
+    """That Idempotency-Key was used for another message. Choose a new key for a new message."""
 
 
 # --- one task

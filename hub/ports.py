@@ -127,8 +127,13 @@ class EventLog(Protocol):
 class TaskStore(Protocol):
     """A row per task. It is never older than the task's log."""
 
-    async def admit(self, row: TaskRow, turn: Turn) -> None:
-        """A new task with its first message; durable on return. StoreUnavailable."""
+    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None) -> None:
+        """A new task with its first message; durable on return. `key` is the caller's own name for the call, and no two
+        tasks of a caller may have the same. StoreUnavailable, also for a key that is taken.
+        """
+
+    async def keyed(self, caller: Caller, key: str) -> TaskId | None:
+        """The caller's task with that key, a bare message included."""
 
     async def add_turn(self, task: TaskId, turn: Turn) -> None:
         """A further message of the caller; durable on return."""
@@ -154,8 +159,10 @@ class TaskStore(Protocol):
     async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
         """The caller's tasks in that context that wait for input."""
 
-    async def unfinished(self) -> Sequence[TaskRow]:
-        """Every caller's tasks in no terminal state: what a starting hub has to settle."""
+    async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
+        """Every caller's tasks that have not ended, and those that ended within that time, bare messages included: what a
+        starting hub has to settle, and what it has to recognise.
+        """
 
     async def forget(self, *, ended_for: timedelta) -> int:
         """Drop tasks, with turns and events, that ended longer ago. A bounded piece per call; returns how many."""

@@ -11,11 +11,13 @@ from hub.core.decisions import Decisions
 from hub.core.reading import Reading
 from hub.core.relay import Relay, Surroundings
 from hub.core.relays import Relays
+from hub.core.repeats import Call, Repeats, content_of, names_after_restart, names_of
 from hub.core.router import Route, Router, check_agrees
 from hub.core.supervisor import Supervisor
 from hub.errors import (
     HubDraining,
     InvalidParams,
+    KeyConflict,
     Overloaded,
     RouteError,
     TaskEnded,
@@ -44,6 +46,7 @@ class Limits:
     open_tasks: int = 100_000
     keep_alive: timedelta = timedelta(seconds=15)
     retention: timedelta = timedelta(hours=24)
+    same_message: timedelta = timedelta(seconds=60)
 
 
 class Hub:
@@ -55,6 +58,7 @@ class Hub:
         self._supervisor = supervisor
         self._readings: set[Reading] = set()
         self._waiting: set[Subscription] = set()
+        self._repeats = Repeats(around.clock, limits.same_message)
         self.relays = Relays(around, supervisor)
         self.decisions = Decisions()
         self.draining = False
@@ -63,29 +67,26 @@ class Hub:
 
     async def send(self, caller: Caller, send: Send) -> bytes:
         """The answer to `message/send`: a Task, or the worker's bare Message."""
-        relay = await self._begin(caller, send)
-        task = relay.scribe.ids.task
+        call = await self._begin(caller, send)
         if not send.blocking:
-            await self._started_or_shown(relay)
-            return await self._snapshot(task, send.dialect, send.history_length)
-        await relay.started
-        log = await self._until_rest(task, relay.began)
-        if relay.began != START:
-            log = await self._engine.events.read(task)
-        return await self._told(task, log, send.dialect, send.history_length)
+            await self._started_or_shown(call)
+            return await self._snapshot(call.task, send.dialect, send.history_length)
+        await call.started()
+        log = await self._until_rest(call.task, call.began)
+        if call.began != START:
+            log = await self._engine.events.read(call.task)
+        return await self._told(call.task, log, send.dialect, send.history_length)
 
     async def stream(self, caller: Caller, send: Send) -> Reading:
         """The answer to `message/stream`. Returns once the worker has begun to answer."""
-        relay = await self._begin(caller, send)
-        await relay.started
-        task = relay.scribe.ids.task
-        role = relay.worker.role if relay.worker else ""
-        if relay.began == START:
-            return self._reading(task, role, after=START, first=None)
+        call = await self._begin(caller, send)
+        await call.started()
+        if call.began == START:
+            return self._reading(call.task, call.role, after=START, first=None)
         # The answer to a paused task opens with the task as it went on, not as it waited.
-        onwards = Cursor(relay.began + 1)
-        first = await self._as_of(task, onwards, send.dialect)
-        return self._reading(task, role, after=onwards, first=first)
+        onwards = Cursor(call.began + 1)
+        first = await self._as_of(call.task, onwards, send.dialect)
+        return self._reading(call.task, call.role, after=onwards, first=first)
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> Reading:
         """Come back to a task: as of the reader's cursor, or as of now, and then what follows."""
@@ -119,10 +120,34 @@ class Hub:
 
     # --- how a call begins
 
-    async def _begin(self, caller: Caller, send: Send) -> Relay:
-        """Admit, route, store, and only then call: what may run can be found again."""
+    async def _begin(self, caller: Caller, send: Send) -> Call:
+        """The same message is the same call; a new one is admitted."""
         if self.draining:
             raise HubDraining
+        turn = self._around.codec.record(send, after=START)
+        content = content_of(turn)
+
+        async def start() -> Call:
+            known = await self._keyed(caller, send, content)
+            if known is not None:
+                return known
+            relay = await self._admit(caller, send, turn)
+            return Call(relay.scribe.ids.task, relay.role, relay.began, content, relay)
+
+        return await self._repeats.once(names_of(caller, send, content), content, start)
+
+    async def _keyed(self, caller: Caller, send: Send, content: bytes) -> Call | None:
+        """A call with an Idempotency-Key that is remembered by its task alone."""
+        task = await self._engine.tasks.keyed(caller, send.key) if send.key is not None else None
+        if task is None:
+            return None
+        turns = await self._engine.tasks.turns(task)
+        if content_of(turns[0]) != content:
+            raise KeyConflict
+        return Call(task, send.target.path_role or "", START, content, self.relays.of(task))
+
+    async def _admit(self, caller: Caller, send: Send, turn: Turn) -> Relay:
+        """Route, store, and only then call: what may run can be found again."""
         if len(self.relays) >= self._limits.open_tasks:
             raise Overloaded("open tasks", self._limits.open_tasks, "ROLECALL_MAX_OPEN_TASKS")
         row = await self._continued(caller, send)
@@ -136,9 +161,8 @@ class Hub:
             self._around.observer.routed(role, "role", type(error).__name__)
             raise
         row = self._new_row(caller, send, route)
-        turn = self._around.codec.record(send, after=START)
         self._decided(row.id, route)
-        await self._engine.tasks.admit(row, turn)
+        await self._engine.tasks.admit(row, turn, key=send.key)
         return self.relays.start(row, (turn,), route=route, send=send, references=references)
 
     async def _go_on(self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str]) -> Relay:
@@ -216,7 +240,10 @@ class Hub:
             self._waiting.discard(following)
         return seen
 
-    async def _started_or_shown(self, relay: Relay) -> None:
+    async def _started_or_shown(self, call: Call) -> None:
+        relay = call.relay
+        if relay is None:
+            return
         done, _ = await asyncio.wait([relay.started], timeout=_REVEAL_AFTER)
         if not done:
             await relay.scribe.reveal()
@@ -259,6 +286,18 @@ class Hub:
         if self.draining:
             reading.break_off()
         return reading
+
+    # --- coming up
+
+    async def settle(self) -> None:
+        """Take up the tasks that an earlier hub left open, and recognise the messages that it had taken on."""
+        tasks = self._engine.tasks
+        for row in await tasks.recent(ended_within=self._limits.same_message):
+            turns = await tasks.turns(row.id)
+            relay = self.relays.settle(row, turns)
+            content = content_of(turns[0])
+            call = Call(row.id, row.role, START, content, relay)
+            self._repeats.remember(call, names_after_restart(row.caller, row.role, content))
 
     # --- going down
 

@@ -97,6 +97,10 @@ class Relay:
         self.task: asyncio.Task[None] | None = None
 
     @property
+    def role(self) -> str:
+        return self._row.role
+
+    @property
     def worker(self) -> WorkerId | None:
         return self._registration.worker if self._registration else self._row.worker
 

@@ -56,13 +56,12 @@ class Relays:
             relay.let_go()
             await asyncio.wait([relay.task], timeout=_LINGER)
 
-    async def settle(self) -> None:
-        """Take up what an earlier hub left open. Paused tasks wait for their caller, not for us."""
-        tasks = self._around.engine.tasks
-        for row in await tasks.unfinished():
-            if row.state not in PAUSED and row.id not in self._running:
-                log.info("taking up a task", extra={"event": "task_settling", "task": row.id, "worker": str(row.worker)})
-                self.start(row, await tasks.turns(row.id), route=None, send=None)
+    def settle(self, row: TaskRow, turns: Sequence[Turn]) -> Relay | None:
+        """Take up what an earlier hub left open. A paused task waits for its caller, not for us."""
+        if row.state in PAUSED or row.ended:
+            return None
+        log.info("taking up a task", extra={"event": "task_settling", "task": row.id, "worker": str(row.worker)})
+        return self.start(row, turns, route=None, send=None)
 
     async def watch(self) -> None:
         """Forever: ask after workers that say nothing, and let go of those that have nothing left to say."""

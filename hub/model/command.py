@@ -32,6 +32,8 @@ class Send:
     references: tuple[str, ...] = ()
     blocking: bool = True
     history_length: int | None = None
+    key: str | None = None
+    """The caller's own name for this call, from `Idempotency-Key`."""
     trace: str | None = None
     """The caller's `traceparent`, the one header that is passed on."""
 

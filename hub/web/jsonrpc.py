@@ -21,6 +21,7 @@ from hub.errors import (
     UnsupportedOperation,
     VersionNotSupported,
 )
+from hub.model.command import Send as Message
 from hub.model.command import Target
 from hub.model.ids import Caller, Cursor
 from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, header, read_json_body
@@ -145,10 +146,10 @@ class JsonRpc:
     # --- the method table
 
     async def _message_send(self, caller: Caller, request: Request, target: Target, scope: Scope) -> bytes:
-        return await self._hub.send(caller, v03.read_send(request.params, target, trace=_trace(scope)))
+        return await self._hub.send(caller, _read_send(request, target, scope))
 
     async def _message_stream(self, caller: Caller, request: Request, target: Target, scope: Scope) -> Reading:
-        return await self._hub.stream(caller, v03.read_send(request.params, target, trace=_trace(scope)))
+        return await self._hub.stream(caller, _read_send(request, target, scope))
 
     async def _tasks_get(self, caller: Caller, request: Request, target: Target, scope: Scope) -> bytes:
         return await self._hub.get(caller, v03.read_get(request.params, target))
@@ -164,6 +165,19 @@ class JsonRpc:
 
     async def _push(self, caller: Caller, request: Request, target: Target, scope: Scope) -> bytes:
         raise PushNotSupported
+
+
+def _read_send(request: Request, target: Target, scope: Scope) -> Message:
+    return v03.read_send(request.params, target, trace=_trace(scope), key=_key(scope))
+
+
+def _key(scope: Scope) -> str | None:
+    value = header(scope, b"idempotency-key")
+    if value is None or not value.strip():
+        return None
+    if len(value) > 255 or not value.isascii():
+        raise InvalidParams("Idempotency-Key must be at most 255 characters of ASCII.")
+    return value.strip().decode()
 
 
 def _trace(scope: Scope) -> str | None:

@@ -43,6 +43,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.PushNotSupported: Row(-32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
     errors.VersionNotSupported: Row(-32009, 400, "VERSION_NOT_SUPPORTED"),
     errors.ExtendedCardNotConfigured: Row(-32007, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+    errors.KeyConflict: Row(-32000, 409, "CONFLICT"),
     errors.TaskNotFound: Row(-32001, 404, "TASK_NOT_FOUND"),
     errors.TaskNotCancelable: Row(-32002, 400, "TASK_NOT_CANCELABLE"),
     errors.TaskEnded: Row(-32602, 400, "TASK_ENDED"),

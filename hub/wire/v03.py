@@ -18,7 +18,7 @@ _PART_KINDS = ("text", "file", "data")
 # --- what a caller says
 
 
-def read_send(params: JsonObject, target: Target, *, trace: str | None = None) -> Send:
+def read_send(params: JsonObject, target: Target, *, trace: str | None = None, key: str | None = None) -> Send:
     """Takes over `params` and mends in place what careless callers leave out."""
     message = params.get("message")
     if not isinstance(message, dict):
@@ -40,6 +40,7 @@ def read_send(params: JsonObject, target: Target, *, trace: str | None = None) -
         references=tuple(message.get("referenceTaskIds") or ()),
         blocking=blocking,
         history_length=_history_length(configuration),
+        key=key,
         trace=trace,
     )
 

@@ -109,7 +109,7 @@ class Asked:
             rest,
             await tasks.conversation(caller, context, None),
             list(await tasks.paused(caller, context, "echo")),
-            sorted(row.id for row in await tasks.unfinished()),
+            sorted(row.id for row in await tasks.recent(ended_within=timedelta())),
             list(await tasks.turns(task)),
             list(await log.read(task)),
             list(await log.read(task, after=Cursor(1), upto=Cursor(2))),

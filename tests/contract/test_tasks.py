@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from hub.errors import HubError, InvalidParams, TaskNotFound
+from hub.errors import HubError, InvalidParams, StoreUnavailable, TaskNotFound
 from hub.model.a2a import TERMINAL, Ids, TaskState
 from hub.model.command import TaskQuery
 from hub.model.ids import START, Cursor, TaskId, WorkerId
@@ -104,7 +104,7 @@ async def test_bare_message_leaves_no_task_to_be_seen(engine: Engine) -> None:
     assert (await engine.tasks.page(ANNA, TaskQuery())).total == 0
     assert await engine.tasks.conversation(ANNA, "ctx", None) is None
     assert list(await engine.tasks.paused(ANNA, "ctx", None)) == []
-    assert list(await engine.tasks.unfinished()) == []
+    assert list(await engine.tasks.recent(ended_within=timedelta())) == []
 
 
 async def test_rows_survive_reopening(store: Store, engine: Engine) -> None:
@@ -241,14 +241,46 @@ async def test_paused_are_the_tasks_that_wait_for_input(engine: Engine) -> None:
 # --- settling and forgetting
 
 
+async def test_recent_are_also_the_tasks_that_ended_within_the_time(store: Store, engine: Engine) -> None:
+    old = await admitted(engine)
+    await append(engine, old, DONE)
+    store.clock.advance(100)
+    new = await admitted(engine)
+    await append(engine, new, DONE)
+    store.clock.advance(10)
+    assert [row.id for row in await engine.tasks.recent(ended_within=timedelta(seconds=60))] == [new]
+    assert [row.id for row in await engine.tasks.recent(ended_within=timedelta(seconds=600))] == [old, new]
+
+
+async def test_a_key_finds_its_callers_task_and_nobody_elses(store: Store, engine: Engine) -> None:
+    task = await admitted(engine, ANNA, key="k")
+    assert await engine.tasks.keyed(ANNA, "k") == task
+    assert await engine.tasks.keyed(ANNA, "other") is None
+    assert await engine.tasks.keyed(BERT, "k") is None
+    assert await engine.tasks.keyed(OTHER_ANNA, "k") is None
+    if store.durable:
+        engine = await store.reopen()
+        assert await engine.tasks.keyed(ANNA, "k") == task
+
+
+async def test_a_key_is_given_once_and_is_free_again_when_its_task_is_gone(engine: Engine) -> None:
+    task = await admitted(engine, ANNA, key="k")
+    with pytest.raises(StoreUnavailable):
+        await admitted(engine, ANNA, key="k")
+    assert await admitted(engine, BERT, key="k") != task
+    await engine.tasks.discard(task)
+    assert await engine.tasks.keyed(ANNA, "k") is None
+    assert await admitted(engine, ANNA, key="k") != task
+
+
 async def test_unfinished_are_everybodys_tasks_in_no_terminal_state(store: Store, engine: Engine) -> None:
     open_tasks = {await admitted(engine, caller) for caller in (ANNA, BERT, OTHER_ANNA)}
     ended = await admitted(engine)
     await append(engine, ended, DONE)
-    assert {row.id for row in await engine.tasks.unfinished()} == open_tasks
+    assert {row.id for row in await engine.tasks.recent(ended_within=timedelta())} == open_tasks
     if store.durable:
         engine = await store.reopen()
-        assert {row.id for row in await engine.tasks.unfinished()} == open_tasks
+        assert {row.id for row in await engine.tasks.recent(ended_within=timedelta())} == open_tasks
 
 
 async def test_forget_drops_what_ended_longer_ago_and_nothing_else(engine: Engine, clock: MovableClock) -> None:

@@ -49,9 +49,9 @@ def a_turn(message: str = "m-1", after: int = 0, params: bytes = b'{"message":{}
     return Turn(Cursor(after), message, "0.3", params)
 
 
-async def admitted(engine: Engine, caller: Caller = ANNA, **members: Any) -> TaskId:
+async def admitted(engine: Engine, caller: Caller = ANNA, *, key: str | None = None, **members: Any) -> TaskId:
     row = a_row(caller, **members)
-    await engine.tasks.admit(row, a_turn())
+    await engine.tasks.admit(row, a_turn(), key=key)
     return row.id
 
 

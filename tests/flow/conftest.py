@@ -44,6 +44,10 @@ class House:
     supervisor: Supervisor
     around: Surroundings
 
+    def restarted(self) -> Hub:
+        """Another hub on the same store, as after a kill: the old one is not told."""
+        return Hub(self.around, self.supervisor, Limits(keep_alive=timedelta(seconds=0.05)))
+
     async def enrol(self, name: str, boot: str = "b", **offer: Any) -> Registration:
         role, _, instance = name.partition(":")
         offer.setdefault("streaming", True)
@@ -51,9 +55,9 @@ class House:
         return (await self.directory.enrol(ME, described, boot=boot)).registration
 
     async def send(
-        self, text: str = "hi", role: str | None = "echo", *, blocking: bool = True, **members: Any
+        self, text: str = "hi", role: str | None = "echo", *, blocking: bool = True, key: str | None = None, **members: Any
     ) -> dict[str, Any]:
-        body: dict[str, Any] = parse(await self.hub.send(ME, say(text, role, blocking=blocking, **members)))
+        body: dict[str, Any] = parse(await self.hub.send(ME, say(text, role, blocking=blocking, key=key, **members)))
         return body
 
     async def stream(self, text: str = "hi", role: str | None = "echo", **members: Any) -> list[dict[str, Any]]:
@@ -72,9 +76,10 @@ def proof(lease: Registration) -> Proof:
     return Proof(lease.epoch, lease.secret)
 
 
-def say(text: str = "hi", role: str | None = "echo", *, blocking: bool = True, **members: Any) -> Send:
+def say(text: str = "hi", role: str | None = "echo", *, blocking: bool = True, key: str | None = None, **members: Any) -> Send:
     message = {"messageId": str(uuid4()), "parts": [{"kind": "text", "text": text}], **members}
-    return v03.read_send({"message": message, "configuration": {"blocking": blocking}}, Target(path_role=role))
+    params = {"message": message, "configuration": {"blocking": blocking}}
+    return v03.read_send(params, Target(path_role=role), key=key)
 
 
 async def frames(reading: Reading) -> list[dict[str, Any]]:

@@ -21,11 +21,18 @@ class MemoryTasks:
     def __init__(self, held: dict[TaskId, Held], clock: Clock) -> None:
         self._held = held
         self._clock = clock
+        self._keys: dict[tuple[Caller, str | None], TaskId] = {}
 
-    async def admit(self, row: TaskRow, turn: Turn) -> None:
-        if row.id in self._held:
+    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None) -> None:
+        if row.id in self._held or (row.caller, key) in self._keys:
             raise StoreUnavailable
         self._held[row.id] = Held(row, [turn], whole=True)
+        if key is not None:
+            self._keys[row.caller, key] = row.id
+
+    async def keyed(self, caller: Caller, key: str) -> TaskId | None:
+        task = self._keys.get((caller, key))
+        return task if task in self._held else None
 
     async def add_turn(self, task: TaskId, turn: Turn) -> None:
         held = self._known(task)
@@ -39,6 +46,7 @@ class MemoryTasks:
         held = self._held.pop(task, None)
         if held is not None:
             held.close()
+        self._drop_keys()
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         return self._known(task).seen_by(caller)
@@ -67,15 +75,20 @@ class MemoryTasks:
     async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
         return [row.id for row in self._rows(caller, context, role) if row.state in PAUSED]
 
-    async def unfinished(self) -> Sequence[TaskRow]:
-        return [held.row for held in self._held.values() if not held.closed]
+    async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
+        since = self._clock.wall() - ended_within.total_seconds()
+        return [held.row for held in self._held.values() if not held.closed or held.row.updated > since]
 
     async def forget(self, *, ended_for: timedelta) -> int:
         before = self._clock.wall() - ended_for.total_seconds()
         old = [task for task, held in self._held.items() if held.closed and held.row.updated < before]
         for task in old[:FORGET_AT_ONCE]:
             del self._held[task]
+        self._drop_keys()
         return len(old[:FORGET_AT_ONCE])
+
+    def _drop_keys(self) -> None:
+        self._keys = {key: task for key, task in self._keys.items() if task in self._held}
 
     def _known(self, task: TaskId) -> Held:
         held = self._held.get(task)

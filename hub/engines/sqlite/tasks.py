@@ -24,8 +24,8 @@ MEMBERS = (
     "created, updated"
 )
 _ADMIT = f"""
-insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params)
-values ({", ".join("?" * 19)})
+insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params, caller_key)
+values ({", ".join("?" * 20)})
 """
 _TURNS = """
 select turn_after, turn_message, turn_dialect, turn_params, -1 as seq from task where id = ?1
@@ -51,17 +51,23 @@ class SqliteTasks:
         self._cache = cache
         self._clock = clock
 
-    async def admit(self, row: TaskRow, turn: Turn) -> None:
-        values = (*_values(row), turn.after, turn.message_id, turn.dialect, turn.params)
+    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None) -> None:
+        values = (*_values(row), turn.after, turn.message_id, turn.dialect, turn.params, key)
 
         def write(db: sqlite3.Connection) -> int | None:
             return db.execute(_ADMIT, values).lastrowid
 
-        def publish(key: int | None) -> None:
-            if key is not None:
-                self._cache.keep(row.id, Held(row, [turn], key=key))
+        def publish(place: int | None) -> None:
+            if place is not None:
+                self._cache.keep(row.id, Held(row, [turn], key=place))
 
         await self._writer.submit(write, publish)
+
+    async def keyed(self, caller: Caller, key: str) -> TaskId | None:
+        rows = await self._reader.rows(
+            "select id from task where workspace = ? and caller = ? and caller_key = ?", (*caller, key)
+        )
+        return TaskId(rows[0][0]) if rows else None
 
     async def add_turn(self, task: TaskId, turn: Turn) -> None:
         values = (turn.after, turn.message_id, turn.dialect, turn.params, task)
@@ -144,8 +150,10 @@ class SqliteTasks:
         sql = f"select id from task where {where} and state in ({', '.join('?' * len(states))}) order by key"
         return [TaskId(task) for (task,) in await self._reader.rows(sql, [*values, *states])]
 
-    async def unfinished(self) -> Sequence[TaskRow]:
-        return [row_of(members) for members in await self._reader.rows(f"select {MEMBERS} from task where ended is null")]
+    async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
+        since = self._clock.wall() - ended_within.total_seconds()
+        sql = f"select {MEMBERS} from task where ended is null or ended > ? order by key"
+        return [row_of(members) for members in await self._reader.rows(sql, (since,))]
 
     async def forget(self, *, ended_for: timedelta) -> int:
         before = self._clock.wall() - ended_for.total_seconds()

@@ -56,12 +56,14 @@ create table task (
   turn_after     integer not null,
   turn_message   text not null,
   turn_dialect   text not null,
-  turn_params    blob not null
+  turn_params    blob not null,
+  caller_key     text
 ) strict;
 
 create index task_newest on task (workspace, caller, updated, id);
 create index task_context on task (workspace, caller, context);
 create index task_ended on task (ended);
+create unique index task_caller_key on task (workspace, caller, caller_key) where caller_key is not null;
 
 create table turn (
   task    integer not null,

@@ -1,0 +1,142 @@
+"""The same message twice is one call: the second gets the first one's task and answer (ruling R7).
+
+A message is the same if its caller, the role that the path names, and its whole content are: ids alone are not enough, since
+people retype examples. It is recognised while the first one runs, and for a while after its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from hashlib import blake2b
+
+from hub.core.relay import Relay
+from hub.errors import KeyConflict
+from hub.model.command import Send
+from hub.model.ids import Caller, Cursor, TaskId
+from hub.model.task import Turn
+from hub.ports import Clock
+
+_MOST_ENDED = 50_000
+
+
+class Call:
+    """One message that was taken on: its task, and where in the task's log its answer begins."""
+
+    __slots__ = ("began", "content", "relay", "role", "task")
+
+    def __init__(self, task: TaskId, role: str, began: Cursor, content: bytes, relay: Relay | None) -> None:
+        self.task = task
+        self.role = role
+        self.began = began
+        self.content = content
+        self.relay = relay
+
+    async def started(self) -> None:
+        """Until the worker has begun to answer, or the error why it has not. Others may wait for the same."""
+        if self.relay is not None:
+            await asyncio.shield(self.relay.started)
+
+
+class Repeats:
+    def __init__(self, clock: Clock, window: timedelta) -> None:
+        self._clock = clock
+        self._window = window.total_seconds()
+        self._calls: dict[bytes, asyncio.Future[Call]] = {}
+        self._ended: deque[tuple[float, bytes]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    async def once(self, names: tuple[bytes, ...], content: bytes, start: Callable[[], Awaitable[Call]]) -> Call:
+        """The call that has one of these names, else a new one. Whoever comes while it is being started waits for it, and
+        gets its error if that fails. KeyConflict if the name was given to another content.
+        """
+        self._sweep()
+        for name in names:
+            known = self._calls.get(name)
+            if known is not None:
+                call = await asyncio.shield(known)
+                if call.content != content:
+                    raise KeyConflict
+                return call
+        future: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(_looked_at)
+        for name in names:
+            self._calls[name] = future
+        try:
+            call = await start()
+        except BaseException as error:
+            self._drop(names)
+            # A cancelled starter takes nobody with it: the others are told to try again.
+            future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+            raise
+        future.set_result(call)
+        self._watch(call, names)
+        return call
+
+    def remember(self, call: Call, names: tuple[bytes, ...]) -> None:
+        """A call that an earlier hub took on."""
+        future: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
+        future.set_result(call)
+        for name in names:
+            self._calls.setdefault(name, future)
+        self._watch(call, names)
+
+    def _watch(self, call: Call, names: tuple[bytes, ...]) -> None:
+        relay = call.relay
+        if relay is None or relay.task is None or relay.task.done():
+            self._note_end(names)
+            return
+
+        def over(_: object) -> None:
+            call.relay = None
+            if relay.started.done() and not relay.started.cancelled() and relay.started.exception() is not None:
+                self._drop(names)
+            else:
+                self._note_end(names)
+
+        relay.task.add_done_callback(over)
+
+    def _note_end(self, names: tuple[bytes, ...]) -> None:
+        now = self._clock.monotonic()
+        self._ended.extend((now, name) for name in names)
+        while len(self._ended) > _MOST_ENDED:
+            self._calls.pop(self._ended.popleft()[1], None)
+
+    def _sweep(self) -> None:
+        before = self._clock.monotonic() - self._window
+        while self._ended and self._ended[0][0] <= before:
+            self._calls.pop(self._ended.popleft()[1], None)
+
+    def _drop(self, names: tuple[bytes, ...]) -> None:
+        for name in names:
+            self._calls.pop(name, None)
+
+
+def content_of(turn: Turn) -> bytes:
+    return blake2b(turn.params, digest_size=16).digest()
+
+
+def names_of(caller: Caller, send: Send, content: bytes) -> tuple[bytes, ...]:
+    """What a message may be recognised by: the caller's own key for it where there is one, else its content."""
+    if send.key is not None:
+        return (_name(caller, "key", send.key.encode()),)
+    return (_name(caller, send.target.path_role or "", content),)
+
+
+def names_after_restart(caller: Caller, role: str, content: bytes) -> tuple[bytes, ...]:
+    """Nobody knows any more whether the path named the role."""
+    return (_name(caller, role, content), _name(caller, "", content))
+
+
+def _name(caller: Caller, kind: str, text: bytes) -> bytes:
+    return blake2b(b"\0".join((*(part.encode() for part in (*caller, kind)), text)), digest_size=16).digest()
+
+
+def _looked_at(future: asyncio.Future[Call]) -> None:
+    """A start that failed has told its own caller; nobody else need have waited."""
+    if not future.cancelled():
+        future.exception()
