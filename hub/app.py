@@ -6,7 +6,6 @@ import asyncio
 import logging
 import signal
 import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from datetime import timedelta
 from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config as ServerConfig
 
+from hub.clock import TICK, WakingClock
 from hub.config import Settings
 from hub.core.directory import Directory, Terms
 from hub.core.hub import Hub, Limits
@@ -43,17 +43,8 @@ log = logging.getLogger(__name__)
 
 _SWEEP_EVERY = 0.5
 _FORGET_EVERY = 30.0
-_LAG_EVERY = 0.5
 _KEEP_ALIVE_REQUESTS = 1_000_000
 _BACKLOG = 2048
-
-
-class SystemClock:
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> float:
-        return time.time()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +60,7 @@ class Rolecall:
 @asynccontextmanager
 async def assemble(settings: Settings, *, port: int, clock: Clock | None = None) -> AsyncIterator[Rolecall]:
     """Open the engine, take up what an earlier hub left, and be ready to serve. Closes in the opposite order."""
-    clock = clock or SystemClock()
+    clock = clock or WakingClock()
     supervisor = Supervisor()
     guard = Guard(settings.worker_networks, [(settings.host, port)], allow_loopback=is_loopback(settings.host))
     async with (
@@ -102,7 +93,7 @@ async def assemble(settings: Settings, *, port: int, clock: Clock | None = None)
             supervisor.keep_running("lease sweep", lambda: _every(_SWEEP_EVERY, directory.sweep))
             supervisor.keep_running("registry observer", directory.observe)
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
-            supervisor.keep_running("loop lag", lambda: _measure_lag(observer))
+            supervisor.keep_running("loop lag", lambda: _measure_lag(observer, clock))
             yield Rolecall(edge, hub, directory, engine)
         finally:
             hub.drain()
@@ -199,9 +190,11 @@ async def _every(seconds: float, job: Callable[[], Awaitable[None]]) -> None:
         await job()
 
 
-async def _measure_lag(observer: telemetry.Metrics) -> None:
+async def _measure_lag(observer: telemetry.Metrics, clock: Clock) -> None:
+    """How late the loop is; and the look at the clock that tells sleep from waking."""
     loop = asyncio.get_running_loop()
     while True:
-        due = loop.time() + _LAG_EVERY
-        await asyncio.sleep(_LAG_EVERY)
+        due = loop.time() + TICK
+        await asyncio.sleep(TICK)
+        clock.monotonic()
         observer.loop_lag(max(0.0, loop.time() - due))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
-from tests.helpers.client import Reader, get_task, send, texts
+from tests.helpers.client import Reader, call, get_task, send, text_message, texts
 from tests.helpers.processes import HubProcess, Process, is_live, start_hub, start_worker, wait_for
 
 WORKERS = "tests.acceptance.workers"
@@ -75,7 +78,7 @@ def test_a_worker_that_is_killed_ends_its_stream_with_a_reason(hub: HubProcess, 
 
 def test_a_worker_that_hangs_ends_its_stream_after_the_silence(hub: HubProcess, tmp_path: Path) -> None:
     with worker(hub, "counter:a", tmp_path) as victim:
-        reader = Reader(hub.url, "counter", "1000 0.02")
+        reader = Reader(hub.url, "counter", "150 0.02")
         thread = reader.start()
         wait_for(lambda: len(reader.chunks) > 5)
         victim.pause()
@@ -171,6 +174,46 @@ def test_a_stopping_hub_lets_its_readers_go_with_a_cursor(hub: HubProcess, tmp_p
             for reader in readers:
                 assert reader.chunks == [f"{n} " for n in range(100)]
                 assert reader.state == "completed"
+
+
+def test_a_hub_that_stood_still_expires_nobody(hub: HubProcess, tmp_path: Path) -> None:
+    """Longer than the leases and the silence: nobody could have said a word to it."""
+    with worker(hub, "echo:a", tmp_path, "instant"), worker(hub, "counter:a", tmp_path):
+        reader = Reader(hub.url, "counter", "200 0.05")
+        thread = reader.start()
+        wait_for(lambda: len(reader.chunks) > 3)
+        hub.pause()
+        time.sleep(6)
+        hub.resume()
+        assert is_live(hub.url, "echo:a")
+        assert texts(send(hub.url, "echo", "awake")) == ["awake"]
+        thread.join(15)
+        assert reader.chunks == [f"{n} " for n in range(200)]
+        feed = httpx.get(f"{hub.url}/metrics", trust_env=False).text
+        assert "lease_expirations_total{" not in feed
+
+
+def test_a_call_that_comes_again_after_the_hubs_death_is_the_same_call(hub: HubProcess, tmp_path: Path) -> None:
+    message = text_message("30 0.02")
+    with worker(hub, "counter:a", tmp_path):
+        first = threading.Thread(target=_ask, args=(hub, message), daemon=True)
+        first.start()
+        wait_for(lambda: (tmp_path / "runs").exists())
+        hub.kill9()
+        with restarted(hub) as again:
+            answers = [_ask(again, message) for _ in range(2)]
+            assert answers[0] == answers[1]
+            assert answers[0]["status"]["state"] == "completed"
+            assert texts(answers[0]) == [f"{n} " for n in range(30)]
+    assert len((tmp_path / "runs").read_text().splitlines()) == 1
+
+
+def _ask(hub: HubProcess, params: dict[str, Any]) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = call(f"{hub.url}/agents/counter/", "message/send", params)["result"]
+    except httpx.HTTPError:
+        return {}
+    return found
 
 
 def _shares(tmp_path: Path) -> dict[int, int]:

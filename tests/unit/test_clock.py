@@ -1,0 +1,35 @@
+"""Time in which the hub was awake."""
+
+from __future__ import annotations
+
+from hub.clock import WakingClock
+
+
+class Source:
+    def __init__(self) -> None:
+        self.now = 500.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_time_passes_while_somebody_looks() -> None:
+    source = Source()
+    clock = WakingClock(source)
+    start = clock.monotonic()
+    for _ in range(100):
+        source.now += 0.5
+        clock.monotonic()
+    assert clock.monotonic() - start == 50
+    assert clock.pauses == 0
+
+
+def test_a_span_in_which_the_process_stood_still_does_not_count() -> None:
+    source = Source()
+    clock = WakingClock(source)
+    before = clock.monotonic()
+    source.now += 300
+    assert clock.monotonic() == before
+    source.now += 0.25
+    assert clock.monotonic() == before + 0.25
+    assert clock.pauses == 300
