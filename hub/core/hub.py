@@ -18,11 +18,14 @@ from hub.errors import (
     HubDraining,
     InvalidParams,
     KeyConflict,
+    NoLiveWorker,
     Overloaded,
+    RoleUnknown,
     RouteError,
     TaskEnded,
     TaskNotCancelable,
     TaskNotFound,
+    WorkerBusy,
     WorkerFault,
     WorkerLost,
 )
@@ -35,6 +38,7 @@ from hub.ports import Subscription
 _REVEAL_AFTER = 1.0
 """A caller who does not want to wait gets the task as it stands after this long."""
 _CANCEL_PATIENCE = 2.0
+_LOOK_AGAIN = 0.1
 _SWEEPS = 100
 _NOT_FOUND, _NOT_CANCELABLE = -32001, -32002
 
@@ -154,16 +158,25 @@ class Hub:
         references = await self._references(caller, send)
         if row is not None:
             return await self._go_on(caller, row, send, references)
-        try:
-            route = await self._router.choose(caller, send)
-        except RouteError as error:
-            role = send.target.path_role or send.target.role or ""
-            self._around.observer.routed(role, "role", type(error).__name__)
-            raise
+        route = await self._route(caller, send)
         row = self._new_row(caller, send, route)
         self._decided(row.id, route)
         await self._engine.tasks.admit(row, turn, key=send.key)
         return self.relays.start(row, (turn,), route=route, send=send, references=references)
+
+    async def _route(self, caller: Caller, send: Send) -> Route:
+        """A worker, at once or within the time that the caller would wait for one."""
+        give_up = self._around.clock.monotonic() + send.wait
+        while True:
+            try:
+                return await self._router.choose(caller, send)
+            except RouteError as error:
+                worth_it = isinstance(error, RoleUnknown | NoLiveWorker | WorkerBusy) and not self.draining
+                if not worth_it or self._around.clock.monotonic() >= give_up:
+                    role = send.target.path_role or send.target.role or ""
+                    self._around.observer.routed(role, "role", type(error).__name__)
+                    raise
+            await asyncio.sleep(_LOOK_AGAIN)
 
     async def _go_on(self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str]) -> Relay:
         if row.ended:

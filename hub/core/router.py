@@ -76,10 +76,11 @@ class Router:
                 return Route(holder, "context affinity", len(live), held)
             rule = "context holder gone"
         ready = [r for r in live if r.health is Health.READY and r.worker not in avoid]
-        if not ready:
-            # Better a suspect worker than an empty role: suspicion may be the hub's own fault.
-            ready = [r for r in live if r.health is Health.SUSPECT and r.worker not in avoid]
-            rule = "only suspects left"
+        if len(ready) < len(live):
+            suspects = [r for r in live if r.health is Health.SUSPECT and r.worker not in avoid]
+            if len(suspects) > len(ready):
+                # When most are suspect, the fault is more likely the hub's than theirs: better a suspect than nobody.
+                ready, rule = ready + suspects, "panic"
         if not ready:
             why = "every live one refused the call" if avoid else "every live one is draining"
             raise NoLiveWorker(role, why, retry_after=2)

@@ -32,6 +32,8 @@ class Send:
     references: tuple[str, ...] = ()
     blocking: bool = True
     history_length: int | None = None
+    wait: float = 0.0
+    """How many seconds the caller would wait for a worker that is free, or for the first one."""
     key: str | None = None
     """The caller's own name for this call, from `Idempotency-Key`."""
     trace: str | None = None

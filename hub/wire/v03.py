@@ -13,6 +13,7 @@ from hub.wire import jsonrpc
 
 VERSION = "0.3"
 _PART_KINDS = ("text", "file", "data")
+_LONGEST_WAIT = 300
 
 
 # --- what a caller says
@@ -30,8 +31,9 @@ def read_send(params: JsonObject, target: Target, *, trace: str | None = None, k
     blocking = configuration.get("blocking", True)
     if not isinstance(blocking, bool):
         raise InvalidParams('"configuration.blocking" must be true or false.')
+    metadata = (_object(message, "metadata", "message.metadata"), _object(params, "metadata", "metadata"))
     return Send(
-        target=_named_target(target, _object(message, "metadata", "message.metadata"), _object(params, "metadata", "metadata")),
+        target=_named_target(target, *metadata),
         params=params,
         dialect=VERSION,
         message_id=message["messageId"],
@@ -40,6 +42,7 @@ def read_send(params: JsonObject, target: Target, *, trace: str | None = None, k
         references=tuple(message.get("referenceTaskIds") or ()),
         blocking=blocking,
         history_length=_history_length(configuration),
+        wait=_wait_seconds(*metadata),
         key=key,
         trace=trace,
     )
@@ -83,6 +86,13 @@ def _named_target(target: Target, *metadata: JsonObject) -> Target:
     if skill is not None and not isinstance(skill, str):
         raise InvalidParams('"metadata.skill" must be a string.')
     return Target(target.path_role, target.path_instance, role, instance, skill)
+
+
+def _wait_seconds(*metadata: JsonObject) -> float:
+    value: Any = next((said["waitSeconds"] for said in metadata if said.get("waitSeconds") is not None), 0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_WAIT:
+        raise InvalidParams(f'"metadata.waitSeconds" must be a number from 0 to {_LONGEST_WAIT}.')
+    return float(value)
 
 
 def _role_name(value: Any) -> tuple[str, str | None]:

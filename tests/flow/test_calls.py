@@ -12,6 +12,7 @@ from hub.errors import (
     InvalidAnswer,
     InvalidParams,
     NoLiveWorker,
+    RoleUnknown,
     TaskEnded,
     TaskNotCancelable,
     TaskNotFound,
@@ -106,6 +107,29 @@ async def test_workers_at_capacity_are_not_asked(house: House) -> None:
     assert (await first)["status"]["state"] == "completed"
     house.forwarder.plan("echo:a", task("completed"))
     assert (await house.send())["status"]["state"] == "completed"
+
+
+async def test_a_caller_may_wait_for_a_worker_that_is_free(house: House) -> None:
+    await house.enrol("echo:a", capacity=1)
+    house.forwarder.plan("echo:a", task(), 0.3, status("completed"))
+    house.forwarder.plan("echo:a", task("completed"))
+    first = asyncio.create_task(house.send())
+    await asyncio.sleep(0.05)
+    second = await house.send(metadata={"waitSeconds": 5})
+    assert (await first)["status"]["state"] == second["status"]["state"] == "completed"
+
+
+async def test_a_caller_may_wait_for_the_first_worker_and_not_for_ever(house: House) -> None:
+    waiting = asyncio.create_task(house.send(metadata={"waitSeconds": 5}))
+    await asyncio.sleep(0.05)
+    house.forwarder.plan("echo:a", task("completed"))
+    await house.enrol("echo:a")
+    assert (await waiting)["status"]["state"] == "completed"
+    late = asyncio.create_task(house.send(role="nobody", metadata={"waitSeconds": 5}))
+    await asyncio.sleep(0.05)
+    house.clock.advance(6)
+    with pytest.raises(RoleUnknown):
+        await late
 
 
 async def test_a_call_that_may_have_run_is_not_repeated(house: House) -> None:

@@ -90,7 +90,16 @@ async def test_a_draining_worker_gets_nothing_and_suspects_serve_when_nobody_els
     for _ in range(9):
         assert (await router(engine).choose(ME, call(path_role="a"))).registration is second
     await engine.registry.mark(ME.workspace, second.worker, second.epoch, Health.SUSPECT, "test")
-    assert (await router(engine).choose(ME, call(path_role="a"))).rule == "only suspects left"
+    assert (await router(engine).choose(ME, call(path_role="a"))).rule == "panic"
+
+
+async def test_when_most_are_suspect_all_of_them_serve(engine: Engine) -> None:
+    workers = [await enrol(engine, f"a:{n}") for n in range(10)]
+    chooser = router(engine)
+    for count, worker in enumerate(workers[:6], 1):
+        await engine.registry.mark(ME.workspace, worker.worker, worker.epoch, Health.SUSPECT, "test")
+        routes = [await chooser.choose(ME, call(path_role="a")) for _ in range(300)]
+        assert len({route.registration.worker for route in routes}) == (10 - count if count <= 5 else 10)
 
 
 async def test_another_workspaces_workers_do_not_exist(engine: Engine) -> None:

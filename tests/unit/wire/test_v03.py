@@ -60,6 +60,8 @@ def test_a_careless_message_is_mended() -> None:
         {**message(), "configuration": {"historyLength": True}},
         {**message(), "metadata": {"role": 5}},
         {**message(), "metadata": {"skill": []}},
+        {**message(), "metadata": {"waitSeconds": "5"}},
+        {**message(), "metadata": {"waitSeconds": 1e6}},
     ],
 )
 def test_a_wrong_message_is_invalid_params(params: dict[str, Any]) -> None:
