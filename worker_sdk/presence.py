@@ -29,6 +29,8 @@ BOOT = uuid4().hex
 
 _HEARTBEAT = 45.0
 _FAREWELL = 5.0
+_HOPELESS = 1.0
+"""So long a farewell may take at a hub that did not answer the last time."""
 
 
 class LeaseState(StrEnum):
@@ -99,7 +101,10 @@ class Lease:
         self._why = ""
         self._heartbeat = _HEARTBEAT
         self._draining = False
-        self._drain_heard = asyncio.Event()
+        self._drain_failures = 0
+        self._silent = False
+        self._drain_said = asyncio.Event()
+        """The hub has heard it, or cannot be told."""
         self._kick = asyncio.Event()
         self._taken_over = asyncio.Event()
         self._enrolled = asyncio.Event()
@@ -122,7 +127,7 @@ class Lease:
         self._job.cancel()
         await asyncio.wait([self._job])
         try:
-            await asyncio.shield(asyncio.wait_for(self._withdraw(), _FAREWELL))
+            await asyncio.shield(self._withdraw())
         except (RolecallError, TimeoutError):
             pass  # the lease then ends with its time
         await self._link.close()
@@ -139,17 +144,24 @@ class Lease:
         await self._taken_over.wait()
 
     async def drain(self, patience: float = _FAREWELL) -> None:
-        """Tell the hub to send nothing new. Returns when it has heard, or after `patience` seconds."""
+        """Tell the hub to send nothing new. Returns when it has heard, when it cannot be told, or after `patience` seconds."""
         self._draining = True
         self._kick.set()
         try:
-            await asyncio.wait_for(self._drain_heard.wait(), patience)
+            async with asyncio.timeout(min(patience, self._farewell)):
+                await self._drain_said.wait()
         except TimeoutError:
-            pass  # a hub that cannot be told routes nothing either
+            self._silent = True  # a hub that cannot be told routes nothing either
 
     # --- the loop
 
     async def _hold(self) -> None:
+        try:
+            await self._keep()
+        finally:
+            self._drain_said.set()
+
+    async def _keep(self) -> None:
         failures = 0
         while not self.superseded:
             try:
@@ -170,6 +182,8 @@ class Lease:
                 pause = self._backoff[1] * random.uniform(0.5, 1) if slowly else self._pause(failures)
                 failures += 1
                 self._trouble(error)
+                if self._draining and not self._drain_said.is_set():
+                    pause = self._drain_failed(pause)
             await self._wait(pause)
 
     async def _once(self) -> float:
@@ -189,7 +203,7 @@ class Lease:
             said_draining = self._draining
             self._heard(await self._ask("POST", f"/{quote(self.name)}/heartbeat", beat))
             if said_draining:
-                self._drain_heard.set()
+                self._drain_said.set()
         self._change(LeaseState.DRAINING if self._draining else LeaseState.READY, "")
         self._enrolled.set()
         return self._heartbeat
@@ -203,9 +217,18 @@ class Lease:
         if isinstance(heartbeat, int | float) and heartbeat > 0:
             self._heartbeat = float(heartbeat)
 
+    def _drain_failed(self, pause: float) -> float:
+        """Twice is enough to know that it cannot be told: the first time may have been a connection that had died."""
+        self._drain_failures += 1
+        if self._drain_failures == 1:
+            return 0.0
+        self._drain_said.set()
+        return pause
+
     async def _alive(self, probe: Probe) -> bool:
         try:
-            return await asyncio.wait_for(probe(), 10.0)
+            async with asyncio.timeout(10.0):
+                return await probe()
         except (OSError, RolecallError, TimeoutError):
             return False
 
@@ -214,7 +237,13 @@ class Lease:
 
     async def _withdraw(self) -> None:
         if self.epoch is not None and not self.superseded:
-            await self._ask("DELETE", f"/{quote(self.name)}", {"epoch": self.epoch, "lease": self._secret})
+            async with asyncio.timeout(self._farewell):
+                await self._ask("DELETE", f"/{quote(self.name)}", {"epoch": self.epoch, "lease": self._secret})
+
+    @property
+    def _farewell(self) -> float:
+        answers = self.state in (LeaseState.READY, LeaseState.DRAINING) and not self._silent
+        return _FAREWELL if answers else _HOPELESS
 
     # --- waiting
 
@@ -227,7 +256,9 @@ class Lease:
         if seconds <= 0:
             return
         try:
-            await asyncio.wait_for(self._kick.wait(), seconds)
+            # Never wait_for: up to Python 3.11 it loses a cancellation that comes as the wait ends, and the lease goes on.
+            async with asyncio.timeout(seconds):
+                await self._kick.wait()
         except TimeoutError:
             pass  # the pause is over
         self._kick.clear()

@@ -94,7 +94,8 @@ class Tasks:
             raise TaskNotCancelable
         execution.stop(TaskState.CANCELED, "")
         try:
-            await asyncio.wait_for(execution.over(), _CANCEL_WAIT)
+            async with asyncio.timeout(_CANCEL_WAIT):
+                await execution.over()
         except TimeoutError:
             pass  # the handler cleans up; the task is canceled when it has ended
         return execution.log
@@ -103,14 +104,16 @@ class Tasks:
         """Take nothing new, let what runs end for `patience` seconds, fail the rest; returns how many that were."""
         self.draining = True
         try:
-            await asyncio.wait_for(self.slots.idle(), patience)
+            async with asyncio.timeout(patience):
+                await self.slots.idle()
         except TimeoutError:
             pass  # what is left is stopped below
         rest = [execution for execution in self._known.values() if not execution.log.ended]
         for execution in rest:
             execution.stop(TaskState.FAILED, reason)
         try:
-            await asyncio.wait_for(asyncio.gather(*(execution.over() for execution in rest)), 2.0)
+            async with asyncio.timeout(2.0):
+                await asyncio.gather(*(execution.over() for execution in rest))
         except TimeoutError:
             pass  # a handler that cannot be stopped ends with the process
         return len(rest)

@@ -14,11 +14,15 @@ Answer = tuple[int, dict[str, Any]]
 
 
 class Registry:
-    """`plan` lists the next answers; without one, everything is granted. `asked` is what came: (verb, path, body)."""
+    """`plan` lists the next answers; without one, everything is granted, or while `silent` nothing is answered.
+
+    `asked` is what came: (verb, path, body).
+    """
 
     def __init__(self, *, heartbeat: float = 0.02) -> None:
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.plan: deque[Answer] = deque()
+        self.silent = False
         self._heartbeat = heartbeat
         self._epoch = 0
         self._more = asyncio.Condition()
@@ -29,6 +33,9 @@ class Registry:
             async with self._more:
                 self.asked.append((verb, path, json.loads(request.body or b"{}")))
                 self._more.notify_all()
+            if self.silent:
+                await peer.gone()
+                return
             status, document = self.plan.popleft() if self.plan else self._granted(verb)
             kind = "application/problem+json" if status >= 300 else "application/json"
             await peer.write(answer(json.dumps(document).encode(), status=f"{status} X", kind=kind))

@@ -116,11 +116,48 @@ async def test_draining_is_said_again_after_the_hub_forgot() -> None:
         assert registry.asked[-1][2]["draining"] is True
 
 
-async def test_draining_without_a_hub_gives_up_waiting() -> None:
+async def test_draining_without_a_hub_waits_for_nothing() -> None:
     async with listening(Registry()) as gone:
         pass
-    async with lease_at(gone) as lease:
-        await asyncio.wait_for(lease.drain(patience=0.02), 5)
+    async with asyncio.timeout(0.9):
+        # Its pauses are long, and still nobody waits for a hub that refuses.
+        async with lease_at(gone, backoff=(60, 60)) as lease:
+            await asyncio.sleep(0.05)
+            await lease.drain()
+
+
+async def test_leaving_a_hub_that_has_gone_takes_no_time() -> None:
+    async with asyncio.timeout(5), listening(Registry(heartbeat=60)) as server:
+        leaving = lease_at(server, backoff=(60, 60))
+        await leaving.__aenter__()
+        await leaving.ready()
+    async with asyncio.timeout(0.9):
+        await leaving.drain()
+        await leaving.__aexit__()
+    assert leaving.state is LeaseState.GONE
+
+
+async def test_a_hub_that_says_nothing_holds_up_the_end_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker_sdk.presence._FAREWELL", 0.2)
+    monkeypatch.setattr("worker_sdk.presence._HOPELESS", 0.05)
+    registry = Registry(heartbeat=60)
+    async with asyncio.timeout(5), listening(registry) as server, lease_at(server) as lease:
+        await lease.ready()
+        registry.silent = True
+        await lease.drain()
+    assert lease.state is LeaseState.GONE
+
+
+async def test_leaving_at_the_moment_that_a_probe_ends_ends_the_lease() -> None:
+    probed = asyncio.Event()
+
+    async def probe() -> bool:
+        probed.set()
+        return False
+
+    async with listening(Registry()) as server, asyncio.timeout(5), lease_at(server, probe=probe) as lease:
+        await probed.wait()
+    assert lease.state is LeaseState.GONE
 
 
 async def test_a_failing_probe_holds_the_lease_back_and_skips_beats() -> None:
@@ -133,7 +170,7 @@ async def test_a_failing_probe_holds_the_lease_back_and_skips_beats() -> None:
             raise ConnectionRefusedError
         return alive.is_set()
 
-    async with listening(registry) as server, lease_at(server, changes, probe=probe) as lease:
+    async with asyncio.timeout(10), listening(registry) as server, lease_at(server, changes, probe=probe) as lease:
         while probes < 4:  # noqa: ASYNC110 - the probe is what is counted
             await asyncio.sleep(0.005)
         assert registry.asked == []
