@@ -237,9 +237,9 @@ class Execution:
             self._update({"artifactId": self._text_id, "parts": [{"kind": "text", "text": piece}]}, append=append, last=False)
 
     def _close_text(self) -> None:
-        """The last chunk is known only when none follows, so it is an empty one: holding each back would cost its latency."""
+        """The last chunk is known only when none follows, so it has no parts: holding each back would cost its latency."""
         if self._text_id is not None:
-            self._update({"artifactId": self._text_id, "parts": [{"kind": "text", "text": ""}]}, append=True, last=True)
+            self._update({"artifactId": self._text_id, "parts": []}, append=True, last=True)
             self._text_id = None
 
     def _put_artifact(self, artifact: Artifact) -> None:
