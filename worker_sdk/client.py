@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from hub.model.a2a import JsonObject
 from hub.model.ids import split_name
-from worker_sdk.config import hub_url, read_settings
-from worker_sdk.errors import HubUnreachable, TimedOut
+from worker_sdk.config import hub_and_token
+from worker_sdk.errors import HubUnreachable, TaskNotFound, TimedOut
 from worker_sdk.link import HubLink
 from worker_sdk.reply import AgentInfo, Reply, agent_of, reply_of
 from worker_sdk.stream import HubStream
@@ -31,9 +31,8 @@ class HubClient:
     """
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
-        settings = read_settings()
-        self.url = hub_url(url) if url else settings.hub
-        self._link = HubLink(self.url, token or settings.token)
+        self.url, token = hub_and_token(url, token)
+        self._link = HubLink(self.url, token)
 
     async def __aenter__(self) -> HubClient:
         return self
@@ -115,6 +114,17 @@ class HubClient:
         page: JsonObject = await self._link.ask("GET", "/tasks", query=_given(query))
         return page
 
+    async def task_decision(self, task_id: str) -> JsonObject | None:
+        """Why this worker: `worker`, the `rule` that chose it, and among how many `candidates`.
+
+        None once the hub has forgotten it: it remembers the last ten thousand, until it restarts.
+        """
+        try:
+            made: JsonObject = await self._link.ask("GET", f"/tasks/{quote(task_id, safe='')}/decision")
+        except TaskNotFound:
+            return None
+        return made
+
     # --- agents
 
     async def discover_agents(
@@ -124,16 +134,16 @@ class HubClient:
         skill: str | None = None,
         tag: str | None = None,
         capability: str | None = None,
-        labels: Mapping[str, str] | None = None,
+        labels: Mapping[str, str | None] | None = None,
         q: str | None = None,
         state: str | None = None,
     ) -> list[AgentInfo]:
-        """Every live worker that fits all filters."""
+        """Every live worker that fits all filters. A label whose value is None may have any."""
         query: dict[str, Any] = _given(
             {"role": role, "skill": skill, "tag": tag, "capability": capability, "q": q, "state": state}
         )
         if labels:
-            query["label"] = [f"{name}={value}" for name, value in labels.items()]
+            query["label"] = [name if value is None else f"{name}={value}" for name, value in labels.items()]
         found: list[AgentInfo] = []
         while True:
             page = await self._link.ask("GET", "/registry/agents", query=query)
@@ -151,15 +161,15 @@ class HubClient:
 
     async def agent(self, name: str) -> AgentInfo:
         """One worker with its full card."""
-        return agent_of(await self._link.ask("GET", f"/registry/agents/{quote(name)}"))
+        return agent_of(await self._link.ask("GET", _agent(name)))
 
     async def drain_agent(self, name: str, reason: str = "") -> AgentInfo:
         """The worker finishes what it has and gets nothing new."""
-        return agent_of(await self._link.ask("POST", f"/registry/agents/{quote(name)}/drain", body={"reason": reason}))
+        return agent_of(await self._link.ask("POST", _agent(name) + "/drain", body={"reason": reason} if reason else {}))
 
     async def remove_agent(self, name: str) -> None:
         """End its lease. A worker that lives enrols again with its next beat."""
-        await self._link.ask("DELETE", f"/registry/agents/{quote(name)}", body={})
+        await self._link.ask("DELETE", _agent(name), body={})
 
     async def health(self) -> JsonObject:
         health = await self._link.ask("GET", "/health")
@@ -196,7 +206,11 @@ def _addressed(
     said = dict(metadata or {}) | ({"role": f"{role}:{pinned}"} if pinned else {})
     if said:
         params["metadata"] = said
-    return f"/agents/{quote(role)}/", params
+    return f"/agents/{quote(role, safe='')}/", params
+
+
+def _agent(name: str) -> str:
+    return f"/registry/agents/{quote(name, safe=':')}"
 
 
 def _given(query: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,15 +28,24 @@ class Settings:
 
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     env = os.environ if environment is None else environment
+    hub, token = hub_and_token(environment=env)
     return Settings(
-        hub=hub_url(env.get("ROLECALL_HUB") or env.get("A2A_SERVER_URL") or DEFAULT_HUB),
-        token=_token(env),
+        hub=hub,
+        token=token,
         instance=env.get("ROLECALL_INSTANCE") or None,
         advertise_url=env.get("ROLECALL_ADVERTISE_URL") or env.get("A2A_AGENT_URL") or None,
         agent_name=env.get("A2A_AGENT_NAME") or None,
         agent_description=env.get("A2A_AGENT_DESCRIPTION") or None,
         port=_port(env.get("PORT")),
     )
+
+
+def hub_and_token(
+    hub: str | None = None, token: str | None = None, *, environment: Mapping[str, str] | None = None
+) -> tuple[str, str | None]:
+    """Where the hub is and what it is shown. Only what is not given is looked for in the environment."""
+    env = os.environ if environment is None else environment
+    return hub_url(hub or env.get("ROLECALL_HUB") or env.get("A2A_SERVER_URL") or DEFAULT_HUB), token or _token(env)
 
 
 def hub_url(text: str) -> str:

@@ -43,6 +43,8 @@ class HubStream:
         self.task_id: str | None = params.get("id")
         self.context_id: str | None = None
         self._resting = False
+        self._lost_since: float | None = None
+        self._pause = backoff[0]
         self._open: AbstractAsyncContextManager[AsyncIterator[bytes]] | None = None
         self._chunks: AsyncIterator[bytes] | None = None
 
@@ -62,14 +64,16 @@ class HubStream:
                 async for frame in self._frames():
                     event = self._event(frame)
                     repeated = resumed and event.kind == "task" and event.cursor == self.cursor
-                    resumed = False
+                    resumed, self._lost_since = False, None
                     self._note(event)
                     # The task as of our own cursor says nothing new, except that it has ended.
                     if not repeated or event.ends:
                         yield event
                     if event.ends:
                         return
-            except (StreamLost, HubUnreachable) as error:
+            except (StreamLost, HubUnreachable, HubBusy) as error:
+                if self.task_id is None and isinstance(error, HubBusy):
+                    raise
                 await self._come_back(error)
             else:
                 if self._resting:
@@ -125,13 +129,14 @@ class HubStream:
         if self.task_id is None:
             raise StreamLost(f"{cut} No event had come yet, so the call may or may not have run.") from cut
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._give_up_after
         low, high = self._backoff
-        pause = low
+        # A hub that takes the call and says nothing before it cuts again is no hub that has come back.
+        if self._lost_since is None:
+            self._lost_since, self._pause = loop.time(), low
         while True:
-            pause = min(high, pause * 2)
-            await asyncio.sleep(random.uniform(low / 2, pause))
-            if loop.time() > deadline:
+            self._pause = min(high, self._pause * 2)
+            await asyncio.sleep(random.uniform(low / 2, self._pause))
+            if loop.time() > self._lost_since + self._give_up_after:
                 facts = {"taskId": self.task_id, "cursor": self.cursor or ""}
                 raise StreamLost(
                     f"The stream of task {self.task_id} was cut, and the hub did not come back.", facts=facts

@@ -261,6 +261,36 @@ async def test_a_stream_gives_up_after_a_while_and_says_where_it_was() -> None:
     assert caught.value.facts == {"taskId": "t1", "cursor": "1"}
 
 
+async def test_a_hub_that_takes_the_call_back_and_says_nothing_has_not_come_back() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(chunked_head() + (frame(1, OPEN) if peer.number == 1 else LAST_CHUNK))
+
+    async with RawServer(script) as server, HubClient(server.url) as hub:
+        stream = quickly(hub.stream_to_agent("echo", "x", give_up_after=0.1))
+        with pytest.raises(StreamLost, match="did not come back"):
+            async with asyncio.timeout(5), stream:
+                assert [event async for event in stream]
+    assert len(server.peers) > 2
+
+
+async def test_a_decision_is_told_for_as_long_as_the_hub_remembers_it() -> None:
+    made = {"task": "t/1", "role": "echo", "worker": "echo:a", "rule": "role", "candidates": 2, "at": "now"}
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(answer(json.dumps(made).encode()))
+        await peer.read_request()
+        gone = json.dumps({"reason": "TASK_NOT_FOUND", "detail": "forgotten"}).encode()
+        await peer.write(answer(gone, status="404 Not Found", kind="application/problem+json"))
+        await peer.gone()
+
+    async with RawServer(script) as server, HubClient(server.url) as hub:
+        assert await hub.task_decision("t/1") == made
+        assert await hub.task_decision("t/1") is None
+    assert server.requests[0].line.split(" ")[1] == "/tasks/t%2F1/decision"
+
+
 async def test_a_stream_cut_before_its_first_event_is_not_started_again() -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
