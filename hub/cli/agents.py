@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hub.cli.connect import Hub, problem, reaches_hub
-from hub.cli.output import Problem, say_facts, say_json, say_table, talk
+from hub.cli.connect import problem, reaches_hub
+from hub.cli.output import say_facts, say_json, say_table, talk
+
+if TYPE_CHECKING:
+    from worker_sdk import AgentInfo, HubClient
 
 
 @click.group()
@@ -32,15 +36,15 @@ def roles() -> None:
 @click.option("-q", "--search", metavar="TEXT", help="In name, description and skills.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, with the members of the HTTP API.")
 @reaches_hub
-async def list_agents(hub: Hub, /, search: str | None, as_json: bool, **filters: str | None) -> None:
+async def list_agents(hub: HubClient, /, label: str | None, search: str | None, as_json: bool, **filters: str | None) -> None:
     """List live workers."""
-    found = await _find(hub, q=search, **filters)
+    found = await hub.discover_agents(labels=_label(label), q=search, **filters)
     if as_json:
-        say_json(found)
+        say_json([agent.raw for agent in found])
         return
-    rows = [(a["role"], a["instance_id"], a["state"], _lease(a), _load(a), a["url"]) for a in found]
+    rows = [(a.role, a.instance, a.state, _lease(a), _load(a), a.url) for a in found]
     say_table(("ROLE", "INSTANCE", "STATE", "LEASE", "LOAD", "URL"), rows)
-    states = Counter(str(agent["state"]) for agent in found)
+    states = Counter(agent.state for agent in found)
     counts = [f"{count} {state}" for state, count in sorted(states.items())] or ["no live worker"]
     talk(" · ".join([*counts, f"hub {hub.url}"]), "dim")
 
@@ -49,58 +53,58 @@ async def list_agents(hub: Hub, /, search: str | None, as_json: bool, **filters:
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True)
 @reaches_hub
-async def show_agent(hub: Hub, name: str, as_json: bool) -> None:
+async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
     """Show one worker, NAME being role:instance."""
-    agent = await _ask(hub, "GET", name)
+    with _one_that_lives(name):
+        agent = await hub.agent(name)
+    more = agent.raw
     if as_json:
-        say_json(agent)
+        say_json(more)
         return
-    on = [key for key, value in (agent.get("capabilities") or {}).items() if value]
+    on = [key for key, value in (more.get("capabilities") or {}).items() if value]
     facts = [
-        ("name", agent["name"]),
-        ("state", agent["state"] + (f" ({agent['reason']})" if agent.get("reason") else "")),
-        ("description", agent.get("description")),
-        ("url", agent["url"]),
+        ("name", agent.name),
+        ("state", agent.state + (f" ({more['reason']})" if more.get("reason") else "")),
+        ("description", agent.description),
+        ("url", agent.url),
         ("lease", _lease(agent)),
         ("load", _load(agent)),
-        ("epoch", agent.get("epoch")),
-        ("last seen", agent.get("last_seen")),
+        ("epoch", more.get("epoch")),
+        ("last seen", agent.last_seen),
         ("capabilities", ", ".join(on)),
-        ("labels", ", ".join(f"{key}={value}" for key, value in (agent.get("labels") or {}).items())),
-        ("models", ", ".join(agent.get("models_supported") or [])),
+        ("labels", ", ".join(f"{key}={value}" for key, value in agent.labels.items())),
+        ("models", ", ".join(more.get("models_supported") or [])),
     ]
-    say_facts(facts + [("skill", f"{s.get('id')}: {s.get('description') or s.get('name')}") for s in agent.get("skills") or []])
+    say_facts(facts + [("skill", f"{s.get('id')}: {s.get('description') or s.get('name')}") for s in agent.skills])
 
 
 @agents.command("drain")
 @click.argument("name")
 @click.option("--reason", metavar="TEXT", help="Shown wherever the worker is.")
 @reaches_hub
-async def drain_agent(hub: Hub, name: str, reason: str | None) -> None:
+async def drain_agent(hub: HubClient, name: str, reason: str | None) -> None:
     """Give worker NAME no new calls; the ones it has go on."""
-    agent = await _ask(hub, "POST", name, "/drain", {"reason": reason} if reason else {})
-    load = agent["load"]["in_flight"]
-    talk(f"{agent['name']} is draining · {load} in flight")
+    with _one_that_lives(name):
+        agent = await hub.drain_agent(name, reason or "")
+    talk(f"{agent.name} is draining · {agent.in_flight} in flight")
 
 
 @agents.command("rm")
 @click.argument("name")
 @reaches_hub
-async def remove_agent(hub: Hub, name: str) -> None:
+async def remove_agent(hub: HubClient, name: str) -> None:
     """End the lease of worker NAME. A worker that still runs enrols again with its next heartbeat: drain it instead."""
-    await _ask(hub, "DELETE", name)
+    with _one_that_lives(name):
+        await hub.remove_agent(name)
     talk(f"{name} is no longer registered")
 
 
 @roles.command("ls")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 @reaches_hub
-async def list_roles(hub: Hub, as_json: bool) -> None:
+async def list_roles(hub: HubClient, as_json: bool) -> None:
     """List the roles that can be called, and how many workers each has."""
-    by_role: dict[str, list[dict[str, Any]]] = {}
-    for agent in await _find(hub):
-        by_role.setdefault(agent["role"], []).append(agent)
-    found = [_role(name, members) for name, members in sorted(by_role.items())]
+    found = [_role(name, members) for name, members in (await hub.roles()).items()]
     if as_json:
         say_json(found)
         return
@@ -108,47 +112,40 @@ async def list_roles(hub: Hub, as_json: bool) -> None:
     say_table(("ROLE", "WORKERS", "READY", "IN FLIGHT", "SKILLS", "DESCRIPTION"), rows)
 
 
-def _role(name: str, members: list[dict[str, Any]]) -> dict[str, Any]:
-    skills = {str(skill.get("id")) for member in members for skill in member.get("skills") or []}
+def _role(name: str, members: Sequence[AgentInfo]) -> dict[str, Any]:
     return {
         "role": name,
         "workers": len(members),
-        "ready": sum(member["state"] == "ready" for member in members),
-        "in_flight": sum(member["load"]["in_flight"] for member in members),
-        "skills": sorted(skills),
-        "description": next((member["description"] for member in members if member.get("description")), ""),
+        "ready": sum(member.state == "ready" for member in members),
+        "in_flight": sum(member.in_flight for member in members),
+        "skills": sorted({str(skill.get("id")) for member in members for skill in member.skills}),
+        "description": next((member.description for member in members if member.description), ""),
     }
 
 
-async def _find(hub: Hub, **filters: str | None) -> list[dict[str, Any]]:
-    """Every page of what the filters leave."""
-    found: list[dict[str, Any]] = []
-    cursor = None
-    while True:
-        page = await hub.get("/registry/agents", **filters, cursor=cursor)
-        found += page["agents"]
-        cursor = page.get("next_cursor")
-        if not cursor:
-            return found
+def _label(given: str | None) -> dict[str, str | None] | None:
+    if given is None:
+        return None
+    name, equals, value = given.partition("=")
+    return {name: value if equals else None}
 
 
-async def _ask(hub: Hub, method: str, name: str, what: str = "", body: dict[str, Any] | None = None) -> Any:
-    """About one worker. One that is not live is the person's mistake here, not a lease's."""
+@contextmanager
+def _one_that_lives(name: str) -> Iterator[None]:
+    """Around a call about one worker. One that is not live is the person's mistake here, not a lease's."""
+    from worker_sdk.errors import LeaseUnknown
+
     if ":" not in name:
         raise problem(f'"{name}" names a role, not a worker', "USAGE", "give role:instance, as in rolecall agents ls")
     try:
-        return await hub.request(method, f"/registry/agents/{quote(name, safe=':')}{what}", body)
-    except Problem as error:
-        if error.reason != "LEASE_UNKNOWN":
-            raise
+        yield
+    except LeaseUnknown as error:
         raise problem(f'no live worker "{name}"', "LEASE_UNKNOWN", "see who is there: rolecall agents ls") from error
 
 
-def _lease(agent: dict[str, Any]) -> str:
-    left = agent.get("expires_in")
-    return "for ever" if left is None else f"{left:.0f}s"
+def _lease(agent: AgentInfo) -> str:
+    return "for ever" if agent.expires_in is None else f"{agent.expires_in:.0f}s"
 
 
-def _load(agent: dict[str, Any]) -> str:
-    load = agent["load"]
-    return f"{load['in_flight']}/{load['capacity'] if load['capacity'] is not None else '∞'}"
+def _load(agent: AgentInfo) -> str:
+    return f"{agent.in_flight}/{agent.capacity if agent.capacity is not None else '∞'}"

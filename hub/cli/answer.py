@@ -1,36 +1,36 @@
-"""A task's answer as it comes: what is printed of each event, and coming back when the stream breaks."""
+"""A task's answer as it comes: what is printed of each event, and the last line."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hub.cli.connect import Frame, Hub, problem
-from hub.cli.output import Problem, duration, harmless, on_terminal, paint, talk
+from hub.cli.connect import problem
+from hub.cli.output import duration, harmless, on_terminal, paint, talk
+from hub.model.a2a import PAUSED, TERMINAL
 
-TERMINAL = frozenset({"completed", "failed", "canceled", "rejected"})
-PAUSED = frozenset({"input-required", "auth-required"})
-# How long a lost hub is looked for, and how often.
+if TYPE_CHECKING:
+    from worker_sdk import HubClient
+    from worker_sdk.stream import HubStream
+
+# How long a lost hub is looked for.
 PATIENCE = 30.0
-PAUSE = 0.5
 
 
 class Answer:
     """What is known of a task so far. Text goes to stdout at once, unless `quiet`."""
 
-    def __init__(self, role: str = "", *, quiet: bool = False) -> None:
+    def __init__(self, role: str = "", *, task_id: str | None = None, after: str | None = None, quiet: bool = False) -> None:
         self.role = role
-        self.task_id: str | None = None
+        self.task_id = task_id
         self.context_id: str | None = None
         self.state = ""
         self.words = ""
-        self.cursor: int | None = None
+        self.cursor = after
         self.message: dict[str, Any] | None = None
         self._quiet = quiet
         self._artifact: str | None = None
@@ -41,13 +41,13 @@ class Answer:
     def over(self) -> bool:
         return self.message is not None or self.state in TERMINAL or self.state in PAUSED
 
-    def take(self, frame: Frame, *, seen: bool = False) -> None:
-        """`seen`: a Task that repeats what was printed before."""
-        document = frame.document
+    def take(self, document: dict[str, Any], cursor: str | None = None) -> None:
+        """One more event, or a whole answer."""
         self._heard = time.monotonic()
-        if frame.cursor is not None:
-            self.cursor = frame.cursor
         kind = document.get("kind")
+        # The Task as of where we are repeats what was printed before.
+        seen = kind == "task" and cursor is not None and cursor == self.cursor
+        self.cursor = cursor or self.cursor
         if kind == "message":
             self.message = document
             self._print(text_of(document))
@@ -97,7 +97,7 @@ class Answer:
             click.echo()
             self._at_line_start = True
 
-    async def close(self, hub: Hub) -> int:
+    async def close(self, hub: HubClient) -> int:
         """The last line, and the exit code that the answer comes to."""
         self._start_line()
         state = self.state or "completed"
@@ -114,42 +114,33 @@ class Answer:
             talk(f"  {self.words}")
         return 0 if good else 1
 
-    async def _worker(self, hub: Hub) -> str | None:
+    async def _worker(self, hub: HubClient) -> str | None:
         """Who answered. A hub that was restarted has forgotten its reasons, but not the worker."""
+        from worker_sdk import RolecallError
+
         if self.task_id is None:
             return None
         try:
-            page = await hub.get("/tasks", context_id=self.context_id, limit=100)
-        except Problem:
+            page = await hub.tasks(context_id=self.context_id, limit=100)
+        except RolecallError:
             return None
         return next((task["worker"] for task in page.get("tasks") or [] if task.get("id") == self.task_id), None)
 
 
-async def follow(hub: Hub, answer: Answer, frames: AsyncIterator[Frame], *, seen: bool = False) -> None:
-    """Read until the answer is over. A lost stream is taken up where it broke, for as long as PATIENCE lasts."""
-    patience = time.monotonic() + PATIENCE
-    while True:
-        try:
-            async for frame in frames:
-                answer.take(frame, seen=seen and frame.document.get("kind") == "task")
-                patience = time.monotonic() + PATIENCE
-                if answer.over:
-                    return
-        except Problem as error:
-            lost = error.reason == "STREAM_LOST"
-            if not lost and (answer.task_id is None or error.reason not in ("HUB_UNREACHABLE", "HUB_DRAINING")):
-                raise
-        if answer.over:
-            return
+async def follow(hub: HubClient, answer: Answer, stream: HubStream) -> None:
+    """Read until the answer is over. The stream comes back by itself where it broke; one that is lost is a Problem."""
+    from worker_sdk import StreamLost
+
+    try:
+        async with stream:
+            async for event in stream:
+                answer.take(event.raw, event.cursor)
+    except StreamLost as error:
         if answer.task_id is None:
-            raise problem(
-                "the stream broke before the hub named a task", "STREAM_LOST", "it may have run: see rolecall tasks ls"
-            )
-        if time.monotonic() > patience:
-            hint = f"take it up again: rolecall tasks follow {answer.task_id} --after {answer.cursor or 0}"
-            raise problem(f"lost the hub at {hub.url}", "STREAM_LOST", hint)
-        await asyncio.sleep(PAUSE)
-        frames, seen = hub.stream("tasks/resubscribe", {"id": answer.task_id}, after=answer.cursor), True
+            hint = "it may have run: see rolecall tasks ls"
+            raise problem("the stream broke before the hub named a task", "STREAM_LOST", hint) from error
+        hint = f"take it up again: rolecall tasks follow {answer.task_id} --after {answer.cursor or 0}"
+        raise problem(f"lost the hub at {hub.url}", "STREAM_LOST", hint) from error
 
 
 def text_of(holder: dict[str, Any]) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
@@ -15,9 +13,7 @@ from hub.cli.output import Problem
 
 if TYPE_CHECKING:
     from hub.config import Connection
-    from hub.wire.sse import FrameReader
-    from worker_sdk.errors import RolecallError
-    from worker_sdk.link import HubLink
+    from worker_sdk import HubClient, RolecallError
 
 P = ParamSpec("P")
 
@@ -41,15 +37,6 @@ EXIT_CODES = {
     "WORKER_SILENT": 6,
     "STREAM_LOST": 8,
 }
-# Hubs send a comment every 15 s by default, so this much silence means that nobody is there.
-SILENCE = 60.0
-
-
-class Frame(NamedTuple):
-    """One event of a stream, and its place in the task's log."""
-
-    cursor: int | None
-    document: dict[str, Any]
 
 
 def problem(message: str, reason: str, hint: str = "") -> Problem:
@@ -66,91 +53,12 @@ def problem_of(error: RolecallError) -> Problem:
     return problem(str(error), reason, hint)
 
 
-class Hub:
-    """One hub: its own HTTP API, and its JSON-RPC. Everything that goes wrong is a Problem."""
-
-    def __init__(self, link: HubLink) -> None:
-        self.url = link.hub
-        self._link = link
-
-    async def get(self, path: str, **query: object) -> Any:
-        given = {name: str(value) for name, value in query.items() if value is not None}
-        with _telling():
-            return await self._link.ask("GET", path, query=given)
-
-    async def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        with _telling():
-            return await self._link.ask(method, path, body=body)
-
-    async def call(self, method: str, params: dict[str, Any], *, role: str | None = None) -> dict[str, Any]:
-        with _telling():
-            return _object(await self._link.call(_endpoint(role), method, params, timeout=None))
-
-    async def stream(
-        self, method: str, params: dict[str, Any], *, role: str | None = None, after: int | None = None
-    ) -> AsyncIterator[Frame]:
-        """A task's events as they come; STREAM_LOST if the connection breaks after the answer has begun."""
-        from hub.wire.sse import FrameReader
-
-        reader = FrameReader(limit=64 * 1024 * 1024)
-        cursor = str(after) if after is not None else None
-        with _telling():
-            async with self._link.stream(_endpoint(role), method, params, last_event_id=cursor) as chunks:
-                while True:
-                    async with asyncio.timeout(SILENCE) as patience:
-                        chunk = await anext(chunks, None)
-                        patience.reschedule(None)
-                    if chunk is None:
-                        return
-                    for frame in _frames(reader, chunk):
-                        yield frame
-
-
-class _telling:
-    """Around every call: the SDK's errors become Problems."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        from worker_sdk.errors import RolecallError
-
-        if isinstance(error, RolecallError):
-            raise problem_of(error) from error
-        if isinstance(error, TimeoutError):
-            raise problem("The hub has gone silent.", "STREAM_LOST") from error
-
-
-def _frames(reader: FrameReader, chunk: bytes) -> list[Frame]:
-    from worker_sdk.link import read_answer
-
-    frames = []
-    for frame in reader.feed(chunk):
-        cursor = int(frame.id) if frame.id is not None and frame.id.isdigit() else None
-        frames.append(Frame(cursor, _object(read_answer(200, frame.data))))
-    return frames
-
-
-def _object(result: Any) -> dict[str, Any]:
-    if not isinstance(result, dict):
-        raise problem("The hub's answer is not A2A. Is this address a hub?", "NOT_A_HUB")
-    return result
-
-
-def _endpoint(role: str | None) -> str:
-    return f"/agents/{quote(role, safe='')}/" if role else "/"
-
-
-@asynccontextmanager
-async def open_hub(connection: Connection) -> AsyncIterator[Hub]:
+def open_hub(connection: Connection) -> HubClient:
     import httpx  # noqa: F401  now, so that its import is not counted as the hub's time
 
-    from worker_sdk.link import HubLink
+    from worker_sdk import HubClient
 
-    link = HubLink(connection.hub, connection.token)
-    try:
-        yield Hub(link)
-    finally:
-        await link.close()
+    return HubClient(connection.hub, connection.token)
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -170,8 +78,8 @@ def chosen_connection(hub: str | None, token: str | None) -> Connection:
     return connection(hub or outer.get("hub"), token or outer.get("token"))
 
 
-def reaches_hub(command: Callable[Concatenate[Hub, P], Awaitable[int | None]]) -> Callable[..., None]:
-    """Make a click callback of an async command: it gets a Hub, and what it returns is the exit code."""
+def reaches_hub(command: Callable[Concatenate[HubClient, P], Awaitable[int | None]]) -> Callable[..., None]:
+    """Make a click callback of an async command: it gets a HubClient, and what it returns is the exit code."""
 
     @hub_options
     @wraps(command)

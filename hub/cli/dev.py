@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 
 from hub import __version__
 from hub.app import serve
-from hub.cli.connect import Hub, open_hub
-from hub.cli.output import Problem, duration, talk
+from hub.cli.connect import open_hub
+from hub.cli.output import duration, talk
 from hub.config import DEFAULT_HUB, Connection, Settings
+from worker_sdk import HubClient, RolecallError
 
 DEMOS = ("echo", "storyteller", "booking")
 _INSTANCE = "demo"
@@ -98,16 +99,16 @@ async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.
         talk(f"  {line}".rstrip())
 
 
-async def _visible(hub: Hub, leave: asyncio.Event) -> list[str]:
+async def _visible(hub: HubClient, leave: asyncio.Event) -> list[str]:
     """The demo workers that callers can reach: all, or those that made it in time."""
     deadline = time.monotonic() + _PATIENCE
     names: list[str] = []
     while len(names) < len(DEMOS) and time.monotonic() < deadline and not leave.is_set():
         try:
-            agents = (await hub.get("/registry/agents", state="ready"))["agents"]
-        except Problem:
+            agents = await hub.discover_agents(state="ready")
+        except RolecallError:
             agents = []
-        names = sorted(a["name"] for a in agents if a["role"] in DEMOS and a["instance_id"] == _INSTANCE)
+        names = sorted(agent.name for agent in agents if agent.role in DEMOS and agent.instance == _INSTANCE)
         if len(names) < len(DEMOS):
             await asyncio.sleep(0.05)
     return names

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from hub.cli.connect import Hub, problem, reaches_hub
+from hub.cli.connect import problem, reaches_hub
 from hub.cli.output import duration, say, say_facts, say_json, say_table, talk
+
+if TYPE_CHECKING:
+    from worker_sdk import HubClient
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="What the hub says of its health.")
 @reaches_hub
-async def ping(hub: Hub, as_json: bool) -> None:
+async def ping(hub: HubClient, as_json: bool) -> None:
     """Ask the hub whether it is well. Exit code 0: yes, 3: no. Good as a container's health check."""
     started = time.monotonic()
-    health = await hub.get("/health")
+    health = await hub.health()
     took = time.monotonic() - started
     if as_json:
         say_json(health)

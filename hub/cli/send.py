@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 import click
 
-from hub.cli.answer import Answer, follow
-from hub.cli.connect import Frame, Hub, problem, reaches_hub
-from hub.cli.output import Problem, say_json, talk
+from hub.cli.answer import PATIENCE, Answer, follow
+from hub.cli.connect import problem, reaches_hub
+from hub.cli.output import say_json, talk
+
+if TYPE_CHECKING:
+    from worker_sdk import HubClient
 
 
 @click.command()
@@ -27,7 +29,7 @@ from hub.cli.output import Problem, say_json, talk
 @click.option("--no-stream", is_flag=True, help="Ask with message/send, and print the answer when it is complete.")
 @reaches_hub
 async def send(
-    hub: Hub,
+    hub: HubClient,
     role: str,
     text: str,
     as_json: bool,
@@ -46,11 +48,20 @@ async def send(
     if not text.strip():
         raise click.UsageError("There is nothing to send: TEXT is empty.")
     role, _, pinned = role.partition(":")
-    params = _params(text, role, instance or pinned, context_id, task_id)
+    instance = instance or pinned or None
     answer = Answer(role, quiet=as_json)
     try:
         async with asyncio.timeout(timeout):
-            await _ask(hub, answer, params, no_stream)
+            if no_stream:
+                reply = await hub.send_to_agent(
+                    role, text, instance=instance, context_id=context_id, task_id=task_id, timeout=None
+                )
+                answer.take(reply.raw)
+            else:
+                stream = hub.stream_to_agent(
+                    role, text, instance=instance, context_id=context_id, task_id=task_id, give_up_after=PATIENCE
+                )
+                await follow(hub, answer, stream)
     except TimeoutError:
         hint = f"it goes on: rolecall tasks follow {answer.task_id}" if answer.task_id else ""
         raise problem(f"no end within {timeout:g} s", "TIMED_OUT", hint) from None
@@ -58,38 +69,20 @@ async def send(
         await _cancel(hub, answer)
         raise
     if as_json:
-        say_json(answer.message or await hub.call("tasks/get", {"id": answer.task_id}))
+        say_json(answer.message or (await hub.get_task(answer.task_id or "")).raw)
     return await answer.close(hub)
 
 
-def _params(text: str, role: str, instance: str, context_id: str | None, task_id: str | None) -> dict[str, Any]:
-    message: dict[str, Any] = {
-        "kind": "message",
-        "role": "user",
-        "messageId": str(uuid4()),
-        "parts": [{"kind": "text", "text": text}],
-    }
-    message |= {"contextId": context_id} if context_id else {}
-    message |= {"taskId": task_id} if task_id else {}
-    params: dict[str, Any] = {"message": message, "configuration": {"blocking": True}}
-    return params | ({"metadata": {"role": f"{role}:{instance}"}} if instance else {})
-
-
-async def _ask(hub: Hub, answer: Answer, params: dict[str, Any], no_stream: bool) -> None:
-    if no_stream:
-        answer.take(Frame(None, await hub.call("message/send", params, role=answer.role)))
-    else:
-        await follow(hub, answer, hub.stream("message/stream", params, role=answer.role))
-
-
-async def _cancel(hub: Hub, answer: Answer) -> None:
+async def _cancel(hub: HubClient, answer: Answer) -> None:
     """The person has left: the worker need not go on."""
+    from worker_sdk import RolecallError
+
     if answer.task_id is None or answer.over:
         return
     try:
         async with asyncio.timeout(3):
-            await hub.call("tasks/cancel", {"id": answer.task_id})
-    except (Problem, TimeoutError):
+            await hub.cancel_task(answer.task_id)
+    except (RolecallError, TimeoutError):
         talk(f"\nleft; the task may go on: rolecall tasks cancel {answer.task_id}")
     else:
         talk(f"\ncanceled {answer.task_id}")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from hub.cli.answer import Answer, follow, text_of
-from hub.cli.connect import Hub, reaches_hub
+from hub.cli.answer import PATIENCE, Answer, follow, text_of
+from hub.cli.connect import reaches_hub
 from hub.cli.output import say, say_facts, say_json, say_table, talk
+
+if TYPE_CHECKING:
+    from worker_sdk import HubClient
 
 _STATES = "submitted working input-required auth-required completed failed canceled rejected"
 
@@ -23,9 +28,9 @@ def tasks() -> None:
 @click.option("--limit", type=click.IntRange(1, 100), default=50, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, with the members of the HTTP API.")
 @reaches_hub
-async def list_tasks(hub: Hub, /, as_json: bool, limit: int, **filters: str | None) -> None:
+async def list_tasks(hub: HubClient, /, as_json: bool, limit: int, **filters: str | None) -> None:
     """List tasks, the newest change first."""
-    page = await hub.get("/tasks", limit=limit, **filters)
+    page = await hub.tasks(limit=limit, **filters)
     found = page["tasks"]
     if as_json:
         say_json(found)
@@ -39,15 +44,18 @@ async def list_tasks(hub: Hub, /, as_json: bool, limit: int, **filters: str | No
 @click.argument("task_id")
 @click.option("--json", "as_json", is_flag=True, help="The task as A2A has it.")
 @reaches_hub
-async def show_task(hub: Hub, task_id: str, as_json: bool) -> None:
-    """Show one task: its state, and its results so far."""
-    task = await hub.call("tasks/get", {"id": task_id})
+async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
+    """Show one task: its state, why its worker was chosen, and its results so far."""
+    task = (await hub.get_task(task_id)).raw
     if as_json:
         say_json(task)
         return
-    status = task.get("status") or {}
+    status, made = task.get("status") or {}, await hub.task_decision(task_id)
     facts = [("task", task.get("id")), ("context", task.get("contextId")), ("state", status.get("state"))]
-    say_facts([*facts, ("since", status.get("timestamp")), ("says", text_of(status.get("message") or {}))])
+    facts += [("since", status.get("timestamp")), ("says", text_of(status.get("message") or {}))]
+    if made is not None:
+        facts += [("worker", made["worker"]), ("chosen by", f"{made['rule']}, of {made['candidates']}")]
+    say_facts(facts)
     for artifact in task.get("artifacts") or []:
         say(f"\n{artifact.get('name') or artifact.get('artifactId')}:\n{text_of(artifact)}")
 
@@ -56,19 +64,18 @@ async def show_task(hub: Hub, task_id: str, as_json: bool) -> None:
 @click.argument("task_id")
 @click.option("--after", type=click.IntRange(min=0), metavar="CURSOR", help="Only what came behind this event.")
 @reaches_hub
-async def follow_task(hub: Hub, task_id: str, after: int | None) -> int:
+async def follow_task(hub: HubClient, task_id: str, after: int | None) -> int:
     """Print what a task says until it ends, from its start or from behind a cursor. Leaving does not stop it."""
-    answer = Answer()
-    answer.task_id = task_id
-    frames = hub.stream("tasks/resubscribe", {"id": task_id}, after=after)
-    await follow(hub, answer, frames, seen=after is not None)
+    cursor = str(after) if after is not None else None
+    answer = Answer(task_id=task_id, after=cursor)
+    await follow(hub, answer, hub.follow_task(task_id, after=cursor, give_up_after=PATIENCE))
     return await answer.close(hub)
 
 
 @tasks.command("cancel")
 @click.argument("task_id")
 @reaches_hub
-async def cancel_task(hub: Hub, task_id: str) -> None:
+async def cancel_task(hub: HubClient, task_id: str) -> None:
     """Cancel a task."""
-    task = await hub.call("tasks/cancel", {"id": task_id})
-    talk(f"{task_id} {(task.get('status') or {}).get('state', 'canceled')}")
+    task = await hub.cancel_task(task_id)
+    talk(f"{task_id} {task.state}")

@@ -110,8 +110,16 @@ def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.Ca
     assert err.startswith("1 of 7")
     assert set(hub.asked[-1].query.split("&")) == {"limit=1", "state=working"}
     hub.result("tasks/get", task("completed", artifacts=[{"artifactId": "a", "name": "story", "parts": [{"text": "once"}]}]))
+    made = {"task": "t1", "role": "echo", "worker": "echo:b", "rule": "only suspects left", "candidates": 3, "at": "now"}
+    hub.on("GET /tasks/t1/decision", Told(made), Told({"reason": "TASK_NOT_FOUND", "detail": "forgotten"}, 404))
     assert run(["tasks", "show", "t1"]) == 0
-    assert "story:\nonce" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "story:\nonce" in out
+    assert re.search(r"^worker +echo:b\nchosen by +only suspects left, of 3$", out, re.MULTILINE)
+    assert run(["tasks", "show", "t1"]) == 0
+    out = capsys.readouterr().out
+    assert "story:\nonce" in out
+    assert "chosen by" not in out
     hub.result("tasks/cancel", task("canceled"))
     assert run(["tasks", "cancel", "t1"]) == 0
     hub.error("tasks/cancel", -32002, "The task has ended already.", "TASK_NOT_CANCELABLE")
@@ -204,8 +212,8 @@ def test_worker_that_cannot_be_loaded_is_explained(capsys: pytest.CaptureFixture
 def test_bug_is_one_line_and_no_traceback(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hub.on("GET /health", Told(["not", "an", "object"]))
-    assert run(["ping"]) == 1
+    hub.on("GET /tasks", Told(["not", "an", "object"]))
+    assert run(["tasks", "ls"]) == 1
     err = capsys.readouterr().err
     assert "[INTERNAL]" in err
     assert "Traceback" not in err

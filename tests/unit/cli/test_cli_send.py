@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hub.cli import answer, connect, run
+from hub.cli import run
 from tests.unit.cli.scripted_hub import ScriptedHub, Told, chunk, status, task
 
 
@@ -152,10 +152,7 @@ def test_no_hub_at_all_exits_with_3_and_says_how_to_start_one(capsys: pytest.Cap
     assert "rolecall dev" in err
 
 
-def test_cut_stream_goes_on_where_it_broke(
-    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(answer, "PAUSE", 0.01)
+def test_cut_stream_goes_on_where_it_broke(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
     first = [(1, task()), (2, chunk("one ", append=False)), (3, chunk("two "))]
     hub.on("message/stream", Told(frames=first, cut=True))
     so_far = task("working", artifacts=[{"artifactId": "a1", "parts": [{"kind": "text", "text": "one two "}]}])
@@ -178,19 +175,34 @@ def test_stream_cut_before_a_task_is_known_is_never_sent_again(hub: ScriptedHub,
 def test_hub_that_stays_away_ends_with_8_and_the_way_back(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer, "PAUSE", 0.01)
-    monkeypatch.setattr(answer, "PATIENCE", 0.1)
+    monkeypatch.setattr(sys.modules["hub.cli.send"], "PATIENCE", 0.1)
     hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one"))], cut=True))
     hub.on("tasks/resubscribe", Told(frames=[], cut=True))
     assert run(["send", "echo", "hi"]) == 8
     assert "rolecall tasks follow t1 --after 2" in capsys.readouterr().err
 
 
+def test_hub_that_drains_when_it_is_found_again_is_asked_once_more(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one "))], cut=True))
+    drains = {"error": {"code": -32000, "message": "drains", "data": [{"reason": "HUB_DRAINING"}]}}
+    rest = [(2, task("working")), (3, chunk("two")), (4, status("completed", final=True))]
+    hub.on("tasks/resubscribe", Told(frames=[(0, drains)]), Told(frames=rest))
+    assert run(["send", "echo", "hi"]) == 0
+    assert capsys.readouterr().out == "one two\n"
+
+
+def test_answer_to_a_question_is_read_past_the_question(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    _streams(hub, task("input-required"), status("working"), chunk("booked"), status("completed", final=True))
+    assert run(["send", "echo", "yes", "--task-id", "t1"]) == 0
+    assert capsys.readouterr().out == "booked\n"
+
+
 def test_silent_hub_counts_as_lost(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "SILENCE", 0.1)
-    monkeypatch.setattr(answer, "PAUSE", 0.01)
+    monkeypatch.setattr("worker_sdk.link._SILENCE", 0.1)
     hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one "))], hold=True))
     hub.on("tasks/resubscribe", Told(frames=[(2, task("working")), (3, chunk("two")), (4, status("completed", final=True))]))
     assert run(["send", "echo", "hi"]) == 0
