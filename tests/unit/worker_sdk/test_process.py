@@ -6,6 +6,7 @@ import signal
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,15 @@ def test_a_signal_drains_the_worker_finishes_what_runs_and_leaves_with_0(tmp_pat
     steps = ("stopping", "gets nothing new", "finishes 1", "has left", "has ended")
     places = [worker.output.index(step) for step in steps]
     assert places == sorted(places)
+
+
+def test_a_worker_whose_hub_has_gone_ends_at_once(tmp_path: Path) -> None:
+    with start_hub(tmp_path / "hub") as own, sleeper(tmp_path, own, "alone") as worker:
+        own.kill9()
+        told = time.monotonic()
+        assert worker.stop() == 0
+        assert time.monotonic() - told < 2
+    assert "Traceback" not in worker.output
 
 
 def test_what_has_not_ended_in_time_is_failed_with_a_reason(tmp_path: Path, hub: HubProcess) -> None:
