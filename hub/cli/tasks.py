@@ -54,7 +54,7 @@ async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
     facts = [("task", task.get("id")), ("context", task.get("contextId")), ("state", status.get("state"))]
     facts += [("since", status.get("timestamp")), ("says", text_of(status.get("message") or {}))]
     if made is not None:
-        facts += [("worker", made["worker"]), ("chosen by", f"{made['rule']}, of {made['candidates']}")]
+        facts += [("worker", made["worker"]), ("chosen by", made["rule"]), ("candidates", made["candidates"])]
     say_facts(facts)
     for artifact in task.get("artifacts") or []:
         say(f"\n{artifact.get('name') or artifact.get('artifactId')}:\n{text_of(artifact)}")

@@ -115,7 +115,7 @@ def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.Ca
     assert run(["tasks", "show", "t1"]) == 0
     out = capsys.readouterr().out
     assert "story:\nonce" in out
-    assert re.search(r"^worker +echo:b\nchosen by +only suspects left, of 3$", out, re.MULTILINE)
+    assert re.search(r"^worker +echo:b\nchosen by +only suspects left\ncandidates +3$", out, re.MULTILINE)
     assert run(["tasks", "show", "t1"]) == 0
     out = capsys.readouterr().out
     assert "story:\nonce" in out
