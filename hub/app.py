@@ -57,9 +57,20 @@ class Rolecall:
     engine: Engine
 
 
+Alter = Callable[[Surroundings], Surroundings]
+
+
+def as_they_are(parts: Surroundings) -> Surroundings:
+    return parts
+
+
 @asynccontextmanager
-async def assemble(settings: Settings, *, port: int, clock: Clock | None = None) -> AsyncIterator[Rolecall]:
-    """Open the engine, take up what an earlier hub left, and be ready to serve. Closes in the opposite order."""
+async def assemble(
+    settings: Settings, *, port: int, clock: Clock | None = None, alter: Alter = as_they_are
+) -> AsyncIterator[Rolecall]:
+    """Open the engine, take up what an earlier hub left, and be ready to serve. Closes in the opposite order. `alter` may
+    put wrappers around the parts before anything is built on them.
+    """
     clock = clock or WakingClock()
     supervisor = Supervisor()
     guard = Guard(settings.worker_networks, [(settings.host, port)], allow_loopback=is_loopback(settings.host))
@@ -68,7 +79,7 @@ async def assemble(settings: Settings, *, port: int, clock: Clock | None = None)
         Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
     ):
         observer = telemetry.Metrics(lambda: engine.registry.live(LOCAL.workspace))
-        around = Surroundings(
+        parts = Surroundings(
             engine=engine,
             forwarder=HttpForwarder(client),
             codec=Codec(clock.wall),
@@ -77,6 +88,7 @@ async def assemble(settings: Settings, *, port: int, clock: Clock | None = None)
             clock=clock,
             silence=timedelta(seconds=settings.worker_silence),
         )
+        around = alter(parts)
         limits = Limits(
             open_tasks=settings.max_open_tasks,
             keep_alive=timedelta(seconds=settings.keep_alive),
@@ -100,11 +112,13 @@ async def assemble(settings: Settings, *, port: int, clock: Clock | None = None)
             await supervisor.close()
 
 
-async def serve(settings: Settings, *, stop: asyncio.Event, ready: Callable[[str], None] | None = None) -> None:
+async def serve(
+    settings: Settings, *, stop: asyncio.Event, ready: Callable[[str], None] | None = None, alter: Alter = as_they_are
+) -> None:
     """Serve until `stop` is set, then drain. `ready` gets the address that the hub can be reached under."""
     listener = _listen(settings.host, settings.port)
     port = int(listener.getsockname()[1])
-    async with assemble(settings, port=port) as rolecall:
+    async with assemble(settings, port=port, alter=alter) as rolecall:
 
         async def until_stopped() -> None:
             await stop.wait()
@@ -117,7 +131,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event, ready: Callable[[str
         await hypercorn_serve(rolecall.edge, _server_config(settings, listener), shutdown_trigger=until_stopped)  # type: ignore[arg-type]  # hypercorn types scopes as TypedDicts of its own
 
 
-def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
+def run(settings: Settings, *, ready: Callable[[str], None] | None = None, alter: Alter = as_they_are) -> None:
     """Serve in this process until SIGTERM or SIGINT."""
 
     async def main() -> None:
@@ -126,7 +140,7 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
         for name in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError):
                 loop.add_signal_handler(name, stop.set)
-        await serve(settings, stop=stop, ready=ready)
+        await serve(settings, stop=stop, ready=ready, alter=alter)
 
     with asyncio.Runner(loop_factory=_loop_factory(settings.loop)) as runner:
         runner.run(main())

@@ -144,22 +144,26 @@ class Process:
 class HubProcess(Process):
     """A hub, with its address. It keeps the address when it is started again on the same port."""
 
-    def __init__(self, data_dir: Path, *, port: int, log: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, data_dir: Path, *, port: int, log: Path, env: Mapping[str, str], argv: Sequence[str] = ()) -> None:
         self.data_dir = data_dir
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
         chosen = {"ROLECALL_PORT": str(port), "ROLECALL_DATA_DIR": str(data_dir), **env}
-        super().__init__((*ROLECALL, "serve"), log=log, env=chosen, name=f"hub {port}")
+        super().__init__(argv or (*ROLECALL, "serve"), log=log, env=chosen, name=f"hub {port}")
 
     def wait_ready(self, timeout: float = READY_WITHIN) -> None:
         self.wait_until(lambda: status_of(f"{self.url}/readyz") == 200, timeout)
 
 
-def start_hub(data_dir: Path, *, port: int = 0, log: Path | None = None, **settings: object) -> HubProcess:
-    """A hub that is ready. Settings by their names: `start_hub(folder, lease_ttl=2)`. Port 0 takes a free one."""
+def start_hub(
+    data_dir: Path, *, port: int = 0, log: Path | None = None, argv: Sequence[str] = (), **settings: object
+) -> HubProcess:
+    """A hub that is ready. Settings by their names: `start_hub(folder, lease_ttl=2)`. Port 0 takes a free one. `argv`:
+    another command that runs a hub.
+    """
     env = {f"ROLECALL_{name.upper()}": str(value) for name, value in settings.items()}
     data_dir.mkdir(parents=True, exist_ok=True)
-    hub = HubProcess(data_dir, port=port or free_port(), log=log or data_dir / "hub.log", env=env)
+    hub = HubProcess(data_dir, port=port or free_port(), log=log or data_dir / "hub.log", env=env, argv=argv)
     return _ready(hub, hub.wait_ready)
 
 

@@ -1,0 +1,186 @@
+"""A seeded run of calls and faults against real processes. A seed fixes the plan; the machine adds its own timing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import httpx
+
+from tests.acceptance.faults.caller import Caller
+from tests.acceptance.faults.history import History, Record
+from tests.helpers.client import get_task
+from tests.helpers.processes import HubProcess, Process, free_port, is_live, start_hub, start_worker, wait_for
+from tests.helpers.tcp_relay import TcpRelay
+
+WORKERS = "tests.acceptance.workers"
+SETTINGS = {"lease_ttl": 4, "heartbeat": 0.5, "worker_silence": 4, "keep_alive": 1}
+PATIENCE = 45.0
+_AT_ONCE = 8
+
+Starter = Callable[[Path, int], HubProcess]
+
+
+def plain_hub(folder: Path, port: int) -> HubProcess:
+    return start_hub(folder, port=port, **SETTINGS)
+
+
+class Storm:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        *,
+        seconds: float,
+        faults: Sequence[str] | None = None,
+        start: Starter = plain_hub,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._folder = folder
+        self._seconds = seconds
+        self._start_hub = start
+        self._patience = patience
+        self._dice = Random(seed)
+        self._port = free_port()
+        self._hub: HubProcess | None = None
+        self._workers: dict[str, Process] = {}
+        self.history = History(seed)
+        self._kinds = list(faults if faults is not None else FAULTS)
+
+    def run(self) -> History:
+        self._hub = self._start_hub(self._folder / "hub", self._port)
+        try:
+            for name in ("counter:a", "counter:b", "same:a", "same:b"):
+                self._start_worker(name)
+            for name in self._workers:
+                wait_for(lambda name=name: is_live(f"http://127.0.0.1:{self._port}", name))
+            with TcpRelay(("127.0.0.1", self._port)) as line:
+                self._blow(line)
+            self._ask_for_every_task()
+        finally:
+            for process in (*self._workers.values(), self._hub):
+                process.end()
+        self.history.executions = self._executions()
+        return self.history
+
+    def _blow(self, line: TcpRelay) -> None:
+        over = threading.Event()
+        plan = [self._record(n) for n in range(int(self._seconds * 4))]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            calls = [pool.submit(self._call, line, record, over) for record in plan]
+            ends = time.monotonic() + self._seconds
+            while time.monotonic() < ends:
+                time.sleep(self._dice.uniform(0.2, 1.0))
+                if self._kinds:
+                    kind = self._dice.choice(self._kinds)
+                    self.history.faults.append(kind)
+                    FAULTS[kind](self, line)
+            over.set()
+            for running in calls:
+                running.result()
+        self.history.records = [record for record in plan if record.message_id]
+
+    def _record(self, n: int) -> Record:
+        role = self._dice.choice(("counter", "same"))
+        return Record(f"m-{self.history.seed}-{n}", role, self._dice.randint(1, 60), self._dice.random() < 0.7)
+
+    def _call(self, line: TcpRelay, record: Record, over: threading.Event) -> None:
+        if over.is_set():
+            record.message_id = ""
+            return
+        Caller(line.url, record, pace=0.02, patience=self._patience).run()
+
+    def _ask_for_every_task(self) -> None:
+        assert self._hub is not None
+        for record in self.history.records:
+            if record.task:
+                try:
+                    record.answer = get_task(self._hub.url, record.task)
+                except (KeyError, httpx.HTTPError):
+                    record.answer = {}
+
+    def _executions(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        runs = self._folder / "runs"
+        for line in runs.read_text().splitlines() if runs.exists() else ():
+            message = line.split()[0]
+            counts[message] = counts.get(message, 0) + 1
+        return counts
+
+    # --- processes
+
+    def _start_worker(self, name: str) -> None:
+        assert self._hub is not None
+        log = self._folder / f"{name.replace(':', '-')}.log"
+        source, env = f"{WORKERS}:{name.partition(':')[0]}", {"RUNS": str(self._folder / "runs")}
+        self._workers[name] = start_worker(source, name, self._hub.url, log=log, env=env, enrolled=False)
+
+    def _some_worker(self) -> str:
+        return self._dice.choice(sorted(self._workers))
+
+    def kill_worker(self, line: TcpRelay) -> None:
+        name = self._some_worker()
+        self._workers[name].kill9()
+        self._start_worker(name)
+
+    def stop_worker(self, line: TcpRelay) -> None:
+        name = self._some_worker()
+        self._workers[name].end()
+        self._start_worker(name)
+
+    def pause_worker(self, line: TcpRelay) -> None:
+        worker = self._workers[self._some_worker()]
+        worker.pause()
+        time.sleep(self._dice.uniform(0.2, 1.5))
+        worker.resume()
+
+    def kill_hub(self, line: TcpRelay) -> None:
+        assert self._hub is not None
+        self._hub.kill9()
+        time.sleep(self._dice.uniform(0, 0.5))
+        self._hub = self._start_hub(self._folder / "hub", self._port)
+
+    def stop_hub(self, line: TcpRelay) -> None:
+        assert self._hub is not None
+        self._hub.stop(15)
+        self._hub = self._start_hub(self._folder / "hub", self._port)
+
+    def pause_hub(self, line: TcpRelay) -> None:
+        assert self._hub is not None
+        self._hub.pause()
+        time.sleep(self._dice.uniform(0.2, 2))
+        self._hub.resume()
+
+    def cut_line(self, line: TcpRelay) -> None:
+        line.cut()
+
+    def half_close_line(self, line: TcpRelay) -> None:
+        line.half_close()
+
+    def stall_line(self, line: TcpRelay) -> None:
+        line.stall()
+        time.sleep(self._dice.uniform(0.2, 1.5))
+        line.flow()
+
+    def slow_line(self, line: TcpRelay) -> None:
+        line.delay(0.01)
+        time.sleep(self._dice.uniform(0.2, 1))
+        line.delay(0)
+
+
+FAULTS: dict[str, Callable[[Storm, TcpRelay], None]] = {
+    "kill worker": Storm.kill_worker,
+    "stop worker": Storm.stop_worker,
+    "pause worker": Storm.pause_worker,
+    "kill hub": Storm.kill_hub,
+    "stop hub": Storm.stop_hub,
+    "pause hub": Storm.pause_hub,
+    "cut line": Storm.cut_line,
+    "half-close line": Storm.half_close_line,
+    "stall line": Storm.stall_line,
+    "slow line": Storm.slow_line,
+}

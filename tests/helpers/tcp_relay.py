@@ -1,0 +1,131 @@
+"""A line between a client and a server that can be delayed, stalled, cut and half-closed."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+_PIECE = 65536
+
+
+class TcpRelay:
+    """Listens on a free port of loopback and passes everything on to `target`. Runs in a thread of its own."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._pairs: dict[socket.socket, socket.socket] = {}
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._delay = 0.0
+        self._orders: list[str] = []
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="tcp relay", daemon=True)
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def delay(self, seconds: float) -> None:
+        """Every piece waits that long before it goes on."""
+        self._delay = seconds
+
+    def stall(self) -> None:
+        """Nothing passes, in either direction; connections stay open."""
+        self._flowing.clear()
+
+    def flow(self) -> None:
+        self._flowing.set()
+
+    def cut(self) -> None:
+        """Every connection is reset."""
+        self._orders.append("cut")
+
+    def half_close(self) -> None:
+        """The client's side is told that no more will come; what it sends still passes."""
+        self._orders.append("half-close")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended = True
+        self._flowing.set()
+        self._thread.join(2)
+        for end in list(self._pairs):
+            end.close()
+        self._listener.close()
+        self._selector.close()
+
+    def _run(self) -> None:
+        while not self._ended:
+            while self._orders:
+                self._obey(self._orders.pop())
+            if not self._flowing.is_set():
+                time.sleep(0.01)
+                continue
+            for key, _ in self._selector.select(0.02):
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif isinstance(key.fileobj, socket.socket):
+                    self._pass_on(key.fileobj)
+
+    def _accept(self) -> None:
+        client, _ = self._listener.accept()
+        try:
+            server = socket.create_connection(self._target, timeout=1)
+        except OSError:
+            client.close()
+            return
+        server.settimeout(5)
+        client.settimeout(5)
+        for end, other in ((client, server), (server, client)):
+            self._pairs[end] = other
+            self._selector.register(end, selectors.EVENT_READ)
+
+    def _pass_on(self, end: socket.socket) -> None:
+        other = self._pairs.get(end)
+        if other is None:
+            return
+        try:
+            piece = end.recv(_PIECE)
+            if not piece:
+                self._close(end)
+                return
+            if self._delay:
+                time.sleep(self._delay)
+            other.sendall(piece)
+        except OSError:
+            self._close(end)
+
+    def _obey(self, order: str) -> None:
+        for end in list(self._pairs):
+            if order == "cut":
+                self._close(end, reset=True)
+            else:
+                try:
+                    end.shutdown(socket.SHUT_WR)
+                except OSError:
+                    self._close(end)
+
+    def _close(self, end: socket.socket, *, reset: bool = False) -> None:
+        for one in (end, self._pairs.get(end)):
+            if one is None or one not in self._pairs:
+                continue
+            if reset:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            self._pairs.pop(one)
+            self._selector.unregister(one)
+            one.close()
