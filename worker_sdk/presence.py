@@ -162,16 +162,15 @@ class Lease:
             self._drain_said.set()
 
     async def _keep(self) -> None:
-        failures = 0
+        failures = forgotten = 0
         while not self.superseded:
             try:
                 pause = await self._once()
-                failures = 0
+                failures = forgotten = 0
             except LeaseUnknown:
                 # The hub forgot us, or we were away for longer than the lease: back at once.
-                self.epoch, pause, failures = None, self._pause(failures), failures + 1
+                self.epoch, pause, forgotten = None, self._pause(forgotten) if forgotten else 0.0, forgotten + 1
                 self._change(LeaseState.ENROLLING, "the hub does not know this lease any more")
-                pause = 0.0 if failures == 1 else pause
             except LeaseSuperseded:
                 self.superseded = True
                 self._change(LeaseState.LOST, "another process has taken over this name")

@@ -37,6 +37,7 @@ from hub.ports import Subscription
 
 _REVEAL_AFTER = 1.0
 """A caller who does not want to wait gets the task as it stands after this long."""
+_AT_WORK = "The task is at work and takes no message now. Wait until it asks, or cancel it."
 _CANCEL_PATIENCE = 2.0
 _LOOK_AGAIN = 0.1
 _SWEEPS = 100
@@ -62,6 +63,7 @@ class Hub:
         self._supervisor = supervisor
         self._readings: set[Reading] = set()
         self._waiting: set[Subscription] = set()
+        self._being_answered: set[TaskId] = set()
         self._repeats = Repeats(around.clock, limits.same_message)
         self.relays = Relays(around, supervisor)
         self.decisions = Decisions()
@@ -77,7 +79,7 @@ class Hub:
             return await self._snapshot(call.task, send.dialect, send.history_length)
         await call.started()
         log = await self._until_rest(call.task, call.began)
-        if call.began != START:
+        if call.began != START or not log:
             log = await self._engine.events.read(call.task)
         return await self._told(call.task, log, send.dialect, send.history_length)
 
@@ -179,8 +181,21 @@ class Hub:
             await asyncio.sleep(_LOOK_AGAIN)
 
     async def _go_on(self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str]) -> Relay:
+        """One answer at a time: who comes second finds the task at work."""
+        if row.id in self._being_answered:
+            raise InvalidParams(_AT_WORK)
+        self._being_answered.add(row.id)
+        try:
+            return await self._answer(caller, await self._engine.tasks.get(caller, row.id), send, references)
+        finally:
+            self._being_answered.discard(row.id)
+
+    async def _answer(self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str]) -> Relay:
         if row.ended:
             raise TaskEnded
+        running = self.relays.of(row.id)
+        if running is not None and not running.rests:
+            raise InvalidParams(_AT_WORK)
         route = self._router.to_owner(caller, row, send.target)
         if send.context_id is not None and send.context_id != row.context:
             raise InvalidParams('"message.contextId" is not the context of that task.')
@@ -195,11 +210,7 @@ class Hub:
     async def _continued(self, caller: Caller, send: Send) -> TaskRow | None:
         """The task that the message answers: named, or the one paused task of its context."""
         if send.task_id is not None:
-            row = await self._engine.tasks.get(caller, send.task_id)
-            running = self.relays.of(row.id)
-            if running is not None and not running.scribe.rests:
-                raise InvalidParams("The task is at work and takes no message now. Wait until it asks, or cancel it.")
-            return row
+            return await self._engine.tasks.get(caller, send.task_id)
         if send.context_id is None:
             return None
         role = send.target.path_role or send.target.role
@@ -317,6 +328,7 @@ class Hub:
     def drain(self) -> None:
         """Take no new calls; let every waiting caller go with what there is. The tasks themselves go on in the log."""
         self.draining = True
+        self.relays.show_all()
         for reading in tuple(self._readings):
             reading.break_off()
         for following in tuple(self._waiting):
@@ -339,15 +351,13 @@ class Hub:
         worker = row.worker
         registration = worker and self._engine.registry.get(row.caller.workspace, worker)
         if registration is None or registration.epoch != row.epoch or not relay.scribe.ids.worker_task:
-            await relay.scribe.conclude(_unheard(row), TaskState.CANCELED)
-            relay.let_go()
+            await relay.end(_unheard(row), TaskState.CANCELED)
             return
         try:
             heard = await self._around.forwarder.cancel(registration.offer, relay.scribe.ids)
         except WorkerFault as error:
             if error.code == _NOT_FOUND:
-                await relay.scribe.conclude(_unheard(row), TaskState.CANCELED)
-                relay.let_go()
+                await relay.end(_unheard(row), TaskState.CANCELED)
                 return
             if error.code == _NOT_CANCELABLE:
                 raise TaskNotCancelable from error

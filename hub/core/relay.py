@@ -28,10 +28,11 @@ from hub.errors import (
     WorkerBroke,
     WorkerFault,
     WorkerLost,
+    WorkerRefused,
     WorkerSilent,
     WorkerUnreachable,
 )
-from hub.model.a2a import Heard
+from hub.model.a2a import PAUSED, Heard, TaskState
 from hub.model.command import Send
 from hub.model.ids import START, WorkerId
 from hub.model.task import TaskRow, Turn
@@ -44,6 +45,7 @@ _TASK_NOT_FOUND = -32001
 _REFUSALS_WITHIN = 1.0
 _FIRST_PAUSE = 0.25
 _MOST_NONSENSE = 3
+_ASKED_AGAIN = 6
 _BELIEVED = 10
 """Silences for which an unchanged task is believed to be at work, after its stream was cut."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
@@ -91,10 +93,19 @@ class Relay:
         self._counted = False
         self.scribe = Scribe(around.engine.events, around.codec, around.observer, row, turns)
         self.began = row.at
+        self._answering = row.at > START and (send is not None or has_open_answer(row, turns))
+        self._asked_again = 0
         self._called_at = self._changed_at = self.heard_at = around.clock.monotonic()
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.started.add_done_callback(_seen)
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def rests(self) -> bool:
+        """Nothing more is expected. A task that was paused when its answer set out is not at rest until the worker has
+        said something to that answer.
+        """
+        return self.scribe.ended or (self.scribe.rests and not (self._answering and self.scribe.at == self.began))
 
     @property
     def role(self) -> str:
@@ -114,7 +125,7 @@ class Relay:
         try:
             if self._send is not None:
                 await self._call(self._send)
-            while not self.scribe.rests:
+            while not self.rests:
                 await self._come_back()
         except LogMoved:
             log.info("another writer has this task", extra={"event": "relay_fenced", "task": self._row.id})
@@ -127,7 +138,19 @@ class Relay:
                 raise
             await self._give_up(self._interruption)
         finally:
+            self._fail_start(WorkerLost(f"{self.worker} said nothing to this."))
             self._count(-1)
+
+    async def end(self, error: HubError, state: TaskState) -> None:
+        """End the task on the hub's own account; whoever waits for its beginning gets the end."""
+        await self.scribe.conclude(error, state)
+        self._begun()
+        self.let_go()
+
+    async def show(self) -> None:
+        """Whoever waits for the worker's first word gets the task as it stands."""
+        await self.scribe.reveal()
+        self._begun()
 
     def interrupt(self, error: HubError) -> None:
         """Give the task up for this reason, unless it rests by the time the relay notices."""
@@ -177,7 +200,7 @@ class Relay:
         except WorkerUnreachable as error:
             await self._suspect(registration, error)
             raise
-        if not self.scribe.ids.worker_task and not self.scribe.rests:
+        if not self.scribe.ids.worker_task and not self.rests:
             raise InvalidAnswer(str(registration.worker), "it ended without an event")
         self._hung_up = registration.offer.streaming
 
@@ -189,8 +212,12 @@ class Relay:
                 if batch:
                     await self.scribe.write(batch, gap=self._cut)
                     self._begun()
-                if self._interruption is not None and not self.scribe.rests:
-                    raise self._interruption
+                self._check_interruption()
+
+    def _check_interruption(self) -> None:
+        """What came while an append was under way."""
+        if self._interruption is not None and not self.rests:
+            raise self._interruption
 
     async def _move(self, error: NotProcessed, refused: set[WorkerId]) -> None:
         """To the next worker of the role; the first one's refusal is the answer where there is none."""
@@ -214,7 +241,8 @@ class Relay:
         """Find the worker's stream again, or learn that there is nothing to find."""
         registration = self._present()
         try:
-            if not self.scribe.ids.worker_task:
+            unheard = self._answering and self.scribe.at == self.began and registration.offer.replays
+            if not self.scribe.ids.worker_task or unheard:
                 await self._repeat(registration)
             elif registration.offer.replays:
                 attach = Attach(self.scribe.ids, self.scribe.position)
@@ -243,7 +271,7 @@ class Relay:
     async def _poll(self, registration: Registration) -> None:
         """Follow a worker that cannot be attached to, by asking for its task again and again."""
         pause = _FIRST_POLL
-        while not self.scribe.rests:
+        while not self.rests:
             before = self.scribe.at
             heard = await self._around.forwarder.fetch(registration.offer, self.scribe.ids)
             await self.scribe.write([heard], gap=self._cut)
@@ -252,10 +280,19 @@ class Relay:
                 self._begun()
             else:
                 self.still_there()
-            if self.scribe.rests:
+                self._check_still_asking(heard, registration)
+            self._check_interruption()
+            if self.rests:
                 return
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _SLOWEST_POLL)
+
+    def _check_still_asking(self, heard: Heard, registration: Registration) -> None:
+        """An answer whose line was cut, to a worker that goes on asking, did not get there."""
+        if heard.state in PAUSED and self._answering:
+            self._asked_again += 1
+            if self._asked_again >= _ASKED_AGAIN:
+                raise WorkerRefused(str(registration.worker), "the answer was cut off, and the task still asks for it")
 
     async def _after_refusal(self) -> None:
         now = self._around.clock.monotonic()
@@ -332,7 +369,7 @@ class Relay:
         if not self.started.done():
             self.started.set_result(None)
             self._around.observer.first_event(self._row.role, self._around.clock.monotonic() - self._called_at)
-        if self.scribe.rests:
+        if self.rests:
             self._count(-1)
 
     def _fail_start(self, error: HubError) -> None:
@@ -344,6 +381,11 @@ class Relay:
         if self._registration is not None and self._counted is (step < 0):
             self._registration.in_flight += step
             self._counted = step > 0
+
+
+def has_open_answer(row: TaskRow, turns: Sequence[Turn]) -> bool:
+    """The caller's last message is behind everything that the worker has said."""
+    return len(turns) > 1 and turns[-1].after == row.at
 
 
 def _seen(started: asyncio.Future[None]) -> None:

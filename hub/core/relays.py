@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from hub.core.relay import Relay, Surroundings
+from hub.core.relay import Relay, Surroundings, has_open_answer
 from hub.core.router import Route
 from hub.core.supervisor import Supervisor
 from hub.errors import HubError, WorkerSilent
-from hub.model.a2a import PAUSED, TERMINAL, Heard
+from hub.model.a2a import PAUSED, TERMINAL, Heard, TaskState
 from hub.model.command import Send
 from hub.model.ids import TaskId
 from hub.model.task import TaskRow, Turn
@@ -57,8 +57,8 @@ class Relays:
             await asyncio.wait([relay.task], timeout=_LINGER)
 
     def settle(self, row: TaskRow, turns: Sequence[Turn]) -> Relay | None:
-        """Take up what an earlier hub left open. A paused task waits for its caller, not for us."""
-        if row.state in PAUSED or row.ended:
+        """Take up what an earlier hub left open. A paused task waits for its caller, unless he has answered already."""
+        if row.ended or (row.state in PAUSED and not has_open_answer(row, turns)):
             return None
         log.info("taking up a task", extra={"event": "task_settling", "task": row.id, "worker": str(row.worker)})
         return self.start(row, turns, route=None, send=None)
@@ -70,8 +70,9 @@ class Relays:
             now = self._around.clock.monotonic()
             for relay in list(self._running.values()):
                 quiet_for = now - relay.heard_at
-                if relay.scribe.rests:
-                    if quiet_for > _LINGER:
+                if relay.rests:
+                    # Who waits for credentials may get them by another way, and go on over the same stream.
+                    if quiet_for > _LINGER and relay.scribe.state is not TaskState.AUTH_REQUIRED:
                         relay.let_go()
                 elif quiet_for > self._around.silence.total_seconds() / 2:
                     self._look_after(relay, quiet_for)
@@ -103,8 +104,14 @@ class Relays:
     async def conclude(self, relay: Relay, heard: Heard) -> None:
         """Log what a worker's task has beyond the log, and stop listening if that ends it."""
         await relay.scribe.write([heard], gap=True)
-        if relay.scribe.rests:
+        if relay.rests:
             relay.let_go()
+
+    def show_all(self) -> None:
+        """Nobody is to wait any longer for a worker's first word: the hub goes down."""
+        for relay in tuple(self._running.values()):
+            if not relay.started.done():
+                self._supervisor.run_once(f"showing {relay.scribe.ids.task}", relay.show())
 
     def _gone(self, task: TaskId, relay: Relay) -> None:
         if self._running.get(task) is relay:

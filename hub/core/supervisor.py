@@ -22,6 +22,8 @@ class Supervisor:
         task = asyncio.create_task(self._logged(name, job), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before its first step never gets to its job, which has to be put away all the same.
+        task.add_done_callback(lambda _: job.close())
         return task
 
     def keep_running(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:

@@ -40,7 +40,8 @@ class FeedReader(Waiting):
         super().__init__(idle)
         self._feed = feed
         self._workspace = workspace
-        self._after = feed.revision if after is None else after
+        # A revision that is still to come was another hub's: from now on is the best that can be done.
+        self._after = feed.revision if after is None else min(after, feed.revision)
 
     def __aiter__(self) -> FeedReader:
         return self

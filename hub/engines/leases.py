@@ -162,7 +162,8 @@ class LeaseTable:
             drafts.append(Draft(ChangeKind.EXPIRED, lease.registration.epoch, None))
             lease = None
         old = lease.registration if lease is not None else None
-        if old is not None and old.boot == boot:
+        # Without a boot id nothing but the address tells processes apart.
+        if old is not None and old.boot == boot and (boot or old.offer.url == offer.url):
             if old.offer != offer or old.health is not Health.READY:
                 drafts.append(Draft(ChangeKind.CHANGED, old.epoch, Health.READY))
             terms = Terms(offer, old.epoch, boot, ttl, Health.READY, "", old.registered_at)

@@ -49,27 +49,26 @@ async def read_json_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         raise BodyTooLarge(limit)
     if media != JSON and media.partition(b";")[0].strip().lower() not in _JSON_TYPES:
         raise MediaTypeNotSupported
+    try:
+        async with asyncio.timeout(_BODY_TIMEOUT):
+            return await _read_body(receive, limit)
+    except TimeoutError as error:
+        raise BodyTooSlow from error
+
+
+async def _read_body(receive: Receive, limit: int) -> bytes:
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body", False):
         return _within(message.get("body", b""), limit)
-    return await _read_rest(message, receive, limit)
-
-
-async def _read_rest(message: Message, receive: Receive, limit: int) -> bytes:
     body = bytearray()
-    try:
-        async with asyncio.timeout(_BODY_TIMEOUT):
-            while True:
-                if message["type"] != "http.request":
-                    raise ClientGone
-                body += message.get("body", b"")
-                if len(body) > limit:
-                    raise BodyTooLarge(limit)
-                if not message.get("more_body", False):
-                    return bytes(body)
-                message = await receive()
-    except TimeoutError as error:
-        raise BodyTooSlow from error
+    while message["type"] == "http.request":
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise BodyTooLarge(limit)
+        if not message.get("more_body", False):
+            return bytes(body)
+        message = await receive()
+    raise ClientGone
 
 
 def _within(body: bytes, limit: int) -> bytes:

@@ -21,6 +21,9 @@ class Edge:
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1002})
+            return
         if scope["type"] == "http":
             target = rpc_target(scope["path"])
             if target is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from quart import Quart, Response, request
 from werkzeug.exceptions import HTTPException
 
-from hub.errors import BodyTooLarge, HubError, InvalidRequest, MediaTypeNotSupported, RouteError
+from hub.errors import BodyTooLarge, BodyTooSlow, HubError, InvalidParams, InvalidRequest, MediaTypeNotSupported, RouteError
 from hub.model.a2a import JsonObject
 from hub.wire.faults import fault_of
 from hub.wire.jsontext import NotJson, dump, parse
@@ -31,6 +31,8 @@ def create_pages(max_body: int) -> Quart:
     async def on_http_error(error: HTTPException) -> Response:
         if error.code == 413:
             return problem(BodyTooLarge(max_body))
+        if error.code == 408:
+            return problem(BodyTooSlow())
         status = error.code or 500
         allowed = getattr(error, "valid_methods", None)
         response = _problem(
@@ -66,6 +68,13 @@ async def json_object(*, required: bool = True) -> JsonObject:
     if not isinstance(document, dict):
         raise InvalidRequest("The body must be a JSON object.")
     return document
+
+
+def whole_number(text: str, name: str, lowest: int, highest: int) -> int:
+    """A number in a query or header, where `²` is a digit to Python and nobody else."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and lowest <= int(text) <= highest):
+        raise InvalidParams(f'"{name}" must be a whole number from {lowest} to {highest}.')
+    return int(text)
 
 
 def problem(error: HubError, **members: Any) -> Response:

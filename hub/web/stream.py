@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from hub.core.reading import Reading
+from hub.errors import TaskNotFound
 from hub.model.a2a import Logged
 from hub.web.asgi import Receive, Send
 from hub.wire.faults import Fault
@@ -44,6 +45,9 @@ class EventStream:
                 await asyncio.sleep(0)
             if reading.broken_off:
                 await self._write(COME_BACK)
+            elif not self._open:
+                # The task was taken back while this reader waited for its first event.
+                raise TaskNotFound
             await self.close()
         except TimeoutError:
             pass

@@ -13,7 +13,7 @@ from hub.model.command import GetTask, Target, TaskQuery
 from hub.model.ids import TaskId
 from hub.model.task import TaskRow
 from hub.web.auth import LOCAL
-from hub.web.pages import reply
+from hub.web.pages import reply, whole_number
 
 _MOST = 100
 
@@ -44,14 +44,12 @@ def add_tasks(app: Quart, hub: Hub) -> None:
 
 def _query() -> TaskQuery:
     args = request.args
-    limit = args.get("limit", "50")
-    if not limit.isdigit() or not 1 <= int(limit[:6]) <= _MOST:
-        raise InvalidParams(f'"limit" must be a whole number from 1 to {_MOST}.')
+    limit = whole_number(args.get("limit", "50"), "limit", 1, _MOST)
     try:
         state = TaskState(args["state"]) if "state" in args else None
     except ValueError as error:
         raise InvalidParams(f'"state" must be one of {", ".join(TaskState)}.') from error
-    return TaskQuery(args.get("context_id"), args.get("role"), state, int(limit), args.get("cursor"))
+    return TaskQuery(args.get("context_id"), args.get("role"), state, limit, args.get("cursor"))
 
 
 def _item(row: TaskRow) -> JsonObject:

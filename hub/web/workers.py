@@ -17,7 +17,7 @@ from hub.model.worker import Registration, RegistryChange
 from hub.web.auth import LOCAL
 from hub.web.edge import check_name
 from hub.web.offers import read_beat, read_boot, read_flat_name, read_offer, read_proof, read_ttl
-from hub.web.pages import json_object, problem, reply
+from hub.web.pages import json_object, problem, reply, whole_number
 from hub.wire.jsontext import dump
 from hub.wire.sse import KEEP_ALIVE, RESPONSE_HEADERS, write_frame
 
@@ -164,9 +164,7 @@ def _query() -> AgentQuery:
     state = args.get("state")
     if state is not None and state not in _STATES:
         raise InvalidParams(f'"state" must be one of {", ".join(_STATES)}.')
-    limit = args.get("limit", "1000")
-    if not limit.isdigit() or not 1 <= int(limit[:6]) <= 1000:
-        raise InvalidParams('"limit" must be a whole number from 1 to 1000.')
+    limit = whole_number(args.get("limit", "1000"), "limit", 1, 1000)
     labels = dict(label.partition("=")[::2] for label in args.getlist("label"))
     return AgentQuery(
         role=args.get("role"),
@@ -176,7 +174,7 @@ def _query() -> AgentQuery:
         labels=labels,
         text=args.get("q"),
         state=state,
-        limit=int(limit),
+        limit=limit,
         after=args.get("cursor"),
     )
 
@@ -200,13 +198,11 @@ def _unregistered(error: LeaseError) -> Response:
 def _cursor(text: str | None) -> int | None:
     if text is None or text == "":
         return None
-    if not text.isdigit() or len(text) > 18:
-        raise InvalidParams("Last-Event-ID must be a revision of this feed: a whole number.")
-    return int(text)
+    return whole_number(text, "Last-Event-ID", 0, 10**18)
 
 
 def _int_or_text(text: str) -> Any:
-    return int(text) if text.isdigit() and len(text) < 18 else text
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else text
 
 
 def _seconds(span: timedelta | None) -> float | None:

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from hub.errors import WorkerFault
+from hub.errors import WorkerBroke, WorkerFault
 from hub.model.a2a import Heard, Ids
 from hub.model.worker import Offer
 from hub.ports import Attach, Dispatch
 from hub.wire.heard import read_result
 
-Step = Heard | Exception | float
-"""Said, or how the call goes wrong, or a wait in seconds."""
+Step = Heard | list[Heard] | Exception | float
+"""Said, several things said at once, how the call goes wrong, or a wait in seconds."""
 
 
 class ScriptedForwarder:
@@ -29,6 +29,10 @@ class ScriptedForwarder:
 
     def plan(self, worker: str, *steps: Step) -> None:
         self.scripts.setdefault(worker, deque()).append(steps)
+
+    def plan_together(self, worker: str, *heard: Heard) -> None:
+        """All in one batch, and then the line is cut."""
+        self.scripts.setdefault(worker, deque()).append([list(heard), WorkerBroke(worker, "cut")])
 
     def plan_fetch(self, worker: str, *answers: Step) -> None:
         self.fetches.setdefault(worker, deque()).extend(answers)
@@ -79,21 +83,29 @@ async def _said(steps: Sequence[Step]) -> AsyncIterator[Sequence[Heard]]:
         if isinstance(step, int | float):
             await asyncio.sleep(step)
         else:
-            # A fresh copy: whoever hears a document owns it.
-            yield (step._replace(document=dict(step.document)),)
+            together = step if isinstance(step, list) else [step]
+            # Fresh copies: whoever hears a document owns it.
+            yield [heard._replace(document=dict(heard.document)) for heard in together]
 
 
-def task(state: str = "working", task_id: str = "wt", position: str | None = None, **members: Any) -> Heard:
-    return read_result(
-        {"kind": "task", "id": task_id, "contextId": "wc", "status": {"state": state}, **members}, position=position
-    )
+def task(
+    state: str = "working", text: str | None = None, task_id: str = "wt", position: str | None = None, **members: Any
+) -> Heard:
+    document = {"kind": "task", "id": task_id, "contextId": "wc", "status": _status(state, text), **members}
+    return read_result(document, position=position)
 
 
 def status(state: str, text: str | None = None, task_id: str = "wt", position: str | None = None) -> Heard:
+    document = {"kind": "status-update", "taskId": task_id, "contextId": "wc", "status": _status(state, text)}
+    return read_result(document, position=position)
+
+
+def _status(state: str, text: str | None) -> dict[str, Any]:
+    """The same words are the same message, whichever way they are asked for."""
     said: dict[str, Any] = {"state": state}
     if text is not None:
-        said["message"] = {"role": "agent", "parts": [{"kind": "text", "text": text}]}
-    return read_result({"kind": "status-update", "taskId": task_id, "contextId": "wc", "status": said}, position=position)
+        said["message"] = {"role": "agent", "messageId": f"said-{text}", "parts": [{"kind": "text", "text": text}]}
+    return said
 
 
 def chunk(text: str, append: bool = True, task_id: str = "wt", position: str | None = None) -> Heard:

@@ -151,7 +151,9 @@ class SqliteRegistry(LeaseTable):
     # --- coming back
 
     async def load(self) -> None:
-        """Leases that had not run out get their full time again: nobody could renew while the hub was down."""
+        """Leases get their full time again: nobody could renew while the hub was down. One that ran out meanwhile is a
+        suspect: it may be alive, and its running tasks with it.
+        """
         secret, floor, leases, changes = await self._writer.submit(_read)
         self._hub_secret, self._floor = secret, floor
         for revision, kind, workspace, role, instance, epoch, health, at in changes:
@@ -160,9 +162,9 @@ class SqliteRegistry(LeaseTable):
             state = Health(health) if health is not None else None
             self._publish(RegistryChange(revision, ChangeKind(kind), workspace, worker, epoch, state, at))
         wall = self._clock.wall()
-        lost = [step for row in leases if (step := self._bring_back(row, wall))]
-        if lost:
-            await self._store(lost)
+        doubtful = [step for row in leases if (step := self._bring_back(row, wall))]
+        if doubtful:
+            await self._store(doubtful)
 
     def _bring_back(self, row: tuple[Any, ...], wall: float) -> Step | None:
         workspace, role, instance, epoch, boot, offer, ttl, health, reason, registered_at, *beaten = row
@@ -173,7 +175,7 @@ class SqliteRegistry(LeaseTable):
         registration.reported_in_flight, registration.last_seen = in_flight, last_seen
         if expires_at is None or expires_at > wall:
             return None
-        return self._end(self._leases[key], ChangeKind.EXPIRED)
+        return self.decide_mark(workspace, key[1], epoch, Health.SUSPECT, "its lease ran out while the hub was down")
 
 
 def _write(db: sqlite3.Connection, step: Step, lease: tuple[Any, ...] | None, drafts: list[tuple[Any, ...]]) -> list[int]:
