@@ -7,11 +7,12 @@ import os
 import sys
 
 from worker_sdk.errors import ConfigError
-from worker_sdk.worker import Worker
+from worker_sdk.worker import Worker, not_running
 
 
 def load_worker(target: str) -> Worker:
     """`module:name`, or `module` for its `worker`. The current directory is looked in first. ConfigError says what is wrong.
+    A `worker.run()` at the end of the module, as scripts have it, is passed over: whoever loads a worker runs it.
 
     An exception of the module itself comes through as it is: its traceback is what its author needs.
     """
@@ -21,7 +22,8 @@ def load_worker(target: str) -> Worker:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        module = importlib.import_module(module_name)
+        with not_running():
+            module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(error.name + ".")):
             raise

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hub.model.a2a import JsonObject
@@ -21,6 +23,18 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 PLAIN_LIMIT = 32
 """How many plain functions run at a time where no `concurrency` is given: each takes a thread."""
+
+_loading: ContextVar[bool] = ContextVar("a worker's module is being loaded", default=False)
+
+
+@contextmanager
+def not_running() -> Iterator[None]:
+    """Inside it, `Worker.run` returns at once."""
+    before = _loading.set(True)
+    try:
+        yield
+    finally:
+        _loading.reset(before)
 
 
 class Worker:
@@ -153,6 +167,8 @@ class Worker:
         url: str | None = None,
     ) -> None:
         """Serve, enrol and beat until a signal comes; then drain and return. Exits with 3 if another process took the name."""
+        if _loading.get():
+            return
         from worker_sdk.run import run
 
         run(self, host=host, port=port, hub=hub, token=token, url=url)

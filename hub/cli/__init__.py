@@ -18,7 +18,7 @@ from hub.cli.send import send
 from hub.cli.serve import dev, serve
 from hub.cli.tasks import tasks
 from hub.cli.workers import announce, worker
-from hub.errors import HubError
+from hub.errors import HubError, StoreError
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -103,6 +103,8 @@ def explained(error: Exception) -> Problem:
         return Problem(error.message, "CONFIG", 2)
     if isinstance(error, RolecallError):
         return problem_of(error)
+    if isinstance(error, StoreError):
+        return Problem(error.message, "STORE", 2, "see --data-dir and --store")
     if isinstance(error, HubError):
         from hub.wire.faults import row_of
 

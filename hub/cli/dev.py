@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import platform
 import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
@@ -26,6 +28,7 @@ DEMOS = ("echo", "storyteller", "booking")
 _INSTANCE = "demo"
 _PATIENCE = 20.0
 _GOODBYE = 5.0
+_PR_SET_PDEATHSIG = 1
 
 
 def run_dev(settings: Settings) -> None:
@@ -60,7 +63,17 @@ async def _start(demo: str, url: str) -> asyncio.subprocess.Process:
     command = ("-m", "hub.cli", "worker", "run", f"hub.cli.demo:{demo}", "--instance", _INSTANCE, "--hub", url, "--quiet")
     # Variables that are meant for the hub, or for one worker, would make three workers collide.
     plain = {name: value for name, value in os.environ.items() if name != "PORT" and not name.startswith(("ROLECALL_", "A2A_"))}
-    return await asyncio.create_subprocess_exec(sys.executable, *command, stdin=asyncio.subprocess.DEVNULL, env=plain)
+    return await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdin=asyncio.subprocess.DEVNULL, env=plain, preexec_fn=_ending_with_us()
+    )
+
+
+def _ending_with_us() -> Callable[[], None] | None:
+    """A hub that is killed cannot end its workers: where the system can, it is told to do it."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)
+    return lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 async def _end(workers: list[asyncio.subprocess.Process]) -> None:

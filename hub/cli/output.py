@@ -53,6 +53,19 @@ def say(text: str) -> None:
     click.echo(harmless(text) if on_terminal(sys.stdout) else text)
 
 
+def checked_role(name: str) -> str:
+    """A role, or role:instance, that can exist; said before anybody is asked."""
+    from hub.model.ids import is_instance, is_role, split_name
+
+    role, instance = split_name(name)
+    if not is_role(role) or (instance is not None and not is_instance(instance)):
+        raise click.UsageError(
+            f"{name!r} cannot be a role: small letters, digits, dot, dash and underscore, and no reserved word; "
+            "an instance may follow behind a colon."
+        )
+    return name
+
+
 def talk(text: str, colour: str | None = None) -> None:
     """Words for the person, on stderr."""
     text = harmless(text)

@@ -10,7 +10,7 @@ import click
 
 from hub.cli.answer import PATIENCE, Answer, follow
 from hub.cli.connect import problem, reaches_hub
-from hub.cli.output import say_json, talk
+from hub.cli.output import checked_role, say_json, talk
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient
@@ -47,7 +47,7 @@ async def send(
     text = sys.stdin.read() if text == "-" else text
     if not text.strip():
         raise click.UsageError("There is nothing to send: TEXT is empty.")
-    role, _, pinned = role.partition(":")
+    role, _, pinned = checked_role(role).partition(":")
     instance = instance or pinned or None
     answer = Answer(role, quiet=as_json)
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hub.cli.connect import chosen_connection, hub_options
-from hub.cli.output import Problem
+from hub.cli.output import Problem, checked_role
 
 if TYPE_CHECKING:
     from worker_sdk import Worker
@@ -102,6 +102,7 @@ def announce(
     """
     import asyncio
 
+    checked_role(role)
     connection = chosen_connection(hub, token)
     _set_up_logs("info")
     from hub.cli.announced import Announcement, hold

@@ -92,6 +92,16 @@ def test_python_calls_the_worker(hub: HubProcess, workers: None) -> None:
     assert run(hub, sys.executable, "-c", CALL) == "ANY AGENT, ANY FRAMEWORK\nPIECE BY PIECE"
 
 
+def test_the_worker_runs_by_the_command_line_too(hub: HubProcess, tmp_path: Path) -> None:
+    """Its file ends in `worker.run()`, which is for scripts: it must not run twice."""
+    (tmp_path / "shouter.py").write_text(WORKER)
+    argv = [rolecall(), "worker", "run", "shouter:worker", "--instance", "loaded"]
+    with Process(argv, log=tmp_path / "log", env={"ROLECALL_HUB": hub.url}, cwd=tmp_path) as loaded:
+        wait_for(lambda: is_live(hub.url, "shouter:loaded"))
+        assert loaded.stop(5) == 0
+    assert not is_live(hub.url, "shouter:loaded")
+
+
 def test_curl_calls_the_worker(hub: HubProcess, workers: None) -> None:
     answer = run(hub, "bash", "-c", shell_line("curl").replace("http://127.0.0.1:8420", hub.url))
     assert '"text":"HELLO"' in answer

@@ -30,6 +30,11 @@ running: list[Process] = []
 """What has been started and not yet ended, for whoever reports a failure."""
 
 
+def _hears_ctrl_c() -> None:
+    """A shell that runs its jobs in the background lets them ignore SIGINT; children must not inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Process:
     """One process, started at once. As a context manager it is stopped at the end, and killed if that takes too long."""
 
@@ -55,6 +60,7 @@ class Process:
                 cwd=cwd,
                 env=environment(env or {}),
                 start_new_session=True,
+                preexec_fn=_hears_ctrl_c,
             )
         running.append(self)
 

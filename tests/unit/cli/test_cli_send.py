@@ -234,11 +234,18 @@ def _wait_for(predicate: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def hears_ctrl_c() -> None:
+    """A shell that runs its jobs in the background lets them ignore it; this child must not inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_cancels_the_task_and_exits_with_130(hub: ScriptedHub) -> None:
     hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one"))], hold=True))
     hub.result("tasks/cancel", task("canceled"))
     command = [sys.executable, "-m", "hub.cli", "send", "echo", "hi", "--hub", hub.url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sender:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
+    ) as sender:
         assert sender.stdout is not None
         assert sender.stdout.read(3) == "one"
         sender.send_signal(signal.SIGINT)
