@@ -9,7 +9,8 @@
     ├── TaskError               about one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded
     ├── RouteError              nobody was asked; the caller may try again
-    │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerBusy  HubDraining  Overloaded
+    │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerBusy  HubDraining  BrokenOff
+    │       Overloaded
     ├── WorkerError             the worker's side of a call
     │   ├── NotProcessed        provably nothing happened: another worker may be tried
     │   │   └── WorkerUnreachable  WorkerRefused
@@ -197,6 +198,12 @@ class HubDraining(RouteError):
     """The hub is going down and takes no new calls. Try again in a moment."""
 
     retry_after = 2.0
+
+
+class BrokenOff(RouteError):
+    """Whoever sent this message first left before it was taken on. Send it again."""
+
+    retry_after = 1.0
 
 
 class Overloaded(RouteError):

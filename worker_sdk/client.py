@@ -111,7 +111,7 @@ class HubClient:
     ) -> JsonObject:
         """One page: `tasks`, `total` and the `next_cursor` to give back."""
         query = {"role": role, "state": state, "context_id": context_id, "limit": limit, "cursor": cursor}
-        page: JsonObject = await self._link.ask("GET", "/tasks", query=_given(query))
+        page: JsonObject = await self._link.ask("GET", "/registry/tasks", query=_given(query))
         return page
 
     async def task_decision(self, task_id: str) -> JsonObject | None:
@@ -120,7 +120,7 @@ class HubClient:
         None once the hub has forgotten it: it remembers the last ten thousand, until it restarts.
         """
         try:
-            made: JsonObject = await self._link.ask("GET", f"/tasks/{quote(task_id, safe='')}/decision")
+            made: JsonObject = await self._link.ask("GET", f"/registry/tasks/{quote(task_id, safe='')}/decision")
         except TaskNotFound:
             return None
         return made

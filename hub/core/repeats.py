@@ -13,7 +13,7 @@ from datetime import timedelta
 from hashlib import blake2b
 
 from hub.core.relay import Relay
-from hub.errors import KeyConflict
+from hub.errors import BrokenOff, KeyConflict
 from hub.model.command import Send
 from hub.model.ids import Caller, Cursor, TaskId
 from hub.model.task import Turn
@@ -70,8 +70,8 @@ class Repeats:
             call = await start()
         except BaseException as error:
             self._drop(names)
-            # A cancelled starter takes nobody with it: the others are told to try again.
-            future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+            # A starter that is cancelled takes nobody with it: the others are told to try again.
+            future.set_exception(error if isinstance(error, Exception) else BrokenOff())
             raise
         future.set_result(call)
         self._watch(call, names)

@@ -17,7 +17,7 @@ from hub.web.auth import LOCAL
 from hub.web.pages import reply
 
 _WELCOME = """<!doctype html><meta charset="utf-8"><title>Rolecall</title>
-<h1>Rolecall</h1><p>A hub for A2A agents. <a href="/registry/agents">Agents</a>, <a href="/tasks">tasks</a>,
+<h1>Rolecall</h1><p>A hub for A2A agents. <a href="/registry/agents">Agents</a>, <a href="/registry/tasks">tasks</a>,
 <a href="/.well-known/agent-card.json">card</a>, <a href="/health">health</a>, <a href="/metrics">metrics</a>.</p>
 """
 

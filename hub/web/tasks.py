@@ -19,13 +19,13 @@ _MOST = 100
 
 
 def add_tasks(app: Quart, hub: Hub) -> None:
-    @app.get("/tasks")
+    @app.get("/registry/tasks")
     async def tasks() -> Response:
         page = await hub.page(LOCAL, _query())
         items = [_item(row) for row in page.rows]
         return reply({"tasks": items, "total": page.total, "next_cursor": page.before})
 
-    @app.get("/tasks/<task>/decision")
+    @app.get("/registry/tasks/<task>/decision")
     async def decision(task: str) -> Response:
         await hub.get(LOCAL, GetTask(Target(), TaskId(task), "0.3", 0))
         made = hub.decisions.of(TaskId(task))

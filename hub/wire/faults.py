@@ -53,6 +53,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.NoLiveWorker: Row(-32000, 503, "NO_LIVE_WORKER"),
     errors.WorkerBusy: Row(-32000, 503, "WORKER_BUSY"),
     errors.HubDraining: Row(-32000, 503, "HUB_DRAINING"),
+    errors.BrokenOff: Row(-32000, 409, "CONFLICT"),
     errors.Overloaded: Row(-32000, 503, "OVERLOADED"),
     errors.WorkerRefused: Row(-32000, 503, "WORKER_BUSY"),
     errors.WorkerUnreachable: Row(-32000, 502, "WORKER_UNREACHABLE"),

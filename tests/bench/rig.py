@@ -166,11 +166,11 @@ class StoredTasks:
         self._hub = hub
 
     def total(self) -> int:
-        total: int = get(self._hub.port, "/tasks?limit=1")["total"]
+        total: int = get(self._hub.port, "/registry/tasks?limit=1")["total"]
         return total
 
     def newest(self) -> list[dict[str, Any]]:
-        page: list[dict[str, Any]] = get(self._hub.port, f"/tasks?limit={_PAGE}")["tasks"]
+        page: list[dict[str, Any]] = get(self._hub.port, f"/registry/tasks?limit={_PAGE}")["tasks"]
         return page
 
     def fetch(self, task: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hub.errors import KeyConflict, WorkerUnreachable
+from hub.errors import BrokenOff, KeyConflict, WorkerUnreachable
 from hub.wire.jsontext import parse
 from tests.flow.conftest import ME, House, frames, say
 from tests.helpers.scripted import chunk, message, status, task
@@ -72,6 +72,16 @@ async def test_a_call_that_never_began_may_be_tried_again(house: House) -> None:
     with pytest.raises(WorkerUnreachable):
         await house.send(messageId="m")
     assert (await house.send(messageId="m"))["status"]["state"] == "completed"
+
+
+async def test_who_sends_the_same_message_is_told_when_the_first_sender_leaves_early(house: House) -> None:
+    first = asyncio.create_task(house.send(messageId="m", metadata={"waitSeconds": 60}))
+    await asyncio.sleep(0.05)
+    second = asyncio.create_task(house.send(messageId="m", metadata={"waitSeconds": 60}))
+    await asyncio.sleep(0.05)
+    first.cancel()
+    with pytest.raises(BrokenOff):
+        await second
 
 
 async def test_an_answer_to_a_question_that_comes_again_is_given_once(house: House) -> None:

@@ -35,5 +35,5 @@ def untouched_logging() -> Iterator[None]:
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedHub]:
     with scripted_hub() as hub:
         monkeypatch.setenv("ROLECALL_HUB", hub.url)
-        hub.on("GET /tasks", Told({"tasks": [{"id": "t1", "role": "echo", "worker": "echo:demo"}], "total": 1}))
+        hub.on("GET /registry/tasks", Told({"tasks": [{"id": "t1", "role": "echo", "worker": "echo:demo"}], "total": 1}))
         yield hub

@@ -103,7 +103,7 @@ def test_worker_that_is_not_live_exits_with_5(hub: ScriptedHub, capsys: pytest.C
 
 def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"id": "t1", "role": "echo", "worker": None, "context_id": "c", "state": "working", "updated": "now", "events": 3}
-    hub.on("GET /tasks", Told({"tasks": [row], "total": 7, "next_cursor": None}))
+    hub.on("GET /registry/tasks", Told({"tasks": [row], "total": 7, "next_cursor": None}))
     assert run(["tasks", "ls", "--state", "working", "--limit", "1"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[1].split() == ["t1", "echo", "—", "working", "3", "now"]
@@ -111,7 +111,7 @@ def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.Ca
     assert set(hub.asked[-1].query.split("&")) == {"limit=1", "state=working"}
     hub.result("tasks/get", task("completed", artifacts=[{"artifactId": "a", "name": "story", "parts": [{"text": "once"}]}]))
     made = {"task": "t1", "role": "echo", "worker": "echo:b", "rule": "only suspects left", "candidates": 3, "at": "now"}
-    hub.on("GET /tasks/t1/decision", Told(made), Told({"reason": "TASK_NOT_FOUND", "detail": "forgotten"}, 404))
+    hub.on("GET /registry/tasks/t1/decision", Told(made), Told({"reason": "TASK_NOT_FOUND", "detail": "forgotten"}, 404))
     assert run(["tasks", "show", "t1"]) == 0
     out = capsys.readouterr().out
     assert "story:\nonce" in out
@@ -212,7 +212,7 @@ def test_worker_that_cannot_be_loaded_is_explained(capsys: pytest.CaptureFixture
 def test_bug_is_one_line_and_no_traceback(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hub.on("GET /tasks", Told(["not", "an", "object"]))
+    hub.on("GET /registry/tasks", Told(["not", "an", "object"]))
     assert run(["tasks", "ls"]) == 1
     err = capsys.readouterr().err
     assert "[INTERNAL]" in err

@@ -288,7 +288,7 @@ async def test_a_decision_is_told_for_as_long_as_the_hub_remembers_it() -> None:
     async with RawServer(script) as server, HubClient(server.url) as hub:
         assert await hub.task_decision("t/1") == made
         assert await hub.task_decision("t/1") is None
-    assert server.requests[0].line.split(" ")[1] == "/tasks/t%2F1/decision"
+    assert server.requests[0].line.split(" ")[1] == "/registry/tasks/t%2F1/decision"
 
 
 async def test_a_stream_cut_before_its_first_event_is_not_started_again() -> None:
