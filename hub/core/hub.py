@@ -90,9 +90,8 @@ class Hub:
         if call.began == START:
             return self._reading(call.task, call.role, after=START, first=None)
         # The answer to a paused task opens with the task as it went on, not as it waited.
-        onwards = Cursor(call.began + 1)
-        first = await self._as_of(call.task, onwards, send.dialect)
-        return self._reading(call.task, call.role, after=onwards, first=first)
+        first = await self._as_of(call.task, Cursor(call.began + 1), send.dialect)
+        return self._reading(call.task, call.role, after=first.cursor, first=first)
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> Reading:
         """Come back to a task: as of the reader's cursor, or as of now, and then what follows."""
@@ -286,13 +285,13 @@ class Hub:
         return self._around.codec.snapshot(turns, log, dialect=dialect, history_length=history_length)
 
     async def _as_of(self, task: TaskId, at: Cursor, dialect: str) -> Logged:
-        """The Task after event `at`, as a frame in its place."""
+        """The Task after event `at`, or as of now if the log is not there yet, as a frame in its true place."""
         log = await self._engine.events.read(task, upto=at)
         body = await self._told(task, log, dialect, None)
         state = next((e.event.state for e in reversed(log) if e.event.state is not None), None)
-        return Logged(at, Event(EventKind.TASK, state, dialect, body))
+        return Logged(log[-1].cursor, Event(EventKind.TASK, state, dialect, body))
 
-    def _reading(self, task: TaskId, role: str, *, after: Cursor, first: Logged | None, first_may_end: bool = False) -> Reading:
+    def _reading(self, task: TaskId, role: str, *, after: Cursor, first: Logged | None) -> Reading:
         async def rests_at(cursor: Cursor) -> bool:
             log = await self._engine.events.read(task, after=cursor)
             return not log

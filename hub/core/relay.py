@@ -211,7 +211,8 @@ class Relay:
                 self._life()
                 if batch:
                     await self.scribe.write(batch, gap=self._cut)
-                    self._begun()
+                    if self.scribe.at != self.began:
+                        self._begun()
                 self._check_interruption()
 
     def _check_interruption(self) -> None:

@@ -58,6 +58,16 @@ async def test_an_answer_that_takes_long_to_begin_is_waited_for(house: House) ->
     assert (await asyncio.wait_for(running, 4))["status"]["state"] == "completed"
 
 
+async def test_a_first_word_that_says_nothing_new_costs_no_event(house: House) -> None:
+    """The worker repeats its Task as it was: the stream of the answer begins with the first news, and misses none of it."""
+    task_id = await asked(house)
+    house.forwarder.plan("echo:a", task("input-required", "which?"), 0.1, chunk("x", append=False), status("completed"))
+    got = await house.stream("blue", taskId=task_id)
+    assert [frame["cursor"] for frame in got] == [3, 4, 5]
+    assert [frame["kind"] for frame in got] == ["task", "artifact-update", "status-update"]
+    assert (await house.get(task_id))["artifacts"][0]["parts"] == [{"kind": "text", "text": "x"}]
+
+
 async def test_of_two_answers_at_once_the_worker_gets_one(house: House) -> None:
     task_id = await asked(house)
     house.forwarder.plan("echo:a", task("working"), 0.2, status("completed"))
