@@ -216,6 +216,31 @@ def _ask(hub: HubProcess, params: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.soak
+def test_sixteen_streams_survive_ten_deaths_of_the_hub(hub: HubProcess, tmp_path: Path) -> None:
+    dice = random.Random(16)
+    with worker(hub, "counter:a", tmp_path), worker(hub, "same:a", tmp_path):
+        readers = [Reader(hub.url, "counter" if n % 2 else "same", "1200 0.02") for n in range(16)]
+        threads = [reader.start() for reader in readers]
+        wait_for(lambda: all(reader.chunks for reader in readers))
+        running = hub
+        for _ in range(10):
+            time.sleep(dice.uniform(0.2, 1.5))
+            running.kill9()
+            for thread in threads:
+                thread.join(5)
+            running = restarted(hub)
+            threads = [reader.start_again() for reader in readers]
+        for thread in threads:
+            thread.join(60)
+        running.end()
+    for reader in readers:
+        expected = [f"{n} " for n in range(1200)] if reader.role == "counter" else ["ha"] * 1200
+        assert reader.chunks == expected
+        assert [cursor for cursor, _ in reader.frames] == list(range(1, len(reader.frames) + 1))
+    assert len((tmp_path / "runs").read_text().splitlines()) == len(readers)
+
+
 def _shares(tmp_path: Path) -> dict[int, int]:
     """How many calls each process has run."""
     pids = [int(line.split()[1]) for line in (tmp_path / "runs").read_text().splitlines()]
