@@ -7,14 +7,15 @@ import contextvars
 import logging
 import secrets
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Future
-from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 from hub.model.a2a import EventKind, JsonObject, TaskState
 from hub.model.command import Send
+from hub.wire.timestamp import timestamp
 from worker_sdk.context import Task
 from worker_sdk.handler import Form, Handler
 from worker_sdk.tasklog import TaskLog
@@ -283,4 +284,4 @@ def _call_if_open(loop: asyncio.AbstractEventLoop, function: Callable[[], None])
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return timestamp(time.time())

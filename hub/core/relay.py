@@ -86,6 +86,9 @@ class Relay:
         self._registration = route.registration if route else None
         self._may_move = route is not None and row.at == START and route.rule not in ("owner", "instance")
         self._interruption: HubError | None = None
+        self._giving_up = False
+        self.taken_back = False
+        """Nothing ran, and its caller was told so: the same message may be sent again."""
         self._refusals: list[float] = []
         self._nonsense = 0
         self._hung_up = False
@@ -153,7 +156,9 @@ class Relay:
         self._begun()
 
     def interrupt(self, error: HubError) -> None:
-        """Give the task up for this reason, unless it rests by the time the relay notices."""
+        """Give the task up for this reason, unless it rests by the time the relay notices, or is being given up already."""
+        if self._giving_up:
+            return
         self._interruption = error
         if not self.scribe.writing and self.task is not None:
             self.task.cancel()
@@ -323,9 +328,11 @@ class Relay:
     # --- the end
 
     async def _give_up(self, error: HubError) -> None:
+        self._giving_up = True
         nothing_came = self.scribe.at == self.began
         nothing_ran = isinstance(error, NotProcessed | RouteError | WorkerFault)
         if nothing_came and nothing_ran and not self.started.done():
+            self.taken_back = True
             if self.began == START:
                 await self._around.engine.tasks.discard(self._row.id)
             elif isinstance(error, WorkerFault) and error.code == _TASK_NOT_FOUND:

@@ -93,7 +93,7 @@ class Repeats:
 
         def over(_: object) -> None:
             call.relay = None
-            if relay.started.done() and not relay.started.cancelled() and relay.started.exception() is not None:
+            if relay.taken_back:
                 self._drop(names)
             else:
                 self._note_end(names)

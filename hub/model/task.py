@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hub.model.a2a import TERMINAL, Ids, JsonObject, TaskState
+from hub.model.a2a import TERMINAL, Ids, TaskState
 from hub.model.ids import Caller, Cursor, TaskId, WorkerId
 
 
@@ -64,6 +64,3 @@ class Conversation:
 
     worker: WorkerId
     worker_context: str
-
-
-TurnDocument = tuple[Cursor, JsonObject]

@@ -9,11 +9,10 @@ from quart import Quart, Response, request
 
 from hub import __version__
 from hub.core.directory import Directory
-from hub.errors import NoLiveWorker, RoleUnknown
+from hub.errors import RoleUnknown
 from hub.model.a2a import JsonObject
 from hub.model.worker import Registration
 from hub.web.auth import LOCAL
-from hub.web.pages import problem
 from hub.wire.jsontext import dump
 
 PATHS = ("agent-card.json", "agent.json")
@@ -41,8 +40,7 @@ class Cards:
     def role(self, role: str) -> JsonObject:
         live = self._directory.live(LOCAL, role)
         if not live:
-            known = self._directory.roles(LOCAL)
-            raise RoleUnknown(role, known) if role not in known else NoLiveWorker(role)
+            raise RoleUnknown(role, self._directory.roles(LOCAL))
         cards = [registration.offer.card for registration in live]
         return self._card(
             role,
@@ -82,7 +80,7 @@ def add_cards(app: Quart, cards: Cards) -> None:
     for path in PATHS:
         app.add_url_rule(f"/.well-known/{path}", f"hub-{path}", lambda: _served(cards.hub()), methods=["GET"])
         app.add_url_rule(
-            f"/agents/<role>/.well-known/{path}", f"role-{path}", lambda role: _of_role(cards, role), methods=["GET"]
+            f"/agents/<role>/.well-known/{path}", f"role-{path}", lambda role: _served(cards.role(role)), methods=["GET"]
         )
 
     @app.after_request
@@ -90,13 +88,6 @@ def add_cards(app: Quart, cards: Cards) -> None:
         if "/.well-known/agent" in request.path:
             response.headers.update(_CORS)
         return response
-
-
-def _of_role(cards: Cards, role: str) -> Response:
-    try:
-        return _served(cards.role(role))
-    except (RoleUnknown, NoLiveWorker) as error:
-        return problem(error)
 
 
 def _served(card: JsonObject) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hub.errors import OfferInvalid
 from hub.model.command import Target
 from hub.model.ids import is_instance, is_role, split_name
 from hub.web.asgi import App, Receive, Scope, Send, answer
@@ -49,13 +48,3 @@ def rpc_target(path: str) -> Target | None:
     if not is_role(role) or (instance is not None and not is_instance(instance)):
         return None
     return Target(path_role=role, path_instance=instance)
-
-
-def check_name(role: str, instance: str | None) -> None:
-    """For our own APIs, where a bad name is a bad field."""
-    if not is_role(role):
-        raise OfferInvalid(
-            "role", "1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit, and not a reserved word"
-        )
-    if instance is not None and not is_instance(instance):
-        raise OfferInvalid("instance_id", "1 to 127 of letters, digits, '.', '_', ':', '-', beginning with a letter or digit")

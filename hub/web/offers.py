@@ -9,9 +9,8 @@ from typing import Any
 from hub.errors import OfferInvalid
 from hub.model.a2a import JsonObject
 from hub.model.card import can_replay
-from hub.model.ids import WorkerId, split_name
+from hub.model.ids import WorkerId, is_instance, is_role, split_name
 from hub.model.worker import Beat, Offer, Proof
-from hub.web.edge import check_name
 from hub.wire.jsontext import dump
 
 _LARGEST_CARD = 64 * 1024
@@ -50,6 +49,16 @@ def read_flat_name(document: JsonObject) -> WorkerId:
         raise OfferInvalid("name", "is required: a role, or role:instance")
     check_name(role, instance)
     return WorkerId(role, instance or secrets.token_hex(4))
+
+
+def check_name(role: str, instance: str | None) -> None:
+    """For our own APIs, where a bad name is a bad field."""
+    if not is_role(role):
+        raise OfferInvalid(
+            "role", "1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit, and not a reserved word"
+        )
+    if instance is not None and not is_instance(instance):
+        raise OfferInvalid("instance_id", "1 to 127 of letters, digits, '.', '_', ':', '-', beginning with a letter or digit")
 
 
 def read_boot(document: JsonObject) -> str:

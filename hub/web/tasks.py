@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from quart import Quart, Response, request
 
 from hub.core.hub import Hub
@@ -14,6 +12,7 @@ from hub.model.ids import TaskId
 from hub.model.task import TaskRow
 from hub.web.auth import LOCAL
 from hub.web.pages import reply, whole_number
+from hub.wire.timestamp import timestamp
 
 _MOST = 100
 
@@ -37,7 +36,7 @@ def add_tasks(app: Quart, hub: Hub) -> None:
             "worker": str(made.worker),
             "rule": made.rule,
             "candidates": made.candidates,
-            "at": _time(made.at),
+            "at": timestamp(made.at),
         }
         return reply(document)
 
@@ -59,11 +58,7 @@ def _item(row: TaskRow) -> JsonObject:
         "worker": str(row.worker) if row.worker else None,
         "context_id": row.context,
         "state": row.state.value,
-        "created": _time(row.created),
-        "updated": _time(row.updated),
+        "created": timestamp(row.created),
+        "updated": timestamp(row.updated),
         "events": row.at,
     }
-
-
-def _time(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

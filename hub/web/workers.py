@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from quart import Quart, Response, request
@@ -15,11 +15,11 @@ from hub.model.command import AgentQuery
 from hub.model.ids import WorkerId, split_name
 from hub.model.worker import Registration, RegistryChange
 from hub.web.auth import LOCAL
-from hub.web.edge import check_name
-from hub.web.offers import read_beat, read_boot, read_flat_name, read_offer, read_proof, read_ttl
+from hub.web.offers import check_name, read_beat, read_boot, read_flat_name, read_offer, read_proof, read_ttl
 from hub.web.pages import json_object, problem, reply, whole_number
 from hub.wire.jsontext import dump
 from hub.wire.sse import KEEP_ALIVE, RESPONSE_HEADERS, write_frame
+from hub.wire.timestamp import timestamp
 
 ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one instance."
 _STATES = ("ready", "suspect", "draining")
@@ -109,7 +109,7 @@ def _change_frame(change: RegistryChange) -> bytes:
         "instance_id": change.worker.instance,
         "epoch": change.epoch,
         "state": change.health.value if change.health else None,
-        "at": _time(change.at),
+        "at": timestamp(change.at),
     }
     return write_frame(dump(document), cursor=change.revision, event=change.kind.value)
 
@@ -143,7 +143,7 @@ def _item(directory: Directory, registration: Registration) -> JsonObject:
             "streaming": capabilities.get("streaming") is True,
             "push_notifications": capabilities.get("pushNotifications") is True,
         },
-        "last_seen": _time(registration.last_seen),
+        "last_seen": timestamp(registration.last_seen),
         "state": registration.health.value,
         "load": {"in_flight": registration.load, "capacity": offer.capacity},
         "expires_in": _seconds(directory.expires_in(registration)),
@@ -207,7 +207,3 @@ def _int_or_text(text: str) -> Any:
 
 def _seconds(span: timedelta | None) -> float | None:
     return None if span is None else round(span.total_seconds(), 3)
-
-
-def _time(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

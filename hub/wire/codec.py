@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from uuid import uuid4
 
 from hub.errors import HubError
@@ -14,6 +13,7 @@ from hub.model.ids import Cursor
 from hub.model.task import TaskRow, Turn
 from hub.wire.faults import fault_of
 from hub.wire.jsontext import dump, parse
+from hub.wire.timestamp import timestamp
 from hub.wire.v03 import VERSION, read_send
 
 OWN = "rolecall"
@@ -161,8 +161,7 @@ class Codec:
         return documents
 
     def _now(self) -> str:
-        moment = datetime.fromtimestamp(self._wall(), UTC)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return timestamp(self._wall())
 
 
 def _folded(turns: Sequence[Turn], log: Sequence[Logged], ids: Ids | None) -> JsonObject:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hub.errors import BrokenOff, KeyConflict, WorkerUnreachable
+from hub.errors import BrokenOff, InvalidAnswer, KeyConflict, WorkerUnreachable
 from hub.wire.jsontext import parse
 from tests.flow.conftest import ME, House, frames, say
 from tests.helpers.scripted import chunk, message, status, task
@@ -72,6 +72,15 @@ async def test_a_call_that_never_began_may_be_tried_again(house: House) -> None:
     with pytest.raises(WorkerUnreachable):
         await house.send(messageId="m")
     assert (await house.send(messageId="m"))["status"]["state"] == "completed"
+
+
+async def test_a_call_that_may_have_run_is_not_run_again_by_its_repetition(house: House) -> None:
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", InvalidAnswer("echo:a", "HTML"))
+    with pytest.raises(InvalidAnswer):
+        await house.send(messageId="m")
+    assert (await house.send(messageId="m"))["status"]["state"] == "failed"
+    assert len(house.forwarder.calls) == 1
 
 
 async def test_who_sends_the_same_message_is_told_when_the_first_sender_leaves_early(house: House) -> None:

@@ -14,6 +14,7 @@ from hub.errors import HubError, InvalidAnswer, WorkerUnreachable
 from hub.net.guard import Guard
 from hub.net.http1 import Client
 from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, always, answer, chunk, chunked_head
+from tests.helpers.tools import missing
 
 GUARD = Guard([], [], allow_loopback=True)
 BODY = b'{"a": 1}'
@@ -160,7 +161,7 @@ async def test_a_server_is_held_back_while_nobody_reads(client: Client) -> None:
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     if shutil.which("openssl") is None:
-        pytest.skip("needs openssl to make a certificate")
+        missing("needs openssl to make a certificate")
     both = tmp_path / "both.pem"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     subject = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "c.pem")]

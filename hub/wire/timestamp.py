@@ -1,0 +1,9 @@
+"""A moment as A2A and our own APIs spell it: UTC, with milliseconds and a Z."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def timestamp(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
