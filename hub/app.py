@@ -18,9 +18,11 @@ from hub.clock import TICK, WakingClock
 from hub.config import Settings
 from hub.core.directory import Directory, Terms
 from hub.core.hub import Hub, Limits
-from hub.core.relay import Surroundings
 from hub.core.router import Router
 from hub.core.supervisor import Supervisor
+from hub.core.surroundings import Surroundings
+from hub.core.sweep import EVERY as SWEEP_EVERY
+from hub.core.sweep import Sweep
 from hub.engines import open_engine
 from hub.model.ids import is_loopback
 from hub.net.forwarder import HttpForwarder
@@ -35,13 +37,13 @@ from hub.web.edge import Edge
 from hub.web.jsonrpc import JsonRpc
 from hub.web.ops import add_operations
 from hub.web.pages import create_pages
+from hub.web.stream import Lines
 from hub.web.tasks import add_tasks
 from hub.web.workers import add_registry
 from hub.wire.codec import Codec
 
 log = logging.getLogger(__name__)
 
-_SWEEP_EVERY = 0.5
 _FORGET_EVERY = 30.0
 _KEEP_ALIVE_REQUESTS = 1_000_000
 _BACKLOG = 2048
@@ -87,22 +89,29 @@ async def assemble(
             observer=observer,
             clock=clock,
             silence=timedelta(seconds=settings.worker_silence),
+            deadline=timedelta(seconds=settings.task_deadline),
+            most_logged=settings.max_log,
         )
         around = alter(parts)
         limits = Limits(
             open_tasks=settings.max_open_tasks,
+            streams=settings.max_streams,
             keep_alive=timedelta(seconds=settings.keep_alive),
             retention=timedelta(seconds=settings.retention),
+            paused=timedelta(seconds=settings.max_pause),
             same_message=timedelta(seconds=settings.same_message),
         )
         hub = Hub(around, supervisor, limits)
         terms = Terms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
-        directory = Directory(engine.registry, around.forwarder, observer, terms, check_url=guard.check_url)
+        directory = Directory(
+            engine.registry, around.forwarder, observer, terms, check_url=guard.check_url, most=settings.max_agents
+        )
+        sweep = Sweep(engine.registry, around.forwarder, clock, heartbeat_of=directory.usual_heartbeat)
         edge = _edge(settings, port, hub, directory, engine, observer)
         try:
             await hub.settle()
             supervisor.keep_running("silence watch", hub.relays.watch)
-            supervisor.keep_running("lease sweep", lambda: _every(_SWEEP_EVERY, directory.sweep))
+            supervisor.keep_running("lease sweep", lambda: _every(SWEEP_EVERY, sweep.look))
             supervisor.keep_running("registry observer", directory.observe)
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
             supervisor.keep_running("loop lag", lambda: _measure_lag(observer, clock))
@@ -153,7 +162,8 @@ def _edge(settings: Settings, port: int, hub: Hub, directory: Directory, engine:
     add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive))
     add_tasks(pages, hub)
     add_operations(pages, hub, directory, engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
-    rpc = JsonRpc(hub, observer, max_body=settings.max_body, max_batch=settings.max_batch, keep_alive=settings.keep_alive)
+    lines = Lines(keep_alive=settings.keep_alive, patience=settings.reader_patience)
+    rpc = JsonRpc(hub, observer, max_body=settings.max_body, max_batch=settings.max_batch, lines=lines)
     return Edge(rpc, pages)
 
 

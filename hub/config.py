@@ -168,6 +168,46 @@ class Settings:
         "How many unfinished tasks the hub takes on.",
         "Higher: more memory and disk. At the limit new calls are refused with OVERLOADED.",
     )
+    max_pause: float = _setting(
+        7 * 86_400.0,
+        read.seconds(1, 10 * 365 * 86_400),
+        "How long a task may wait for its caller's answer before it is dropped.",
+        "Higher: questions stay open for longer, on more disk.",
+        unit="seconds",
+    )
+    task_deadline: float = _setting(
+        0.0,
+        read.seconds(0, 10 * 365 * 86_400),
+        "How long a worker may take over one message before the task fails. 0: as long as it shows signs of life.",
+        "Lower: callers hear of endless work sooner, and long work is cut off.",
+        unit="seconds",
+    )
+    max_log: int = _setting(
+        64 * 1024 * 1024,
+        read.size(64 * 1024, 1024**4),
+        "Largest log of one task. One that grows beyond it fails.",
+        "Higher: larger answers, and one worker can fill that much disk per task.",
+        unit="bytes",
+    )
+    max_streams: int = _setting(
+        10_000,
+        read.whole(1, 10_000_000),
+        "How many streams may be open to callers.",
+        "Higher: more memory. At the limit new streams are refused with OVERLOADED.",
+    )
+    reader_patience: float = _setting(
+        30.0,
+        read.seconds(0.1, 3600),
+        "How long a caller's stream may stand still before the hub drops it. Its cursor brings it back.",
+        "Higher: slow networks are borne longer, and so is who stopped reading.",
+        unit="seconds",
+    )
+    max_agents: int = _setting(
+        20_000,
+        read.whole(1, 10_000_000),
+        "How many workers may be registered.",
+        "Higher: more memory. At the limit new workers are refused with OVERLOADED.",
+    )
     max_batch: int = _setting(
         50,
         read.whole(1, 1000),

@@ -15,7 +15,7 @@
     │   ├── NotProcessed        provably nothing happened: another worker may be tried
     │   │   └── WorkerUnreachable  WorkerRefused
     │   ├── WorkerBroke         the call had left: it may have run, so it is never tried again
-    │   ├── WorkerLost  WorkerSilent  HubRestarted
+    │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  DeadlinePassed
     │   ├── WorkerFault         the worker answered with a JSON-RPC error
     │   └── InvalidAnswer       the worker answered with something that is not A2A
     ├── LeaseError              about a registration
@@ -251,6 +251,16 @@ class WorkerSilent(WorkerError):
 
 class HubRestarted(WorkerError):
     """The hub was restarted before the worker's first event. The call may have run, so it was not repeated."""
+
+
+class LogFull(WorkerError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The worker sent more than a task's log may hold, {limit} bytes (ROLECALL_MAX_LOG on the hub).")
+
+
+class DeadlinePassed(WorkerError):
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The task was not done within {seconds:g} s (ROLECALL_TASK_DEADLINE on the hub).")
 
 
 class WorkerFault(WorkerError):

@@ -73,6 +73,15 @@ class Registry(Protocol):
     def roles(self, workspace: str) -> Sequence[str]:
         """Roles with at least one live lease, sorted."""
 
+    def everyone(self) -> Sequence[Registration]:
+        """All live leases of all workspaces, role by role."""
+
+    def __len__(self) -> int:
+        """How many leases are held, those that have expired and are not swept yet included."""
+
+    def hold(self, workspace: str, worker: WorkerId, epoch: int, lasts: timedelta) -> None:
+        """Let a lease run for at least that long from now, though nobody has renewed it. No effect if it is not live."""
+
     def expires_in(self, registration: Registration) -> timedelta | None:
         """None: never."""
 
@@ -164,8 +173,10 @@ class TaskStore(Protocol):
         starting hub has to settle, and what it has to recognise.
         """
 
-    async def forget(self, *, ended_for: timedelta) -> int:
-        """Drop tasks, with turns and events, that ended longer ago. A bounded piece per call; returns how many."""
+    async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
+        """Drop tasks, with turns and events, that ended longer ago, or have waited longer for an answer. A bounded piece
+        per call; returns how many.
+        """
 
 
 class Engine(Protocol):

@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from hub.core.observe import Observer
-from hub.errors import InstanceConflict, LeaseUnknown
+from hub.errors import InstanceConflict, LeaseUnknown, Overloaded
 from hub.model.command import AgentQuery
 from hub.model.ids import Caller, WorkerId
 from hub.model.worker import Beat, Health, Offer, Proof, Registration
@@ -41,6 +41,7 @@ class Directory:
         terms: Terms,
         *,
         check_url: Callable[[str], None],
+        most: int,
         dice: Random | None = None,
     ) -> None:
         self._registry = registry
@@ -48,6 +49,7 @@ class Directory:
         self._observer = observer
         self._terms = terms
         self._check_url = check_url
+        self._most = most
         self._dice = dice or Random()
 
     async def enrol(self, caller: Caller, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> Granted:
@@ -55,6 +57,8 @@ class Directory:
         self._check_url(offer.url)
         lease = self._ttl(ttl)
         before = self._registry.get(caller.workspace, offer.worker)
+        if before is None and len(self._registry) >= self._most:
+            raise Overloaded("registrations", self._most, "ROLECALL_MAX_AGENTS")
         try:
             registration = await self._registry.enrol(caller.workspace, offer, boot=boot, ttl=lease)
         except InstanceConflict:
@@ -102,14 +106,16 @@ class Directory:
     def changes(self, caller: Caller, *, after: int | None, idle: timedelta) -> RegistryFeed:
         return self._registry.changes(caller.workspace, after=after, idle=idle)
 
-    async def sweep(self) -> None:
-        await self._registry.sweep()
-
     async def observe(self) -> None:
         """Forever: tell the observer what changes."""
         async for batch in self._registry.changes(_WORKSPACE, after=None, idle=_LONGEST):
             for change in batch:
                 self._observer.registry_changed(change)
+
+    def usual_heartbeat(self, ttl: timedelta) -> timedelta:
+        """How often a lease of that length is to be renewed, before jitter."""
+        usual = self._terms.heartbeat
+        return min(usual, ttl / 3) if ttl and ttl != self._terms.ttl else usual
 
     def _ttl(self, wished: timedelta | None) -> timedelta:
         if wished is None or not self._terms.ttl:
@@ -118,10 +124,7 @@ class Directory:
 
     def _heartbeat(self, ttl: timedelta) -> timedelta:
         """Jitter is handed out here, so that a thousand workers that came back together do not stay together."""
-        usual = self._terms.heartbeat
-        if ttl and ttl != self._terms.ttl:
-            usual = min(usual, ttl / 3)
-        return usual * (1 + _JITTER * (2 * self._dice.random() - 1))
+        return self.usual_heartbeat(ttl) * (1 + _JITTER * (2 * self._dice.random() - 1))
 
 
 def _fits(registration: Registration, query: AgentQuery) -> bool:

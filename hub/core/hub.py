@@ -9,11 +9,12 @@ from datetime import timedelta
 
 from hub.core.decisions import Decisions
 from hub.core.reading import Reading
-from hub.core.relay import Relay, Surroundings
+from hub.core.relay import Relay
 from hub.core.relays import Relays
 from hub.core.repeats import Call, Repeats, content_of, names_after_restart, names_of
 from hub.core.router import Route, Router, check_agrees
 from hub.core.supervisor import Supervisor
+from hub.core.surroundings import Surroundings
 from hub.errors import (
     HubDraining,
     InvalidParams,
@@ -49,8 +50,10 @@ class Limits:
     """Bounds that a caller can meet. Durations in seconds."""
 
     open_tasks: int = 100_000
+    streams: int = 10_000
     keep_alive: timedelta = timedelta(seconds=15)
     retention: timedelta = timedelta(hours=24)
+    paused: timedelta = timedelta(days=7)
     same_message: timedelta = timedelta(seconds=60)
 
 
@@ -85,6 +88,7 @@ class Hub:
 
     async def stream(self, caller: Caller, send: Send) -> Reading:
         """The answer to `message/stream`. Returns once the worker has begun to answer."""
+        self._check_room()
         call = await self._begin(caller, send)
         await call.started()
         if call.began == START:
@@ -95,6 +99,7 @@ class Hub:
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> Reading:
         """Come back to a task: as of the reader's cursor, or as of now, and then what follows."""
+        self._check_room()
         row = await self._own(caller, command.task_id, command.target)
         at = row.at if command.after is None else command.after
         if at > row.at:
@@ -236,6 +241,7 @@ class Hub:
             state=TaskState.SUBMITTED,
             at=START,
             position=None,
+            size=0,
             created=now,
             updated=now,
         )
@@ -291,6 +297,11 @@ class Hub:
         state = next((e.event.state for e in reversed(log) if e.event.state is not None), None)
         return Logged(log[-1].cursor, Event(EventKind.TASK, state, dialect, body))
 
+    def _check_room(self) -> None:
+        """For one more reader, before anything is done for him."""
+        if len(self._readings) >= self._limits.streams:
+            raise Overloaded("open streams", self._limits.streams, "ROLECALL_MAX_STREAMS")
+
     def _reading(self, task: TaskId, role: str, *, after: Cursor, first: Logged | None) -> Reading:
         async def rests_at(cursor: Cursor) -> bool:
             log = await self._engine.events.read(task, after=cursor)
@@ -336,7 +347,7 @@ class Hub:
     async def forget(self) -> None:
         """Drop what ended long ago, piece by piece, so that nobody waits for the broom."""
         for _ in range(_SWEEPS):
-            if not await self._engine.tasks.forget(ended_for=self._limits.retention):
+            if not await self._engine.tasks.forget(ended_for=self._limits.retention, paused_for=self._limits.paused):
                 return
 
     # --- cancelling

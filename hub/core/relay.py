@@ -10,16 +10,16 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from datetime import timedelta
 
-from hub.core.observe import Observer
-from hub.core.router import Route, Router
+from hub.core.router import Route
 from hub.core.scribe import Scribe
+from hub.core.surroundings import Surroundings
 from hub.errors import (
+    DeadlinePassed,
     HubError,
     HubRestarted,
     InvalidAnswer,
+    LogFull,
     LogMoved,
     NoLiveWorker,
     NotProcessed,
@@ -37,7 +37,7 @@ from hub.model.command import Send
 from hub.model.ids import START, WorkerId
 from hub.model.task import TaskRow, Turn
 from hub.model.worker import Health, Registration
-from hub.ports import Attach, Clock, Codec, Dispatch, Engine, Forwarder
+from hub.ports import Attach, Dispatch
 
 log = logging.getLogger(__name__)
 
@@ -51,19 +51,6 @@ _BELIEVED = 10
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
 
 Batches = AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every relay works with."""
-
-    engine: Engine
-    forwarder: Forwarder
-    codec: Codec
-    router: Router
-    observer: Observer
-    clock: Clock
-    silence: timedelta
 
 
 class Relay:
@@ -99,6 +86,8 @@ class Relay:
         self._answering = row.at > START and (send is not None or has_open_answer(row, turns))
         self._asked_again = 0
         self._called_at = self._changed_at = self.heard_at = around.clock.monotonic()
+        if send is None:
+            self._called_at -= max(0.0, around.clock.wall() - (row.created if len(turns) == 1 else row.updated))
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.started.add_done_callback(_seen)
         self.task: asyncio.Task[None] | None = None
@@ -163,6 +152,11 @@ class Relay:
         if not self.scribe.writing and self.task is not None:
             self.task.cancel()
 
+    def check_deadline(self) -> None:
+        deadline = self._around.deadline.total_seconds()
+        if deadline and self._around.clock.monotonic() - self._called_at > deadline:
+            self.interrupt(DeadlinePassed(deadline))
+
     def let_go(self) -> None:
         """Stop listening to a worker that has nothing more to say."""
         if not self.scribe.writing and self.task is not None:
@@ -203,7 +197,7 @@ class Relay:
         try:
             await self._copy(self._around.forwarder.deliver(registration.offer, dispatch))
         except WorkerUnreachable as error:
-            await self._suspect(registration, error)
+            await self.suspect(registration, error)
             raise
         if not self.scribe.ids.worker_task and not self.rests:
             raise InvalidAnswer(str(registration.worker), "it ended without an event")
@@ -218,7 +212,12 @@ class Relay:
                     await self.scribe.write(batch, gap=self._cut)
                     if self.scribe.at != self.began:
                         self._begun()
+                    self._check_size()
                 self._check_interruption()
+
+    def _check_size(self) -> None:
+        if self.scribe.size > self._around.most_logged and not self.rests:
+            raise LogFull(self._around.most_logged)
 
     def _check_interruption(self) -> None:
         """What came while an append was under way."""
@@ -256,7 +255,7 @@ class Relay:
             else:
                 await self._poll(registration)
         except WorkerUnreachable as error:
-            await self._suspect(registration, error)
+            await self.suspect(registration, error)
             await self._after_refusal()
         except WorkerFault as error:
             known = "no longer knows the task" if error.code == _TASK_NOT_FOUND else "cannot be asked for the task"
@@ -287,6 +286,7 @@ class Relay:
             else:
                 self.still_there()
                 self._check_still_asking(heard, registration)
+            self._check_size()
             self._check_interruption()
             if self.rests:
                 return
@@ -352,6 +352,16 @@ class Relay:
         if isinstance(error, InvalidAnswer):
             self._fail_start(error)
         self._begun()
+        if isinstance(error, LogFull | DeadlinePassed):
+            await self._call_off()
+
+    async def _call_off(self) -> None:
+        """The worker is at work on what nobody wants any more."""
+        if self._registration is not None and self.scribe.ids.worker_task:
+            try:
+                await self._around.forwarder.cancel(self._registration.offer, self.scribe.ids)
+            except HubError as error:
+                log.info("not called off", extra={"event": "call_off", "task": self._row.id, "why": type(error).__name__})
 
     # --- small things
 
@@ -366,7 +376,7 @@ class Relay:
         self._registration = current
         return current
 
-    async def _suspect(self, registration: Registration, error: WorkerUnreachable) -> None:
+    async def suspect(self, registration: Registration, error: WorkerUnreachable) -> None:
         registry = self._around.engine.registry
         await registry.mark(registration.workspace, registration.worker, registration.epoch, Health.SUSPECT, error.why)
 

@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from hub.core.relay import Relay, Surroundings, has_open_answer
+from hub.core.relay import Relay, has_open_answer
 from hub.core.router import Route
 from hub.core.supervisor import Supervisor
-from hub.errors import HubError, WorkerSilent
+from hub.core.surroundings import Surroundings
+from hub.errors import HubError, WorkerSilent, WorkerUnreachable
 from hub.model.a2a import PAUSED, TERMINAL, Heard, TaskState
 from hub.model.command import Send
 from hub.model.ids import TaskId
@@ -74,7 +75,9 @@ class Relays:
                     # Who waits for credentials may get them by another way, and go on over the same stream.
                     if quiet_for > _LINGER and relay.scribe.state is not TaskState.AUTH_REQUIRED:
                         relay.let_go()
-                elif quiet_for > self._around.silence.total_seconds() / 2:
+                    continue
+                relay.check_deadline()
+                if quiet_for > self._around.silence.total_seconds() / 2:
                     self._look_after(relay, quiet_for)
 
     def _look_after(self, relay: Relay, quiet_for: float) -> None:
@@ -94,6 +97,9 @@ class Relays:
             return
         try:
             heard = await self._around.forwarder.fetch(registration.offer, relay.scribe.ids)
+        except WorkerUnreachable as error:
+            await relay.suspect(registration, error)
+            return
         except HubError:
             return
         if heard.state in TERMINAL:

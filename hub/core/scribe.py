@@ -23,6 +23,7 @@ class Scribe:
         self._one_at_a_time = asyncio.Lock()
         self.ids = row.ids
         self.at = row.at
+        self.size = row.size
         self.state = row.state
         self.position = row.position
         self.ended = row.ended
@@ -99,7 +100,9 @@ class Scribe:
             self.state = event.state or self.state
             self.ended = self.ended or event.ends or event.state in TERMINAL
         if events:
-            self._observer.events_logged(self._role, len(events), sum(len(event.body) for event in events))
+            size = sum(len(event.body) for event in events)
+            self.size += size
+            self._observer.events_logged(self._role, len(events), size)
 
     def _named(self) -> Ids:
         return self.ids if self.ids.context else self.ids._replace(context=new_context_id())

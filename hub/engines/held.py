@@ -39,10 +39,14 @@ def numbered(events: Sequence[Event], after: Cursor) -> list[Logged]:
     return [Logged(Cursor(at), event) for at, event in enumerate(events, after + 1)]
 
 
+def weight(events: Sequence[Event]) -> int:
+    return sum(len(event.body) for event in events)
+
+
 class Held(Tail):
     """`turns` is None where they have to be read from the store. `key` is the store's own name for the task."""
 
-    __slots__ = ("_row", "_state", "_updated", "hidden", "key", "position", "turns")
+    __slots__ = ("_logged", "_row", "_state", "_updated", "hidden", "key", "position", "turns")
 
     def __init__(
         self, row: TaskRow, turns: list[Turn] | None, *, key: int = 0, hidden: bool = False, whole: bool = False
@@ -51,6 +55,7 @@ class Held(Tail):
         self._row = row
         self._state = row.state
         self._updated = row.updated
+        self._logged = row.size
         self.position = row.position
         self.turns = turns
         self.key = key
@@ -69,7 +74,9 @@ class Held(Tail):
     def row(self) -> TaskRow:
         """Built when asked for: most events are appended without anybody looking at the row."""
         if self._row.at != self.end:
-            self._row = replace(self._row, state=self._state, at=self.end, position=self.position, updated=self._updated)
+            self._row = replace(
+                self._row, state=self._state, at=self.end, position=self.position, size=self._logged, updated=self._updated
+            )
         return self._row
 
     def advance(self, entry: Entry, logged: Sequence[Logged], verdict: Outcome, updated: float) -> None:
@@ -78,6 +85,7 @@ class Held(Tail):
             return
         self._state = verdict.state or self._state
         self._updated = updated
+        self._logged += weight(entry.events)
         self.position = entry.position if entry.position is not None else self.position
         self.hidden = self.hidden or verdict.hidden
         self.closed = self.closed or verdict.ends

@@ -129,6 +129,12 @@ class LeaseTable:
         found = room.roles.get(role)
         return found.look(now) if found is not None else ()
 
+    def everyone(self) -> Sequence[Registration]:
+        return [registration for workspace in self._workspaces for registration in self.live(workspace)]
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
     def get(self, workspace: str, worker: WorkerId) -> Registration | None:
         lease = self._leases.get((workspace, worker))
         return lease.registration if lease is not None and lease.expires > self._clock.monotonic() else None
@@ -202,6 +208,12 @@ class LeaseTable:
         if beat.capacity is not None and beat.capacity != registration.offer.capacity:
             registration.offer = replace(registration.offer, capacity=beat.capacity)
         return registration
+
+    def hold(self, workspace: str, worker: WorkerId, epoch: int, lasts: timedelta) -> None:
+        registration = self.get(workspace, worker)
+        if registration is not None and registration.epoch == epoch:
+            lease = self._leases[workspace, worker]
+            lease.expires = max(lease.expires, self._until(lasts))
 
     # --- taking over
 

@@ -38,6 +38,8 @@ class TaskRow:
     state: TaskState
     at: Cursor
     position: str | None
+    size: int
+    """Bytes in its log."""
     created: float
     updated: float
 

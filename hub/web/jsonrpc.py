@@ -26,7 +26,7 @@ from hub.model.command import Target
 from hub.model.ids import Caller, Cursor
 from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, header, read_json_body
 from hub.web.auth import LOCAL
-from hub.web.stream import EventStream, opening
+from hub.web.stream import EventStream, Lines, opening
 from hub.wire import v03
 from hub.wire.faults import Fault, fault_of
 from hub.wire.jsonrpc import NULL, Request, read_body, read_id, read_request, write_error, write_result
@@ -40,12 +40,12 @@ _CARD_METHODS = ("agent/getAuthenticatedExtendedCard", "agent/authenticatedExten
 
 
 class JsonRpc:
-    def __init__(self, hub: Hub, observer: Observer, *, max_body: int, max_batch: int, keep_alive: float) -> None:
+    def __init__(self, hub: Hub, observer: Observer, *, max_body: int, max_batch: int, lines: Lines) -> None:
         self._hub = hub
         self._observer = observer
         self._max_body = max_body
         self._max_batch = max_batch
-        self._keep_alive = keep_alive
+        self._lines = lines
         self._unary: dict[str, Handler] = {
             "message/send": self._message_send,
             "tasks/get": self._tasks_get,
@@ -107,7 +107,7 @@ class JsonRpc:
         started = time.perf_counter()
         self._observer.call_started(role, request.method)
         outcome = "ok"
-        stream = EventStream(send, receive, keep_alive=self._keep_alive)
+        stream = EventStream(send, receive, self._lines)
         try:
             begin = opening(self._open(request, target, scope), request.method)
             reading = await stream.wait_for(begin)

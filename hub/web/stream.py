@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hub.core.reading import Reading
 from hub.errors import TaskNotFound
@@ -14,23 +14,29 @@ from hub.wire.faults import Fault
 from hub.wire.jsonrpc import write_error, write_result
 from hub.wire.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS, write_frame
 
-_STALLED = 30.0
-"""A client that takes nothing for this long is dropped; its cursor brings it back."""
+
+class Lines(NamedTuple):
+    """How a client's line is kept, in seconds. `patience`: who takes nothing for this long is dropped; its cursor brings it
+    back.
+    """
+
+    keep_alive: float
+    patience: float
 
 
 class EventStream:
     """One SSE response. Opens at once when the answer takes long, so that nobody waits in silence."""
 
-    def __init__(self, send: Send, receive: Receive, *, keep_alive: float) -> None:
+    def __init__(self, send: Send, receive: Receive, lines: Lines) -> None:
         self._send = send
         self._receive = receive
-        self._keep_alive = keep_alive
+        self._lines = lines
         self._open = False
 
     async def wait_for(self, opening: asyncio.Task[Reading]) -> Reading:
         """The reading, once its worker has begun to answer; comments keep the line alive until then."""
         try:
-            while not (await asyncio.wait([opening], timeout=self._keep_alive))[0]:
+            while not (await asyncio.wait([opening], timeout=self._lines.keep_alive))[0]:
                 await self._write(KEEP_ALIVE)
         finally:
             opening.cancel()
@@ -64,7 +70,7 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write(self, body: bytes) -> None:
-        async with asyncio.timeout(_STALLED):
+        async with asyncio.timeout(self._lines.patience):
             if not self._open:
                 self._open = True
                 await self._send({"type": "http.response.start", "status": 200, "headers": list(RESPONSE_HEADERS)})

@@ -61,6 +61,8 @@ TABLE: dict[type[HubError], Row] = {
     errors.WorkerLost: Row(-32000, 502, "WORKER_LOST"),
     errors.WorkerSilent: Row(-32000, 504, "WORKER_SILENT"),
     errors.HubRestarted: Row(-32000, 503, "HUB_RESTARTED"),
+    errors.LogFull: Row(-32000, 507, "OVERLOADED"),
+    errors.DeadlinePassed: Row(-32000, 504, "DEADLINE_EXCEEDED"),
     errors.WorkerFault: Row(-32603, 502, "WORKER_ERROR"),
     errors.InvalidAnswer: Row(-32006, 502, "INVALID_AGENT_RESPONSE"),
     errors.LeaseUnknown: Row(-32000, 404, "LEASE_UNKNOWN"),

@@ -92,7 +92,7 @@ class Asked:
         await self.engine.tasks.discard(task)
 
     async def forget(self) -> Any:
-        return await self.engine.tasks.forget(ended_for=timedelta(seconds=60))
+        return await self.engine.tasks.forget(ended_for=timedelta(seconds=60), paused_for=timedelta(seconds=90))
 
     async def look(self, caller: Any, task: TaskId, context: str) -> Any:
         tasks, log = self.engine.tasks, self.engine.events

@@ -320,3 +320,36 @@ async def test_mark_neither_renews_nor_ends(registry: Registry, clock: MovableCl
     assert (registration.health, registration.reason) == (Health.SUSPECT, "slow")
     assert registry.expires_in(registration) == timedelta(seconds=70)
     assert list(registry.live("default", "echo")) == [registration]
+
+
+# --- bounds
+
+
+async def test_lease_that_is_held_lasts_as_long_as_was_said(registry: Registry, clock: MovableClock) -> None:
+    lease = await enrolled(registry)
+    clock.advance(TTL.total_seconds() - 1)
+    registry.hold("default", WORKER, lease.epoch + 1, timedelta(seconds=60))
+    registry.hold("default", TWO, 1, timedelta(seconds=60))
+    assert registry.expires_in(lease) == timedelta(seconds=1)
+    registry.hold("default", WORKER, lease.epoch, timedelta(seconds=60))
+    assert registry.expires_in(lease) == timedelta(seconds=60)
+    registry.hold("default", WORKER, lease.epoch, timedelta(seconds=5))
+    assert registry.expires_in(lease) == timedelta(seconds=60)
+    clock.advance(60)
+    assert registry.get("default", WORKER) is None
+
+
+async def test_everyone_is_every_workspaces_leases_role_by_role(registry: Registry, clock: MovableClock) -> None:
+    for workspace, name in (("default", "b:1"), ("default", "a:1"), ("other", "a:1"), ("default", "b:2")):
+        role, _, instance = name.partition(":")
+        await registry.enrol(workspace, an_offer(worker=WorkerId(role, instance)), boot="boot", ttl=TTL)
+    roles = [(lease.workspace, lease.worker.role) for lease in registry.everyone()]
+    assert sorted(roles) == [("default", "a"), ("default", "b"), ("default", "b"), ("other", "a")]
+    assert len(registry) == 4
+    at = [n for n, role in enumerate(roles) if role == ("default", "b")]
+    assert at[1] - at[0] == 1
+    clock.advance(TTL.total_seconds())
+    assert list(registry.everyone()) == []
+    assert len(registry) == 4
+    await registry.sweep()
+    assert len(registry) == 0

@@ -291,10 +291,10 @@ async def test_forget_drops_what_ended_longer_ago_and_nothing_else(engine: Engin
     clock.advance(DAY.total_seconds() / 2)
     young = await admitted(engine)
     await append(engine, young, DONE)
-    assert await engine.tasks.forget(ended_for=DAY) == 0
+    assert await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY) == 0
     clock.advance(DAY.total_seconds() / 2 + 1)
-    assert await engine.tasks.forget(ended_for=DAY) == 2
-    assert await engine.tasks.forget(ended_for=DAY) == 0
+    assert await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY) == 2
+    assert await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY) == 0
     with pytest.raises(TaskNotFound):
         await engine.tasks.get(ANNA, old)
     assert list(await engine.events.read(old)) == list(await engine.tasks.turns(old)) == []
@@ -306,7 +306,7 @@ async def test_forget_takes_a_bounded_piece_per_call(engine: Engine, clock: Mova
         await append(engine, await admitted(engine), DONE)
     clock.advance(DAY.total_seconds() + 1)
     pieces = []
-    while piece := await engine.tasks.forget(ended_for=DAY):
+    while piece := await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY):
         pieces.append(piece)
     assert sum(pieces) == 450
     assert len(pieces) > 1
@@ -315,8 +315,29 @@ async def test_forget_takes_a_bounded_piece_per_call(engine: Engine, clock: Mova
 async def test_forgotten_tasks_place_is_not_haunted_by_its_events(engine: Engine, clock: MovableClock) -> None:
     await append(engine, await admitted(engine), text("old"), DONE)
     clock.advance(DAY.total_seconds() + 1)
-    await engine.tasks.forget(ended_for=DAY)
+    await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY)
     fresh = await admitted(engine)
     assert list(await engine.events.read(fresh)) == []
     await append(engine, fresh, text("new"))
     assert [logged.cursor for logged in await engine.events.read(fresh)] == [Cursor(1)]
+
+
+async def test_forget_drops_a_question_that_nobody_has_answered(engine: Engine, clock: MovableClock) -> None:
+    asked, working = await admitted(engine), await admitted(engine)
+    await append(engine, asked, status(TaskState.INPUT_REQUIRED))
+    await append(engine, working, status(TaskState.WORKING))
+    clock.advance(7 * DAY.total_seconds() - 1)
+    assert await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY) == 0
+    clock.advance(2)
+    assert await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY) == 1
+    assert set(await ids_of(engine, TaskQuery())) == {working}
+
+
+async def test_row_knows_the_size_of_its_log(store: Store, engine: Engine) -> None:
+    task = await admitted(engine)
+    await append(engine, task, text("12345"), text("678"))
+    await append(engine, task, text("9"), after=2)
+    assert (await engine.tasks.get(ANNA, task)).size == 9
+    if store.durable:
+        again = await store.reopen()
+        assert (await again.tasks.get(ANNA, task)).size == 9

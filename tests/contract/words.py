@@ -39,6 +39,7 @@ def a_row(caller: Caller = ANNA, **members: Any) -> TaskRow:
         "state": TaskState.SUBMITTED,
         "at": START,
         "position": None,
+        "size": 0,
         "created": 1_700_000_000.0,
         "updated": 1_700_000_000.0,
     }

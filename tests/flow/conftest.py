@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -15,9 +15,9 @@ from hub.core.directory import Directory, Terms
 from hub.core.hub import Hub, Limits
 from hub.core.observe import Silent
 from hub.core.reading import Reading
-from hub.core.relay import Surroundings
 from hub.core.router import Router
 from hub.core.supervisor import Supervisor
+from hub.core.surroundings import Surroundings
 from hub.engines import open_engine
 from hub.model.command import CancelTask, GetTask, Send, Target
 from hub.model.ids import Caller, TaskId, WorkerId
@@ -30,6 +30,7 @@ from tests.helpers.clock import MovableClock
 from tests.helpers.scripted import ScriptedForwarder
 
 ME = Caller("default", "local")
+TTL = timedelta(seconds=120)
 SILENCE = 0.8
 """In seconds of the movable clock. The watch looks four times in one, in real time."""
 
@@ -44,9 +45,10 @@ class House:
     supervisor: Supervisor
     around: Surroundings
 
-    def restarted(self) -> Hub:
+    def restarted(self, *, limits: Limits | None = None, **bounds: Any) -> Hub:
         """Another hub on the same store, as after a kill: the old one is not told."""
-        return Hub(self.around, self.supervisor, Limits(keep_alive=timedelta(seconds=0.05)))
+        around = replace(self.around, **bounds)
+        return Hub(around, self.supervisor, limits or Limits(keep_alive=timedelta(seconds=0.05)))
 
     async def enrol(self, name: str, boot: str = "b", **offer: Any) -> Registration:
         role, _, instance = name.partition(":")
@@ -100,8 +102,8 @@ async def house() -> AsyncIterator[House]:
             silence=timedelta(seconds=SILENCE),
         )
         hub = Hub(around, supervisor, Limits(keep_alive=timedelta(seconds=0.05)))
-        terms = Terms(timedelta(seconds=120), timedelta(seconds=45))
-        directory = Directory(engine.registry, forwarder, around.observer, terms, check_url=lambda url: None)
+        terms = Terms(TTL, timedelta(seconds=45))
+        directory = Directory(engine.registry, forwarder, around.observer, terms, check_url=lambda url: None, most=100)
         yield House(hub, directory, engine, forwarder, clock, supervisor, around)
         hub.drain()
         await supervisor.close()

@@ -79,9 +79,14 @@ class MemoryTasks:
         since = self._clock.wall() - ended_within.total_seconds()
         return [held.row for held in self._held.values() if not held.closed or held.row.updated > since]
 
-    async def forget(self, *, ended_for: timedelta) -> int:
-        before = self._clock.wall() - ended_for.total_seconds()
-        old = [task for task, held in self._held.items() if held.closed and held.row.updated < before]
+    async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
+        now = self._clock.wall()
+        ended, paused = now - ended_for.total_seconds(), now - paused_for.total_seconds()
+        old = [
+            task
+            for task, held in self._held.items()
+            if (held.row.updated < ended if held.closed else held.row.state in PAUSED and held.row.updated < paused)
+        ]
         for task in old[:FORGET_AT_ONCE]:
             del self._held[task]
         self._drop_keys()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from hub.engines.held import Held, numbered, outcome
+from hub.engines.held import Held, numbered, outcome, weight
 from hub.engines.sqlite.cache import Cache
 from hub.engines.sqlite.reader import Reader
 from hub.engines.sqlite.tasks import MEMBERS, row_of
@@ -49,7 +49,13 @@ _HELD = f"select key, hidden, {MEMBERS} from task where id = ?"
 
 def _update(*, ends: bool, ids: bool) -> str:
     """Only what changes is named: SQLite rewrites the index of every column that an update names."""
-    sets = ["last = :last", "state = coalesce(:state, state)", "position = coalesce(:position, position)", "updated = :now"]
+    sets = [
+        "last = :last",
+        "state = coalesce(:state, state)",
+        "position = coalesce(:position, position)",
+        "size = size + :size",
+        "updated = :now",
+    ]
     if ends:
         sets += ["ended = :now", "hidden = :hidden"]
     if ids:
@@ -84,6 +90,7 @@ class SqliteLog:
             "last": end,
             "state": verdict.state,
             "position": entry.position,
+            "size": weight(entry.events),
             "now": now,
             "hidden": verdict.hidden,
             "after": after,

@@ -21,11 +21,11 @@ from hub.ports import Clock
 
 MEMBERS = (
     "id, workspace, caller, role, worker, epoch, context, worker_task, worker_context, dialect, state, last, position, "
-    "created, updated"
+    "size, created, updated"
 )
 _ADMIT = f"""
 insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params, caller_key)
-values ({", ".join("?" * 20)})
+values ({", ".join("?" * 21)})
 """
 _TURNS = """
 select turn_after, turn_message, turn_dialect, turn_params, -1 as seq from task where id = ?1
@@ -38,7 +38,15 @@ insert into turn (task, seq, after, message, dialect, params)
 select key, (select count(*) from turn where task = key), ?, ?, ?, ? from task where id = ?
 returning seq
 """
-_FORGETTABLE = "select key, id, last from task where ended < ? order by ended limit ?"
+_FORGETTABLE = f"""
+select key, id, last from (select key, id, last, ended from task where ended < ?1 order by ended limit ?3)
+union all
+select key, id, last from (
+  select key, id, last from task
+  where ended is null and updated < ?2 and state in ({", ".join(f"'{state}'" for state in sorted(PAUSED))}) limit ?3
+)
+limit ?3
+"""
 # How much one call of `forget` drops: the writer is busy for that long. A task larger than that goes alone.
 FORGET_TASKS = 200
 FORGET_EVENTS = 10_000
@@ -155,13 +163,14 @@ class SqliteTasks:
         sql = f"select {MEMBERS} from task where ended is null or ended > ? order by key"
         return [row_of(members) for members in await self._reader.rows(sql, (since,))]
 
-    async def forget(self, *, ended_for: timedelta) -> int:
-        before = self._clock.wall() - ended_for.total_seconds()
+    async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
+        now = self._clock.wall()
+        values = (now - ended_for.total_seconds(), now - paused_for.total_seconds(), FORGET_TASKS)
 
         def write(db: sqlite3.Connection) -> list[TaskId]:
             gone: list[TaskId] = []
             events = 0
-            for key, task, last in db.execute(_FORGETTABLE, (before, FORGET_TASKS)).fetchall():
+            for key, task, last in db.execute(_FORGETTABLE, values).fetchall():
                 if gone and events + last > FORGET_EVENTS:
                     break
                 _delete(db, key)
@@ -179,7 +188,7 @@ class SqliteTasks:
 
 def row_of(members: Sequence[Any]) -> TaskRow:
     (task, workspace, caller, role, worker, epoch, context, worker_task, worker_context, dialect, *rest) = members
-    state, last, position, created, updated = rest
+    state, last, position, size, created, updated = rest
     return TaskRow(
         id=TaskId(task),
         caller=Caller(workspace, caller),
@@ -193,6 +202,7 @@ def row_of(members: Sequence[Any]) -> TaskRow:
         state=TaskState(state),
         at=Cursor(last),
         position=position,
+        size=size,
         created=created,
         updated=updated,
     )
@@ -201,7 +211,7 @@ def row_of(members: Sequence[Any]) -> TaskRow:
 def _values(row: TaskRow) -> tuple[Any, ...]:
     worker = str(row.worker) if row.worker is not None else None
     names = (row.id, *row.caller, row.role, worker, row.epoch, row.context, row.worker_task, row.worker_context, row.dialect)
-    return (*names, row.state, row.at, row.position, row.created, row.updated)
+    return (*names, row.state, row.at, row.position, row.size, row.created, row.updated)
 
 
 def _worker(name: str) -> WorkerId:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hub.app import run
 from hub.config import load
-from hub.core.relay import Surroundings
+from hub.core.surroundings import Surroundings
 from hub.errors import TaskNotFound
 from hub.model.a2a import Event, EventKind, Logged
 from hub.model.ids import Cursor, TaskId

@@ -49,6 +49,7 @@ create table task (
   state          text not null,
   last           integer not null,
   position       text,
+  size           integer not null,
   created        real not null,
   updated        real not null,
   ended          real,
