@@ -1,0 +1,59 @@
+"""A hub that acknowledges what is not on the disk, for the checkers to find: `python -m tests.acceptance.syncs.careless FAULT`.
+
+The faults replace parts of the engine in this process alone. The product knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hub.app import run
+from hub.config import load
+from hub.engines.sqlite.engine import SqliteEngine
+from hub.engines.sqlite.writer import Writer
+
+LATE = 0.05
+"""Seconds between telling everybody and the commit."""
+
+
+def leave_syncing_to_the_system() -> None:
+    connect = SqliteEngine._connect
+
+    def connected(engine: SqliteEngine) -> sqlite3.Connection:
+        db = connect(engine)
+        db.execute("pragma synchronous = off")
+        return db
+
+    SqliteEngine._connect = connected  # type: ignore[method-assign, assignment]
+
+
+def tell_before_the_commit() -> None:
+    def write(writer: Writer, db: sqlite3.Connection, batch: list[Any]) -> None:
+        db.execute("begin immediate")
+        for item in batch:
+            item.result = item.work(db)
+        writer._loop.call_soon_threadsafe(writer._settle, list(batch))
+        batch.clear()
+        time.sleep(LATE)
+        db.execute("commit")
+
+    Writer._write = write  # type: ignore[method-assign, assignment]
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    "no sync": leave_syncing_to_the_system,
+    "told too early": tell_before_the_commit,
+}
+
+
+def argv(fault: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "tests.acceptance.syncs.careless", fault)
+
+
+if __name__ == "__main__":
+    FAULTS[sys.argv[1]]()
+    run(load().settings)

@@ -1,0 +1,85 @@
+"""What a hub's database holds, read by SQLite alone: the hub has no say in it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hub.engines import FILE_NAME
+from hub.engines.sqlite.events import CURSOR_BITS, LAST_CURSOR
+from hub.wire.jsontext import parse
+from tests.acceptance.syncs.words import WORD
+from tests.helpers.client import Reader
+
+PARTS = (FILE_NAME, f"{FILE_NAME}-wal")
+_LOGS = f"""
+select task.id, event.place & {LAST_CURSOR}, event.body from event join task on task.key = event.place >> {CURSOR_BITS}
+order by event.place
+"""
+
+_TEXTS = """
+select body from event union all select turn_params from task union all select cast(instance as blob) from lease
+"""
+
+
+@dataclass
+class Stored:
+    """`logs`: every task's events with their cursors. `ends`: where each task's row says that its log ends."""
+
+    integrity: str
+    logs: dict[str, list[tuple[int, dict[str, Any]]]]
+    ends: dict[str, int]
+
+    @property
+    def torn(self) -> list[str]:
+        """Logs with a hole, or that do not end where their row says."""
+        rows = self.ends.items()
+        return [task for task, end in rows if [at for at, _ in self.logs.get(task, [])] != list(range(1, end + 1))]
+
+
+def read_dead(data_dir: Path, into: Path) -> Stored:
+    """Of a hub that was killed. A copy is read: the next hub gets the files as the killed one left them."""
+    into.mkdir(parents=True)
+    for part in PARTS:
+        if (data_dir / part).exists():
+            shutil.copy(data_dir / part, into / part)
+    return read(into / FILE_NAME)
+
+
+def read(database: Path, *, alive: bool = False) -> Stored:
+    """`alive`: a hub has it open; it is read beside the hub, and nothing is written."""
+    db = sqlite3.connect(f"{database.as_uri()}{'?mode=ro' if alive else ''}", uri=True, timeout=10)
+    try:
+        db.execute("begin")
+        stored = Stored(
+            str(db.execute("pragma integrity_check").fetchone()[0]), {}, dict(db.execute("select id, last from task"))
+        )
+        for task, cursor, body in db.execute(_LOGS):
+            stored.logs.setdefault(task, []).append((cursor, parse(body)))
+    finally:
+        db.close()
+    return stored
+
+
+def words_in(database: Path) -> tuple[str, set[str]]:
+    """What the check of integrity says, and every word that is kept in a row."""
+    db = sqlite3.connect(database)
+    try:
+        integrity = str(db.execute("pragma integrity_check").fetchone()[0])
+        kept = b" ".join(bytes(text) for (text,) in db.execute(_TEXTS))
+    finally:
+        db.close()
+    return integrity, {match.group().decode() for match in WORD.finditer(kept)}
+
+
+def lost(stored: Stored, readers: Iterable[Reader]) -> list[str]:
+    """What a client was given and the database does not have, in that place and with those contents."""
+    found = []
+    for reader in readers:
+        log = dict(stored.logs.get(reader.task, ()))
+        found += [f"{reader.task}/{cursor}" for cursor, event in reader.frames if log.get(cursor) != event]
+    return found

@@ -1,0 +1,223 @@
+"""Nothing that anybody was given is lost: the hub killed under load, its files read behind its back, the power cut."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hub.wire.jsontext import dump
+from tests.acceptance.syncs import careless
+from tests.acceptance.syncs.checker import after_power_cut, first_sent, replayed, said_too_early
+from tests.acceptance.syncs.record import NEVER, Call, Kind, compiled, read_calls, recording
+from tests.acceptance.syncs.stored import PARTS, lost, read_dead, words_in
+from tests.acceptance.syncs.words import WORD, word
+from tests.helpers.client import Reader, get_task, send, texts
+from tests.helpers.processes import ROLECALL, HubProcess, Process, start_hub, start_worker, wait_for
+
+WORKERS = "tests.acceptance.syncs.workers"
+
+
+def hub_on(data_dir: Path, *, port: int = 0, argv: Sequence[str] = ()) -> HubProcess:
+    return start_hub(data_dir, port=port, argv=argv, lease_ttl=4, heartbeat=0.5, worker_silence=5)
+
+
+class Asking:
+    """Sends messages one after the other, from a thread, and keeps every answer that came."""
+
+    def __init__(self, hub: str) -> None:
+        self.answers: list[dict[str, Any]] = []
+        self._hub = hub
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._over.wait(0.02):
+            try:
+                answer = send(self._hub, "echo", f"call {len(self.answers)}", timeout=5)
+            except (httpx.HTTPError, ValueError):
+                continue
+            if answer.get("kind") == "task":
+                self.answers.append(answer)
+
+
+def test_every_event_that_a_client_was_given_outlives_three_deaths_of_the_hub(tmp_path: Path) -> None:
+    _kill_under_load(tmp_path, deaths=3)
+
+
+@pytest.mark.soak
+def test_every_event_that_a_client_was_given_outlives_twenty_deaths_of_the_hub(tmp_path: Path) -> None:
+    _kill_under_load(tmp_path, deaths=20)
+
+
+def _kill_under_load(tmp_path: Path, *, deaths: int) -> None:
+    dice = random.Random(32)
+    hub = hub_on(tmp_path / "hub")
+    with (
+        _counter(hub, tmp_path),
+        start_worker("tests.acceptance.workers:instant", "echo:a", hub.url, log=tmp_path / "echo.log"),
+    ):
+        readers = [Reader(hub.url, "counter", "count") for _ in range(32)]
+        threads = [reader.start() for reader in readers]
+        wait_for(lambda: all(reader.chunks for reader in readers))
+        asking = Asking(hub.url)
+        for death in range(deaths):
+            time.sleep(dice.uniform(0.05, 0.6))
+            hub.kill9()
+            _join(threads, 5)
+            stored = read_dead(hub.data_dir, tmp_path / f"death-{death}")
+            assert (stored.integrity, stored.torn, lost(stored, readers)) == ("ok", [], [])
+            hub = hub_on(hub.data_dir, port=hub.port)
+            seen = _count(readers)
+            threads = [reader.start_again() for reader in readers]
+            wait_for(lambda seen=seen: _count(readers) > seen)  # type: ignore[misc]
+        (tmp_path / "enough").touch()
+        _join(threads, 20)
+        asking.stop()
+        with hub:
+            for reader in readers:
+                _check(hub, reader, dice)
+            assert len(asking.answers) > deaths
+            assert [get_task(hub.url, answer["id"]) for answer in asking.answers] == asking.answers
+    assert len((tmp_path / "runs").read_text().splitlines()) == len(readers)
+
+
+def _counter(hub: HubProcess, tmp_path: Path) -> Process:
+    env = {"RUNS": str(tmp_path / "runs"), "ENOUGH": str(tmp_path / "enough")}
+    return start_worker(f"{WORKERS}:counter", "counter:a", hub.url, log=tmp_path / "counter.log", env=env)
+
+
+def _count(readers: Sequence[Reader]) -> int:
+    return sum(len(reader.frames) for reader in readers)
+
+
+def _check(hub: HubProcess, reader: Reader, dice: random.Random) -> None:
+    """The reader had everything once and in order, and the log says the same to whoever asks again."""
+    many = len(reader.chunks) - 1
+    assert reader.chunks == [*(f"{n} " for n in range(many)), f"that was {many}"]
+    assert [cursor for cursor, _ in reader.frames] == list(range(1, len(reader.frames) + 1))
+    assert reader.state == "completed"
+    assert texts(get_task(hub.url, reader.task)) == reader.chunks
+    again = Reader(hub.url, reader.role, "", task=reader.task, frames=reader.frames[: dice.randint(1, many)])
+    again.come_back()
+    assert again.frames == reader.frames
+
+
+def test_events_that_are_shown_before_they_are_stored_are_noticed(tmp_path: Path) -> None:
+    """A hub with that fault: what the test above looks for can be found."""
+    hub = hub_on(tmp_path / "hub", argv=careless.argv("told too early"))
+    with _counter(hub, tmp_path) as worker:
+        readers = [Reader(hub.url, "counter", "count") for _ in range(8)]
+        threads = [reader.start() for reader in readers]
+        wait_for(lambda: all(len(reader.chunks) > 5 for reader in readers))
+        hub.kill9()
+        worker.kill9()
+        _join(threads, 5)
+    stored = read_dead(hub.data_dir, tmp_path / "death")
+    assert (stored.integrity, stored.torn) == ("ok", [])
+    assert lost(stored, readers) != []
+
+
+# --- the sync comes before the word
+
+
+@dataclass
+class Recorded:
+    """A hub that was killed in the middle of its work, and every call that it had made."""
+
+    data_dir: Path
+    calls: list[Call] = field(repr=False)
+    seen: set[str] = field(repr=False)
+    """The words that its clients had been given."""
+
+
+def _record(folder: Path, command: Sequence[str], *, words: int) -> Recorded:
+    """Streams and blocking calls at once, until every stream has brought that many words. Everything that is said is said
+    once in the world: what the worker says, what its callers say, and the name under which it enrols.
+    """
+    folder.mkdir(exist_ok=True)
+    argv = recording(command, compiled(folder), folder / "hub", folder / "calls")
+    hub = hub_on(folder / "hub", argv=argv)
+    name = f"teller:{word()}"
+    with start_worker(f"{WORKERS}:teller", name, hub.url, log=folder / "teller.log", enrolled=False) as worker:
+        hub.wait_until(lambda: bool(httpx.get(f"{hub.url}/health", trust_env=False).json()["workers"]))
+        readers = [Reader(hub.url, "teller", f"{3 * words} {word()}") for _ in range(6)]
+        threads = [reader.start() for reader in readers]
+        answers = [send(hub.url, "teller", f"3 {word()}") for _ in range(5)]
+        wait_for(lambda: all(len(reader.chunks) > words for reader in readers))
+        hub.kill9()
+        worker.kill9()
+        _join(threads, 5)
+    said = [event for reader in readers for event in reader.events]
+    seen = {match.group().decode() for match in WORD.finditer(dump([*said, *answers]))}
+    return Recorded(hub.data_dir, read_calls(folder / "calls", hub.pid), seen)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return _record(tmp_path_factory.mktemp("recorded"), (*ROLECALL, "serve"), words=200)
+
+
+def test_the_record_of_calls_is_whole(recorded: Recorded) -> None:
+    """Replayed, it makes the files as they are, but for a call that the kill cut off; and it has all that clients got."""
+    ended = replayed(call for call in recorded.calls if call.ended < NEVER)
+    begun = replayed(recorded.calls)
+    for part in PARTS:
+        assert (recorded.data_dir / part).read_bytes() in (ended[part], begun[part])
+    assert len(recorded.seen) > 6 * 200
+    heads = [call for call in recorded.calls if call.kind is Kind.WRITE and call.file.endswith(b"-wal") and call.place == 0]
+    assert len(heads) > 1, "no checkpoint has come between"
+    assert recorded.seen <= first_sent(recorded.calls).keys()
+
+
+def test_no_word_leaves_the_hub_before_it_is_synced(recorded: Recorded) -> None:
+    """Neither to a client, nor to a worker, nor in the answer to an enrolment."""
+    assert said_too_early(recorded.calls) == []
+
+
+def test_a_power_cut_takes_no_word_that_was_said(recorded: Recorded, tmp_path: Path) -> None:
+    """Cut at the kill and at moments when something had just been sent. What was not synced is gone, or some of it is."""
+    dice = random.Random(2)
+    sent = first_sent(recorded.calls)
+    for cut in [NEVER, *(begun + 1 for begun in dice.sample(sorted(sent.values()), 15))]:
+        for luck in (None, dice):
+            integrity, kept = _after_power_cut(recorded, cut, luck, tmp_path / f"{cut} {luck is None}")
+            assert integrity == "ok"
+            assert {said for said, begun in sent.items() if begun < cut} <= kept
+
+
+@pytest.mark.parametrize("fault", careless.FAULTS)
+def test_a_hub_that_speaks_before_it_has_synced_is_noticed(tmp_path: Path, fault: str) -> None:
+    recorded = _record(tmp_path, careless.argv(fault), words=20)
+    assert said_too_early(recorded.calls) != []
+    _, kept = _after_power_cut(recorded, NEVER, None, tmp_path / "cut")
+    assert not first_sent(recorded.calls).keys() <= kept
+
+
+def _after_power_cut(recorded: Recorded, cut: int, luck: random.Random | None, folder: Path) -> tuple[str, set[str]]:
+    folder.mkdir()
+    files = after_power_cut(recorded.calls, cut, luck)
+    for part in PARTS:
+        if part in files:
+            (folder / part).write_bytes(files[part])
+    return words_in(folder / PARTS[0])
+
+
+def _join(threads: Sequence[threading.Thread], timeout: float) -> None:
+    """All of them, within that time."""
+    until = time.monotonic() + timeout
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+        assert not thread.is_alive()
