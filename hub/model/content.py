@@ -1,0 +1,97 @@
+"""What A2A says, free of any version's spelling: where two dialects meet.
+
+Only what is translated is built from these; a reader in the dialect of a log gets that log's own bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from hub.model.a2a import JsonObject, TaskState
+
+
+class Role(StrEnum):
+    USER = "user"
+    AGENT = "agent"
+
+
+class PartKind(StrEnum):
+    TEXT = "text"
+    RAW = "raw"
+    URL = "url"
+    DATA = "data"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`value` is text, base64 text, an address, or any JSON value."""
+
+    kind: PartKind
+    value: Any
+    filename: str | None = None
+    media_type: str | None = None
+    metadata: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    message_id: str
+    role: Role
+    parts: tuple[Part, ...]
+    task_id: str | None = None
+    context_id: str | None = None
+    references: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    metadata: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    artifact_id: str
+    parts: tuple[Part, ...]
+    name: str | None = None
+    description: str | None = None
+    extensions: tuple[str, ...] = ()
+    metadata: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`timestamp` is UTC with Z, or absent."""
+
+    state: TaskState
+    message: Message | None = None
+    timestamp: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    id: str
+    context_id: str
+    status: Status
+    history: tuple[Message, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    metadata: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusUpdate:
+    task_id: str
+    context_id: str
+    status: Status
+    metadata: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactUpdate:
+    task_id: str
+    context_id: str
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = False
+    metadata: JsonObject | None = None
+
+
+Content = Message | Task | StatusUpdate | ArtifactUpdate
