@@ -17,7 +17,7 @@ from hub.wire.jsontext import dump
 from tests.acceptance.syncs import careless
 from tests.acceptance.syncs.checker import after_power_cut, first_sent, replayed, said_too_early
 from tests.acceptance.syncs.record import NEVER, Call, Kind, compiled, read_calls, recording
-from tests.acceptance.syncs.stored import PARTS, lost, read_dead, words_in
+from tests.acceptance.syncs.stored import PARTS, lost, read_still, words_in
 from tests.acceptance.syncs.words import WORD, word
 from tests.helpers.client import Reader, get_task, send, texts
 from tests.helpers.processes import ROLECALL, HubProcess, Process, start_hub, start_worker, wait_for
@@ -77,7 +77,7 @@ def _kill_under_load(tmp_path: Path, *, deaths: int) -> None:
             time.sleep(dice.uniform(0.05, 0.6))
             hub.kill9()
             _join(threads, 5)
-            stored = read_dead(hub.data_dir, tmp_path / f"death-{death}")
+            stored = read_still(hub.data_dir, tmp_path / f"death-{death}")
             assert (stored.integrity, stored.torn, lost(stored, readers)) == ("ok", [], [])
             hub = hub_on(hub.data_dir, port=hub.port)
             seen = _count(readers)
@@ -125,7 +125,7 @@ def test_events_that_are_shown_before_they_are_stored_are_noticed(tmp_path: Path
         hub.kill9()
         worker.kill9()
         _join(threads, 5)
-    stored = read_dead(hub.data_dir, tmp_path / "death")
+    stored = read_still(hub.data_dir, tmp_path / "death")
     assert (stored.integrity, stored.torn) == ("ok", [])
     assert lost(stored, readers) != []
 

@@ -41,20 +41,18 @@ class Stored:
         return [task for task, end in rows if [at for at, _ in self.logs.get(task, [])] != list(range(1, end + 1))]
 
 
-def read_dead(data_dir: Path, into: Path) -> Stored:
-    """Of a hub that was killed. A copy is read: the next hub gets the files as the killed one left them."""
+def read_still(data_dir: Path, into: Path) -> Stored:
+    """Of a hub that was killed, or stands still. A copy is read: the files stay as that hub left them."""
     into.mkdir(parents=True)
     for part in PARTS:
         if (data_dir / part).exists():
             shutil.copy(data_dir / part, into / part)
-    return read(into / FILE_NAME)
+    return _read(into / FILE_NAME)
 
 
-def read(database: Path, *, alive: bool = False) -> Stored:
-    """`alive`: a hub has it open; it is read beside the hub, and nothing is written."""
-    db = sqlite3.connect(f"{database.as_uri()}{'?mode=ro' if alive else ''}", uri=True, timeout=10)
+def _read(database: Path) -> Stored:
+    db = sqlite3.connect(database)
     try:
-        db.execute("begin")
         stored = Stored(
             str(db.execute("pragma integrity_check").fetchone()[0]), {}, dict(db.execute("select id, last from task"))
         )
