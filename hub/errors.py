@@ -5,9 +5,9 @@
     │   ├── ParseError  InvalidRequest  MethodNotFound  InvalidParams
     │   ├── BodyTooLarge  MediaTypeNotSupported  BodyTooSlow
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
-    │   └── KeyConflict
+    │   └── KeyConflict  WebhookRejected (an InvalidParams)
     ├── TaskError               about one task
-    │   └── TaskNotFound  TaskNotCancelable  TaskEnded
+    │   └── TaskNotFound  TaskNotCancelable  TaskEnded  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              nobody was asked; the caller may try again
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerBusy  HubDraining  BrokenOff
     │       Overloaded
@@ -21,7 +21,7 @@
     ├── LeaseError              about a registration
     │   └── LeaseUnknown  LeaseSuperseded  InstanceConflict  OfferInvalid
     └── StoreError              the engine
-        └── LogMoved  StoreUnavailable
+        └── LogMoved  StoreUnavailable  SecretUnreadable
 
 A message says what happened, why, and what to do. Facts are attributes as well. No library's text gets in here.
 """
@@ -70,6 +70,14 @@ class MethodNotFound(RequestError):
 
 class InvalidParams(RequestError):
     """The parameters do not fit the method."""
+
+
+class WebhookRejected(InvalidParams):
+    """`insecure`: the only fault is that it is not https."""
+
+    def __init__(self, why: str, *, insecure: bool = False) -> None:
+        super().__init__(f"webhook url rejected: {why}")
+        self.insecure = insecure
 
 
 class BodyTooLarge(RequestError):
@@ -124,6 +132,14 @@ class TaskNotCancelable(TaskError):
 
 class TaskEnded(TaskError):
     """The task has ended and takes no more messages. Send a new message without taskId, in the same context."""
+
+
+class PushConfigNotFound(TaskError):
+    """no push config"""
+
+
+class DeadLetterNotFound(TaskError):
+    """No dead letter of that task, config and event."""
 
 
 # --- routing
@@ -321,6 +337,10 @@ class LogMoved(StoreError):
 
 class StoreUnavailable(StoreError):
     """The hub's store does not take writes at the moment; nothing was changed. Try again later."""
+
+
+class SecretUnreadable(StoreError):
+    """A stored secret cannot be read: it was sealed under another key (ROLECALL_SECRET_KEY, or secret.key)."""
 
 
 def _live(roles: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ or caller is not found, exactly like what does not exist.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import NamedTuple, Protocol
@@ -16,6 +16,7 @@ from hub.errors import HubError
 from hub.model.a2a import Event, Heard, Ids, Logged, TaskState
 from hub.model.command import Send, TaskQuery
 from hub.model.ids import START, Caller, Cursor, TaskId, WorkerId
+from hub.model.push import DeadPage, PushConfig, SealedConfig
 from hub.model.task import Conversation, TaskPage, TaskRow, Turn
 from hub.model.worker import Beat, Health, Offer, Proof, Registration, RegistryChange
 
@@ -179,6 +180,75 @@ class TaskStore(Protocol):
         """
 
 
+class Claim(NamedTuple):
+    """The right to deliver, in order, what one receiver lacks: the events behind `sent`, up to `last`. `only`: a dead letter
+    on its way once more. `failures` in a row, the first of them `failing_for` ago; something is owed since `waiting_for`.
+    """
+
+    caller: Caller
+    config: SealedConfig
+    only: bool
+    sent: Cursor
+    last: Cursor
+    failures: int
+    failing_for: timedelta
+    waiting_for: timedelta
+    fence: int
+
+
+class Pushes(Protocol):
+    """Push configs, and what their receivers are owed. The log is the outbox: a receiver is owed the events behind its
+    cursor, so that an append and the obligation to deliver it are one write.
+
+    TaskNotFound: unknown, somebody else's, or a bare message. Durable on return. Configs live as long as their task, which
+    is not forgotten while something of it is owed, or has lately died.
+    """
+
+    async def set(self, caller: Caller, config: SealedConfig, *, most: int) -> None:
+        """A new config gets what follows; of a task that has ended, its last event. One that replaces another of its id
+        takes over what that was owed, due at once. InvalidParams if the task would have more than `most`.
+        """
+
+    async def get(self, caller: Caller, task: TaskId, config: str) -> SealedConfig:
+        """PushConfigNotFound."""
+
+    async def list(self, caller: Caller, task: TaskId) -> Sequence[SealedConfig]:
+        """In the order in which they were first set."""
+
+    async def delete(self, caller: Caller, task: TaskId, config: str) -> None:
+        """With what it is owed, and its dead letters. Deleting what is not there is no error."""
+
+    def on_due(self, wake: Callable[[], None]) -> None:
+        """`wake` is called on the loop when something may have become due: a hint. What was postponed comes without one."""
+
+    async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[Claim]:
+        """What is due and held by nobody, up to `most`, host by host in turn, and of one host no more than `at_once` less
+        what `busy` says. Held for `lease`: one holder at a time. A holder that died lets go when its lease ends.
+        """
+
+    async def delivered(self, claim: Claim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
+        """The receiver has the events up to `upto`. Returns the last one it is owed now, and holds the claim for `hold`
+        from now; None, and the claim is let go: nothing is owed, `hold` is zero, or somebody else has the claim.
+        """
+
+    async def bury(self, claim: Claim, cursor: Cursor, reason: str, *, hold: timedelta) -> Cursor | None:
+        """Give up that event: it becomes a dead letter, and the receiver goes on behind it. Returns as `delivered` does. The
+        time of the first failure stays, until a delivery succeeds.
+        """
+
+    async def postpone(self, claim: Claim, retry_in: timedelta) -> None:
+        """It failed: let go, and due again after that time. No effect if somebody else has the claim."""
+
+    async def release(self, claim: Claim) -> None:
+        """Let go, due at once. No effect if somebody else has the claim."""
+
+    async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None) -> DeadPage:
+        """Newest first. A letter stays listed until it is delivered."""
+
+    async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
+        """Owe that event again, beside what follows in order. DeadLetterNotFound."""
+
+
 class Engine(Protocol):
     """State. An async context manager that opens all or nothing; leaving it flushes what beats had not yet written."""
 
@@ -188,6 +258,8 @@ class Engine(Protocol):
     def tasks(self) -> TaskStore: ...
     @property
     def events(self) -> EventLog: ...
+    @property
+    def pushes(self) -> Pushes: ...
 
     async def __aenter__(self) -> Engine: ...
     async def __aexit__(self, *exc: object) -> None: ...
@@ -243,6 +315,40 @@ class Forwarder(Protocol):
         """Does anything accept connections at that address?"""
 
 
+class Letter(NamedTuple):
+    """One event on its way to one receiver. Each attempt has the same `id`."""
+
+    id: str
+    config: PushConfig
+    body: bytes
+
+
+class Receipt(NamedTuple):
+    """What a receiver answered: an HTTP status, or 0 where there was none, and why."""
+
+    status: int
+    why: str
+    retry_after: timedelta | None = None
+
+
+class Webhooks(Protocol):
+    """Sends to the receivers of push notifications. Nothing here is ever repeated by itself."""
+
+    async def check(self, url: str) -> str:
+        """May that URL be sent to? Resolves its name, connects to nothing. The receiver's host, or WebhookRejected."""
+
+    async def post(self, letter: Letter) -> Receipt:
+        """Judges the address once more, and connects to the one that it judged. Never raises for what the receiver does."""
+
+
+class Vault(Protocol):
+    """Keeps secrets unreadable where they are stored."""
+
+    def seal(self, secret: bytes) -> bytes: ...
+    def open(self, sealed: bytes) -> bytes:
+        """SecretUnreadable: sealed under another key, or changed since."""
+
+
 class Codec(Protocol):
     """Turns what workers say into what the log holds, and logs into tasks. Pure; never raises on a Heard.
 
@@ -279,3 +385,6 @@ class Codec(Protocol):
 
     def snapshot(self, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str, history_length: int | None) -> bytes:
         """The Task as of the end of `log`, which starts at its first event."""
+
+    def notice(self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str) -> bytes:
+        """What a webhook gets after the last event of `log`, in its own dialect. May be called on any thread."""

@@ -44,12 +44,21 @@ def weight(events: Sequence[Event]) -> int:
 
 
 class Held(Tail):
-    """`turns` is None where they have to be read from the store. `key` is the store's own name for the task."""
+    """`turns` is None where they have to be read from the store. `key` is the store's own name for the task. `pushes`: it has
+    had push configs.
+    """
 
-    __slots__ = ("_logged", "_row", "_state", "_updated", "hidden", "key", "position", "turns")
+    __slots__ = ("_logged", "_row", "_state", "_updated", "hidden", "key", "position", "pushes", "turns")
 
     def __init__(
-        self, row: TaskRow, turns: list[Turn] | None, *, key: int = 0, hidden: bool = False, whole: bool = False
+        self,
+        row: TaskRow,
+        turns: list[Turn] | None,
+        *,
+        key: int = 0,
+        hidden: bool = False,
+        pushes: bool = False,
+        whole: bool = False,
     ) -> None:
         super().__init__(row.at, closed=row.ended or hidden, whole=whole)
         self._row = row
@@ -60,6 +69,7 @@ class Held(Tail):
         self.turns = turns
         self.key = key
         self.hidden = hidden
+        self.pushes = pushes
 
     @property
     def weight(self) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hub.model.ids import Cursor, TaskId
@@ -10,17 +11,32 @@ from hub.model.ids import Cursor, TaskId
 
 @dataclass(frozen=True, slots=True)
 class PushConfig:
-    """One receiver of one task's events. `id` is unique within its task. `dialect` is the one it was set in: what is sent is
-    spelled in it. `schemes` and `credentials` make the Authorization header, `token` goes as X-A2A-Notification-Token.
+    """One receiver of one task's events. `id` is unique within its task; empty: the hub names it after the task. `dialect` is
+    the one it was set in: what is sent is spelled in it. `schemes` and `credentials` make the Authorization header, `token`
+    goes as X-A2A-Notification-Token. Both secrets go in only: what the hub gives back does not have them.
     """
 
     task: TaskId
     id: str
     url: str
     dialect: str
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     schemes: tuple[str, ...] = ()
-    credentials: str | None = None
+    credentials: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedConfig:
+    """A config as the store has it: its secrets cannot be read there. `host`: by which deliveries are counted."""
+
+    task: TaskId
+    id: str
+    url: str
+    host: str
+    dialect: str
+    token: bytes | None = field(default=None, repr=False)
+    schemes: tuple[str, ...] = ()
+    credentials: bytes | None = field(default=None, repr=False)
 
 
 class DeadLetter(NamedTuple):
@@ -32,3 +48,10 @@ class DeadLetter(NamedTuple):
     url: str
     reason: str
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadPage:
+    letters: Sequence[DeadLetter]
+    before: str | None
+    """Give this back to get the next page; None on the last."""

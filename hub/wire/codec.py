@@ -107,6 +107,10 @@ class Codec:
         trim_history(task, history_length)
         return dump(task)
 
+    def notice(self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str) -> bytes:
+        """0.3 sends the whole Task after every event. The other dialects' forms belong here."""
+        return self.snapshot(turns, log, dialect=dialect, history_length=None)
+
     # --- pieces
 
     def _status(self, ids: Ids, state: TaskState, status: JsonObject, holder: JsonObject) -> Event:

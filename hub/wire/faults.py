@@ -47,6 +47,8 @@ TABLE: dict[type[HubError], Row] = {
     errors.TaskNotFound: Row(-32001, 404, "TASK_NOT_FOUND"),
     errors.TaskNotCancelable: Row(-32002, 400, "TASK_NOT_CANCELABLE"),
     errors.TaskEnded: Row(-32602, 400, "TASK_ENDED"),
+    errors.PushConfigNotFound: Row(-32602, 404, "PUSH_CONFIG_NOT_FOUND"),
+    errors.DeadLetterNotFound: Row(-32000, 404, "DEAD_LETTER_NOT_FOUND"),
     errors.RoleUnknown: Row(-32000, 404, "ROLE_UNKNOWN"),
     errors.NoRoleNamed: Row(-32000, 404, "ROLE_UNKNOWN"),
     errors.SkillAmbiguous: Row(-32000, 404, "ROLE_UNKNOWN"),
@@ -71,6 +73,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.OfferInvalid: Row(-32602, 422, "OFFER_INVALID"),
     errors.LogMoved: Row(-32000, 409, "CONFLICT"),
     errors.StoreUnavailable: Row(-32000, 503, "OVERLOADED"),
+    errors.SecretUnreadable: Row(-32000, 500, "INTERNAL"),
 }
 _INTERNAL = Row(-32603, 500, "INTERNAL")
 _SPECIFIED = {-32700, *range(-32603, -32599), *range(-32009, -32000)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hub.engines.held import Held
 from hub.engines.memory.events import MemoryLog
+from hub.engines.memory.pushes import MemoryPushes
 from hub.engines.memory.registry import MemoryRegistry
 from hub.engines.memory.tasks import MemoryTasks
 from hub.model.ids import TaskId
@@ -14,8 +15,9 @@ class MemoryEngine:
     def __init__(self, clock: Clock) -> None:
         held: dict[TaskId, Held] = {}
         self._registry = MemoryRegistry(clock)
-        self._tasks = MemoryTasks(held, clock)
-        self._events = MemoryLog(held, clock)
+        self._pushes = MemoryPushes(held, clock)
+        self._tasks = MemoryTasks(held, clock, self._pushes)
+        self._events = MemoryLog(held, clock, self._pushes)
 
     @property
     def registry(self) -> MemoryRegistry:
@@ -28,6 +30,10 @@ class MemoryEngine:
     @property
     def events(self) -> MemoryLog:
         return self._events
+
+    @property
+    def pushes(self) -> MemoryPushes:
+        return self._pushes
 
     async def __aenter__(self) -> MemoryEngine:
         return self

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from hub.engines.held import Held, numbered, outcome
+from hub.engines.memory.pushes import MemoryPushes
 from hub.engines.tail import Follower, Tail
 from hub.errors import LogMoved, TaskNotFound
 from hub.model.a2a import Logged
@@ -14,15 +15,18 @@ from hub.ports import Clock, Entry
 
 
 class MemoryLog:
-    def __init__(self, held: dict[TaskId, Held], clock: Clock) -> None:
+    def __init__(self, held: dict[TaskId, Held], clock: Clock, pushes: MemoryPushes) -> None:
         self._held = held
         self._clock = clock
+        self._pushes = pushes
 
     async def append(self, task: TaskId, entry: Entry, *, after: Cursor) -> Cursor:
         held = self._held.get(task)
         if held is None or held.closed or held.end != after:
             raise LogMoved
         held.advance(entry, numbered(entry.events, after), outcome(entry.events), self._clock.wall())
+        if held.pushes:
+            self._pushes.grown(task)
         return held.end
 
     async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from hub.engines.held import Held, PageMark
+from hub.engines.memory.pushes import MemoryPushes
 from hub.errors import StoreUnavailable, TaskNotFound
 from hub.model.a2a import PAUSED
 from hub.model.command import TaskQuery
@@ -18,9 +19,10 @@ FORGET_AT_ONCE = 200
 
 
 class MemoryTasks:
-    def __init__(self, held: dict[TaskId, Held], clock: Clock) -> None:
+    def __init__(self, held: dict[TaskId, Held], clock: Clock, pushes: MemoryPushes) -> None:
         self._held = held
         self._clock = clock
+        self._pushes = pushes
         self._keys: dict[tuple[Caller, str | None], TaskId] = {}
 
     async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None) -> None:
@@ -46,6 +48,7 @@ class MemoryTasks:
         held = self._held.pop(task, None)
         if held is not None:
             held.close()
+        self._pushes.forget(task)
         self._drop_keys()
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
@@ -85,12 +88,17 @@ class MemoryTasks:
         old = [
             task
             for task, held in self._held.items()
-            if (held.row.updated < ended if held.closed else held.row.state in PAUSED and held.row.updated < paused)
+            if (self._idle_since(held) < ended if held.closed else held.row.state in PAUSED and held.row.updated < paused)
         ]
         for task in old[:FORGET_AT_ONCE]:
             del self._held[task]
+            self._pushes.forget(task)
         self._drop_keys()
         return len(old[:FORGET_AT_ONCE])
+
+    def _idle_since(self, held: Held) -> float:
+        """Its end, or the last try to tell a receiver of it."""
+        return max(held.row.updated, self._pushes.tried(held.row.id))
 
     def _drop_keys(self) -> None:
         self._keys = {key: task for key, task in self._keys.items() if task in self._held}

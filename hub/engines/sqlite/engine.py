@@ -7,9 +7,11 @@ import sqlite3
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from hub.engines.hint import Hint
 from hub.engines.sqlite.cache import Cache
 from hub.engines.sqlite.events import SqliteLog
 from hub.engines.sqlite.files import Claim, migrate, prepare
+from hub.engines.sqlite.pushes import SqlitePushes
 from hub.engines.sqlite.reader import Reader
 from hub.engines.sqlite.registry import SqliteRegistry
 from hub.engines.sqlite.tasks import SqliteTasks
@@ -29,7 +31,9 @@ class SqliteEngine:
         self._reader = Reader(database)
         self._registry = SqliteRegistry(clock, self._writer)
         self._tasks = SqliteTasks(self._writer, self._reader, cache, clock)
-        self._events = SqliteLog(self._writer, self._reader, cache, clock)
+        owed = Hint()
+        self._events = SqliteLog(self._writer, self._reader, cache, clock, owed)
+        self._pushes = SqlitePushes(self._writer, self._reader, cache, clock, owed)
         self._undo = AsyncExitStack()
 
     @property
@@ -44,6 +48,10 @@ class SqliteEngine:
     def events(self) -> SqliteLog:
         return self._events
 
+    @property
+    def pushes(self) -> SqlitePushes:
+        return self._pushes
+
     async def __aenter__(self) -> SqliteEngine:
         async with AsyncExitStack() as undo:
             await asyncio.to_thread(prepare, self._database)
@@ -57,6 +65,7 @@ class SqliteEngine:
             await self._reader.start()
             undo.push_async_callback(self._reader.close)
             await self._registry.load()
+            await self._pushes.load()
             self._undo = undo.pop_all()
         return self
 

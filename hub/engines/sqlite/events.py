@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from hub.engines.held import Held, numbered, outcome, weight
+from hub.engines.hint import Hint
 from hub.engines.sqlite.cache import Cache
 from hub.engines.sqlite.reader import Reader
 from hub.engines.sqlite.tasks import MEMBERS, row_of
@@ -44,7 +45,7 @@ select place & {LAST_CURSOR}, kind, state, dialect, body from event
 where place > (select base from own) + ?2 and place <= (select max(place) from sizes where before < {PAGE_BYTES})
 order by place
 """
-_HELD = f"select key, hidden, {MEMBERS} from task where id = ?"
+_HELD = f"select key, hidden, pushes, {MEMBERS} from task where id = ?"
 
 
 def _update(*, ends: bool, ids: bool) -> str:
@@ -57,23 +58,26 @@ def _update(*, ends: bool, ids: bool) -> str:
         "updated = :now",
     ]
     if ends:
-        sets += ["ended = :now", "hidden = :hidden"]
+        sets += ["idle_since = :now", "hidden = :hidden"]
     if ids:
         for name in ("context", "worker_task", "worker_context"):
             sets.append(f"{name} = coalesce(nullif(:{name}, ''), {name})")
     # The id as well, because a key that was discarded may have a new owner.
-    return f"update task set {', '.join(sets)} where key = :key and id = :task and last = :after and ended is null"
+    return f"update task set {', '.join(sets)} where key = :key and id = :task and last = :after and idle_since is null"
 
 
 _UPDATES = {(ends, ids): _update(ends=ends, ids=ids) for ends in (False, True) for ids in (False, True)}
 
 
 class SqliteLog:
-    def __init__(self, writer: Writer, reader: Reader, cache: Cache, clock: Clock) -> None:
+    """`owed` hears of each append that a receiver may have to be told of."""
+
+    def __init__(self, writer: Writer, reader: Reader, cache: Cache, clock: Clock, owed: Hint) -> None:
         self._writer = writer
         self._reader = reader
         self._cache = cache
         self._clock = clock
+        self._owed = owed
 
     async def append(self, task: TaskId, entry: Entry, *, after: Cursor) -> Cursor:
         now = self._clock.wall()
@@ -111,6 +115,8 @@ class SqliteLog:
             if held is not None:
                 held.advance(entry, logged, verdict, now)
                 self._cache.keep(task, held)
+            if won and (held is None or held.pushes):
+                self._owed.give()
 
         if not await self._writer.submit(write, publish):
             raise LogMoved
@@ -136,8 +142,8 @@ class SqliteLog:
         rows = await self._reader.rows(_HELD, (task,))
         if not rows:
             raise TaskNotFound
-        key, hidden, *members = rows[0]
-        return Held(row_of(members), None, key=key, hidden=bool(hidden))
+        key, hidden, pushes, *members = rows[0]
+        return Held(row_of(members), None, key=key, hidden=bool(hidden), pushes=bool(pushes))
 
 
 def _logged(rows: Sequence[tuple[Any, ...]]) -> list[Logged]:

@@ -39,11 +39,11 @@ select key, (select count(*) from turn where task = key), ?, ?, ?, ? from task w
 returning seq
 """
 _FORGETTABLE = f"""
-select key, id, last from (select key, id, last, ended from task where ended < ?1 order by ended limit ?3)
+select key, id, last from (select key, id, last, idle_since from task where idle_since < ?1 order by idle_since limit ?3)
 union all
 select key, id, last from (
   select key, id, last from task
-  where ended is null and updated < ?2 and state in ({", ".join(f"'{state}'" for state in sorted(PAUSED))}) limit ?3
+  where idle_since is null and updated < ?2 and state in ({", ".join(f"'{state}'" for state in sorted(PAUSED))}) limit ?3
 )
 limit ?3
 """
@@ -160,7 +160,8 @@ class SqliteTasks:
 
     async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
         since = self._clock.wall() - ended_within.total_seconds()
-        sql = f"select {MEMBERS} from task where ended is null or ended > ? order by key"
+        ended = "idle_since > ?1 and updated > ?1"
+        sql = f"select {MEMBERS} from task where idle_since is null or ({ended}) order by key"
         return [row_of(members) for members in await self._reader.rows(sql, (since,))]
 
     async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:

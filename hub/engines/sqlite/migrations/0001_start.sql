@@ -52,8 +52,10 @@ create table task (
   size           integer not null,
   created        real not null,
   updated        real not null,
-  ended          real,
+  -- null while the task is open; else since when nothing has happened to it: its end, or the last try to tell a receiver.
+  idle_since     real,
   hidden         integer not null default 0,
+  pushes         integer not null default 0,
   turn_after     integer not null,
   turn_message   text not null,
   turn_dialect   text not null,
@@ -63,7 +65,7 @@ create table task (
 
 create index task_newest on task (workspace, caller, updated, id);
 create index task_context on task (workspace, caller, context);
-create index task_ended on task (ended);
+create index task_idle on task (idle_since);
 create unique index task_caller_key on task (workspace, caller, caller_key) where caller_key is not null;
 
 create table turn (
@@ -84,3 +86,61 @@ create table event (
   dialect text not null,
   body    blob not null
 ) strict;
+
+create table push_config (
+  task        integer not null,
+  id          text not null,
+  url         text not null,
+  host        text not null,
+  dialect     text not null,
+  schemes     text not null,
+  token       blob,
+  credentials blob,
+  unique (task, id)
+) strict;
+
+-- The log is the outbox: a receiver has the events up to `sent`, and is owed those up to `last`. `only` is 0, or the one event
+-- that is sent once more. `at`: held until then, or not due before. `fence` counts claims, so that an old holder is known.
+create table delivery (
+  task     integer not null,
+  config   text not null,
+  only     integer not null,
+  host     text not null,
+  sent     integer not null,
+  last     integer not null,
+  since    real not null,
+  at       real not null,
+  held     integer not null default 0,
+  fence    integer not null default 0,
+  failures integer not null default 0,
+  failed   real,
+  primary key (task, config, only)
+) strict, without rowid;
+
+-- Holds what is owed and nothing else, however many tasks and configs there are.
+create index delivery_due on delivery (host, at) where sent < last;
+
+create table dead_letter (
+  task      integer not null,
+  config    text not null,
+  cursor    integer not null,
+  workspace text not null,
+  caller    text not null,
+  reason    text not null,
+  at        real not null,
+  primary key (task, config, cursor)
+) strict, without rowid;
+
+create index dead_letter_newest on dead_letter (workspace, caller, at, task, config, cursor);
+
+-- In the append's own transaction. Tasks without configs pay for the look at one column.
+create trigger task_owes after update of last on task when new.pushes and new.last > old.last and not new.hidden begin
+  update delivery set since = case when sent = last then new.updated else since end, last = new.last
+  where task = new.key and only = 0;
+end;
+
+create trigger task_gone after delete on task when old.pushes begin
+  delete from push_config where task = old.key;
+  delete from delivery where task = old.key;
+  delete from dead_letter where task = old.key;
+end;
