@@ -1,6 +1,7 @@
 """What A2A says, free of any version's spelling: where two dialects meet.
 
 Only what is translated is built from these; a reader in the dialect of a log gets that log's own bytes.
+A text that may be left out is None then, and never empty; `metadata` that was given empty stays so.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class PartKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`value` is text, base64 text, an address, or any JSON value."""
+    """`value` is text, base64 text (the standard alphabet, padded), an address, or any JSON value."""
 
     kind: PartKind
     value: Any
