@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config as ServerConfig
@@ -18,6 +19,8 @@ from hub.clock import TICK, WakingClock
 from hub.config import Settings
 from hub.core.directory import Directory, Terms
 from hub.core.hub import Hub, Limits
+from hub.core.push import Deliveries, Pace
+from hub.core.pushes import Push
 from hub.core.router import Router
 from hub.core.supervisor import Supervisor
 from hub.core.surroundings import Surroundings
@@ -29,14 +32,18 @@ from hub.net.forwarder import HttpForwarder
 from hub.net.guard import Guard
 from hub.net.http1 import Client
 from hub.net.http1 import Limits as ClientLimits
+from hub.net.webhook import HttpWebhooks
+from hub.net.webhook_guard import WebhookGuard, read_networks
 from hub.ports import Clock, Engine
 from hub.telemetry import metrics as telemetry
+from hub.vault import SealingVault, kept_key, key_from, random_key
 from hub.web.auth import LOCAL
 from hub.web.cards import Cards, add_cards
 from hub.web.edge import Edge
 from hub.web.jsonrpc import JsonRpc
 from hub.web.ops import add_operations
 from hub.web.pages import create_pages
+from hub.web.pushes import add_pushes
 from hub.web.stream import Lines
 from hub.web.tasks import add_tasks
 from hub.web.workers import add_registry
@@ -47,6 +54,7 @@ log = logging.getLogger(__name__)
 _FORGET_EVERY = 30.0
 _KEEP_ALIVE_REQUESTS = 1_000_000
 _BACKLOG = 2048
+_WEBHOOK_LIMITS = ClientLimits(per_origin=16, overall=256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,7 @@ class Rolecall:
     hub: Hub
     directory: Directory
     engine: Engine
+    push: Push
 
 
 Alter = Callable[[Surroundings], Surroundings]
@@ -79,6 +88,7 @@ async def assemble(
     async with (
         open_engine(_store_url(settings), data_dir=settings.data_dir, clock=clock) as engine,
         Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
+        Client(hooks := _webhook_guard(settings, port), _WEBHOOK_LIMITS) as hook_client,
     ):
         observer = telemetry.Metrics(lambda: engine.registry.live(LOCAL.workspace))
         parts = Surroundings(
@@ -107,15 +117,20 @@ async def assemble(
             engine.registry, around.forwarder, observer, terms, check_url=guard.check_url, most=settings.max_agents
         )
         sweep = Sweep(engine.registry, around.forwarder, clock, heartbeat_of=directory.usual_heartbeat)
-        edge = _edge(settings, port, hub, directory, engine, observer)
+        webhooks = HttpWebhooks(hook_client, hooks, clock.wall, secret=settings.webhook_secret)
+        vault = _vault(settings)
+        deliveries = Deliveries(around, webhooks, vault, supervisor, Pace(retry=timedelta(seconds=settings.push_retry)))
+        push = Push(around.engine.pushes, webhooks, vault, deliveries, most=settings.max_push_configs)
+        edge = _edge(settings, port, hub, directory, engine, push, observer)
         try:
             await hub.settle()
             supervisor.keep_running("silence watch", hub.relays.watch)
             supervisor.keep_running("lease sweep", lambda: _every(SWEEP_EVERY, sweep.look))
             supervisor.keep_running("registry observer", directory.observe)
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
+            supervisor.keep_running("push", deliveries.run)
             supervisor.keep_running("loop lag", lambda: _measure_lag(observer, clock))
-            yield Rolecall(edge, hub, directory, engine)
+            yield Rolecall(edge, hub, directory, engine, push)
         finally:
             hub.drain()
             await supervisor.close()
@@ -155,12 +170,30 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None, alter
         runner.run(main())
 
 
-def _edge(settings: Settings, port: int, hub: Hub, directory: Directory, engine: Engine, observer: telemetry.Metrics) -> Edge:
+def _webhook_guard(settings: Settings, port: int) -> WebhookGuard:
+    networks, unread = read_networks(settings.push_allowed_cidrs)
+    for text in unread:
+        log.warning("a network for webhooks cannot be read", extra={"event": "bad_network", "network": text[:100]})
+    public = urlsplit(settings.url(port))
+    own = [(settings.host, port), (public.hostname or "", public.port or (443 if public.scheme == "https" else 80))]
+    return WebhookGuard(settings.push_allowed_hosts, networks, own)
+
+
+def _vault(settings: Settings) -> SealingVault:
+    if settings.secret_key is not None:
+        return SealingVault(key_from(settings.secret_key))
+    return SealingVault(random_key() if settings.store == "memory:" else kept_key(settings.data_dir))
+
+
+def _edge(
+    settings: Settings, port: int, hub: Hub, directory: Directory, engine: Engine, push: Push, observer: telemetry.Metrics
+) -> Edge:
     pages = create_pages(settings.max_body)
     cards = Cards(directory, name=settings.name, description=settings.description, public_url=settings.url(port))
     add_cards(pages, cards)
     add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive))
     add_tasks(pages, hub)
+    add_pushes(pages, push)
     add_operations(pages, hub, directory, engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
     lines = Lines(keep_alive=settings.keep_alive, patience=settings.reader_patience)
     rpc = JsonRpc(hub, observer, max_body=settings.max_body, max_batch=settings.max_batch, lines=lines)

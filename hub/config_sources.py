@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -111,3 +112,15 @@ def secret(name: str, path: str, problems: list[str]) -> str:
 def suggestion(name: str, known: list[str]) -> str:
     near = get_close_matches(name, known, n=1)
     return f' Did you mean "{near[0]}"?' if near else " `rolecall config show` lists the known ones."
+
+
+def platform_data_dir(env: Mapping[str, str], problems: list[str]) -> Path:
+    try:
+        if sys.platform == "win32":
+            return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "rolecall"
+        if sys.platform == "darwin":
+            return Path.home() / "Library/Application Support/rolecall"
+        return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "rolecall"
+    except RuntimeError:
+        problems.append("data_dir: this user has no home directory. Set ROLECALL_DATA_DIR.")
+        return Path()

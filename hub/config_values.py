@@ -1,13 +1,15 @@
-"""How one setting's value is read from text or TOML, and shown again. A ValueError's message is for people."""
+"""What a setting is: how its value is read from text or TOML, and shown again. A ValueError's message is for people."""
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from collections.abc import Callable
+from dataclasses import field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from hub.model.ids import is_role
@@ -17,6 +19,33 @@ Reader = Callable[[object], Any]
 _DURATION = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _SIZE = {"": 1, "b": 1, "k": 1024, "kib": 1024, "m": 1024**2, "mib": 1024**2, "g": 1024**3, "gib": 1024**3}
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)")
+
+
+class Spec(NamedTuple):
+    """What people are told about a setting, and how its value is read."""
+
+    reader: Reader
+    about: str
+    effect: str
+    unit: str
+    aliases: tuple[str, ...]
+    default_text: str | None
+    secret: bool
+
+
+def setting(
+    default: Any,
+    reader: Reader,
+    about: str,
+    effect: str,
+    *,
+    unit: str = "",
+    aliases: tuple[str, ...] = (),
+    default_text: str | None = None,
+    secret: bool = False,
+) -> Any:
+    spec = Spec(reader, about, effect, unit, aliases, default_text, secret)
+    return field(default=default, metadata={"spec": spec}, repr=not secret)
 
 
 def text(value: object) -> str:
@@ -124,6 +153,32 @@ def networks(value: object) -> tuple[IPv4Network | IPv6Network, ...]:
         except ValueError:
             raise ValueError(f"must hold networks such as 10.0.0.0/8 or fd00::/8, not {str(item)!r}") from None
     return tuple(found)
+
+
+def names(value: object) -> tuple[str, ...]:
+    items = value.replace(",", " ").split() if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise ValueError(f"must be a list of names, not {value!r}")
+    return tuple(items)
+
+
+def webhook_secret(value: object) -> str:
+    """What is wrong with a secret is said without it."""
+    plain = value.strip() if isinstance(value, str) else ""
+    try:
+        size = len(base64.b64decode(plain.removeprefix("whsec_"), validate=True))
+    except ValueError:
+        size = 0
+    if not plain.startswith("whsec_") or not 24 <= size <= 64:
+        raise ValueError("must be whsec_ and 24 to 64 bytes in Base64")
+    return plain
+
+
+def secret_key(value: object) -> str:
+    plain = value.strip() if isinstance(value, str) else ""
+    if len(plain) < 32:
+        raise ValueError("must be text of at least 32 characters, such as `openssl rand -base64 32` gives")
+    return plain
 
 
 def shown(value: object) -> str:

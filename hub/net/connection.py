@@ -16,7 +16,9 @@ _MOST_HEAD = 64 * 1024
 _MOST_BUFFERED = 256 * 1024
 _MOST_DISCARDED = 64 * 1024
 _LONGEST_DISCARDING = 1.0
-_KEPT = frozenset({b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"x-not-processed"})
+_KEPT = frozenset(
+    {b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"x-not-processed", b"retry-after"}
+)
 _WITHOUT_BODY = frozenset({204, 304})
 
 

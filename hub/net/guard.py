@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 from hub.errors import OfferInvalid
-from hub.net.url import BadUrl, literal, read_url
+from hub.net.url import BadUrl, Target, literal, read_url
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -39,6 +39,27 @@ class NotAllowed(Exception):
     """The policy refuses this address."""
 
 
+class OwnAddresses:
+    """The hub's own, so that it is never made to call itself."""
+
+    def __init__(self, own: Sequence[tuple[str, int]]) -> None:
+        self._own = frozenset((plain_name(host), port) for host, port in own)
+
+    def named(self, host: str, port: int) -> bool:
+        return (plain_name(host), port) in self._own
+
+    def include(self, address: Address, port: int) -> bool:
+        for host, own_port in self._own:
+            if port != own_port:
+                continue
+            own = literal(host)
+            if own is not None and (_is_here(address) if own.is_unspecified else own == address):
+                return True
+            if own is None and host == "localhost" and address.is_loopback:
+                return True
+        return False
+
+
 class Guard:
     """`networks`: where workers may be; without any, every private or public unicast address, and loopback only if
     `allow_loopback`. `own`: the hub's own addresses, so that it is never made to call itself.
@@ -46,7 +67,7 @@ class Guard:
 
     def __init__(self, networks: Sequence[Network], own: Sequence[tuple[str, int]], *, allow_loopback: bool) -> None:
         self._networks = tuple(networks)
-        self._own = frozenset((_plain(host), port) for host, port in own)
+        self._own = OwnAddresses(own)
         self._allow_loopback = allow_loopback
         self._known: dict[tuple[str, int], tuple[int, str]] = {}
 
@@ -57,15 +78,18 @@ class Guard:
         except BadUrl as error:
             raise OfferInvalid("url", str(error)) from error
         address = literal(target.host)
-        if self._is_own_name(target.host, target.port) or (address and not self._allowed(address, target.port)):
+        if self._own.named(target.host, target.port) or (address and not self._allowed(address, target.port)):
             raise OfferInvalid("url", "that address is not allowed by policy (ROLECALL_WORKER_NETWORKS)")
+
+    async def addresses(self, target: Target) -> Sequence[tuple[int, str]]:
+        return await self.resolve(target.host, target.port)
 
     async def resolve(self, host: str, port: int) -> Sequence[tuple[int, str]]:
         """(family, address) pairs that are all allowed; connect to exactly these. NotAllowed, OSError."""
         known = self._known.get((host, port))
         if known is not None:
             return (known,)
-        if self._is_own_name(host, port):
+        if self._own.named(host, port):
             raise NotAllowed
         address = literal(host)
         if address is not None:
@@ -98,28 +122,14 @@ class Guard:
             return False
         if inner.is_reserved and not inner.is_loopback:
             return False
-        if self._is_own(inner, port):
+        if self._own.include(inner, port):
             return False
         if self._networks:
             return any(inner in network for network in self._networks)
         return self._allow_loopback or not inner.is_loopback
 
-    def _is_own(self, address: Address, port: int) -> bool:
-        for host, own_port in self._own:
-            if port != own_port:
-                continue
-            own = literal(host)
-            if own is not None and (_is_here(address) if own.is_unspecified else own == address):
-                return True
-            if own is None and host == "localhost" and address.is_loopback:
-                return True
-        return False
 
-    def _is_own_name(self, host: str, port: int) -> bool:
-        return (_plain(host), port) in self._own
-
-
-def _plain(host: str) -> str:
+def plain_name(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
 
 

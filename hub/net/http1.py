@@ -10,15 +10,17 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from hub.errors import WorkerBroke, WorkerRefused, WorkerUnreachable
 from hub.net.connection import Connection, Response
-from hub.net.guard import Guard, NotAllowed
+from hub.net.guard import NotAllowed
 from hub.net.url import BadUrl, Target, read_url
 
 _BREAKS_A_HEAD = re.compile(r"[\r\n\0]")
+_HEAD = b"%bContent-Type: %b\r\nAccept: %b\r\nContent-Length: %d\r\n%b\r\n%b"
 _CLOSING = 1.0
 
 
@@ -31,6 +33,13 @@ class Limits:
     idle: float = 2.0
     connect: float = 5.0
     write: float = 30.0
+
+
+class Policy(Protocol):
+    """Where this client may connect to."""
+
+    async def addresses(self, target: Target) -> Sequence[tuple[int, str]]:
+        """(family, address) pairs, all of them allowed; these are connected to. NotAllowed, OSError."""
 
 
 class _Pool:
@@ -56,8 +65,8 @@ class _Pool:
 class Client:
     """An async context manager; leaving it closes every connection."""
 
-    def __init__(self, guard: Guard, limits: Limits | None = None, *, tls: ssl.SSLContext | None = None) -> None:
-        self._guard = guard
+    def __init__(self, policy: Policy, limits: Limits | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+        self._policy = policy
         self._limits = limits or Limits()
         self._tls = tls
         self._pools: dict[str, _Pool] = {}
@@ -92,6 +101,7 @@ class Client:
         body: bytes,
         *,
         worker: str,
+        media: bytes = b"application/json",
         accept: bytes = b"application/json",
         headers: Iterable[tuple[str, str]] = (),
         head_timeout: float | None = None,
@@ -102,7 +112,7 @@ class Client:
             extra = b"".join(map(_header, headers))
         except BadUrl as error:
             raise WorkerUnreachable(worker, "its URL", str(error)) from error
-        request = b"%bAccept: %b\r\nContent-Length: %d\r\n%b\r\n%b" % (target.opening, accept, len(body), extra, body)
+        request = _HEAD % (target.opening, media, accept, len(body), extra, body)
         connection = self._take(target.origin) or await self._connect(target, worker)
         response = Response(worker)
         try:
@@ -230,7 +240,7 @@ class Client:
     ) -> asyncio.Transport:
         """Connect to one of the checked addresses; they share the time, so that a dead one does not use it up."""
         loop = asyncio.get_running_loop()
-        addresses = await self._guard.resolve(target.host, target.port)
+        addresses = await self._policy.addresses(target)
         share = self._limits.connect / max(1, len(addresses))
         failure: OSError = OSError()
         for _, address in addresses:

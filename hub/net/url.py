@@ -1,4 +1,4 @@
-"""A worker's URL: read strictly, once."""
+"""A URL that the hub is to call: read strictly, once."""
 
 from __future__ import annotations
 
@@ -85,7 +85,6 @@ def _target(scheme: str, host: str, port: int, path: str, query: str) -> Target:
         f"POST {path}{'?' + query if query else ''} HTTP/1.1\r\n"
         f"Host: {authority}\r\n"
         f"User-Agent: rolecall/{__version__}\r\n"
-        "Content-Type: application/json\r\n"
         "Accept-Encoding: identity\r\n"
     )
     return Target(scheme == "https", host, port, f"{scheme}://{shown}:{port}", opening.encode())

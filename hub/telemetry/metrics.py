@@ -64,6 +64,13 @@ FAMILIES = {
         Family("upstream_errors_total", "counter", ("role", "reason"), "Calls to workers that failed."),
         Family("failovers_total", "counter", ("role",), "Another worker was tried, since the first did nothing."),
         Family("dropped_events_total", "counter", ("role", "what"), "Events of workers that were not logged."),
+        Family(
+            "push_deliveries_total",
+            "counter",
+            ("outcome",),
+            "Attempts to tell a webhook of an event: delivered, failed (it is tried again), dead (given up).",
+        ),
+        Family("push_lag_seconds", "histogram", (), "From the first event that a receiver lacked until it had them all."),
         Family("event_loop_lag_seconds", "gauge", (), "How late the event loop was, last time it was looked at."),
     )
 }
@@ -105,6 +112,7 @@ class Metrics:
         self._routes = self._counts["route_decisions_total"]
         self._durations = _Histogram(_CALL)
         self._first = _Histogram(_FIRST)
+        self._push_lag = _Histogram(_CALL)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Scrape(self._families))
         ProcessCollector(namespace="a2a_hub", registry=self._registry)
@@ -157,6 +165,12 @@ class Metrics:
     def dropped(self, role: str, what: str, count: int) -> None:
         self._counts["dropped_events_total"][self._known(role), what] += count
 
+    def pushed(self, outcome: str) -> None:
+        self._counts["push_deliveries_total"][(outcome,)] += 1
+
+    def push_caught_up(self, seconds: float) -> None:
+        self._push_lag.observe((), seconds)
+
     def loop_lag(self, seconds: float) -> None:
         self._lag = seconds
 
@@ -187,6 +201,7 @@ class Metrics:
                 yield _simple(FAMILIES[name], values)
         yield _histogram(FAMILIES["request_duration_seconds"], self._durations)
         yield _histogram(FAMILIES["time_to_first_event_seconds"], self._first)
+        yield _histogram(FAMILIES["push_lag_seconds"], self._push_lag)
 
     def _look_at_workers(self) -> None:
         workers = tuple(self._workers())

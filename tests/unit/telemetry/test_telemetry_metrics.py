@@ -40,6 +40,9 @@ def _use_everything(observer: Observer) -> None:
     observer.dropped("echo", "after-the-end", 2)
     observer.stream_closed("echo")
     observer.call_ended("echo", "message/send", "ok", 0.3)
+    for outcome in ("failed", "delivered", "delivered", "dead"):
+        observer.pushed(outcome)
+    observer.push_caught_up(2.0)
     observer.loop_lag(0.004)
 
 
@@ -54,6 +57,8 @@ def test_a_call_leaves_its_counts_and_times() -> None:
     assert _value(metrics, "dropped_events_total", role="echo", what="after-the-end") == 2
     assert _value(metrics, "lease_expirations_total", role="echo") == 1
     assert _value(metrics, "registrations_total", role="echo", outcome="withdrawn") == 1
+    assert _value(metrics, "push_deliveries_total", outcome="delivered") == 2
+    assert _value(metrics, "push_lag_seconds_sum") == 2.0
     assert _value(metrics, "event_loop_lag_seconds") == 0.004
 
 
