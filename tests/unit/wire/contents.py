@@ -199,13 +199,13 @@ def _damage(document: Any, random: Random) -> Any:
     return changed
 
 
-_seeds = st.integers(0, 2**32)
-strange_documents = _seeds.map(lambda seed: _document(Random(seed)))
+_numbers = st.integers(0, 2**32)
+strange_documents = _numbers.map(lambda number: _document(Random(number)))
 
 
 def flawed(write: Callable[[Content], JsonObject]) -> st.SearchStrategy[tuple[EventKind, Any]]:
     """What a dialect's own `write` made, damaged in one place."""
-    return st.builds(lambda content, seed: (kind_of(content), _damage(write(content), Random(seed))), contents, _seeds)
+    return st.builds(lambda content, number: (kind_of(content), _damage(write(content), Random(number))), contents, _numbers)
 
 
 def kind_of(content: Content) -> EventKind:

@@ -1,0 +1,36 @@
+"""The golden files, and how two documents are compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "golden"
+
+
+def golden(name: str) -> Any:
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def names_in(folder: str) -> set[str]:
+    return {file.stem for file in (FOLDER / folder).iterdir()}
+
+
+def exactly(document: Any) -> str:
+    """For comparing: 1, 1.0 and true differ, the order of members does not matter."""
+    return json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False)
+
+
+def as_protobuf_says(document: Any) -> Any:
+    """It leaves out what is zero or empty, and every number in a Struct is a float."""
+    if isinstance(document, dict):
+        said = {name: as_protobuf_says(value) for name, value in document.items()}
+        return {name: value for name, value in said.items() if not _is_zero(name, value)}
+    if isinstance(document, list):
+        return [as_protobuf_says(item) for item in document]
+    return float(document) if isinstance(document, int) and not isinstance(document, bool) else document
+
+
+def _is_zero(name: str, value: Any) -> bool:
+    return value in ([], "TASK_STATE_UNSPECIFIED") or (name == "required" and value is False)
