@@ -14,7 +14,7 @@ from hub.net.url import BadUrl, Target, literal, read_url
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
-_PORTS = frozenset({443, 8443})
+PORTS = frozenset({443, 8443})
 _GLOBAL = IPv6Network("2000::/3")
 # Everything of IANA's special-purpose registries that is not public unicast, and what only looks so.
 _NOT_PUBLIC = tuple(
@@ -64,7 +64,7 @@ def read_networks(texts: Sequence[str]) -> tuple[Sequence[Network], Sequence[str
 
 class WebhookGuard:
     """`hosts`: names that are not judged at all. `networks`: addresses that may be called with plain http, on any port.
-    Everything else must be https, on port 443 or 8443, to a name all of whose addresses are public.
+    Everything else must be https, on one of `ports`, to a name all of whose addresses are public.
     """
 
     def __init__(
@@ -73,11 +73,13 @@ class WebhookGuard:
         networks: Sequence[Network],
         own: Sequence[tuple[str, int]],
         *,
+        ports: frozenset[int] = PORTS,
         resolver: Resolver | None = None,
     ) -> None:
         self._hosts = frozenset(plain_name(host) for host in hosts)
         self._networks = tuple(networks)
         self._own = OwnAddresses(own)
+        self._ports = ports
         self._resolver = resolver or _OwnThreads().resolve
 
     async def check(self, url: str) -> str:
@@ -90,7 +92,7 @@ class WebhookGuard:
         if host in self._hosts:
             return host
         if not self._networks:
-            _check_spelling(target)
+            self._check_spelling(target)
         try:
             addresses = await self._resolved(target)
         except OSError as error:
@@ -116,9 +118,16 @@ class WebhookGuard:
             raise WebhookRejected("it is the hub's own address")
         if any(address in network for network in self._networks):
             return
-        _check_spelling(target)
+        self._check_spelling(target)
         if not _is_public(address):
             raise WebhookRejected(_NOT_RESOLVED if literal(target.host) is None else "its address is not public")
+
+    def _check_spelling(self, target: Target) -> None:
+        """What is asked of every public receiver."""
+        if not target.secure:
+            raise WebhookRejected("it must be https", insecure=True)
+        if target.port not in self._ports:
+            raise WebhookRejected(f"its port must be {' or '.join(map(str, sorted(self._ports)))}")
 
     async def _resolved(self, target: Target) -> Sequence[Address]:
         own = literal(target.host)
@@ -130,14 +139,6 @@ class WebhookGuard:
         if not found or len(found) < len(texts):
             raise OSError
         return found
-
-
-def _check_spelling(target: Target) -> None:
-    """What is asked of every public receiver."""
-    if not target.secure:
-        raise WebhookRejected("it must be https", insecure=True)
-    if target.port not in _PORTS:
-        raise WebhookRejected("its port must be 443 or 8443")
 
 
 def _is_public(address: Address) -> bool:
