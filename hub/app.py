@@ -41,9 +41,11 @@ from hub.web.auth import LOCAL
 from hub.web.cards import Cards, add_cards
 from hub.web.edge import Edge
 from hub.web.jsonrpc import JsonRpc
+from hub.web.operations import Operations
 from hub.web.ops import add_operations
 from hub.web.pages import create_pages
 from hub.web.pushes import add_pushes
+from hub.web.rest import Rest
 from hub.web.stream import Lines
 from hub.web.tasks import add_tasks
 from hub.web.workers import add_registry
@@ -111,7 +113,6 @@ async def assemble(
             paused=timedelta(seconds=settings.max_pause),
             same_message=timedelta(seconds=settings.same_message),
         )
-        hub = Hub(around, supervisor, limits)
         terms = Terms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
         directory = Directory(
             engine.registry, around.forwarder, observer, terms, check_url=guard.check_url, most=settings.max_agents
@@ -121,6 +122,7 @@ async def assemble(
         vault = _vault(settings)
         deliveries = Deliveries(around, webhooks, vault, supervisor, Pace(retry=timedelta(seconds=settings.push_retry)))
         push = Push(around.engine.pushes, webhooks, vault, deliveries, most=settings.max_push_configs)
+        hub = Hub(around, supervisor, limits, push)
         edge = _edge(settings, port, hub, directory, engine, push, observer)
         try:
             await hub.settle()
@@ -189,15 +191,22 @@ def _edge(
     settings: Settings, port: int, hub: Hub, directory: Directory, engine: Engine, push: Push, observer: telemetry.Metrics
 ) -> Edge:
     pages = create_pages(settings.max_body)
-    cards = Cards(directory, name=settings.name, description=settings.description, public_url=settings.url(port))
+    cards = Cards(
+        directory,
+        name=settings.name,
+        description=settings.description,
+        public_url=settings.url(port),
+        version=settings.card_version,
+    )
     add_cards(pages, cards)
     add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive))
     add_tasks(pages, hub)
     add_pushes(pages, push)
     add_operations(pages, hub, directory, engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
     lines = Lines(keep_alive=settings.keep_alive, patience=settings.reader_patience)
-    rpc = JsonRpc(hub, observer, max_body=settings.max_body, max_batch=settings.max_batch, lines=lines)
-    return Edge(rpc, pages)
+    operations = Operations(hub, push)
+    rpc = JsonRpc(operations, observer, max_body=settings.max_body, max_batch=settings.max_batch, lines=lines)
+    return Edge(rpc, Rest(operations, observer, max_body=settings.max_body, lines=lines), pages)
 
 
 def _store_url(settings: Settings) -> str:

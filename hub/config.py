@@ -97,7 +97,7 @@ class Settings:
     )
     card_version: str | None = setting(
         None,
-        read.choice("0.3"),
+        read.choice("0.3", "1.0"),
         "Serve cards of this protocol version only.",
         "Set it for clients that stumble over members they do not know.",
     )
@@ -197,8 +197,8 @@ class Settings:
     )
     max_batch: int = setting(
         50,
-        read.whole(1, 1000),
-        "How many calls one JSON-RPC batch may hold.",
+        read.whole(0, 1000),
+        "How many calls one JSON-RPC batch may hold. 0: batches are refused.",
         "Higher: one request can start that much work.",
     )
     push_allowed_hosts: tuple[str, ...] = setting(

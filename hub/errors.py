@@ -7,7 +7,7 @@
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
     │   └── KeyConflict  WebhookRejected (an InvalidParams)
     ├── TaskError               about one task
-    │   └── TaskNotFound  TaskNotCancelable  TaskEnded  PushConfigNotFound  DeadLetterNotFound
+    │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              nobody was asked; the caller may try again
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerBusy  HubDraining  BrokenOff
     │       Overloaded
@@ -104,7 +104,7 @@ class PushNotSupported(RequestError):
 
 class VersionNotSupported(RequestError):
     def __init__(self, version: str) -> None:
-        super().__init__(f"A2A version {version[:20]!r} is not spoken here. Spoken: 0.3.")
+        super().__init__(f"A2A version {version[:20]!r} is not spoken here. Spoken: 0.1, 0.3 and 1.0.")
 
 
 class ExtendedCardNotConfigured(RequestError):
@@ -128,6 +128,10 @@ class TaskNotFound(TaskError):
 
 class TaskNotCancelable(TaskError):
     """The task has ended already; there is nothing left to cancel."""
+
+
+class TaskOver(TaskError):
+    """The task has ended, so there is nothing to subscribe to. Get the task instead."""
 
 
 class TaskEnded(TaskError):

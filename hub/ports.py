@@ -148,8 +148,8 @@ class TaskStore(Protocol):
     async def add_turn(self, task: TaskId, turn: Turn) -> None:
         """A further message of the caller; durable on return."""
 
-    async def assign(self, task: TaskId, worker: WorkerId, epoch: int) -> None:
-        """The task's call goes to this worker from now on; durable on return."""
+    async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
+        """The task's call goes to this worker from now on, in that dialect; durable on return."""
 
     async def discard(self, task: TaskId) -> None:
         """Remove a task that no worker heard of and no caller was told of."""
@@ -352,7 +352,7 @@ class Vault(Protocol):
 class Codec(Protocol):
     """Turns what workers say into what the log holds, and logs into tasks. Pure; never raises on a Heard.
 
-    All events of one task are in one dialect, the worker's.
+    All events of one task are in one dialect, `ids.spoken`. InvalidParams where a caller's message cannot be said in it.
     """
 
     def record(self, send: Send, *, after: Cursor) -> Turn:
@@ -383,8 +383,22 @@ class Codec(Protocol):
     def verdict(self, ids: Ids, state: TaskState, error: HubError) -> Event:
         """A final status that the hub itself gives, with the reason in its metadata."""
 
-    def snapshot(self, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str, history_length: int | None) -> bytes:
-        """The Task as of the end of `log`, which starts at its first event."""
+    def snapshot(
+        self,
+        turns: Sequence[Turn],
+        log: Sequence[Logged],
+        *,
+        dialect: str,
+        history_length: int | None,
+        alias: str = "",
+        artifacts: bool = True,
+    ) -> bytes:
+        """The Task as of the end of `log`, which starts at its first event. InvalidAnswer where it cannot be said in that
+        dialect. `alias`: what its caller calls it.
+        """
+
+    def spelled(self, event: Event, dialect: str) -> bytes:
+        """A bare message in that dialect. InvalidAnswer where it cannot be said in it."""
 
     def notice(self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str) -> bytes:
         """What a webhook gets after the last event of `log`, in its own dialect. May be called on any thread."""

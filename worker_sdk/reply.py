@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hub.model.a2a import PAUSED, TERMINAL, EventKind, Heard, JsonObject, TaskState
-from hub.wire.heard import Malformed, read_result
+from hub.wire.heard import Malformed
+from hub.wire.v03.heard import read_result
 from worker_sdk.errors import InputRequired, RolecallError, TaskFailed, TaskRejected
 from worker_sdk.words import Artifact, Message, text_of
 

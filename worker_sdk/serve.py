@@ -1,10 +1,11 @@
-"""A worker's tasks over HTTP: A2A 0.3 in JSON-RPC, as one ASGI callable."""
+"""A worker's tasks over HTTP: A2A 0.3 and 1.0 in JSON-RPC, as one ASGI callable. Its log is kept in 0.3."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hub.errors import (
@@ -18,11 +19,17 @@ from hub.errors import (
     PushNotSupported,
     WorkerRefused,
 )
-from hub.model.a2a import JsonObject
+from hub.model.a2a import Event, EventKind, JsonObject
+from hub.model.command import Send as Message
 from hub.model.command import Target
-from hub.wire import jsonrpc, sse, v03
+from hub.wire import jsonrpc, requests, sse
+from hub.wire.answers import wrapped
+from hub.wire.asked import read_task_id
+from hub.wire.dialect import CLASSIC, OLDEST, translated_message
 from hub.wire.faults import fault_of
 from hub.wire.jsontext import dump
+from hub.wire.methods import Operation, read_method
+from hub.wire.spelling import Speller
 from worker_sdk.tasklog import Reader, TaskLog
 from worker_sdk.tasks import Tasks
 
@@ -32,6 +39,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 RPC_PATHS = ("", "/", "/a2a")
+_PUSH = frozenset({Operation.PUSH_SET, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE})
 _BODY_PATIENCE = 30.0
 _KEEP_ALIVE = 15.0
 _JSON = (b"content-type", b"application/json")
@@ -42,10 +50,12 @@ log = logging.getLogger("worker_sdk")
 
 
 class Call(NamedTuple):
-    """One JSON-RPC request with what its headers add."""
+    """One JSON-RPC request with what its headers add. `dialect`: what the caller speaks."""
 
     request: jsonrpc.Request
     headers: dict[bytes, bytes]
+    operation: Operation
+    dialect: str
 
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)
@@ -62,15 +72,15 @@ class Server:
         self._card = card
         self._max_body = max_body
         self._keep_alive = keep_alive
-        self._methods: dict[str, Callable[[Call], Awaitable[bytes]]] = {
-            "message/send": self._send,
-            "tasks/get": self._get,
-            "tasks/cancel": self._cancel,
-            "agent/getAuthenticatedExtendedCard": self._extended_card,
+        self._methods: dict[Operation, Callable[[Call], Awaitable[bytes]]] = {
+            Operation.SEND: self._send,
+            Operation.GET: self._get,
+            Operation.CANCEL: self._cancel,
+            Operation.CARD: self._extended_card,
         }
-        self._streams: dict[str, Callable[[Call], tuple[TaskLog, int, bool]]] = {
-            "message/stream": self._open_stream,
-            "tasks/resubscribe": self._reopen_stream,
+        self._streams: dict[Operation, Callable[[Call], tuple[TaskLog, int, bool]]] = {
+            Operation.STREAM: self._open_stream,
+            Operation.SUBSCRIBE: self._reopen_stream,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,34 +102,33 @@ class Server:
 
     async def _rpc(self, scope: Scope, receive: Receive, send: Send) -> None:
         call_id = jsonrpc.NULL
-        streams = False
+        streams, dialect = False, CLASSIC
         try:
             headers = dict(scope["headers"])
             entry = jsonrpc.read_body(await self._read(headers, receive))
             if isinstance(entry, list):
                 raise InvalidRequest("This worker takes one request at a time, no batches.")
             call_id = jsonrpc.read_id(entry)
-            call = Call(jsonrpc.read_request(entry), headers)
-            streams = call.request.method in self._streams
+            call = _read_call(jsonrpc.read_request(entry), headers)
+            streams, dialect = call.operation in self._streams, call.dialect
             if streams:
-                task_log, after, snapshot_first = self._streams[call.request.method](call)
+                task_log, after, snapshot_first = self._streams[call.operation](call)
             else:
                 answer = await self._method(call)
         except Exception as error:  # noqa: BLE001 - the request edge
-            await self._refuse(send, call_id, error, streams)
+            await self._refuse(send, call_id, error, dialect, streams)
             return
         if streams:
-            await self._stream(task_log, after, snapshot_first, call_id, receive, send)
+            await self._stream(task_log, after, snapshot_first, Pen(call_id, dialect, self._tasks.boot), receive, send)
         else:
             await _respond(send, 200, jsonrpc.write_result(call_id, answer), [_JSON])
 
     async def _method(self, call: Call) -> bytes:
-        method = call.request.method
-        if method.startswith("tasks/pushNotificationConfig/"):
+        if call.operation in _PUSH:
             raise PushNotSupported
-        if method not in self._methods:
-            raise MethodNotFound(method)
-        return await self._methods[method](call)
+        if call.operation not in self._methods:
+            raise MethodNotFound(call.request.method)
+        return await self._methods[call.operation](call)
 
     async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         kind = headers.get(b"content-type", b"application/json").split(b";")[0].strip().lower()
@@ -146,8 +155,8 @@ class Server:
             if not event.get("more_body"):
                 return bytes(body)
 
-    async def _refuse(self, send: Send, call_id: bytes, error: Exception, streams: bool) -> None:
-        fault = fault_of(error)
+    async def _refuse(self, send: Send, call_id: bytes, error: Exception, dialect: str, streams: bool) -> None:
+        fault = fault_of(error, dialect)
         if not isinstance(error, HubError):
             log.error("a request failed", exc_info=error)
         body = jsonrpc.write_error(call_id, fault)
@@ -162,19 +171,18 @@ class Server:
     # --- methods
 
     async def _send(self, call: Call) -> bytes:
-        send = v03.read_send(call.request.params, Target(), trace=call.header(b"traceparent"))
+        send = _read_send(call)
         task_log = self._tasks.deliver(send, idempotency_key=call.header(b"idempotency-key") or "").log
         if send.blocking:
             await task_log.settled()
-        return task_log.snapshot(history_length=send.history_length)
+        return wrapped(EventKind.TASK, _task(task_log, call.dialect, send.history_length), call.dialect)
 
     async def _get(self, call: Call) -> bytes:
-        query = v03.read_get(call.request.params, Target())
-        return self._tasks.get(query.task_id).snapshot(history_length=query.history_length)
+        query = requests.read_get(call.request.params, Target(), call.dialect)
+        return _task(self._tasks.get(query.task_id), call.dialect, query.history_length)
 
     async def _cancel(self, call: Call) -> bytes:
-        task_log = await self._tasks.cancel(v03.read_task_id(call.request.params))
-        return task_log.snapshot()
+        return _task(await self._tasks.cancel(read_task_id(call.request.params)), call.dialect)
 
     async def _extended_card(self, call: Call) -> bytes:
         raise ExtendedCardNotConfigured
@@ -183,7 +191,7 @@ class Server:
 
     def _open_stream(self, call: Call) -> tuple[TaskLog, int, bool]:
         """The task as the turn began, then everything since: the same for a message that was delivered before."""
-        send = v03.read_send(call.request.params, Target(), trace=call.header(b"traceparent"))
+        send = _read_send(call)
         delivery = self._tasks.deliver(send, idempotency_key=call.header(b"idempotency-key") or "")
         if delivery.start < delivery.log.first:
             return delivery.log, delivery.log.end, True
@@ -191,7 +199,7 @@ class Server:
 
     def _reopen_stream(self, call: Call) -> tuple[TaskLog, int, bool]:
         """Exactly what follows `Last-Event-ID`; without one that is ours and still here, the task as of now."""
-        task_log = self._tasks.get(v03.read_task_id(call.request.params))
+        task_log = self._tasks.get(read_task_id(call.request.params))
         boot, _, number = (call.header(b"last-event-id") or "").rpartition(".")
         if boot == self._tasks.boot and number.isascii() and number.isdigit() and len(number) < 18:
             after = int(number)
@@ -200,16 +208,16 @@ class Server:
         return task_log, task_log.end, True
 
     async def _stream(
-        self, task_log: TaskLog, after: int, snapshot_first: bool, call_id: bytes, receive: Receive, send: Send
+        self, task_log: TaskLog, after: int, snapshot_first: bool, pen: Pen, receive: Receive, send: Send
     ) -> None:
         reader = task_log.follow(after)
         watch = asyncio.create_task(_stop_when_gone(receive, reader), name=f"watch of a reader of task {task_log.task_id}")
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(sse.RESPONSE_HEADERS)})
             if snapshot_first:
-                await _write(send, self._frame(call_id, after, task_log.snapshot(upto=after)))
+                await _write(send, pen.frame(after, EventKind.TASK, _task(task_log, pen.dialect, upto=after)))
             while (batch := await reader.batch(self._keep_alive)) is not None:
-                frames = [self._frame(call_id, cursor, event.body) for cursor, event in batch]
+                frames = [pen.write(cursor, event) for cursor, event in batch]
                 await _write(send, b"".join(frames) or sse.KEEP_ALIVE)
                 # A closed connection takes writes at once: without a real pause nobody would notice that the reader left.
                 await asyncio.sleep(0)
@@ -218,9 +226,45 @@ class Server:
             reader.close()
             watch.cancel()
 
-    def _frame(self, call_id: bytes, cursor: int, body: bytes) -> bytes:
-        position = b"id: %b.%d\n" % (self._tasks.boot.encode(), cursor)
-        return position + sse.write_frame(jsonrpc.write_result(call_id, body))
+
+class Pen:
+    """Writes a task's events into one caller's stream. The `id` is this worker's own resume point."""
+
+    def __init__(self, call_id: bytes, dialect: str, boot: str) -> None:
+        self.dialect = dialect
+        self._call_id = call_id
+        self._boot = boot.encode()
+        self._speller = Speller(dialect)
+
+    def write(self, cursor: int, event: Event) -> bytes:
+        return self.frame(cursor, event.kind, self._speller.spell(event))
+
+    def frame(self, cursor: int, kind: EventKind, document: bytes) -> bytes:
+        result = jsonrpc.write_result(self._call_id, wrapped(kind, document, self.dialect))
+        return b"id: %b.%d\n" % (self._boot, cursor) + sse.write_frame(result)
+
+
+def _read_call(request: jsonrpc.Request, headers: dict[bytes, bytes]) -> Call:
+    operation, dialect = read_method(request.method, headers.get(b"a2a-version", b"").decode("latin-1"))
+    if dialect == OLDEST:
+        raise MethodNotFound(request.method)
+    return Call(request, headers, operation, dialect or CLASSIC)
+
+
+def _read_send(call: Call) -> Message:
+    """Handlers are told in 0.3, whatever the caller speaks."""
+    send = requests.READ_SEND[call.dialect](call.request.params, Target(), trace=call.header(b"traceparent"))
+    if call.dialect == CLASSIC:
+        return send
+    message = translated_message(send.params["message"], call.dialect, CLASSIC)
+    return replace(send, params={**send.params, "message": message}, dialect=CLASSIC)
+
+
+def _task(task_log: TaskLog, dialect: str, history_length: int | None = None, *, upto: int | None = None) -> bytes:
+    body = task_log.snapshot(upto=upto, history_length=history_length)
+    if dialect == CLASSIC:
+        return body
+    return Speller(dialect).spell(Event(EventKind.TASK, None, CLASSIC, body))
 
 
 async def _stop_when_gone(receive: Receive, reader: Reader) -> None:

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hub.model.command import Send, Target
-from hub.wire import v03
 from hub.wire.jsontext import parse
+from hub.wire.v03 import requests as v03
 from worker_sdk.client import message_document
 from worker_sdk.reply import Reply, StreamEvent, event_of, reply_of
 from worker_sdk.words import Message

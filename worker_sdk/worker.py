@@ -9,7 +9,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hub.model.a2a import JsonObject
-from hub.model.card import REPLAY_EXTENSION
+from hub.model.card import JSONRPC, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile
+from hub.wire.cards import merged, skills
 from worker_sdk.config import read_settings
 from worker_sdk.handler import Form, Handler
 from worker_sdk.presence import Lease, worker_name
@@ -23,6 +24,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 PLAIN_LIMIT = 32
 """How many plain functions run at a time where no `concurrency` is given: each takes a thread."""
+
+_MODES = ("text/plain", "application/json")
+_REPLAYS = Extension(REPLAY_EXTENSION, "Streams resume exactly from Last-Event-ID.")
 
 _loading: ContextVar[bool] = ContextVar("a worker's module is being loaded", default=False)
 
@@ -106,25 +110,20 @@ class Worker:
         return self._tasks
 
     def card(self, url: str) -> JsonObject:
-        """The A2A 0.3 card, for callers that reach the worker at `url`."""
-        replay = {"uri": REPLAY_EXTENSION, "description": "Streams resume exactly from Last-Event-ID.", "required": False}
-        return {
-            "protocolVersion": "0.3.0",
-            "name": self.role,
-            "description": self.description or self.role,
-            "url": self.url or url,
-            "preferredTransport": "JSONRPC",
-            "version": self.version,
-            "capabilities": {
-                "streaming": True,
-                "pushNotifications": False,
-                "stateTransitionHistory": False,
-                "extensions": [replay],
-            },
-            "defaultInputModes": ["text/plain", "application/json"],
-            "defaultOutputModes": ["text/plain", "application/json"],
-            "skills": [self._skill(skill) for skill in self._skills or [{"id": self.role}]],
-        }
+        """The A2A card, for callers of either version that reach the worker at `url`."""
+        address = self.url or url
+        return merged(
+            Profile(
+                name=self.role,
+                description=self.description or self.role,
+                version=self.version,
+                interfaces=(Interface(address, JSONRPC, "1.0"), Interface(address, JSONRPC, "0.3")),
+                capabilities=Capabilities(streaming=True, extensions=(_REPLAYS,)),
+                skills=skills({"skills": [self._skill(skill) for skill in self._skills or [{"id": self.role}]]}),
+                input_modes=_MODES,
+                output_modes=_MODES,
+            )
+        )
 
     def lease(self, url: str, *, hub: str | None = None, token: str | None = None) -> Lease:
         """A lease that offers this worker at `url`. The caller enters it."""

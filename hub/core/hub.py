@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import NamedTuple
 
+from hub.core.cancelling import cancel
 from hub.core.decisions import Decisions
+from hub.core.pushes import Push
 from hub.core.reading import Reading
 from hub.core.relay import Relay
 from hub.core.relays import Relays
@@ -15,6 +19,7 @@ from hub.core.repeats import Call, Repeats, content_of, names_after_restart, nam
 from hub.core.router import Route, Router, check_agrees
 from hub.core.supervisor import Supervisor
 from hub.core.surroundings import Surroundings
+from hub.core.views import View, Views
 from hub.errors import (
     HubDraining,
     InvalidParams,
@@ -26,12 +31,11 @@ from hub.errors import (
     TaskEnded,
     TaskNotCancelable,
     TaskNotFound,
+    TaskOver,
     WorkerBusy,
-    WorkerFault,
-    WorkerLost,
 )
-from hub.model.a2a import Event, EventKind, Logged, TaskState
-from hub.model.command import CancelTask, GetTask, Send, Subscribe, Target, TaskQuery
+from hub.model.a2a import Answer, Logged, TaskState
+from hub.model.command import CancelTask, GetTask, ListTasks, Send, Subscribe, Target, TaskQuery
 from hub.model.ids import START, Caller, Cursor, TaskId, new_task_id
 from hub.model.task import TaskPage, TaskRow, Turn
 from hub.ports import Subscription
@@ -39,10 +43,10 @@ from hub.ports import Subscription
 _REVEAL_AFTER = 1.0
 """A caller who does not want to wait gets the task as it stands after this long."""
 _AT_WORK = "The task is at work and takes no message now. Wait until it asks, or cancel it."
-_CANCEL_PATIENCE = 2.0
 _LOOK_AGAIN = 0.1
 _SWEEPS = 100
-_NOT_FOUND, _NOT_CANCELABLE = -32001, -32002
+_SINCE_1_0 = frozenset({"1.0"})
+"""Where nobody subscribes to what has ended, and a context alone continues no task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,20 @@ class Limits:
     same_message: timedelta = timedelta(seconds=60)
 
 
+class TaskList(NamedTuple):
+    tasks: Sequence[bytes]
+    total: int
+    next_page: str | None
+
+
 class Hub:
-    def __init__(self, around: Surroundings, supervisor: Supervisor, limits: Limits) -> None:
+    def __init__(self, around: Surroundings, supervisor: Supervisor, limits: Limits, push: Push) -> None:
         self._around = around
         self._engine = around.engine
         self._router: Router = around.router
+        self._views = Views(around)
         self._limits = limits
+        self._push = push
         self._supervisor = supervisor
         self._readings: set[Reading] = set()
         self._waiting: set[Subscription] = set()
@@ -74,56 +86,69 @@ class Hub:
 
     # --- messages
 
-    async def send(self, caller: Caller, send: Send) -> bytes:
-        """The answer to `message/send`: a Task, or the worker's bare Message."""
+    async def send(self, caller: Caller, send: Send) -> Answer:
+        """The answer to a message: a Task, or the worker's bare Message."""
         call = await self._begin(caller, send)
         if not send.blocking:
             await self._started_or_shown(call)
-            return await self._snapshot(call.task, send.dialect, send.history_length)
+            return await self._views.now(call.task, View(send.dialect, send.history_length, send.alias))
         await call.started()
         log = await self._until_rest(call.task, call.began)
         if call.began != START or not log:
             log = await self._engine.events.read(call.task)
-        return await self._told(call.task, log, send.dialect, send.history_length)
+        return await self._views.of(call.task, log, View(send.dialect, send.history_length, send.alias))
 
     async def stream(self, caller: Caller, send: Send) -> Reading:
-        """The answer to `message/stream`. Returns once the worker has begun to answer."""
+        """The answer to a message as a stream. Returns once the worker has begun to answer."""
         self._check_room()
         call = await self._begin(caller, send)
         await call.started()
         if call.began == START:
-            return self._reading(call.task, call.role, after=START, first=None)
+            return self._reading(call.task, call.role, send.dialect, send.alias, after=START, first=None)
         # The answer to a paused task opens with the task as it went on, not as it waited.
-        first = await self._as_of(call.task, Cursor(call.began + 1), send.dialect)
-        return self._reading(call.task, call.role, after=first.cursor, first=first)
+        first = await self._views.as_of(call.task, Cursor(call.began + 1))
+        return self._reading(call.task, call.role, send.dialect, send.alias, after=first.cursor, first=first)
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> Reading:
         """Come back to a task: as of the reader's cursor, or as of now, and then what follows."""
         self._check_room()
         row = await self._own(caller, command.task_id, command.target)
+        dialect = command.dialect or row.dialect
         at = row.at if command.after is None else command.after
         if at > row.at:
             raise InvalidParams(f"Last-Event-ID {at} lies behind the task's last event, {row.at}.")
+        if row.ended and at == row.at and dialect in _SINCE_1_0:
+            raise TaskOver
         if row.at == START:
-            return self._reading(row.id, row.role, after=START, first=None)
-        first = await self._as_of(row.id, at, command.dialect) if at > START else None
-        return self._reading(row.id, row.role, after=at, first=first)
+            return self._reading(row.id, row.role, dialect, row.alias, after=START, first=None)
+        first = await self._views.as_of(row.id, at) if at > START else None
+        return self._reading(row.id, row.role, dialect, row.alias, after=at, first=first)
 
     # --- tasks
 
-    async def get(self, caller: Caller, command: GetTask) -> bytes:
+    async def get(self, caller: Caller, command: GetTask) -> Answer:
         row = await self._own(caller, command.task_id, command.target)
-        return await self._snapshot(row.id, command.dialect, command.history_length)
+        return await self._views.now(row.id, View(command.dialect or row.dialect, command.history_length, row.alias))
 
-    async def cancel(self, caller: Caller, command: CancelTask) -> bytes:
+    async def cancel(self, caller: Caller, command: CancelTask) -> Answer:
         row = await self._own(caller, command.task_id, command.target)
         if row.ended:
             raise TaskNotCancelable
-        relay = self.relays.of(row.id) or await self._silent_relay(row)
-        if not relay.scribe.ids.worker_task and not relay.scribe.ended:
-            await asyncio.wait([relay.started], timeout=_CANCEL_PATIENCE)
-        await self._cancel_at_worker(row, relay)
-        return await self._snapshot(row.id, command.dialect, None)
+        await cancel(self._around, self.relays, row)
+        return await self._views.now(row.id, View(command.dialect or row.dialect, None, row.alias))
+
+    async def list(self, caller: Caller, command: ListTasks) -> TaskList:
+        page = await self._engine.tasks.page(caller, command.query)
+        tasks = []
+        for row in page.rows:
+            with suppress(TaskNotFound):  # admitted, but not shown to anybody yet
+                view = View(command.dialect, command.history_length, row.alias, command.artifacts)
+                tasks.append((await self._views.now(row.id, view)).body)
+        return TaskList(tasks, page.total, page.before)
+
+    async def task(self, caller: Caller, task: TaskId, target: Target) -> TaskRow:
+        """Under any of its names. TaskNotFound."""
+        return await self._own(caller, task, target)
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
         return await self._engine.tasks.page(caller, query)
@@ -166,8 +191,11 @@ class Hub:
             return await self._go_on(caller, row, send, references)
         route = await self._route(caller, send)
         row = self._new_row(caller, send, route)
+        hook = await self._push.examine(replace(send.push, task=row.id)) if send.push is not None else None
         self._decided(row.id, route)
-        await self._engine.tasks.admit(row, turn, key=send.key)
+        await self._engine.tasks.admit(row, turn, key=_alias_key(send.alias) if send.alias else send.key)
+        if hook is not None:
+            await self._push.keep(caller, hook)
         return self.relays.start(row, (turn,), route=route, send=send, references=references)
 
     async def _route(self, caller: Caller, send: Send) -> Route:
@@ -206,6 +234,8 @@ class Hub:
         await self.relays.clear(row.id)
         row = await self._engine.tasks.get(caller, row.id)
         turn = self._around.codec.record(send, after=row.at)
+        if send.push is not None:
+            await self._push.set(caller, replace(send.push, task=row.id))
         self._decided(row.id, route)
         await self._engine.tasks.add_turn(row.id, turn)
         turns = await self._engine.tasks.turns(row.id)
@@ -214,8 +244,11 @@ class Hub:
     async def _continued(self, caller: Caller, send: Send) -> TaskRow | None:
         """The task that the message answers: named, or the one paused task of its context."""
         if send.task_id is not None:
-            return await self._engine.tasks.get(caller, send.task_id)
-        if send.context_id is None:
+            return await self._named(caller, send.task_id)
+        if send.alias:
+            known = await self._engine.tasks.keyed(caller, _alias_key(send.alias))
+            return await self._engine.tasks.get(caller, known) if known is not None else None
+        if send.context_id is None or send.dialect in _SINCE_1_0:
             return None
         role = send.target.path_role or send.target.role
         paused = await self._engine.tasks.paused(caller, send.context_id, role)
@@ -238,6 +271,8 @@ class Hub:
             worker_task="",
             worker_context=route.conversation.worker_context if route.conversation else "",
             dialect=send.dialect,
+            spoken=route.registration.offer.tongue(send.dialect),
+            alias=send.alias,
             state=TaskState.SUBMITTED,
             at=START,
             position=None,
@@ -279,30 +314,12 @@ class Hub:
         else:
             relay.started.result()
 
-    async def _snapshot(self, task: TaskId, dialect: str, history_length: int | None) -> bytes:
-        return await self._told(task, await self._engine.events.read(task), dialect, history_length)
-
-    async def _told(self, task: TaskId, log: Sequence[Logged], dialect: str, history_length: int | None) -> bytes:
-        if not log:
-            raise TaskNotFound
-        if log[0].event.kind is EventKind.MESSAGE:
-            return log[0].event.body
-        turns: Sequence[Turn] = await self._engine.tasks.turns(task)
-        return self._around.codec.snapshot(turns, log, dialect=dialect, history_length=history_length)
-
-    async def _as_of(self, task: TaskId, at: Cursor, dialect: str) -> Logged:
-        """The Task after event `at`, or as of now if the log is not there yet, as a frame in its true place."""
-        log = await self._engine.events.read(task, upto=at)
-        body = await self._told(task, log, dialect, None)
-        state = next((e.event.state for e in reversed(log) if e.event.state is not None), None)
-        return Logged(log[-1].cursor, Event(EventKind.TASK, state, dialect, body))
-
     def _check_room(self) -> None:
         """For one more reader, before anything is done for him."""
         if len(self._readings) >= self._limits.streams:
             raise Overloaded("open streams", self._limits.streams, "ROLECALL_MAX_STREAMS")
 
-    def _reading(self, task: TaskId, role: str, *, after: Cursor, first: Logged | None) -> Reading:
+    def _reading(self, task: TaskId, role: str, dialect: str, alias: str, *, after: Cursor, first: Logged | None) -> Reading:
         async def rests_at(cursor: Cursor) -> bool:
             log = await self._engine.events.read(task, after=cursor)
             return not log
@@ -314,6 +331,8 @@ class Hub:
             rests_at=rests_at,
             observer=self._around.observer,
             role=role,
+            dialect=dialect,
+            alias=alias,
             on_close=self._readings.discard,
         )
         self._readings.add(reading)
@@ -350,39 +369,22 @@ class Hub:
             if not await self._engine.tasks.forget(ended_for=self._limits.retention, paused_for=self._limits.paused):
                 return
 
-    # --- cancelling
-
-    async def _silent_relay(self, row: TaskRow) -> Relay:
-        """A paused task has no relay; cancelling it needs its scribe all the same."""
-        turns = await self._engine.tasks.turns(row.id)
-        return Relay(self._around, row, turns, route=None, send=None)
-
-    async def _cancel_at_worker(self, row: TaskRow, relay: Relay) -> None:
-        worker = row.worker
-        registration = worker and self._engine.registry.get(row.caller.workspace, worker)
-        if registration is None or registration.epoch != row.epoch or not relay.scribe.ids.worker_task:
-            await relay.end(_unheard(row), TaskState.CANCELED)
-            return
+    async def _named(self, caller: Caller, task: TaskId) -> TaskRow:
+        """By the hub's id, or by the one that the caller made."""
         try:
-            heard = await self._around.forwarder.cancel(registration.offer, relay.scribe.ids)
-        except WorkerFault as error:
-            if error.code == _NOT_FOUND:
-                await relay.end(_unheard(row), TaskState.CANCELED)
-                return
-            if error.code == _NOT_CANCELABLE:
-                raise TaskNotCancelable from error
-            raise
-        if relay.task is not None and not relay.scribe.ended:
-            # The stream usually says it first, and more exactly.
-            await asyncio.wait([relay.task], timeout=_CANCEL_PATIENCE / 4)
-        if not relay.scribe.ended:
-            await self.relays.conclude(relay, heard)
+            return await self._engine.tasks.get(caller, task)
+        except TaskNotFound:
+            known = await self._engine.tasks.keyed(caller, _alias_key(task))
+            if known is None:
+                raise
+        return await self._engine.tasks.get(caller, known)
 
     async def _own(self, caller: Caller, task: TaskId, target: Target) -> TaskRow:
-        row = await self._engine.tasks.get(caller, task)
+        row = await self._named(caller, task)
         check_agrees(row, target)
         return row
 
 
-def _unheard(row: TaskRow) -> WorkerLost:
-    return WorkerLost(f"Canceled. {row.worker or row.role} could not be told.")
+def _alias_key(alias: str) -> str:
+    """Beside the keys of Idempotency-Key headers, which hold no line breaks."""
+    return f"alias\n{alias}"

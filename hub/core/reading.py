@@ -26,6 +26,8 @@ class Reading:
         rests_at: Callable[[Cursor], Awaitable[bool]],
         observer: Observer,
         role: str,
+        dialect: str,
+        alias: str,
         on_close: Callable[[Reading], None],
     ) -> None:
         self._events = events
@@ -33,6 +35,9 @@ class Reading:
         self._rests_at = rests_at
         self._observer = observer
         self._role = role
+        self.dialect = dialect
+        """The reader's: the log may be kept in another."""
+        self.alias = alias
         self._on_close = on_close
         self.closed = False
         self._over = False

@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
+from hub.core.patience import Patience
 from hub.core.router import Route
 from hub.core.scribe import Scribe
 from hub.core.surroundings import Surroundings
@@ -23,13 +24,12 @@ from hub.errors import (
     LogMoved,
     NoLiveWorker,
     NotProcessed,
+    RequestError,
     RouteError,
     StoreUnavailable,
     WorkerBroke,
     WorkerFault,
     WorkerLost,
-    WorkerRefused,
-    WorkerSilent,
     WorkerUnreachable,
 )
 from hub.model.a2a import PAUSED, Heard, TaskState
@@ -42,10 +42,9 @@ from hub.ports import Attach, Dispatch
 log = logging.getLogger(__name__)
 
 _TASK_NOT_FOUND = -32001
-_REFUSALS_WITHIN = 1.0
+_UNSUPPORTED = (-32004, -32601)
+_PROMISES_SNAPSHOT = "1.0"
 _FIRST_PAUSE = 0.25
-_MOST_NONSENSE = 3
-_ASKED_AGAIN = 6
 _BELIEVED = 10
 """Silences for which an unchanged task is believed to be at work, after its stream was cut."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
@@ -76,15 +75,14 @@ class Relay:
         self._giving_up = False
         self.taken_back = False
         """Nothing ran, and its caller was told so: the same message may be sent again."""
-        self._refusals: list[float] = []
-        self._nonsense = 0
+        self._patience = Patience(around.silence.total_seconds())
         self._hung_up = False
         self._cut = send is None
         self._counted = False
         self.scribe = Scribe(around.engine.events, around.codec, around.observer, row, turns)
         self.began = row.at
         self._answering = row.at > START and (send is not None or has_open_answer(row, turns))
-        self._asked_again = 0
+        self._not_subscribable = False
         self._called_at = self._changed_at = self.heard_at = around.clock.monotonic()
         if send is None:
             self._called_at -= max(0.0, around.clock.wall() - (row.created if len(turns) == 1 else row.updated))
@@ -234,7 +232,9 @@ class Relay:
         except NoLiveWorker:
             raise error from None
         next_one = route.registration
-        await around.engine.tasks.assign(self._row.id, next_one.worker, next_one.epoch)
+        spoken = next_one.offer.tongue(self._row.dialect)
+        await around.engine.tasks.assign(self._row.id, next_one.worker, next_one.epoch, spoken)
+        self.scribe.speak(spoken)
         self._count(-1)
         self._registration = next_one
         self._count(1)
@@ -249,23 +249,33 @@ class Relay:
             unheard = self._answering and self.scribe.at == self.began and registration.offer.replays
             if not self.scribe.ids.worker_task or unheard:
                 await self._repeat(registration)
-            elif registration.offer.replays:
+            elif registration.offer.replays or self._can_subscribe(registration):
                 attach = Attach(self.scribe.ids, self.scribe.position)
                 await self._copy(self._around.forwarder.attach(registration.offer, attach))
+                self._not_subscribable = not registration.offer.replays
             else:
                 await self._poll(registration)
         except WorkerUnreachable as error:
             await self.suspect(registration, error)
-            await self._after_refusal()
+            now = self._around.clock.monotonic()
+            self._patience.refused(str(registration.worker), now, heard_at=self.heard_at)
+            await asyncio.sleep(_FIRST_PAUSE)
         except WorkerFault as error:
+            if error.code in _UNSUPPORTED and self._can_subscribe(registration):
+                self._not_subscribable = True  # it has ended, or cannot do that: it is asked for the task
+                return
             known = "no longer knows the task" if error.code == _TASK_NOT_FOUND else "cannot be asked for the task"
             raise WorkerLost(f"{registration.worker} {known}. What it had not yet sent is gone.") from error
         except (WorkerBroke, InvalidAnswer, StoreUnavailable) as error:
-            self._check_silence(registration)
+            self._patience.silent(str(registration.worker), self._around.clock.monotonic() - self.heard_at)
             if isinstance(error, InvalidAnswer):
-                self._check_sense(error)
+                self._patience.nonsense(error)
             log.info("line cut", extra={"event": "relay_cut", "task": self._row.id, "why": type(error).__name__})
             await asyncio.sleep(_FIRST_PAUSE)
+
+    def _can_subscribe(self, registration: Registration) -> bool:
+        """1.0 promises a snapshot and then what follows it. What 0.3 promises is too little: there tasks are polled."""
+        return registration.offer.streaming and self.scribe.ids.spoken == _PROMISES_SNAPSHOT and not self._not_subscribable
 
     async def _repeat(self, registration: Registration) -> None:
         """The message once more, to a worker that recognises it. Any other may have run it, and has to be left alone."""
@@ -285,39 +295,14 @@ class Relay:
                 self._begun()
             else:
                 self.still_there()
-                self._check_still_asking(heard, registration)
+                if heard.state in PAUSED and self._answering:
+                    self._patience.still_asks(str(registration.worker))
             self._check_size()
             self._check_interruption()
             if self.rests:
                 return
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _SLOWEST_POLL)
-
-    def _check_still_asking(self, heard: Heard, registration: Registration) -> None:
-        """An answer whose line was cut, to a worker that goes on asking, did not get there."""
-        if heard.state in PAUSED and self._answering:
-            self._asked_again += 1
-            if self._asked_again >= _ASKED_AGAIN:
-                raise WorkerRefused(str(registration.worker), "the answer was cut off, and the task still asks for it")
-
-    async def _after_refusal(self) -> None:
-        now = self._around.clock.monotonic()
-        self._refusals = [at for at in self._refusals if now - at <= _REFUSALS_WITHIN] + [now]
-        if len(self._refusals) > 1:
-            raise WorkerLost(f"{self.worker} is gone: its address refuses connections. What it had not yet sent is gone.")
-        self._check_silence(self._present())
-        await asyncio.sleep(_FIRST_PAUSE)
-
-    def _check_silence(self, registration: Registration) -> None:
-        silent_for = self._around.clock.monotonic() - self.heard_at
-        if silent_for > self._around.silence.total_seconds():
-            raise WorkerSilent(f"{registration.worker} gave no sign of life for {silent_for:.0f} s.")
-
-    def _check_sense(self, error: InvalidAnswer) -> None:
-        """Nonsense once may be a cut in disguise; again and again it is what this worker has to say."""
-        self._nonsense += 1
-        if self._nonsense >= _MOST_NONSENSE:
-            raise error
 
     def _can_come_back(self, error: HubError) -> bool:
         """Known to the worker by a task id, or by a message that it recognises when it comes again."""
@@ -330,7 +315,7 @@ class Relay:
     async def _give_up(self, error: HubError) -> None:
         self._giving_up = True
         nothing_came = self.scribe.at == self.began
-        nothing_ran = isinstance(error, NotProcessed | RouteError | WorkerFault)
+        nothing_ran = isinstance(error, NotProcessed | RequestError | RouteError | WorkerFault)
         if nothing_came and nothing_ran and not self.started.done():
             self.taken_back = True
             if self.began == START:

@@ -57,6 +57,11 @@ class Scribe:
             if events or position != self.position:
                 await self._append(events, ids, position)
 
+    def speak(self, spoken: str) -> None:
+        """Another worker gets the call, before anything was logged of it."""
+        assert self.at == START
+        self.ids = self.ids._replace(spoken=spoken)
+
     async def reveal(self) -> None:
         """Show the task before its worker has spoken."""
         async with self._one_at_a_time:
@@ -117,4 +122,5 @@ def _learned(ids: Ids, heard: Heard) -> Ids:
         ids.context or heard.context or new_context_id(),
         ids.worker_task or heard.task,
         ids.worker_context or heard.context,
+        ids.spoken,
     )

@@ -25,6 +25,11 @@ class TaskState(StrEnum):
     REJECTED = "rejected"
     UNKNOWN = "unknown"
 
+    @property
+    def ends_a_stream(self) -> bool:
+        """0.3's `final`: nothing comes without a further message."""
+        return self in TERMINAL or self in PAUSED
+
 
 TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
 PAUSED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
@@ -59,6 +64,14 @@ class Event(NamedTuple):
         return self.state in PAUSED
 
 
+class Answer(NamedTuple):
+    """What a caller gets in one piece: a task or a bare message, in the dialect that he is spoken to in."""
+
+    kind: EventKind
+    dialect: str
+    body: bytes
+
+
 class Logged(NamedTuple):
     """An event and its place. Cursors of a task are contiguous and start at 1."""
 
@@ -83,9 +96,12 @@ class Heard(NamedTuple):
 
 
 class Ids(NamedTuple):
-    """What a task is called on either side of the hub. Empty worker ids: not known yet."""
+    """What a task is called on either side of the hub. Empty worker ids: not known yet. `spoken`: the dialect that its worker
+    is spoken to in, and its log is kept in.
+    """
 
     task: TaskId
     context: str
     worker_task: str = ""
     worker_context: str = ""
+    spoken: str = "0.3"

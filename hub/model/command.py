@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hub.model.a2a import JsonObject, TaskState
 from hub.model.ids import Cursor, TaskId
+from hub.model.push import PushConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +35,25 @@ class Send:
     history_length: int | None = None
     wait: float = 0.0
     """How many seconds the caller would wait for a worker that is free, or for the first one."""
+    alias: str = ""
+    """What the caller wants to call the task, in a dialect that lets callers choose."""
+    push: PushConfig | None = None
+    """Where the task's events are to be sent; its task is not known yet."""
     key: str | None = None
     """The caller's own name for this call, from `Idempotency-Key`."""
     trace: str | None = None
-    """The caller's `traceparent`, the one header that is passed on."""
+    """The caller's `traceparent`."""
+    extensions: tuple[str, ...] = ()
+    """The extensions that the caller asks for, from `A2A-Extensions`. With `traceparent` all that is passed on of headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetTask:
+    """`dialect` None, here and below: the one that the task was begun in."""
+
     target: Target
     task_id: TaskId
-    dialect: str
+    dialect: str | None
     history_length: int | None = None
 
 
@@ -52,7 +61,7 @@ class GetTask:
 class CancelTask:
     target: Target
     task_id: TaskId
-    dialect: str
+    dialect: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ class Subscribe:
 
     target: Target
     task_id: TaskId
-    dialect: str
+    dialect: str | None
     after: Cursor | None = None
 
 
@@ -70,9 +79,34 @@ class TaskQuery:
     context_id: str | None = None
     role: str | None = None
     state: TaskState | None = None
+    since: float | None = None
+    """Changed at that moment of the wall clock, or later."""
     limit: int = 50
     before: str | None = None
     """Where the page before ended: opaque outside the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListTasks:
+    query: TaskQuery
+    dialect: str
+    history_length: int | None = None
+    artifacts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetPush:
+    target: Target
+    config: PushConfig
+
+
+@dataclass(frozen=True, slots=True)
+class NamePush:
+    """Of a task's push configs one, or all where no id is given."""
+
+    target: Target
+    task_id: TaskId
+    id: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,11 @@ class TaskRow:
     worker_task: str
     worker_context: str
     dialect: str
+    """The caller's, who began it."""
+    spoken: str
+    """The one that its worker is spoken to in, and its log is kept in."""
+    alias: str
+    """What its caller calls it, where a dialect lets callers choose: empty elsewhere."""
     state: TaskState
     at: Cursor
     position: str | None
@@ -45,7 +50,7 @@ class TaskRow:
 
     @property
     def ids(self) -> Ids:
-        return Ids(self.id, self.context, self.worker_task, self.worker_context)
+        return Ids(self.id, self.context, self.worker_task, self.worker_context, self.spoken)
 
     @property
     def ended(self) -> bool:

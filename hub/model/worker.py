@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from hub.model.a2a import JsonObject
+from hub.model.card import JSONRPC, Interface
 from hub.model.ids import WorkerId
 
 
@@ -27,6 +28,8 @@ class Offer:
     card: JsonObject = field(default_factory=dict)
     streaming: bool = False
     replays: bool = False
+    interfaces: tuple[Interface, ...] = ()
+    """How the worker can be spoken to; none given: JSON-RPC in 0.3 at `url`."""
     capacity: int | None = None
     labels: dict[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
@@ -38,6 +41,19 @@ class Offer:
     @property
     def tags(self) -> frozenset[str]:
         return frozenset(str(tag) for skill in self.skills for tag in skill.get("tags") or ())
+
+    def tongue(self, wished: str) -> str:
+        """The dialect to speak to it in: the wished one where it has that."""
+        offered = [interface.dialect for interface in self.interfaces]
+        if wished in offered or not offered:
+            return wished if offered else "0.3"
+        return offered[0]
+
+    def reached(self, dialect: str) -> Interface:
+        """Where it takes that dialect: JSON-RPC before REST."""
+        fitting = [interface for interface in self.interfaces if interface.dialect == dialect]
+        fitting.sort(key=lambda interface: interface.binding != JSONRPC)
+        return fitting[0] if fitting else Interface(self.url, JSONRPC, dialect)
 
     def capability(self, name: str) -> Any:
         return (self.card.get("capabilities") or {}).get(name)

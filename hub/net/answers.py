@@ -8,8 +8,9 @@ from typing import NoReturn
 from hub.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerFault, WorkerRefused
 from hub.model.a2a import PAUSED, TERMINAL, EventKind, Heard
 from hub.net.connection import Response
-from hub.wire.heard import Malformed, read_result
-from hub.wire.jsonrpc import Reply, read_reply
+from hub.net.speech import Speech
+from hub.wire.heard import Malformed
+from hub.wire.jsonrpc import Reply
 from hub.wire.sse import Frame, FrameReader, FrameTooLong
 
 _BUSY_CODE = -32000
@@ -33,7 +34,7 @@ def _media_type(response: Response) -> bytes:
     return response.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
 
 
-async def raise_failure(response: Response, limit: int) -> NoReturn:
+async def raise_failure(response: Response, speech: Speech, limit: int) -> NoReturn:
     """What a status other than 200 to 299 means."""
     status = response.status
     if status == 503 and b"x-not-processed" in response.headers:
@@ -43,7 +44,7 @@ async def raise_failure(response: Response, limit: int) -> NoReturn:
     if _media_type(response).endswith(b"json"):
         body = await response.read_all(limit)
         try:
-            reply = read_reply(body)
+            reply = speech.reply(body)
         except ValueError:
             reply = Reply(None, None, "")
         if reply.code is not None:
@@ -58,17 +59,32 @@ def fault_of(worker: str, reply: Reply, *, fresh: bool) -> WorkerError:
     return WorkerFault(reply.code if reply.code is not None else -32603, reply.text)
 
 
-def read_heard(worker: str, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True) -> Heard:
+def read_heard(
+    worker: str, speech: Speech, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True
+) -> Heard:
+    reply = _reply(worker, speech, text, fresh=fresh)
     try:
-        reply = read_reply(text)
-    except ValueError as error:
-        raise InvalidAnswer(worker, "it is not a JSON-RPC response") from error
-    if reply.code is not None:
-        raise fault_of(worker, reply, fresh=fresh)
-    try:
-        return read_result(reply.result, position=position)
+        return speech.heard(reply.result, position=position)
     except Malformed as error:
         raise InvalidAnswer(worker, str(error)) from error
+
+
+def read_heard_task(worker: str, speech: Speech, text: bytes | bytearray) -> Heard:
+    reply = _reply(worker, speech, text, fresh=True)
+    try:
+        return speech.heard_task(reply.result)
+    except Malformed as error:
+        raise InvalidAnswer(worker, str(error)) from error
+
+
+def _reply(worker: str, speech: Speech, text: bytes | bytearray, *, fresh: bool) -> Reply:
+    try:
+        reply = speech.reply(text)
+    except ValueError as error:
+        raise InvalidAnswer(worker, f"it is not {speech.form}") from error
+    if reply.code is not None:
+        raise fault_of(worker, reply, fresh=fresh)
+    return reply
 
 
 class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
@@ -76,8 +92,9 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
     That is a sign of life, such as a comment or a piece of a long event.
     """
 
-    def __init__(self, response: Response, *, replays: bool, max_event: int) -> None:
+    def __init__(self, response: Response, speech: Speech, *, replays: bool, max_event: int) -> None:
         self._response = response
+        self._speech = speech
         self._replays = replays
         self._max_event = max_event
         self._reader = FrameReader(limit=max_event)
@@ -109,7 +126,7 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
                 continue
             position = frame.id if self._replays else None
             try:
-                batch.append(read_heard(self._response.worker, frame.data, position=position, fresh=self._fresh))
+                batch.append(self._heard(frame, position))
             except WorkerError as error:
                 self._end(error)
                 if batch:
@@ -121,6 +138,9 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
             self.said_all = last.state in TERMINAL or last.state in PAUSED or last.kind is EventKind.MESSAGE
         return batch
 
+    def _heard(self, frame: Frame, position: str | None) -> Heard:
+        return read_heard(self._response.worker, self._speech, frame.data, position=position, fresh=self._fresh)
+
     def _end(self, failure: WorkerError) -> None:
         """What was heard before it still counts; nothing is read after it."""
         self._failure = failure
@@ -128,10 +148,11 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
 
 
 class SingleAnswer(AsyncIterator[Sequence[Heard]]):
-    """One JSON-RPC response as a stream of one event. Empty batches tell that a long one is still coming."""
+    """One response as a stream of one event. Empty batches tell that a long one is still coming."""
 
-    def __init__(self, response: Response, *, limit: int) -> None:
+    def __init__(self, response: Response, speech: Speech, *, limit: int) -> None:
         self._response = response
+        self._speech = speech
         self._limit = limit
         self._body = bytearray()
         self.said_all = False
@@ -147,4 +168,4 @@ class SingleAnswer(AsyncIterator[Sequence[Heard]]):
         if chunk and not self._response.complete:
             return ()
         self.said_all = True
-        return (read_heard(self._response.worker, self._body),)
+        return (read_heard(self._response.worker, self._speech, self._body),)

@@ -1,4 +1,4 @@
-"""Calls workers over A2A 0.3. Implements ports.Forwarder; repeats nothing."""
+"""Calls workers over A2A. Implements ports.Forwarder; repeats nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from hub.errors import WorkerBroke
 from hub.model.a2a import Heard, Ids
 from hub.model.worker import Offer
-from hub.net.answers import SingleAnswer, StreamedAnswer, check_type, is_stream, raise_failure, read_heard
+from hub.net.answers import SingleAnswer, StreamedAnswer, check_type, is_stream, raise_failure, read_heard_task
 from hub.net.connection import Response
 from hub.net.http1 import Client
+from hub.net.speech import Ask, Said, Speech
 from hub.ports import Attach, Dispatch
-from hub.wire import v03
+from hub.wire import calls
 
 _JSON = b"application/json"
 _STREAM = b"text/event-stream, application/json"
@@ -41,75 +42,80 @@ class HttpForwarder:
         self._limits = limits or AnswerLimits()
 
     def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
-        send = dispatch.send
-        body = v03.write_send(send, dispatch.ids, dispatch.references, stream=offer.streaming)
-        headers = _trace(send.trace)
+        send, stream = dispatch.send, offer.streaming
+        speech = _speech(offer, dispatch.ids)
+        params = calls.send_params(send, dispatch.ids, dispatch.references, stream=stream)
+        said = speech.say(Ask.STREAM if stream else Ask.SEND, dispatch.ids, params, send.extensions)
+        headers = [*said.headers, *_trace(send.trace)]
         if offer.replays:
             # Two callers may use one messageId for the same words: to the worker they are two calls all the same.
             headers.append(("Idempotency-Key", dispatch.ids.task))
-        return _Call(self._client, self._limits, offer, body, headers, streams=offer.streaming)
+        return _Call(self._client, self._limits, offer, speech, said._replace(headers=tuple(headers)), streams=stream)
 
     def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
-        headers = _trace(attach.trace)
+        speech = _speech(offer, attach.ids)
+        said = speech.say(Ask.SUBSCRIBE, attach.ids, calls.task_params(attach.ids))
+        headers = [*said.headers, *_trace(attach.trace)]
         if attach.position is not None:
             headers.append(("Last-Event-ID", attach.position))
-        return _Call(self._client, self._limits, offer, v03.write_subscribe(attach.ids), headers, streams=True)
+        return _Call(self._client, self._limits, offer, speech, said._replace(headers=tuple(headers)), streams=True)
 
     async def fetch(self, offer: Offer, ids: Ids) -> Heard:
-        return await self._ask(offer, v03.write_get(ids))
+        return await self._ask(offer, ids, Ask.GET)
 
     async def cancel(self, offer: Offer, ids: Ids) -> Heard:
-        return await self._ask(offer, v03.write_cancel(ids))
+        return await self._ask(offer, ids, Ask.CANCEL)
 
     async def probe(self, offer: Offer) -> bool:
         return await self._client.probe(offer.url, self._limits.probe)
 
-    async def _ask(self, offer: Offer, body: bytes) -> Heard:
-        worker = str(offer.worker)
+    async def _ask(self, offer: Offer, ids: Ids, ask: Ask) -> Heard:
+        worker, speech = str(offer.worker), _speech(offer, ids)
+        said = speech.say(ask, ids, calls.task_params(ids))
         limit = self._limits.brief
         try:
             async with asyncio.timeout(limit):
-                response = await self._client.post(offer.url, body, worker=worker)
+                response = await self._client.post(said.url, said.body, worker=worker, headers=said.headers, verb=said.verb)
                 try:
                     if not 200 <= response.status < 300:
-                        await raise_failure(response, self._limits.max_error)
+                        await raise_failure(response, speech, self._limits.max_error)
                     check_type(response)
                     answer = await response.read_all(self._limits.max_answer)
                 finally:
                     response.close()
         except TimeoutError as error:
             raise WorkerBroke(worker, f"it has not answered within {limit:g} s") from error
-        return read_heard(worker, answer)
+        return read_heard_task(worker, speech, answer)
 
 
 class _Call:
     """One message or subscription under way: entering sends it, leaving gives up what has not come yet."""
 
     def __init__(
-        self, client: Client, limits: AnswerLimits, offer: Offer, body: bytes, headers: list[tuple[str, str]], *, streams: bool
+        self, client: Client, limits: AnswerLimits, offer: Offer, speech: Speech, said: Said, *, streams: bool
     ) -> None:
         self._client = client
         self._limits = limits
         self._offer = offer
-        self._body = body
-        self._headers = headers
+        self._speech = speech
+        self._said = said
         self._accept = _STREAM if streams else _JSON
         self._response: Response | None = None
         self._answer: StreamedAnswer | SingleAnswer | None = None
 
     async def __aenter__(self) -> AsyncIterator[Sequence[Heard]]:
-        offer = self._offer
+        offer, said = self._offer, self._said
         response = await self._client.post(
-            offer.url, self._body, worker=str(offer.worker), accept=self._accept, headers=self._headers
+            said.url, said.body, worker=str(offer.worker), accept=self._accept, headers=said.headers, verb=said.verb
         )
         try:
             if not 200 <= response.status < 300:
                 await self._raise_failure(response)
             if is_stream(response):
-                self._answer = StreamedAnswer(response, replays=offer.replays, max_event=self._limits.max_event)
+                self._answer = StreamedAnswer(response, self._speech, replays=offer.replays, max_event=self._limits.max_event)
             else:
                 check_type(response)
-                self._answer = SingleAnswer(response, limit=self._limits.max_answer)
+                self._answer = SingleAnswer(response, self._speech, limit=self._limits.max_answer)
         except BaseException:
             response.close()
             raise
@@ -127,9 +133,13 @@ class _Call:
     async def _raise_failure(self, response: Response) -> None:
         try:
             async with asyncio.timeout(self._limits.brief):
-                await raise_failure(response, self._limits.max_error)
+                await raise_failure(response, self._speech, self._limits.max_error)
         except TimeoutError as error:
             raise WorkerBroke(response.worker, f"HTTP {response.status}, and no end to it") from error
+
+
+def _speech(offer: Offer, ids: Ids) -> Speech:
+    return Speech(offer.reached(ids.spoken))
 
 
 def _trace(trace: str | None) -> list[tuple[str, str]]:

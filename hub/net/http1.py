@@ -105,6 +105,7 @@ class Client:
         accept: bytes = b"application/json",
         headers: Iterable[tuple[str, str]] = (),
         head_timeout: float | None = None,
+        verb: bytes = b"POST",
     ) -> Response:
         """Returns when the answer's head is in. WorkerUnreachable, WorkerRefused: nothing was sent."""
         try:
@@ -112,7 +113,8 @@ class Client:
             extra = b"".join(map(_header, headers))
         except BadUrl as error:
             raise WorkerUnreachable(worker, "its URL", str(error)) from error
-        request = _HEAD % (target.opening, media, accept, len(body), extra, body)
+        opening = target.opening if verb == b"POST" else verb + target.opening.removeprefix(b"POST")
+        request = _HEAD % (opening, media, accept, len(body), extra, body)
         connection = self._take(target.origin) or await self._connect(target, worker)
         response = Response(worker)
         try:

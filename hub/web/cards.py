@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 
 from quart import Quart, Response, request
@@ -11,9 +12,22 @@ from hub import __version__
 from hub.core.directory import Directory
 from hub.errors import RoleUnknown
 from hub.model.a2a import JsonObject
+from hub.model.card import (
+    HTTP_JSON,
+    JSONRPC,
+    REPLAY_EXTENSION,
+    Capabilities,
+    Extension,
+    Interface,
+    Profile,
+    Skill,
+)
 from hub.model.worker import Registration
 from hub.web.auth import LOCAL
+from hub.wire.cards import capabilities, merged, pure_03, pure_10, skills
+from hub.wire.dialect import CLASSIC, NEWEST
 from hub.wire.jsontext import dump
+from hub.wire.methods import read_version
 
 PATHS = ("agent-card.json", "agent.json")
 _CORS = {
@@ -22,65 +36,74 @@ _CORS = {
     "Access-Control-Allow-Headers": "A2A-Version, A2A-Extensions, X-A2A-Extensions",
     "Access-Control-Expose-Headers": "ETag",
 }
-_TEXT = ["text/plain"]
+_TEXT = ("text/plain",)
 
 
 class Cards:
-    def __init__(self, directory: Directory, *, name: str, description: str, public_url: str) -> None:
+    """`version`: every card is this version's alone; without it, what the caller asks for, or both in one."""
+
+    def __init__(self, directory: Directory, *, name: str, description: str, public_url: str, version: str | None) -> None:
         self._directory = directory
         self._name = name
         self._description = description
         self._public_url = public_url.rstrip("/")
+        self._version = version
 
-    def hub(self) -> JsonObject:
+    def hub(self, asked: str | None) -> JsonObject:
         """The hub's card: every live role is a skill of it."""
-        skills: list[JsonObject] = [self._as_skill(role) for role in self._directory.roles(LOCAL)]
-        return self._card(self._name, self._description, f"{self._public_url}/a2a", skills, _TEXT, _TEXT)
+        skills = tuple(self._as_skill(role) for role in self._directory.roles(LOCAL))
+        profile = self._profile(self._name, self._description, f"{self._public_url}/a2a", self._public_url)
+        return self._written(replace(profile, skills=skills), asked)
 
-    def role(self, role: str) -> JsonObject:
+    def role(self, role: str, asked: str | None) -> JsonObject:
         live = self._directory.live(LOCAL, role)
         if not live:
             raise RoleUnknown(role, self._directory.roles(LOCAL))
         cards = [registration.offer.card for registration in live]
-        return self._card(
-            role,
-            _description(live),
-            f"{self._public_url}/agents/{role}/",
-            _merged_skills(cards),
-            _merged(cards, "defaultInputModes") or _TEXT,
-            _merged(cards, "defaultOutputModes") or _TEXT,
+        base = f"{self._public_url}/agents/{role}"
+        profile = replace(
+            self._profile(role, _description(live), f"{base}/", base),
+            skills=_merged_skills(cards),
+            input_modes=_merged(cards, "defaultInputModes") or _TEXT,
+            output_modes=_merged(cards, "defaultOutputModes") or _TEXT,
+        )
+        able = replace(profile.capabilities, extensions=_merged_extensions(cards))
+        return self._written(replace(profile, capabilities=able), asked)
+
+    def _profile(self, name: str, description: str, rpc: str, rest: str) -> Profile:
+        """What a worker lacks the hub supplies, so streaming is always on. What is not there is not claimed."""
+        return Profile(
+            name=name,
+            description=description,
+            version=__version__,
+            interfaces=(
+                Interface(rpc, JSONRPC, NEWEST),
+                Interface(rest, HTTP_JSON, NEWEST),
+                Interface(rpc, JSONRPC, CLASSIC),
+            ),
+            capabilities=Capabilities(streaming=True, push_notifications=True),
         )
 
-    def _card(
-        self, name: str, description: str, url: str, skills: list[JsonObject], takes: list[str], gives: list[str]
-    ) -> JsonObject:
-        """Streaming is always on: what a worker lacks, the hub supplies. What is not there is not claimed."""
-        return {
-            "protocolVersion": "0.3.0",
-            "name": name,
-            "description": description,
-            "version": __version__,
-            "url": url,
-            "preferredTransport": "JSONRPC",
-            "additionalInterfaces": [{"url": url, "transport": "JSONRPC"}],
-            "capabilities": {"streaming": True, "pushNotifications": False, "stateTransitionHistory": False},
-            "defaultInputModes": takes,
-            "defaultOutputModes": gives,
-            "skills": skills,
-            "supportsAuthenticatedExtendedCard": False,
-        }
+    def _written(self, profile: Profile, asked: str | None) -> JsonObject:
+        version = self._version or asked
+        if version == NEWEST:
+            return pure_10(profile)
+        return pure_03(profile) if version is not None else merged(profile)
 
-    def _as_skill(self, role: str) -> JsonObject:
+    def _as_skill(self, role: str) -> Skill:
         live = self._directory.live(LOCAL, role)
         tags = sorted({tag for registration in live for tag in registration.offer.tags})
-        return {"id": role, "name": role, "description": _description(live), "tags": ["role", *tags[:20]]}
+        return Skill(role, role, _description(live), ("role", *tags[:20]))
 
 
 def add_cards(app: Quart, cards: Cards) -> None:
     for path in PATHS:
-        app.add_url_rule(f"/.well-known/{path}", f"hub-{path}", lambda: _served(cards.hub()), methods=["GET"])
+        app.add_url_rule(f"/.well-known/{path}", f"hub-{path}", lambda: _served(cards.hub(_asked())), methods=["GET"])
         app.add_url_rule(
-            f"/agents/<role>/.well-known/{path}", f"role-{path}", lambda role: _served(cards.role(role)), methods=["GET"]
+            f"/agents/<role>/.well-known/{path}",
+            f"role-{path}",
+            lambda role: _served(cards.role(role, _asked())),
+            methods=["GET"],
         )
 
     @app.after_request
@@ -88,6 +111,10 @@ def add_cards(app: Quart, cards: Cards) -> None:
         if "/.well-known/agent" in request.path:
             response.headers.update(_CORS)
         return response
+
+
+def _asked() -> str | None:
+    return read_version(request.headers.get("A2A-Version") or request.args.get("A2A-Version"))
 
 
 def _served(card: JsonObject) -> Response:
@@ -98,6 +125,7 @@ def _served(card: JsonObject) -> Response:
     else:
         response = Response(body, content_type="application/json")
     response.headers["ETag"] = etag
+    response.headers["Vary"] = "A2A-Version"
     response.headers["Cache-Control"] = "public, max-age=5"
     return response
 
@@ -106,17 +134,21 @@ def _description(live: Sequence[Registration]) -> str:
     return next((r.offer.description for r in live if r.offer.description), f"{live[0].worker.role}, behind Rolecall")
 
 
-def _merged_skills(cards: Sequence[JsonObject]) -> list[JsonObject]:
-    """Every skill that a live worker offers, once; what clients insist on is filled in."""
-    skills: dict[str, JsonObject] = {}
+def _merged_skills(cards: Sequence[JsonObject]) -> tuple[Skill, ...]:
+    """Every skill that a live worker offers, once."""
+    found: dict[str, Skill] = {}
     for card in cards:
-        for skill in card.get("skills") or ():
-            name = str(skill.get("id") or skill.get("name") or "skill")
-            filled = {"id": name, "name": name, "description": name, "tags": []}
-            skills.setdefault(name, {**filled, **{key: value for key, value in skill.items() if value is not None}})
-    return list(skills.values())
+        for skill in skills(card):
+            found.setdefault(skill.id, skill)
+    return tuple(found.values())
 
 
-def _merged(cards: Sequence[JsonObject], member: str) -> list[str]:
+def _merged_extensions(cards: Sequence[JsonObject]) -> tuple[Extension, ...]:
+    """What a worker's stream can do towards the hub is no promise of the hub's."""
+    found = {e.uri: e for card in cards for e in capabilities(card).extensions if e.uri != REPLAY_EXTENSION}
+    return tuple(found.values())
+
+
+def _merged(cards: Sequence[JsonObject], member: str) -> tuple[str, ...]:
     modes = [mode for card in cards for mode in card.get(member) or () if isinstance(mode, str)]
-    return list(dict.fromkeys(modes))
+    return tuple(dict.fromkeys(modes))

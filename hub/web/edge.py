@@ -1,4 +1,4 @@
-"""The front of the hub: JSON-RPC calls go straight to their dispatcher, everything else to Quart."""
+"""The front of the hub: A2A's calls go straight to their dispatchers, everything else to Quart."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from hub.model.command import Target
 from hub.model.ids import is_instance, is_role, split_name
 from hub.web.asgi import App, Receive, Scope, Send, answer
 from hub.web.jsonrpc import JsonRpc
+from hub.web.rest import Rest
+from hub.wire.rest import read_place
 
 _EVERY_ROLE = frozenset({"/", "/a2a", "/a2a/", "/a2a/jsonrpc", "/v1/a2a"})
+_OLD_STREAM = "/subscribe"
 _ANY = Target()
 _POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This address takes POST with a JSON-RPC request."}}'
 
@@ -15,8 +18,9 @@ _POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This
 class Edge:
     """The ASGI application that a server runs."""
 
-    def __init__(self, rpc: JsonRpc, pages: App) -> None:
+    def __init__(self, rpc: JsonRpc, rest: Rest, pages: App) -> None:
         self._rpc = rpc
+        self._rest = rest
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -24,13 +28,22 @@ class Edge:
             await send({"type": "websocket.close", "code": 1002})
             return
         if scope["type"] == "http":
-            target = rpc_target(scope["path"])
+            path = scope["path"]
+            target = rpc_target(path)
             if target is not None:
                 if scope["method"] == "POST":
                     await self._rpc(scope, receive, send, target)
                     return
-                if scope["path"] != "/":
+                if path != "/":
                     await answer(send, _POST_ONLY, status=405, headers=[(b"allow", b"POST")])
+                    return
+            elif path == _OLD_STREAM and scope["method"] == "POST":
+                await self._rpc(scope, receive, send, _ANY, only="tasks/sendSubscribe")
+                return
+            else:
+                place = read_place(path, scope["method"])
+                if place is not None:
+                    await self._rest(scope, receive, send, place)
                     return
         await self._pages(scope, receive, send)
 

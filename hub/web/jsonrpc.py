@@ -5,73 +5,74 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from typing import Any
 
-from hub.core.hub import Hub
 from hub.core.observe import Observer
-from hub.core.reading import Reading
-from hub.errors import (
-    ExtendedCardNotConfigured,
-    HubError,
-    InvalidParams,
-    InvalidRequest,
-    MethodNotFound,
-    PushNotSupported,
-    UnsupportedOperation,
-    VersionNotSupported,
-)
-from hub.model.command import Send as Message
+from hub.errors import HubError, InvalidRequest, UnsupportedOperation
+from hub.model.a2a import Logged
 from hub.model.command import Target
-from hub.model.ids import Caller, Cursor
-from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, header, read_json_body
+from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, read_json_body
 from hub.web.auth import LOCAL
+from hub.web.headers import echoed, read_extras, version_of
+from hub.web.operations import Call, Operations
 from hub.web.stream import EventStream, Lines, opening
-from hub.wire import v03
+from hub.wire.answers import wrapped
 from hub.wire.faults import Fault, fault_of
 from hub.wire.jsonrpc import NULL, Request, read_body, read_id, read_request, write_error, write_result
+from hub.wire.methods import STREAMING, Operation, dialect_of, read_method
+from hub.wire.spelling import Speller, named_event
+from hub.wire.sse import write_frame
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[Caller, Request, Target, Scope], Awaitable[bytes]]
-Opener = Callable[[Caller, Request, Target, Scope], Awaitable[Reading]]
 _REAL_STATUS = frozenset({408, 413, 415})
-_CARD_METHODS = ("agent/getAuthenticatedExtendedCard", "agent/authenticatedExtendedCard")
+
+
+class Frames:
+    """A log's events as JSON-RPC responses. `named`: with the event names that the oldest servers gave them."""
+
+    def __init__(self, call_id: bytes, speller: Speller, *, named: bool) -> None:
+        self._call_id = call_id
+        self._speller = speller
+        self._named = named
+
+    def frames(self, batch: Sequence[Logged]) -> bytes:
+        return b"".join(map(self._frame, batch))
+
+    def _frame(self, logged: Logged) -> bytes:
+        cursor, event = logged
+        body = wrapped(event.kind, self._speller.spell(event), self._speller.dialect)
+        name = named_event(event.kind) if self._named else None
+        return write_frame(write_result(self._call_id, body), cursor=cursor, event=name)
 
 
 class JsonRpc:
-    def __init__(self, hub: Hub, observer: Observer, *, max_body: int, max_batch: int, lines: Lines) -> None:
-        self._hub = hub
+    def __init__(self, operations: Operations, observer: Observer, *, max_body: int, max_batch: int, lines: Lines) -> None:
+        self._operations = operations
         self._observer = observer
         self._max_body = max_body
         self._max_batch = max_batch
         self._lines = lines
-        self._unary: dict[str, Handler] = {
-            "message/send": self._message_send,
-            "tasks/get": self._tasks_get,
-            "tasks/cancel": self._tasks_cancel,
-            **dict.fromkeys(_CARD_METHODS, self._extended_card),
-            **{f"tasks/pushNotificationConfig/{verb}": self._push for verb in ("set", "get", "list", "delete")},
-        }
-        self._streaming: dict[str, Opener] = {
-            "message/stream": self._message_stream,
-            "tasks/resubscribe": self._tasks_resubscribe,
-        }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, target: Target) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, target: Target, *, only: str | None = None) -> None:
+        """`only`: the one method that this address takes."""
         call_id = NULL
         try:
             document = read_body(await read_json_body(scope, receive, self._max_body))
             if isinstance(document, list):
-                await answer(send, await self._batch(document, target, scope))
+                await answer(send, await self._batch(document, target, scope), headers=echoed(scope))
                 return
             call_id = read_id(document)
             request = read_request(document)
-            _check_version(scope)
-            if request.method in self._streaming:
-                await self._stream(request, target, scope, receive, send)
+            if only is not None and request.method != only:
+                await answer(send, b'{"error":"Only %b supported"}' % only.encode(), status=400)
+                return
+            operation, dialect = read_method(request.method, version_of(scope))
+            if operation in STREAMING:
+                await self._stream(request, operation, dialect, target, scope, receive, send, named=only is not None)
             else:
-                await answer(send, await self._call(request, target, scope))
+                await answer(send, await self._call(request, operation, dialect, target, scope), headers=echoed(scope))
         except ClientGone:
             pass
         except HubError as error:
@@ -81,49 +82,55 @@ class JsonRpc:
             else:
                 await answer(send, write_error(call_id, fault))
 
-    async def _call(self, request: Request, target: Target, scope: Scope) -> bytes:
+    async def _call(self, request: Request, operation: Operation, dialect: str | None, target: Target, scope: Scope) -> bytes:
         """One request's whole answer; whatever goes wrong is an answer too."""
-        role = target.path_role or ""
+        role, method = target.path_role or "", operation.value
         started = time.perf_counter()
-        self._observer.call_started(role, request.method if request.method in self._unary else "unknown")
+        self._observer.call_started(role, method)
         outcome = "ok"
         try:
-            handler = self._unary.get(request.method)
-            if handler is None:
-                if request.method in self._streaming:
-                    raise UnsupportedOperation("A streaming method cannot be part of a batch.")
-                raise MethodNotFound(request.method)
-            return write_result(request.id, await handler(LOCAL, request, target, scope))
+            call = Call(LOCAL, operation, dialect, request.params, target, read_extras(scope))
+            return write_result(request.id, await self._operations.answer(call))
         except Exception as error:
             fault = self._fault(error, request.method)
             outcome = fault.reason.lower()
             return write_error(request.id, fault)
         finally:
-            method = request.method if request.method in self._unary else "unknown"
             self._observer.call_ended(role, method, outcome, time.perf_counter() - started)
 
-    async def _stream(self, request: Request, target: Target, scope: Scope, receive: Receive, send: Send) -> None:
-        role = target.path_role or ""
+    async def _stream(
+        self,
+        request: Request,
+        operation: Operation,
+        dialect: str | None,
+        target: Target,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        named: bool,
+    ) -> None:
+        role, method = target.path_role or "", operation.value
         started = time.perf_counter()
-        self._observer.call_started(role, request.method)
+        self._observer.call_started(role, method)
         outcome = "ok"
-        stream = EventStream(send, receive, self._lines)
+        stream = EventStream(send, receive, self._lines, echoed(scope))
         try:
-            begin = opening(self._open(request, target, scope), request.method)
-            reading = await stream.wait_for(begin)
-            await stream.copy(reading, request.id)
+            call = Call(LOCAL, operation, dialect, request.params, target, read_extras(scope))
+            reading = await stream.wait_for(opening(self._operations.open(call), method))
+            speller = Speller(reading.dialect, reading.alias)
+            await stream.copy(reading, Frames(request.id, speller, named=named))
         except Exception as error:
             fault = self._fault(error, request.method)
             outcome = fault.reason.lower()
-            await stream.fail(fault, request.id)
+            await stream.fail(write_frame(write_error(request.id, fault)))
         finally:
-            self._observer.call_ended(role, request.method, outcome, time.perf_counter() - started)
-
-    async def _open(self, request: Request, target: Target, scope: Scope) -> Reading:
-        return await self._streaming[request.method](LOCAL, request, target, scope)
+            self._observer.call_ended(role, method, outcome, time.perf_counter() - started)
 
     async def _batch(self, entries: list[Any], target: Target, scope: Scope) -> bytes:
         """Every entry has its own answer, in the order of the entries."""
+        if self._max_batch == 0:
+            raise InvalidRequest("Batch requests are not supported.")
         if not entries:
             raise InvalidRequest("A batch must hold at least one request.")
         if len(entries) > self._max_batch:
@@ -134,67 +141,14 @@ class JsonRpc:
     async def _entry(self, entry: Any, target: Target, scope: Scope) -> bytes:
         try:
             request = read_request(entry)
+            operation, dialect = read_method(request.method, version_of(scope))
+            if operation in STREAMING:
+                raise UnsupportedOperation("A streaming method cannot be part of a batch.")
         except HubError as error:
             return write_error(read_id(entry), fault_of(error))
-        return await self._call(request, target, scope)
+        return await self._call(request, operation, dialect, target, scope)
 
     def _fault(self, error: Exception, method: str) -> Fault:
         if not isinstance(error, HubError):
-            log.exception("request failed", exc_info=error, extra={"event": "request_failed", "method": method})
-        return fault_of(error)
-
-    # --- the method table
-
-    async def _message_send(self, caller: Caller, request: Request, target: Target, scope: Scope) -> bytes:
-        return await self._hub.send(caller, _read_send(request, target, scope))
-
-    async def _message_stream(self, caller: Caller, request: Request, target: Target, scope: Scope) -> Reading:
-        return await self._hub.stream(caller, _read_send(request, target, scope))
-
-    async def _tasks_get(self, caller: Caller, request: Request, target: Target, scope: Scope) -> bytes:
-        return await self._hub.get(caller, v03.read_get(request.params, target))
-
-    async def _tasks_cancel(self, caller: Caller, request: Request, target: Target, scope: Scope) -> bytes:
-        return await self._hub.cancel(caller, v03.read_cancel(request.params, target))
-
-    async def _tasks_resubscribe(self, caller: Caller, request: Request, target: Target, scope: Scope) -> Reading:
-        return await self._hub.subscribe(caller, v03.read_subscribe(request.params, target, _cursor(scope)))
-
-    async def _extended_card(self, caller: Caller, request: Request, target: Target, scope: Scope) -> bytes:
-        raise ExtendedCardNotConfigured
-
-    async def _push(self, caller: Caller, request: Request, target: Target, scope: Scope) -> bytes:
-        raise PushNotSupported
-
-
-def _read_send(request: Request, target: Target, scope: Scope) -> Message:
-    return v03.read_send(request.params, target, trace=_trace(scope), key=_key(scope))
-
-
-def _key(scope: Scope) -> str | None:
-    value = header(scope, b"idempotency-key")
-    if value is None or not value.strip():
-        return None
-    if len(value) > 255 or not value.isascii():
-        raise InvalidParams("Idempotency-Key must be at most 255 characters of ASCII.")
-    return value.strip().decode()
-
-
-def _trace(scope: Scope) -> str | None:
-    value = header(scope, b"traceparent")
-    return value.decode("ascii", "ignore")[:256] if value else None
-
-
-def _cursor(scope: Scope) -> Cursor | None:
-    value = header(scope, b"last-event-id")
-    if value is None or not value.strip():
-        return None
-    if not value.isdigit() or len(value) > 18:
-        raise InvalidParams("Last-Event-ID must be the id of an event of this task: a whole number.")
-    return Cursor(int(value))
-
-
-def _check_version(scope: Scope) -> None:
-    version = header(scope, b"a2a-version")
-    if version and version.partition(b".")[0].strip() not in (b"0", b"1"):
-        raise VersionNotSupported(version.decode("ascii", "replace"))
+            log.exception("request failed", exc_info=error, extra={"event": "request_failed", "method": method[:100]})
+        return fault_of(error, dialect_of(method))

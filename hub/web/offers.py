@@ -5,17 +5,20 @@ from __future__ import annotations
 import secrets
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from hub.errors import OfferInvalid
 from hub.model.a2a import JsonObject
-from hub.model.card import can_replay
+from hub.model.card import JSONRPC, Interface, can_replay
 from hub.model.ids import WorkerId, is_instance, is_role, split_name
 from hub.model.worker import Beat, Offer, Proof
+from hub.wire.cards import interfaces
 from hub.wire.jsontext import dump
 
 _LARGEST_CARD = 64 * 1024
 _MOST_SKILLS = 100
 _MOST_LABELS = 32
+_MOST_INTERFACES = 8
 _CAMEL = {
     "push_notifications": "pushNotifications",
     "state_transition_history": "stateTransitionHistory",
@@ -26,17 +29,36 @@ _CAMEL = {
 def read_offer(document: JsonObject, worker: WorkerId) -> Offer:
     card = _card(document, worker)
     capabilities = card["capabilities"]
+    url = _text(document, "url", 2048, required=True)
     return Offer(
         worker=worker,
-        url=_text(document, "url", 2048, required=True),
+        url=url,
         description=_text(document, "description", 1000) or str(card.get("description") or "")[:1000],
         card=card,
         streaming=capabilities.get("streaming") is True,
         replays=can_replay(card),
+        interfaces=_interfaces(card, url),
         capacity=_count(document, "capacity", lowest=1),
         labels=_labels(document.get("labels")),
         models=_models(document.get("models_supported")),
     )
+
+
+def _interfaces(card: JsonObject, url: str) -> tuple[Interface, ...]:
+    """How the worker may be spoken to. Where it can be reached is what it enrols with, not what its card believes: an
+    address of the card counts if it lies at the same host and port. REST in 0.3 has no one spelling, and is not spoken.
+    """
+    listed = [i for i in interfaces(card, url) if i.binding == JSONRPC or i.dialect == "1.0"]
+    near = [i._replace(url=_moved(i.url, url)) for i in listed]
+    rpc = [i for i in near if i.binding == JSONRPC]
+    if all(i.url.rstrip("/") != url.rstrip("/") for i in rpc):
+        near = [i._replace(url=url) if i.binding == JSONRPC else i for i in near]
+    return tuple(near[:_MOST_INTERFACES]) or (Interface(url, JSONRPC, "0.3"),)
+
+
+def _moved(said: str, url: str) -> str:
+    own, other = urlsplit(url), urlsplit(said)
+    return urlunsplit(other._replace(scheme=own.scheme, netloc=own.netloc))
 
 
 def read_flat_name(document: JsonObject) -> WorkerId:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from hub.core.reading import Reading
 from hub.errors import TaskNotFound
 from hub.model.a2a import Logged
-from hub.web.asgi import Receive, Send
-from hub.wire.faults import Fault
-from hub.wire.jsonrpc import write_error, write_result
-from hub.wire.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS, write_frame
+from hub.web.asgi import Headers, Receive, Send
+from hub.wire.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
 
 
 class Lines(NamedTuple):
@@ -24,14 +22,21 @@ class Lines(NamedTuple):
     patience: float
 
 
+class Voice(Protocol):
+    """How a binding puts events into frames."""
+
+    def frames(self, batch: Sequence[Logged]) -> bytes: ...
+
+
 class EventStream:
     """One SSE response. Opens at once when the answer takes long, so that nobody waits in silence."""
 
-    def __init__(self, send: Send, receive: Receive, lines: Lines) -> None:
+    def __init__(self, send: Send, receive: Receive, lines: Lines, headers: Headers = ()) -> None:
         self._send = send
         self._receive = receive
         self._lines = lines
-        self._open = False
+        self._headers = (*RESPONSE_HEADERS, *headers)
+        self.open = False
 
     async def wait_for(self, opening: asyncio.Task[Reading]) -> Reading:
         """The reading, once its worker has begun to answer; comments keep the line alive until then."""
@@ -42,16 +47,16 @@ class EventStream:
             opening.cancel()
         return opening.result()
 
-    async def copy(self, reading: Reading, call_id: bytes) -> None:
+    async def copy(self, reading: Reading, voice: Voice) -> None:
         gone = asyncio.create_task(self._until_gone(reading), name="client of a stream")
         try:
             async for batch in reading:
-                await self._write(_frames(batch, call_id) if batch else KEEP_ALIVE)
+                await self._write(voice.frames(batch) if batch else KEEP_ALIVE)
                 # A server that has lost its client returns from send at once: without this the loop would never turn.
                 await asyncio.sleep(0)
             if reading.broken_off:
                 await self._write(COME_BACK)
-            elif not self._open:
+            elif not self.open:
                 # The task was taken back while this reader waited for its first event.
                 raise TaskNotFound
             await self.close()
@@ -61,9 +66,9 @@ class EventStream:
             reading.close()
             gone.cancel()
 
-    async def fail(self, fault: Fault, call_id: bytes) -> None:
+    async def fail(self, frame: bytes) -> None:
         """An error of a streaming call is an event: common clients read nothing else here."""
-        await self._write(write_frame(write_error(call_id, fault)))
+        await self._write(frame)
         await self.close()
 
     async def close(self) -> None:
@@ -71,19 +76,15 @@ class EventStream:
 
     async def _write(self, body: bytes) -> None:
         async with asyncio.timeout(self._lines.patience):
-            if not self._open:
-                self._open = True
-                await self._send({"type": "http.response.start", "status": 200, "headers": list(RESPONSE_HEADERS)})
+            if not self.open:
+                self.open = True
+                await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
             await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def _until_gone(self, reading: Reading) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         reading.close()
-
-
-def _frames(batch: Sequence[Logged], call_id: bytes) -> bytes:
-    return b"".join(write_frame(write_result(call_id, event.body), cursor=cursor) for cursor, event in batch)
 
 
 def opening(reading: Coroutine[Any, Any, Reading], task: str) -> asyncio.Task[Reading]:

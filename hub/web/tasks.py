@@ -48,7 +48,7 @@ def _query() -> TaskQuery:
         state = TaskState(args["state"]) if "state" in args else None
     except ValueError as error:
         raise InvalidParams(f'"state" must be one of {", ".join(TaskState)}.') from error
-    return TaskQuery(args.get("context_id"), args.get("role"), state, limit, args.get("cursor"))
+    return TaskQuery(args.get("context_id"), args.get("role"), state, limit=limit, before=args.get("cursor"))
 
 
 def _item(row: TaskRow) -> JsonObject:

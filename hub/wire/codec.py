@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 from uuid import uuid4
 
 from hub.errors import HubError
-from hub.model.a2a import PAUSED, TERMINAL, Event, EventKind, Heard, Ids, JsonObject, Logged, TaskState
+from hub.model.a2a import Event, EventKind, Heard, Ids, JsonObject, Logged, TaskState
 from hub.model.command import Send, Target
 from hub.model.fold import add_turn, artifacts_of, fold, trim_history
 from hub.model.ids import Cursor
 from hub.model.task import TaskRow, Turn
+from hub.wire.answers import wrapped
+from hub.wire.dialect import (
+    NEWEST,
+    OLDEST,
+    SHAPES,
+    agent_of,
+    dressed,
+    read_content,
+    text_part,
+    translated_message,
+    write_content,
+)
 from hub.wire.faults import fault_of
 from hub.wire.jsontext import dump, parse
+from hub.wire.requests import READ_SEND
+from hub.wire.spelling import Speller, renamed
 from hub.wire.timestamp import timestamp
-from hub.wire.v03 import VERSION, read_send
+from hub.wire.v01.notices import notice_in_oldest
 
 OWN = "rolecall"
 """The member of `metadata` in which the hub itself speaks."""
+
+
+class Update(NamedTuple):
+    kind: EventKind
+    state: TaskState | None
+    document: JsonObject
 
 
 class Codec:
@@ -31,98 +52,113 @@ class Codec:
 
     def recall(self, turn: Turn, row: TaskRow) -> Send:
         target = Target(role=row.role, instance=row.worker.instance if row.worker else None)
-        return read_send(parse(turn.params), target)
+        return READ_SEND[turn.dialect](parse(turn.params), target)
 
     # --- into the log
 
     def begin(self, heard: Heard, ids: Ids, turn: Turn) -> Sequence[Event]:
         if heard.kind is EventKind.MESSAGE:
             message = _readdressed(heard.document, ids)
-            return (Event(EventKind.MESSAGE, None, VERSION, dump(message)),)
+            return (Event(EventKind.MESSAGE, None, ids.spoken, dump(message)),)
         if heard.kind is not EventKind.TASK:
             return (self.opening(ids, turn), self.adopt(heard, ids))
         task = self._own_task(heard.document, ids)
         asked = _user_message(turn, ids)
         history = [m for m in task.get("history") or () if m.get("messageId") != asked["messageId"]]
         task["history"] = [asked, *history]
-        return (Event(EventKind.TASK, heard.state, VERSION, dump(task)),)
+        return (Event(EventKind.TASK, heard.state, ids.spoken, dump(task)),)
 
     def adopt(self, heard: Heard, ids: Ids) -> Event:
         document = heard.document
         if heard.kind is EventKind.MESSAGE:
             # A message after a task is the worker's last word on it.
-            status = {"state": TaskState.COMPLETED.value, "message": _readdressed(document, ids), "timestamp": self._now()}
-            return self._status(ids, TaskState.COMPLETED, status, {})
+            return self._status(ids, TaskState.COMPLETED, {"message": _readdressed(document, ids)}, {})
         if heard.kind is EventKind.STATUS:
             assert heard.state is not None
             return self._status(ids, heard.state, self._own_status(document["status"], ids), document)
         artifact = {**document, "taskId": ids.task, "contextId": ids.context}
-        return Event(EventKind.ARTIFACT, None, VERSION, dump(artifact))
+        return Event(EventKind.ARTIFACT, None, ids.spoken, dump(artifact))
 
     def missing(self, heard: Heard, ids: Ids, turns: Sequence[Turn], log: Sequence[Logged], *, gap: bool) -> Sequence[Event]:
         known = _folded(turns, log, ids)
         seen = self._own_task(heard.document, ids)
         assert heard.state is not None
-        documents = [*_missing_artifacts(known, seen, ids), *self._missing_words(known, seen, heard.state, ids)]
-        if gap and documents:
-            documents[0] = {**documents[0], "metadata": {**(documents[0].get("metadata") or {}), OWN: {"gap": True}}}
-        return [_event(document) for document in documents]
+        updates = [*_missing_artifacts(known, seen, ids), *self._missing_words(known, seen, heard.state, ids)]
+        if gap and updates:
+            document = updates[0].document
+            document["metadata"] = {**(document.get("metadata") or {}), OWN: {"gap": True}}
+        return [_event(*update, ids.spoken) for update in updates]
 
     def opening(self, ids: Ids, turn: Turn) -> Event:
         task = {
-            "kind": "task",
             "id": ids.task,
             "contextId": ids.context,
-            "status": {"state": TaskState.SUBMITTED.value, "timestamp": self._now()},
+            "status": self._stated(TaskState.SUBMITTED, ids),
             "history": [_user_message(turn, ids)],
         }
-        return Event(EventKind.TASK, TaskState.SUBMITTED, VERSION, dump(task))
+        return _event(EventKind.TASK, TaskState.SUBMITTED, task, ids.spoken)
 
     def resumed(self, ids: Ids) -> Event:
-        status = {"state": TaskState.WORKING.value, "timestamp": self._now()}
-        return self._status(ids, TaskState.WORKING, status, {})
+        return self._status(ids, TaskState.WORKING, {}, {})
 
     def verdict(self, ids: Ids, state: TaskState, error: HubError) -> Event:
         fault = fault_of(error)
         own = {OWN: {"reason": fault.reason}}
         message = {
-            "kind": "message",
-            "role": "agent",
+            "role": agent_of(ids.spoken),
             "messageId": str(uuid4()),
             "taskId": ids.task,
             "contextId": ids.context,
-            "parts": [{"kind": "text", "text": fault.message}],
+            "parts": [text_part(fault.message, ids.spoken)],
             "metadata": own,
         }
-        status = {"state": state.value, "message": message, "timestamp": self._now()}
-        return self._status(ids, state, status, {"metadata": own})
+        said = {"message": dressed(EventKind.MESSAGE, message, None, ids.spoken)}
+        return self._status(ids, state, said, {"metadata": own})
 
     # --- out of the log
 
-    def snapshot(self, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str, history_length: int | None) -> bytes:
+    def snapshot(
+        self,
+        turns: Sequence[Turn],
+        log: Sequence[Logged],
+        *,
+        dialect: str,
+        history_length: int | None,
+        alias: str = "",
+        artifacts: bool = True,
+    ) -> bytes:
         first = log[0].event
-        if len(log) == 1 and len(turns) == 1 and history_length is None:
+        if len(log) == 1 and len(turns) == 1 and history_length is None and artifacts and first.dialect == dialect:
             return first.body
         task = _folded(turns, log, None)
         trim_history(task, history_length)
+        if not artifacts:
+            task.pop("artifacts", None)
+        if first.dialect != dialect:
+            task = write_content(renamed(read_content(EventKind.TASK, task, first.dialect, dialect), alias), dialect)
         return dump(task)
 
+    def spelled(self, event: Event, dialect: str) -> bytes:
+        return Speller(dialect).spell(event)
+
     def notice(self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str) -> bytes:
-        """0.3 sends the whole Task after every event. The other dialects' forms belong here."""
+        last = log[-1].event
+        if dialect == NEWEST:
+            return wrapped(last.kind, Speller(dialect).spell(last), dialect)
+        if dialect == OLDEST:
+            return dump(notice_in_oldest(parse(Speller(dialect, row.alias or row.id).spell(last))))
         return self.snapshot(turns, log, dialect=dialect, history_length=None)
 
     # --- pieces
 
     def _status(self, ids: Ids, state: TaskState, status: JsonObject, holder: JsonObject) -> Event:
-        document = {
-            **holder,
-            "kind": "status-update",
-            "taskId": ids.task,
-            "contextId": ids.context,
-            "status": status,
-            "final": state in TERMINAL or state in PAUSED,
-        }
-        return Event(EventKind.STATUS, state, VERSION, dump(document))
+        """`status` without a state gets it, and the time."""
+        full = status if "state" in status else {**self._stated(state, ids), **status}
+        document = {**holder, "taskId": ids.task, "contextId": ids.context, "status": full}
+        return _event(EventKind.STATUS, state, document, ids.spoken)
+
+    def _stated(self, state: TaskState, ids: Ids) -> JsonObject:
+        return {"state": SHAPES[ids.spoken].state_name(state), "timestamp": self._now()}
 
     def _own_status(self, status: JsonObject, ids: Ids) -> JsonObject:
         own = {**status}
@@ -138,31 +174,29 @@ class Codec:
             own["history"] = [_readdressed(message, ids) for message in own["history"]]
         return own
 
-    def _missing_words(self, known: JsonObject, seen: JsonObject, state: TaskState, ids: Ids) -> list[JsonObject]:
+    def _missing_words(self, known: JsonObject, seen: JsonObject, state: TaskState, ids: Ids) -> list[Update]:
         """Messages that the fold has not, as status updates; then the status, if it is another."""
         status = seen["status"]
         said = {m.get("messageId") for m in known.get("history") or ()}
         said.add((known["status"].get("message") or {}).get("messageId"))
         said.add((status.get("message") or {}).get("messageId"))
-        passing = TaskState.WORKING.value
+        passing = SHAPES[ids.spoken].state_name(TaskState.WORKING)
         words = [
-            {"state": passing, "message": message, "timestamp": status["timestamp"]}
+            (TaskState.WORKING, {"state": passing, "message": message, "timestamp": status["timestamp"]})
             for message in seen.get("history") or ()
-            if message.get("role") == "agent" and message.get("messageId") not in said
+            if message.get("role") == agent_of(ids.spoken) and message.get("messageId") not in said
         ]
         before = known["status"]
         same_words = (before.get("message") or {}).get("messageId") == (status.get("message") or {}).get("messageId")
         if words or before.get("state") != status["state"] or not same_words:
-            words.append(status)
-        documents = [
-            {"kind": "status-update", "taskId": ids.task, "contextId": ids.context, "status": word, "final": False}
-            for word in words
+            words.append((state, status))
+        updates = [
+            Update(EventKind.STATUS, state, {"taskId": ids.task, "contextId": ids.context, "status": word})
+            for state, word in words
         ]
-        if documents:
-            documents[-1]["final"] = state in TERMINAL or state in PAUSED
-            if seen.get("metadata"):
-                documents[-1]["metadata"] = seen["metadata"]
-        return documents
+        if updates and seen.get("metadata"):
+            updates[-1].document["metadata"] = seen["metadata"]
+        return updates
 
     def _now(self) -> str:
         return timestamp(self._wall())
@@ -174,23 +208,29 @@ def _folded(turns: Sequence[Turn], log: Sequence[Logged], ids: Ids | None) -> Js
     task: JsonObject | None = None
     for cursor, event in log:
         while task is not None and later and later[0].after < cursor:
-            add_turn(task, _message_of(later.pop(0), task))
+            add_turn(task, _message_of(later.pop(0), task, event.dialect))
         task = fold(task, event.kind, parse(event.body))
     assert task is not None
     for turn in later:
         if turn.after <= log[-1].cursor:
-            add_turn(task, _message_of(turn, task))
+            add_turn(task, _message_of(turn, task, log[0].event.dialect))
     return task
 
 
-def _message_of(turn: Turn, task: JsonObject) -> JsonObject:
-    message: JsonObject = parse(turn.params)["message"]
-    return {**message, "taskId": task["id"], "contextId": task["contextId"]}
+def _message_of(turn: Turn, task: JsonObject, spoken: str) -> JsonObject:
+    return {**_said(turn, spoken), "taskId": task["id"], "contextId": task["contextId"]}
 
 
 def _user_message(turn: Turn, ids: Ids) -> JsonObject:
+    return {**_said(turn, ids.spoken), "taskId": ids.task, "contextId": ids.context}
+
+
+def _said(turn: Turn, spoken: str) -> JsonObject:
+    """The caller's message as the log spells it."""
     message: JsonObject = parse(turn.params)["message"]
-    return {**message, "taskId": ids.task, "contextId": ids.context}
+    if turn.dialect != spoken:
+        message = {**translated_message(message, turn.dialect, spoken), "messageId": turn.message_id}
+    return message
 
 
 def _readdressed(message: JsonObject, ids: Ids) -> JsonObject:
@@ -204,10 +244,10 @@ def _readdressed(message: JsonObject, ids: Ids) -> JsonObject:
     return own
 
 
-def _missing_artifacts(known: JsonObject, seen: JsonObject, ids: Ids) -> list[JsonObject]:
+def _missing_artifacts(known: JsonObject, seen: JsonObject, ids: Ids) -> list[Update]:
     """By position: parts beyond the ones that the fold has. An artifact whose beginning is another one was replaced."""
     have = {artifact.get("artifactId"): artifact for artifact in artifacts_of(known)}
-    updates: list[JsonObject] = []
+    updates: list[Update] = []
     for artifact in artifacts_of(seen):
         old = have.get(artifact.get("artifactId"))
         if old == artifact:
@@ -216,20 +256,16 @@ def _missing_artifacts(known: JsonObject, seen: JsonObject, ids: Ids) -> list[Js
         grown = old is not None and len(parts) > len(old_parts) and parts[: len(old_parts)] == old_parts
         if old is not None and parts == old_parts:
             continue
-        updates.append(
-            {
-                "kind": "artifact-update",
-                "taskId": ids.task,
-                "contextId": ids.context,
-                "artifact": {**artifact, "parts": parts[len(old_parts) :]} if grown else artifact,
-                "append": grown,
-                "lastChunk": False,
-            }
-        )
+        document = {
+            "taskId": ids.task,
+            "contextId": ids.context,
+            "artifact": {**artifact, "parts": parts[len(old_parts) :]} if grown else artifact,
+            "append": grown,
+            "lastChunk": False,
+        }
+        updates.append(Update(EventKind.ARTIFACT, None, document))
     return updates
 
 
-def _event(document: JsonObject) -> Event:
-    if document["kind"] == EventKind.ARTIFACT:
-        return Event(EventKind.ARTIFACT, None, VERSION, dump(document))
-    return Event(EventKind.STATUS, TaskState(document["status"]["state"]), VERSION, dump(document))
+def _event(kind: EventKind, state: TaskState | None, document: JsonObject, spoken: str) -> Event:
+    return Event(kind, state, spoken, dump(dressed(kind, document, state, spoken)))

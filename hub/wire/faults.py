@@ -46,6 +46,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.KeyConflict: Row(-32000, 409, "CONFLICT"),
     errors.TaskNotFound: Row(-32001, 404, "TASK_NOT_FOUND"),
     errors.TaskNotCancelable: Row(-32002, 400, "TASK_NOT_CANCELABLE"),
+    errors.TaskOver: Row(-32004, 400, "UNSUPPORTED_OPERATION"),
     errors.TaskEnded: Row(-32602, 400, "TASK_ENDED"),
     errors.PushConfigNotFound: Row(-32602, 404, "PUSH_CONFIG_NOT_FOUND"),
     errors.DeadLetterNotFound: Row(-32000, 404, "DEAD_LETTER_NOT_FOUND"),
@@ -75,7 +76,14 @@ TABLE: dict[type[HubError], Row] = {
     errors.StoreUnavailable: Row(-32000, 503, "OVERLOADED"),
     errors.SecretUnreadable: Row(-32000, 500, "INTERNAL"),
 }
+_BY_DIALECT: dict[tuple[str | None, type[BaseException]], Row] = {
+    ("0.1", errors.TaskEnded): Row(-32002, 400, "TASK_ENDED"),
+    ("1.0", errors.PushConfigNotFound): Row(-32001, 404, "TASK_NOT_FOUND"),
+    ("1.0", errors.TaskEnded): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
+}
 _INTERNAL = Row(-32603, 500, "INTERNAL")
+_A2A = range(-32009, -32000)
+_A2A_DOMAIN = "a2a-protocol.org"
 _SPECIFIED = {-32700, *range(-32603, -32599), *range(-32009, -32000)}
 
 
@@ -87,8 +95,9 @@ def row_of(error: BaseException) -> Row:
     return _INTERNAL
 
 
-def fault_of(error: BaseException) -> Fault:
-    row = row_of(error)
+def fault_of(error: BaseException, dialect: str | None = None) -> Fault:
+    """`dialect`: the caller's, because versions differ in what they call some errors."""
+    row = _BY_DIALECT.get((dialect, type(error))) or row_of(error)
     if isinstance(error, errors.WorkerFault):
         return _of_worker(error)
     if not isinstance(error, HubError):
@@ -96,11 +105,13 @@ def fault_of(error: BaseException) -> Fault:
     data = None
     if row.code not in _SPECIFIED or error.facts:
         data = [error_info(row.reason, error.facts)]
+    elif dialect == "1.0" and row.code in _A2A:
+        data = [error_info(row.reason, {}, domain=_A2A_DOMAIN)]
     return Fault(row.code, row.status, row.reason, error.message, data)
 
 
-def error_info(reason: str, facts: dict[str, str]) -> dict[str, Any]:
-    return {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": DOMAIN, "metadata": facts}
+def error_info(reason: str, facts: dict[str, str], *, domain: str = DOMAIN) -> dict[str, Any]:
+    return {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": domain, "metadata": facts}
 
 
 def _of_worker(error: errors.WorkerFault) -> Fault:

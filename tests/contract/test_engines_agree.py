@@ -86,7 +86,7 @@ class Asked:
         await self.engine.tasks.add_turn(task, a_turn("more"))
 
     async def assign(self, task: TaskId, worker: WorkerId) -> Any:
-        await self.engine.tasks.assign(task, worker, 5)
+        await self.engine.tasks.assign(task, worker, 5, "1.0")
 
     async def discard(self, task: TaskId) -> Any:
         await self.engine.tasks.discard(task)

@@ -36,8 +36,8 @@ async def test_task_without_a_worker_gets_one_by_assignment(engine: Engine) -> N
     await engine.tasks.admit(row, a_turn())
     assert (await engine.tasks.get(ANNA, row.id)).worker is None
     worker = WorkerId("echo", "Zone:A:1")
-    await engine.tasks.assign(row.id, worker, 4)
-    assert await engine.tasks.get(ANNA, row.id) == replace(row, worker=worker, epoch=4)
+    await engine.tasks.assign(row.id, worker, 4, "1.0")
+    assert await engine.tasks.get(ANNA, row.id) == replace(row, worker=worker, epoch=4, spoken="1.0")
 
 
 async def test_same_id_is_not_admitted_twice(engine: Engine) -> None:
@@ -111,7 +111,7 @@ async def test_rows_survive_reopening(store: Store, engine: Engine) -> None:
     row = a_row()
     await engine.tasks.admit(row, a_turn())
     await append(engine, row.id, status(TaskState.WORKING), position="b.1", ids=Ids(row.id, "ctx", "w", "wc"))
-    await engine.tasks.assign(row.id, WorkerId("echo", "two"), 3)
+    await engine.tasks.assign(row.id, WorkerId("echo", "two"), 3, "0.3")
     before = await engine.tasks.get(ANNA, row.id)
     gone = await admitted(engine)
     await append(engine, gone, message())
@@ -142,7 +142,7 @@ async def test_unknown_task_takes_no_turn_and_no_worker(engine: Engine) -> None:
     with pytest.raises(TaskNotFound):
         await engine.tasks.add_turn(TaskId("never-was"), a_turn())
     with pytest.raises(TaskNotFound):
-        await engine.tasks.assign(TaskId("never-was"), WorkerId("echo", "one"), 1)
+        await engine.tasks.assign(TaskId("never-was"), WorkerId("echo", "one"), 1, "0.3")
     assert list(await engine.tasks.turns(TaskId("never-was"))) == []
 
 

@@ -36,6 +36,8 @@ def a_row(caller: Caller = ANNA, **members: Any) -> TaskRow:
         "worker_task": "",
         "worker_context": "",
         "dialect": "0.3",
+        "spoken": "0.3",
+        "alias": "",
         "state": TaskState.SUBMITTED,
         "at": START,
         "position": None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from ipaddress import ip_network
 from random import Random
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,8 @@ import pytest
 from hub.core.directory import Directory, Terms
 from hub.core.hub import Hub, Limits
 from hub.core.observe import Silent
+from hub.core.push import Deliveries
+from hub.core.pushes import Push
 from hub.core.reading import Reading
 from hub.core.router import Router
 from hub.core.supervisor import Supervisor
@@ -22,10 +25,14 @@ from hub.engines import open_engine
 from hub.model.command import CancelTask, GetTask, Send, Target
 from hub.model.ids import Caller, TaskId, WorkerId
 from hub.model.worker import Offer, Proof, Registration
+from hub.net.http1 import Client
+from hub.net.webhook import HttpWebhooks
+from hub.net.webhook_guard import WebhookGuard
 from hub.ports import Engine
-from hub.wire import v03
+from hub.vault import SealingVault, random_key
 from hub.wire.codec import Codec
 from hub.wire.jsontext import parse
+from hub.wire.v03 import requests as v03
 from tests.helpers.clock import MovableClock
 from tests.helpers.scripted import ScriptedForwarder
 
@@ -44,11 +51,12 @@ class House:
     clock: MovableClock
     supervisor: Supervisor
     around: Surroundings
+    push: Push
 
     def restarted(self, *, limits: Limits | None = None, **bounds: Any) -> Hub:
         """Another hub on the same store, as after a kill: the old one is not told."""
         around = replace(self.around, **bounds)
-        return Hub(around, self.supervisor, limits or Limits(keep_alive=timedelta(seconds=0.05)))
+        return Hub(around, self.supervisor, limits or Limits(keep_alive=timedelta(seconds=0.05)), self.push)
 
     async def enrol(self, name: str, boot: str = "b", **offer: Any) -> Registration:
         role, _, instance = name.partition(":")
@@ -59,18 +67,18 @@ class House:
     async def send(
         self, text: str = "hi", role: str | None = "echo", *, blocking: bool = True, key: str | None = None, **members: Any
     ) -> dict[str, Any]:
-        body: dict[str, Any] = parse(await self.hub.send(ME, say(text, role, blocking=blocking, key=key, **members)))
+        body: dict[str, Any] = parse((await self.hub.send(ME, say(text, role, blocking=blocking, key=key, **members))).body)
         return body
 
     async def stream(self, text: str = "hi", role: str | None = "echo", **members: Any) -> list[dict[str, Any]]:
         return await frames(await self.hub.stream(ME, say(text, role, **members)))
 
     async def cancel(self, task: str) -> dict[str, Any]:
-        body: dict[str, Any] = parse(await self.hub.cancel(ME, CancelTask(Target(), TaskId(task), "0.3")))
+        body: dict[str, Any] = parse((await self.hub.cancel(ME, CancelTask(Target(), TaskId(task), "0.3"))).body)
         return body
 
     async def get(self, task: str) -> dict[str, Any]:
-        body: dict[str, Any] = parse(await self.hub.get(ME, GetTask(Target(), TaskId(task), "0.3")))
+        body: dict[str, Any] = parse((await self.hub.get(ME, GetTask(Target(), TaskId(task), "0.3"))).body)
         return body
 
 
@@ -91,7 +99,8 @@ async def frames(reading: Reading) -> list[dict[str, Any]]:
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
     clock, forwarder, supervisor = MovableClock(), ScriptedForwarder(), Supervisor()
-    async with open_engine("memory:", clock=clock) as engine:
+    guard = WebhookGuard((), [ip_network("127.0.0.0/8")], ())
+    async with open_engine("memory:", clock=clock) as engine, Client(guard) as client:
         around = Surroundings(
             engine=engine,
             forwarder=forwarder,
@@ -101,9 +110,12 @@ async def house() -> AsyncIterator[House]:
             clock=clock,
             silence=timedelta(seconds=SILENCE),
         )
-        hub = Hub(around, supervisor, Limits(keep_alive=timedelta(seconds=0.05)))
+        webhooks, vault = HttpWebhooks(client, guard, clock.wall), SealingVault(random_key())
+        deliveries = Deliveries(around, webhooks, vault, supervisor)
+        push = Push(engine.pushes, webhooks, vault, deliveries, most=10)
+        hub = Hub(around, supervisor, Limits(keep_alive=timedelta(seconds=0.05)), push)
         terms = Terms(TTL, timedelta(seconds=45))
         directory = Directory(engine.registry, forwarder, around.observer, terms, check_url=lambda url: None, most=100)
-        yield House(hub, directory, engine, forwarder, clock, supervisor, around)
+        yield House(hub, directory, engine, forwarder, clock, supervisor, around, push)
         hub.drain()
         await supervisor.close()

@@ -145,7 +145,7 @@ async def test_a_worker_that_is_gone_when_it_is_answered_loses_the_task(house: H
     house.forwarder.plan("echo:a", CUT)
     house.forwarder.plan("echo:a", WorkerUnreachable("echo:a", "http://w/", "refused"))
     house.forwarder.plan("echo:a", WorkerUnreachable("echo:a", "http://w/", "refused"))
-    answer = parse(await asyncio.wait_for(house.hub.send(ME, say("blue", taskId=task_id)), 4))
+    answer = parse((await asyncio.wait_for(house.hub.send(ME, say("blue", taskId=task_id)), 4)).body)
     assert answer["status"]["state"] == "failed"
     assert answer["metadata"]["rolecall"]["reason"] == "WORKER_LOST"
 

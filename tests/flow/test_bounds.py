@@ -20,7 +20,7 @@ async def test_a_task_whose_log_grows_too_large_fails_and_is_called_off(house: H
     hub = house.restarted(most_logged=2_000)
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), *(chunk("x" * 500) for _ in range(100)), 5.0, status("completed"))
-    answer = parse(await hub.send(ME, say()))
+    answer = parse((await hub.send(ME, say())).body)
     assert answer["status"]["state"] == "failed"
     assert "ROLECALL_MAX_LOG" in answer["status"]["message"]["parts"][0]["text"]
     assert len(answer["artifacts"][0]["parts"]) < 10
@@ -35,10 +35,10 @@ async def test_a_task_that_takes_too_long_fails_and_is_called_off(house: House) 
     house.forwarder.plan("echo:a", task(), 60.0, status("completed"))
     begun = await hub.send(ME, say(blocking=False))
     house.clock.advance(31)
-    answer = hub.subscribe(ME, Subscribe(Target(), TaskId(parse(begun)["id"]), "0.3", None))
+    answer = hub.subscribe(ME, Subscribe(Target(), TaskId(parse(begun.body)["id"]), "0.3", None))
     assert (await frames(await answer))[-1]["status"]["state"] == "failed"
-    answer = hub.get(ME, GetTask(Target(), TaskId(parse(begun)["id"]), "0.3"))
-    found = parse(await answer)
+    answer = hub.get(ME, GetTask(Target(), TaskId(parse(begun.body)["id"]), "0.3"))
+    found = parse((await answer).body)
     assert found["status"]["state"] == "failed"
     assert "ROLECALL_TASK_DEADLINE" in found["status"]["message"]["parts"][0]["text"]
     assert house.forwarder.asked("cancel") == ["echo:a"]

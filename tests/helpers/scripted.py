@@ -12,7 +12,7 @@ from hub.errors import WorkerBroke, WorkerFault
 from hub.model.a2a import Heard, Ids
 from hub.model.worker import Offer
 from hub.ports import Attach, Dispatch
-from hub.wire.heard import read_result
+from hub.wire.v03.heard import read_result
 
 Step = Heard | list[Heard] | Exception | float
 """Said, several things said at once, how the call goes wrong, or a wait in seconds."""

@@ -40,9 +40,9 @@ class MemoryTasks:
         held = self._known(task)
         held.turns = [*(held.turns or ()), turn]
 
-    async def assign(self, task: TaskId, worker: WorkerId, epoch: int) -> None:
+    async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
         held = self._known(task)
-        held.change(replace(held.row, worker=worker, epoch=epoch))
+        held.change(replace(held.row, worker=worker, epoch=epoch, spoken=spoken))
 
     async def discard(self, task: TaskId) -> None:
         held = self._held.pop(task, None)
@@ -59,7 +59,12 @@ class MemoryTasks:
         return tuple(held.turns or ()) if held is not None else ()
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
-        rows = [row for row in self._rows(caller, query.context_id, query.role) if query.state in (None, row.state)]
+        since = query.since or 0
+        rows = [
+            row
+            for row in self._rows(caller, query.context_id, query.role)
+            if query.state in (None, row.state) and row.updated >= since
+        ]
         rows.sort(key=lambda row: (row.updated, row.id), reverse=True)
         total = len(rows)
         if query.before is not None:

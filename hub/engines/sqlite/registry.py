@@ -15,6 +15,7 @@ from hub.engines.feed import KEPT
 from hub.engines.leases import Draft, Key, LeaseTable, Step, Terms, health_after
 from hub.engines.sqlite.writer import Writer
 from hub.errors import LeaseUnknown
+from hub.model.card import Interface
 from hub.model.ids import WorkerId
 from hub.model.worker import Beat, ChangeKind, Health, Offer, Proof, Registration, RegistryChange
 from hub.ports import Clock
@@ -206,4 +207,5 @@ def _read(db: sqlite3.Connection) -> tuple[bytes, int, list[Any], list[Any]]:
 def _offer(text: str, capacity: int | None) -> Offer:
     members = json.loads(text)
     worker, models = WorkerId(*members.pop("worker")), tuple(members.pop("models"))
-    return Offer(**{**members, "worker": worker, "models": models, "capacity": capacity})
+    interfaces = tuple(Interface(*interface) for interface in members.pop("interfaces"))
+    return Offer(**{**members, "worker": worker, "models": models, "interfaces": interfaces, "capacity": capacity})

@@ -20,12 +20,12 @@ from hub.model.task import Conversation, TaskPage, TaskRow, Turn
 from hub.ports import Clock
 
 MEMBERS = (
-    "id, workspace, caller, role, worker, epoch, context, worker_task, worker_context, dialect, state, last, position, "
-    "size, created, updated"
+    "id, workspace, caller, role, worker, epoch, context, worker_task, worker_context, dialect, spoken, alias, "
+    "state, last, position, size, created, updated"
 )
 _ADMIT = f"""
 insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params, caller_key)
-values ({", ".join("?" * 21)})
+values ({", ".join("?" * 23)})
 """
 _TURNS = """
 select turn_after, turn_message, turn_dialect, turn_params, -1 as seq from task where id = ?1
@@ -93,14 +93,15 @@ class SqliteTasks:
         if await self._writer.submit(write, publish) is None:
             raise TaskNotFound
 
-    async def assign(self, task: TaskId, worker: WorkerId, epoch: int) -> None:
+    async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
         def write(db: sqlite3.Connection) -> bool:
-            return db.execute("update task set worker = ?, epoch = ? where id = ?", (str(worker), epoch, task)).rowcount == 1
+            sql = "update task set worker = ?, epoch = ?, spoken = ? where id = ?"
+            return db.execute(sql, (str(worker), epoch, spoken, task)).rowcount == 1
 
         def publish(known: bool) -> None:
             held = self._cache.written(task) if known else None
             if held is not None:
-                held.change(replace(held.row, worker=worker, epoch=epoch))
+                held.change(replace(held.row, worker=worker, epoch=epoch, spoken=spoken))
 
         if not await self._writer.submit(write, publish):
             raise TaskNotFound
@@ -134,6 +135,9 @@ class SqliteTasks:
         if query.state is not None:
             where += " and state = ?"
             values.append(query.state)
+        if query.since is not None:
+            where += " and updated >= ?"
+            values.append(query.since)
         total = int((await self._reader.rows(f"select count(*) from task where {where}", values))[0][0])
         if query.before is not None:
             where += " and (updated, id) < (?, ?)"
@@ -188,8 +192,8 @@ class SqliteTasks:
 
 
 def row_of(members: Sequence[Any]) -> TaskRow:
-    (task, workspace, caller, role, worker, epoch, context, worker_task, worker_context, dialect, *rest) = members
-    state, last, position, size, created, updated = rest
+    (task, workspace, caller, role, worker, epoch, context, worker_task, worker_context, *rest) = members
+    dialect, spoken, alias, state, last, position, size, created, updated = rest
     return TaskRow(
         id=TaskId(task),
         caller=Caller(workspace, caller),
@@ -200,6 +204,8 @@ def row_of(members: Sequence[Any]) -> TaskRow:
         worker_task=worker_task,
         worker_context=worker_context,
         dialect=dialect,
+        spoken=spoken,
+        alias=alias,
         state=TaskState(state),
         at=Cursor(last),
         position=position,
@@ -212,7 +218,7 @@ def row_of(members: Sequence[Any]) -> TaskRow:
 def _values(row: TaskRow) -> tuple[Any, ...]:
     worker = str(row.worker) if row.worker is not None else None
     names = (row.id, *row.caller, row.role, worker, row.epoch, row.context, row.worker_task, row.worker_context, row.dialect)
-    return (*names, row.state, row.at, row.position, row.size, row.created, row.updated)
+    return (*names, row.spoken, row.alias, row.state, row.at, row.position, row.size, row.created, row.updated)
 
 
 def _worker(name: str) -> WorkerId:

@@ -11,10 +11,11 @@ from hub.model.a2a import Event, EventKind, Heard, Ids, Logged, TaskState
 from hub.model.command import Target
 from hub.model.ids import START, Cursor, TaskId
 from hub.model.task import Turn
-from hub.wire import v03
 from hub.wire.codec import Codec
-from hub.wire.heard import Malformed, read_result
+from hub.wire.heard import Malformed
 from hub.wire.jsontext import dump, parse
+from hub.wire.v03 import requests as v03
+from hub.wire.v03.heard import read_result
 
 IDS = Ids(TaskId("T"), "C", "wt", "wc")
 codec = Codec(lambda: 0.0)

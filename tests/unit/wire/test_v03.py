@@ -10,8 +10,9 @@ from hub.errors import InvalidParams
 from hub.model.a2a import Ids
 from hub.model.command import Target
 from hub.model.ids import TaskId
-from hub.wire import v03
-from hub.wire.jsontext import parse
+from hub.wire import calls
+from hub.wire.asked import read_task_id
+from hub.wire.v03 import requests as v03
 
 ANY = Target()
 
@@ -78,13 +79,13 @@ def test_a_role_is_named_in_either_metadata_and_params_come_after_the_message() 
     "params", [{"id": "t"}, {"taskId": "t"}, {"task_id": "t"}, {"name": "tasks/t"}, {"id": "t", "taskId": "t"}]
 )
 def test_a_task_is_named_in_any_spelling(params: dict[str, Any]) -> None:
-    assert v03.read_task_id(params) == "t"
+    assert read_task_id(params) == "t"
 
 
 @pytest.mark.parametrize("params", [{}, {"id": ""}, {"id": 5}, {"id": "a", "taskId": "b"}, {"id": "x" * 300}, {"name": "t"}])
 def test_a_task_that_is_not_named_clearly_is_invalid_params(params: dict[str, Any]) -> None:
     with pytest.raises(InvalidParams):
-        v03.read_task_id(params)
+        read_task_id(params)
 
 
 def test_a_worker_is_told_its_own_ids_and_every_member_it_may_know() -> None:
@@ -94,18 +95,17 @@ def test_a_worker_is_told_its_own_ids_and_every_member_it_may_know() -> None:
     }
     send = v03.read_send(params, ANY)
     ids = Ids(TaskId("hub-task"), "hub-ctx", "their-task", "their-ctx")
-    told = parse(v03.write_send(send, ids, {"hub-ref": "their-ref"}, stream=True))
-    assert told["method"] == "message/stream"
-    said = told["params"]["message"]
+    told = calls.send_params(send, ids, {"hub-ref": "their-ref"}, stream=True)
+    said = told["message"]
     assert (said["taskId"], said["contextId"], said["referenceTaskIds"]) == ("their-task", "their-ctx", ["their-ref"])
     assert said["messageId"] == "m1"
     assert said["strange"] == 1
-    assert told["params"]["other"] == {"kind": "x"}
+    assert told["other"] == {"kind": "x"}
 
 
 def test_a_first_message_carries_no_task_id_to_the_worker() -> None:
     send = v03.read_send(message(contextId="c"), ANY)
-    told = parse(v03.write_send(send, Ids(TaskId("t"), "c"), {}, stream=False))
-    assert "taskId" not in told["params"]["message"]
-    assert told["params"]["message"]["contextId"] == "c"
-    assert told["params"]["configuration"] == {"blocking": False}
+    told = calls.send_params(send, Ids(TaskId("t"), "c"), {}, stream=False)
+    assert "taskId" not in told["message"]
+    assert told["message"]["contextId"] == "c"
+    assert told["configuration"] == {"blocking": False}

@@ -12,7 +12,7 @@ import pytest
 
 from hub.errors import InvalidParams, TaskEnded, TaskNotCancelable, TaskNotFound, WorkerRefused
 from hub.model.command import Target
-from hub.wire.v03 import read_send
+from hub.wire.v03.requests import read_send
 from tests.helpers.clock import MovableClock
 from worker_sdk import (
     Artifact,

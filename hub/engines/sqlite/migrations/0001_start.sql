@@ -46,6 +46,8 @@ create table task (
   worker_task    text not null,
   worker_context text not null,
   dialect        text not null,
+  spoken         text not null,
+  alias          text not null,
   state          text not null,
   last           integer not null,
   position       text,

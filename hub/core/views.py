@@ -1,0 +1,53 @@
+"""Tasks as callers see them: a task now, or as of an event, from its log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hub.core.surroundings import Surroundings
+from hub.errors import TaskNotFound
+from hub.model.a2a import Answer, Event, EventKind, Logged
+from hub.model.ids import Cursor, TaskId
+
+
+class View(NamedTuple):
+    """How a caller wants to see a task. `alias`: what he calls it."""
+
+    dialect: str
+    history_length: int | None = None
+    alias: str = ""
+    artifacts: bool = True
+
+
+class Views:
+    def __init__(self, around: Surroundings) -> None:
+        self._engine = around.engine
+        self._codec = around.codec
+
+    async def now(self, task: TaskId, view: View) -> Answer:
+        return await self.of(task, await self._engine.events.read(task), view)
+
+    async def of(self, task: TaskId, log: Sequence[Logged], view: View) -> Answer:
+        """The task as of the end of `log`, or the bare message that is all there is. TaskNotFound: nobody was shown it yet."""
+        if not log:
+            raise TaskNotFound
+        first = log[0].event
+        if first.kind is EventKind.MESSAGE:
+            return Answer(EventKind.MESSAGE, view.dialect, self._codec.spelled(first, view.dialect))
+        body = self._codec.snapshot(
+            await self._engine.tasks.turns(task),
+            log,
+            dialect=view.dialect,
+            history_length=view.history_length,
+            alias=view.alias,
+            artifacts=view.artifacts,
+        )
+        return Answer(EventKind.TASK, view.dialect, body)
+
+    async def as_of(self, task: TaskId, at: Cursor) -> Logged:
+        """The Task after event `at`, or as of now if the log is not there yet, as an event in its true place."""
+        log = await self._engine.events.read(task, upto=at)
+        told = await self.of(task, log, View(log[0].event.dialect if log else ""))
+        state = next((e.event.state for e in reversed(log) if e.event.state is not None), None)
+        return Logged(log[-1].cursor, Event(EventKind.TASK, state, told.dialect, told.body))

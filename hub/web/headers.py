@@ -1,0 +1,67 @@
+"""The headers of a call that mean something to us, in every binding."""
+
+from __future__ import annotations
+
+import re
+
+from hub.errors import InvalidParams
+from hub.model.ids import Cursor
+from hub.web.asgi import Headers, Scope, header
+from hub.web.operations import Extras
+
+_EXTENSION = re.compile(r"[!-+\--~]{1,256}")
+_MOST_EXTENSIONS = 32
+_EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")
+
+
+def read_extras(scope: Scope) -> Extras:
+    """InvalidParams for what cannot be meant."""
+    return Extras(after=_cursor(scope), key=_key(scope), trace=_trace(scope), extensions=_extensions(scope))
+
+
+def version_of(scope: Scope) -> str | None:
+    """The version that the caller says he speaks: in the header, or in the query."""
+    value = header(scope, b"a2a-version")
+    if value is None and b"A2A-Version=" in scope.get("query_string", b""):
+        value = bytes(scope["query_string"]).partition(b"A2A-Version=")[2].partition(b"&")[0]
+    return value.decode("ascii", "replace")[:20] if value else None
+
+
+def echoed(scope: Scope) -> Headers:
+    """Extensions that were asked for are passed on to the worker; the answer says so under the same name."""
+    for name in _EXTENSION_HEADERS:
+        if header(scope, name) is not None:
+            return [(name, ", ".join(_extensions(scope)).encode("ascii"))]
+    return ()
+
+
+def _extensions(scope: Scope) -> tuple[str, ...]:
+    said: list[str] = []
+    for name, value in scope["headers"]:
+        if name in _EXTENSION_HEADERS:
+            said += [item.strip() for item in value.decode("ascii", "ignore").split(",")]
+    fitting = (item for item in said if _EXTENSION.fullmatch(item))
+    return tuple(dict.fromkeys(fitting))[:_MOST_EXTENSIONS]
+
+
+def _key(scope: Scope) -> str | None:
+    value = header(scope, b"idempotency-key")
+    if value is None or not value.strip():
+        return None
+    if len(value) > 255 or not value.isascii():
+        raise InvalidParams("Idempotency-Key must be at most 255 characters of ASCII.")
+    return value.strip().decode()
+
+
+def _trace(scope: Scope) -> str | None:
+    value = header(scope, b"traceparent")
+    return value.decode("ascii", "ignore")[:256] if value else None
+
+
+def _cursor(scope: Scope) -> Cursor | None:
+    value = header(scope, b"last-event-id")
+    if value is None or not value.strip():
+        return None
+    if not value.isdigit() or len(value) > 18:
+        raise InvalidParams("Last-Event-ID must be the id of an event of this task: a whole number.")
+    return Cursor(int(value))

@@ -1,0 +1,128 @@
+"""A2A as REST: the same operations, with the address for the method and HTTP's status for the error."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from hub.core.observe import Observer
+from hub.errors import HubError, InvalidRequest, RouteError
+from hub.model.a2a import JsonObject, Logged
+from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, read_json_body
+from hub.web.auth import LOCAL
+from hub.web.headers import echoed, read_extras, version_of
+from hub.web.operations import Call, Operations
+from hub.web.stream import EventStream, Lines, opening
+from hub.wire.answers import wrapped
+from hub.wire.dialect import CLASSIC, NEWEST
+from hub.wire.faults import Fault, fault_of
+from hub.wire.jsonrpc import read_body
+from hub.wire.methods import STREAMING, Operation, read_version
+from hub.wire.rest import Place, params_of, read_query, refuse_proto_form, write_error
+from hub.wire.spelling import Speller
+from hub.wire.sse import write_frame
+
+log = logging.getLogger(__name__)
+
+_WITH_BODY = frozenset({Operation.SEND, Operation.STREAM, Operation.PUSH_SET})
+_UNREAD = frozenset({408, 413, 415})
+
+
+class BareFrames:
+    """A log's events without an envelope."""
+
+    def __init__(self, speller: Speller) -> None:
+        self._speller = speller
+
+    def frames(self, batch: Sequence[Logged]) -> bytes:
+        speller = self._speller
+        return b"".join(
+            write_frame(wrapped(event.kind, speller.spell(event), speller.dialect), cursor=cursor) for cursor, event in batch
+        )
+
+
+class Rest:
+    def __init__(self, operations: Operations, observer: Observer, *, max_body: int, lines: Lines) -> None:
+        self._operations = operations
+        self._observer = observer
+        self._max_body = max_body
+        self._lines = lines
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, place: Place) -> None:
+        if place.operation is None:
+            allowed = ", ".join(place.verbs).encode()
+            await answer(send, write_error(_wrong_verb(allowed)), status=405, headers=[(b"allow", allowed)])
+            return
+        role, method = place.target.path_role or "", place.operation.value
+        started = time.perf_counter()
+        self._observer.call_started(role, method)
+        outcome = "ok"
+        try:
+            await self._run(scope, receive, send, place, place.operation)
+        except ClientGone:
+            outcome = "client gone"
+        except Exception as error:
+            fault = self._fault(error, method)
+            outcome = fault.reason.lower()
+            await _refuse(send, receive, fault, error)
+        finally:
+            self._observer.call_ended(role, method, outcome, time.perf_counter() - started)
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send, place: Place, operation: Operation) -> None:
+        said: JsonObject = read_query(scope.get("query_string", b""))
+        if operation in _WITH_BODY:
+            body = read_body(await read_json_body(scope, receive, self._max_body))
+            if not isinstance(body, dict):
+                raise InvalidRequest("The body must be a JSON object.")
+            said = {**said, **body}
+        dialect = _dialect(place, operation, said, read_version(version_of(scope)))
+        params = params_of(place, said, dialect)
+        call = Call(LOCAL, operation, dialect, params, place.target, read_extras(scope))
+        if operation in STREAMING:
+            await self._stream(call, scope, receive, send)
+            return
+        result = await self._operations.answer(call)
+        await answer(send, b"{}" if result == b"null" else result, headers=echoed(scope))
+
+    async def _stream(self, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+        stream = EventStream(send, receive, self._lines, echoed(scope))
+        try:
+            reading = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
+            await stream.copy(reading, BareFrames(Speller(reading.dialect, reading.alias)))
+        except Exception as error:
+            if not stream.open:
+                raise
+            # Its head has gone out: what is left to say it in is an event.
+            await stream.fail(write_frame(write_error(self._fault(error, call.operation.value)), event="error"))
+
+    def _fault(self, error: Exception, method: str) -> Fault:
+        if not isinstance(error, HubError):
+            log.exception("request failed", exc_info=error, extra={"event": "request_failed", "method": method})
+        return fault_of(error, NEWEST)
+
+
+def _dialect(place: Place, operation: Operation, said: JsonObject, version: str | None) -> str | None:
+    """The address tells, then the header. Without either a message tells by its spelling, and a task by its own."""
+    if place.dialect == CLASSIC:
+        refuse_proto_form(said)
+        return CLASSIC
+    chosen = place.dialect or version
+    if chosen is not None or operation not in _WITH_BODY:
+        return chosen if chosen is not None or operation is not Operation.LIST else NEWEST
+    message = said.get("message")
+    role = message.get("role") if isinstance(message, dict) else None
+    return NEWEST if operation is Operation.PUSH_SET or str(role).startswith("ROLE_") else CLASSIC
+
+
+async def _refuse(send: Send, receive: Receive, fault: Fault, error: Exception) -> None:
+    if fault.status in _UNREAD:
+        await answer_unread(send, receive, write_error(fault), status=fault.status)
+        return
+    retry = error.retry_after if isinstance(error, RouteError) else None
+    headers = [(b"retry-after", b"%d" % max(1, round(retry)))] if retry is not None else []
+    await answer(send, write_error(fault), status=fault.status, headers=headers)
+
+
+def _wrong_verb(allowed: bytes) -> Fault:
+    return Fault(-32600, 405, "METHOD_NOT_ALLOWED", f"This address takes {allowed.decode()}.", None)

@@ -1,0 +1,138 @@
+"""What requests of callers have in common, in every dialect: how they name a task, a role, a wait. Lenient in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hub.errors import InvalidParams
+from hub.model.a2a import JsonObject
+from hub.model.command import Target
+from hub.model.ids import TaskId, is_instance, split_name
+
+LONGEST_ID = 256
+_LONGEST_WAIT = 300
+_LONGEST_URL, _LONGEST_SECRET = 2048, 4096
+
+
+def read_task_id(params: JsonObject) -> TaskId:
+    """`id`, and the other spellings that are in use; two that differ are an error."""
+    said = [params[name] for name in ("id", "taskId", "task_id") if params.get(name) is not None]
+    name = params.get("name")
+    if isinstance(name, str) and name.startswith("tasks/"):
+        said.append(name.removeprefix("tasks/").partition("/")[0])
+    if not said:
+        raise InvalidParams('"params.id" must name a task.')
+    if not all(isinstance(value, str) and 0 < len(value) <= LONGEST_ID for value in said):
+        raise InvalidParams(f'"params.id" must be a string of 1 to {LONGEST_ID} characters.')
+    if len(set(said)) > 1:
+        raise InvalidParams('"params.id" and its other spellings name different tasks.')
+    return TaskId(said[0])
+
+
+def named_target(target: Target, *metadata: JsonObject) -> Target:
+    """The role that the call names besides its path: in the target already, or else in its metadata."""
+    role, instance = target.role, target.instance
+    skill = target.skill
+    for said in metadata:
+        if role is None and said.get("role") is not None:
+            role, instance = read_role(said["role"], "metadata.role")
+        if skill is None:
+            skill = said.get("skill", said.get("skillId"))
+    if skill is not None and not isinstance(skill, str):
+        raise InvalidParams('"metadata.skill" must be a string.')
+    return Target(target.path_role, target.path_instance, role, instance, skill)
+
+
+def read_role(value: Any, where: str) -> tuple[str, str | None]:
+    if not isinstance(value, str) or not value or len(value) > 200:
+        raise InvalidParams(f'"{where}" must be a role, or role:instance.')
+    role, instance = split_name(value)
+    if instance is not None and not is_instance(instance):
+        raise InvalidParams(f'"{where}" names an instance that cannot exist.')
+    return role, instance
+
+
+def wait_seconds(*metadata: JsonObject) -> float:
+    value: Any = next((said["waitSeconds"] for said in metadata if said.get("waitSeconds") is not None), 0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_WAIT:
+        raise InvalidParams(f'"metadata.waitSeconds" must be a number from 0 to {_LONGEST_WAIT}.')
+    return float(value)
+
+
+def check_ids(message: JsonObject) -> None:
+    """The ids in a message: strings of a sensible length, or not there."""
+    for name in ("messageId", "taskId", "contextId"):
+        value = message.get(name)
+        if value is not None and (not isinstance(value, str) or len(value) > LONGEST_ID):
+            raise InvalidParams(f'"message.{name}" must be a string of at most {LONGEST_ID} characters.')
+        if value is None:
+            message.pop(name, None)
+    references = message.get("referenceTaskIds")
+    if references is not None and not (isinstance(references, list) and all(isinstance(r, str) for r in references)):
+        raise InvalidParams('"message.referenceTaskIds" must be a list of strings.')
+
+
+def parts_of(message: JsonObject) -> list[Any]:
+    parts = message.get("parts")
+    if not isinstance(parts, list) or not parts:
+        raise InvalidParams('"message.parts" must be a list with at least one part.')
+    return parts
+
+
+def member(holder: JsonObject, name: str, where: str) -> JsonObject:
+    """An object, empty where there is none."""
+    value = holder.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidParams(f'"{where}" must be an object.')
+    return value
+
+
+def flag(holder: JsonObject, name: str, where: str, default: bool) -> bool:
+    value = holder.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise InvalidParams(f'"{where}" must be true or false.')
+    return value
+
+
+def history_length(holder: JsonObject) -> int | None:
+    value = holder.get("historyLength")
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidParams('"historyLength" must be a whole number, 0 or more.')
+    return value
+
+
+def webhook_url(config: JsonObject, where: str) -> str:
+    url = config.get("url")
+    if not isinstance(url, str) or not url or len(url) > _LONGEST_URL:
+        raise InvalidParams(f'"{where}.url" must be a URL of at most {_LONGEST_URL} characters.')
+    return url
+
+
+def secret(holder: JsonObject, name: str, where: str) -> str | None:
+    value = holder.get(name)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or len(value) > _LONGEST_SECRET or not value.isprintable():
+        raise InvalidParams(f'"{where}.{name}" must be one line of at most {_LONGEST_SECRET} characters.')
+    return value
+
+
+def names(holder: JsonObject, name: str, where: str) -> tuple[str, ...]:
+    value = holder.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(item, str) and item.isprintable() for item in value):
+        raise InvalidParams(f'"{where}.{name}" must be a list of names.')
+    return tuple(value)
+
+
+def config_id(value: Any, where: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID:
+        raise InvalidParams(f'"{where}" must be a string of 1 to {LONGEST_ID} characters.')
+    return value

@@ -1,0 +1,77 @@
+"""Requests to workers: what is said, in the dialect that the task's worker is spoken to in."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from hub.model.a2a import Heard, Ids, JsonObject
+from hub.model.command import Send
+from hub.wire.dialect import CLASSIC, NEWEST, translated_message
+from hub.wire.v03 import calls as calls03
+from hub.wire.v03 import heard as heard03
+from hub.wire.v10 import calls as calls10
+from hub.wire.v10 import heard as heard10
+
+
+class Calls(Protocol):
+    """How a dialect names what is asked of a worker, and what it puts around it."""
+
+    SEND: str
+    STREAM: str
+    GET: str
+    CANCEL: str
+    SUBSCRIBE: str
+
+    def send_params(self, params: JsonObject, message: JsonObject, *, stream: bool) -> JsonObject: ...
+    def foreign_params(self, message: JsonObject, metadata: JsonObject, modes: list[str], *, stream: bool) -> JsonObject: ...
+    def task_params(self, ids: Ids) -> JsonObject: ...
+
+
+class HeardIn(Protocol):
+    def read_result(self, result: Any, *, position: str | None = None) -> Heard: ...
+    def read_task(self, result: Any) -> Heard: ...
+
+
+CALLS: dict[str, Calls] = {CLASSIC: calls03, NEWEST: calls10}
+_HEARD: dict[str, HeardIn] = {CLASSIC: heard03, NEWEST: heard10}
+
+
+def send_params(send: Send, ids: Ids, references: dict[str, str], *, stream: bool) -> JsonObject:
+    """The caller's request under the worker's ids. A worker that cannot stream is asked not to block: the hub follows."""
+    calls, native = CALLS[ids.spoken], send.dialect == ids.spoken
+    said = send.params["message"]
+    message: JsonObject = {**said} if native else translated_message(said, send.dialect, ids.spoken)
+    message["messageId"] = send.message_id
+    message.pop("taskId", None)
+    if ids.worker_task:
+        message["taskId"] = ids.worker_task
+    context = ids.worker_context or send.context_id
+    if context:
+        message["contextId"] = context
+    else:
+        message.pop("contextId", None)
+    if send.references:
+        message["referenceTaskIds"] = [references.get(task, task) for task in send.references]
+    if native:
+        return calls.send_params(send.params, message, stream=stream)
+    return calls.foreign_params(message, send.params.get("metadata") or {}, _modes(send.params), stream=stream)
+
+
+def task_params(ids: Ids) -> JsonObject:
+    return CALLS[ids.spoken].task_params(ids)
+
+
+def read_result(result: Any, dialect: str, *, position: str | None = None) -> Heard:
+    """The answer to a message, or one event of its stream. Malformed."""
+    return _HEARD[dialect].read_result(result, position=position)
+
+
+def read_task(result: Any, dialect: str) -> Heard:
+    """The answer to a call that can only be answered with a task. Malformed."""
+    return _HEARD[dialect].read_task(result)
+
+
+def _modes(params: JsonObject) -> list[str]:
+    configuration = params.get("configuration")
+    modes = configuration.get("acceptedOutputModes") if isinstance(configuration, dict) else None
+    return [mode for mode in modes if isinstance(mode, str)] if isinstance(modes, list) else []

@@ -1,0 +1,71 @@
+"""What callers ask, in whichever dialect, as commands."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hub.errors import MethodNotFound
+from hub.model.a2a import JsonObject
+from hub.model.command import CancelTask, GetTask, ListTasks, NamePush, Send, SetPush, Subscribe, Target
+from hub.model.ids import Cursor
+from hub.wire.dialect import CLASSIC, NEWEST, OLDEST
+from hub.wire.v01 import requests as requests01
+from hub.wire.v03 import requests as requests03
+from hub.wire.v10 import requests as requests10
+
+
+class ReadSend(Protocol):
+    def __call__(
+        self,
+        params: JsonObject,
+        target: Target,
+        *,
+        trace: str | None = None,
+        key: str | None = None,
+        extensions: tuple[str, ...] = (),
+    ) -> Send:
+        """Takes over `params`. InvalidParams."""
+
+
+READ_SEND: dict[str, ReadSend] = {
+    OLDEST: requests01.read_send,
+    CLASSIC: requests03.read_send,
+    NEWEST: requests10.read_send,
+}
+
+
+def read_get(params: JsonObject, target: Target, dialect: str | None) -> GetTask:
+    return requests10.read_get(params, target) if dialect == NEWEST else requests03.read_get(params, target, dialect)
+
+
+def read_cancel(params: JsonObject, target: Target, dialect: str | None) -> CancelTask:
+    return requests10.read_cancel(params, target) if dialect == NEWEST else requests03.read_cancel(params, target, dialect)
+
+
+def read_subscribe(params: JsonObject, target: Target, after: Cursor | None, dialect: str | None) -> Subscribe:
+    if dialect == NEWEST:
+        return requests10.read_subscribe(params, target, after)
+    return requests03.read_subscribe(params, target, after, dialect)
+
+
+def read_list(params: JsonObject, target: Target, dialect: str | None) -> ListTasks:
+    if dialect != NEWEST:
+        raise MethodNotFound("list")
+    return requests10.read_list(params, target)
+
+
+def read_set_push(params: JsonObject, target: Target, dialect: str | None) -> SetPush:
+    if dialect == NEWEST:
+        return requests10.read_set_push(params, target)
+    if dialect == OLDEST:
+        return requests01.read_set_push(params, target)
+    return requests03.read_set_push(params, target)
+
+
+def read_name_push(params: JsonObject, target: Target, dialect: str | None, *, required: bool = True) -> NamePush:
+    """`required`: in 1.0 a config is named by its id, and by nothing else."""
+    if dialect == NEWEST:
+        return requests10.read_name_push(params, target, required=required)
+    if dialect == OLDEST:
+        return requests01.read_name_push(params, target)
+    return requests03.read_name_push(params, target)

@@ -1,0 +1,57 @@
+"""A log's events as one reader gets them: the log's own bytes where the dialects agree, translated where they do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hub.model.a2a import Event, EventKind, JsonObject, TaskState
+from hub.model.content import ArtifactUpdate, Content, Message, Status, Task
+from hub.wire.dialect import OLDEST, read_content, write_content
+from hub.wire.jsontext import dump, parse
+from hub.wire.v01 import shape as shape01
+
+
+class Speller:
+    """One reader's pen. In the oldest dialect an artifact has a number in place of an id, which it remembers.
+
+    `alias`: what the reader calls the task.
+    """
+
+    def __init__(self, dialect: str, alias: str = "") -> None:
+        self.dialect = dialect
+        self._alias = alias
+        self._numbers: dict[str, int] = {}
+
+    def spell(self, event: Event) -> bytes:
+        """The bare document. InvalidAnswer where it cannot be said in this dialect."""
+        if event.dialect == self.dialect:
+            return event.body
+        content = renamed(read_content(event.kind, parse(event.body), event.dialect, self.dialect), self._alias)
+        if self.dialect != OLDEST:
+            return dump(write_content(content, self.dialect))
+        return dump(self._oldest(content))
+
+    def _oldest(self, content: Content) -> JsonObject:
+        if isinstance(content, Message):
+            # There a task is the only answer that there is.
+            content = Task(self._alias, content.context_id or "", Status(TaskState.COMPLETED, content))
+        if isinstance(content, Task):
+            for artifact in content.artifacts:
+                self._numbers.setdefault(artifact.artifact_id, len(self._numbers))
+            return shape01.write_stream(content)
+        if isinstance(content, ArtifactUpdate):
+            number = self._numbers.setdefault(content.artifact.artifact_id, len(self._numbers))
+            return shape01.write(content, index=number)
+        return shape01.write(content)
+
+
+def renamed(content: Content, alias: str) -> Content:
+    """Under the name that its caller gave the task."""
+    if not alias or isinstance(content, Message):
+        return content
+    return replace(content, id=alias) if isinstance(content, Task) else replace(content, task_id=alias)
+
+
+def named_event(kind: EventKind) -> str:
+    """What the oldest servers called their frames."""
+    return "artifact" if kind is EventKind.ARTIFACT else "status"

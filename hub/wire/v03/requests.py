@@ -1,0 +1,118 @@
+"""What callers ask in 0.3, read into commands."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from hub.errors import InvalidParams
+from hub.model.a2a import JsonObject
+from hub.model.command import CancelTask, GetTask, NamePush, Send, SetPush, Subscribe, Target
+from hub.model.ids import Cursor, TaskId
+from hub.model.push import PushConfig
+from hub.wire import asked
+from hub.wire.asked import read_task_id
+from hub.wire.v03 import VERSION
+
+_PART_KINDS = ("text", "file", "data")
+
+
+def read_send(
+    params: JsonObject,
+    target: Target,
+    *,
+    trace: str | None = None,
+    key: str | None = None,
+    extensions: tuple[str, ...] = (),
+) -> Send:
+    """Takes over `params` and mends in place what careless callers leave out."""
+    message = params.get("message")
+    if not isinstance(message, dict):
+        raise InvalidParams('"params.message" must be an object.')
+    _mend_message(message)
+    configuration = asked.member(params, "configuration", "params.configuration")
+    metadata = (asked.member(message, "metadata", "message.metadata"), asked.member(params, "metadata", "metadata"))
+    push = asked.member(configuration, "pushNotificationConfig", "configuration.pushNotificationConfig")
+    return Send(
+        target=asked.named_target(target, *metadata),
+        params=params,
+        dialect=VERSION,
+        message_id=message["messageId"],
+        task_id=TaskId(message["taskId"]) if message.get("taskId") else None,
+        context_id=message.get("contextId") or None,
+        references=tuple(message.get("referenceTaskIds") or ()),
+        blocking=asked.flag(configuration, "blocking", "configuration.blocking", True),
+        history_length=asked.history_length(configuration),
+        wait=asked.wait_seconds(*metadata),
+        push=_push(push, TaskId(""), "configuration.pushNotificationConfig") if push else None,
+        key=key,
+        trace=trace,
+        extensions=extensions,
+    )
+
+
+def read_get(params: JsonObject, target: Target, dialect: str | None = VERSION) -> GetTask:
+    return GetTask(target, read_task_id(params), dialect, asked.history_length(params))
+
+
+def read_cancel(params: JsonObject, target: Target, dialect: str | None = VERSION) -> CancelTask:
+    return CancelTask(target, read_task_id(params), dialect)
+
+
+def read_subscribe(params: JsonObject, target: Target, after: Cursor | None, dialect: str | None = VERSION) -> Subscribe:
+    return Subscribe(target, read_task_id(params), dialect, after)
+
+
+def read_set_push(params: JsonObject, target: Target) -> SetPush:
+    """`taskId` with `pushNotificationConfig`; here, as in the others, `id` is the task's as well."""
+    config = asked.member(params, "pushNotificationConfig", "params.pushNotificationConfig")
+    if not config:
+        raise InvalidParams('"params.pushNotificationConfig" must be an object with a url.')
+    return SetPush(target, _push(config, read_task_id(params), "pushNotificationConfig"))
+
+
+def read_name_push(params: JsonObject, target: Target) -> NamePush:
+    named = asked.config_id(params.get("pushNotificationConfigId"), "params.pushNotificationConfigId")
+    return NamePush(target, read_task_id(params), named or None)
+
+
+def _push(config: JsonObject, task: TaskId, where: str) -> PushConfig:
+    authentication = asked.member(config, "authentication", f"{where}.authentication")
+    return PushConfig(
+        task=task,
+        id=asked.config_id(config.get("id"), f"{where}.id"),
+        url=asked.webhook_url(config, where),
+        dialect=VERSION,
+        token=asked.secret(config, "token", where),
+        schemes=asked.names(authentication, "schemes", f"{where}.authentication"),
+        credentials=asked.secret(authentication, "credentials", f"{where}.authentication"),
+    )
+
+
+def _mend_message(message: JsonObject) -> None:
+    message["kind"] = "message"
+    message.setdefault("role", "user")
+    if message["role"] not in ("user", "agent"):
+        raise InvalidParams('"message.role" must be "user" or "agent".')
+    if message.get("messageId") is None:
+        message["messageId"] = str(uuid4())
+    asked.check_ids(message)
+    if not message["messageId"]:
+        raise InvalidParams('"message.messageId" must not be empty.')
+    for at, part in enumerate(asked.parts_of(message)):
+        _mend_part(part, f"message.parts[{at}]")
+
+
+def _mend_part(part: Any, where: str) -> None:
+    if not isinstance(part, dict):
+        raise InvalidParams(f'"{where}" must be an object.')
+    kind = part.get("kind")
+    if kind is None:
+        kind = part.pop("type", None) or next((name for name in _PART_KINDS if name in part), None)
+        if kind in _PART_KINDS and kind not in part and "content" in part:
+            part[kind] = part.pop("content")
+        part["kind"] = kind
+    if kind not in _PART_KINDS:
+        raise InvalidParams(f'"{where}.kind" must be text, file or data.')
+    if not isinstance(part.get(kind), str if kind == "text" else dict):
+        raise InvalidParams(f'"{where}.{kind}" must be {"a string" if kind == "text" else "an object"}.')

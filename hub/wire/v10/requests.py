@@ -1,0 +1,210 @@
+"""What callers ask in 1.0, read into commands. ProtoJSON lets them write snake_case as well, so we read it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from uuid import uuid4
+
+from hub.errors import InvalidParams
+from hub.model.a2a import JsonObject, TaskState
+from hub.model.command import CancelTask, GetTask, ListTasks, NamePush, Send, SetPush, Subscribe, Target, TaskQuery
+from hub.model.ids import Cursor, TaskId
+from hub.model.push import PushConfig
+from hub.wire import asked
+from hub.wire.asked import read_task_id
+from hub.wire.timestamp import moment
+from hub.wire.v10 import VERSION
+from hub.wire.v10.shape import read_state
+
+_CONTENTS = ("text", "raw", "url", "data")
+_ROLES = {"ROLE_USER": "ROLE_USER", "user": "ROLE_USER", 1: "ROLE_USER", "ROLE_AGENT": "ROLE_AGENT", "agent": "ROLE_AGENT"}
+_ROLES |= {2: "ROLE_AGENT"}
+_MOST_PER_PAGE = 100
+_NAMES = (
+    "messageId",
+    "taskId",
+    "contextId",
+    "referenceTaskIds",
+    "mediaType",
+    "historyLength",
+    "returnImmediately",
+    "acceptedOutputModes",
+    "taskPushNotificationConfig",
+    "pageSize",
+    "pageToken",
+    "statusTimestampAfter",
+    "includeArtifacts",
+)
+_SNAKE = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): name for name in _NAMES}
+
+
+def read_send(
+    params: JsonObject,
+    target: Target,
+    *,
+    trace: str | None = None,
+    key: str | None = None,
+    extensions: tuple[str, ...] = (),
+) -> Send:
+    """Takes over `params` and mends in place what careless callers leave out."""
+    _camel(params)
+    message = params.get("message")
+    if not isinstance(message, dict):
+        raise InvalidParams('"message" must be an object.')
+    _mend_message(message)
+    configuration = asked.member(params, "configuration", "configuration")
+    _camel(configuration)
+    metadata = (asked.member(message, "metadata", "message.metadata"), asked.member(params, "metadata", "metadata"))
+    push = asked.member(configuration, "taskPushNotificationConfig", "configuration.taskPushNotificationConfig")
+    return Send(
+        target=asked.named_target(with_tenant(target, params), *metadata),
+        params=params,
+        dialect=VERSION,
+        message_id=message["messageId"],
+        task_id=TaskId(message["taskId"]) if message.get("taskId") else None,
+        context_id=message.get("contextId") or None,
+        references=tuple(message.get("referenceTaskIds") or ()),
+        blocking=not asked.flag(configuration, "returnImmediately", "configuration.returnImmediately", False),
+        history_length=asked.history_length(configuration),
+        wait=asked.wait_seconds(*metadata),
+        push=_push(push, TaskId(""), "configuration.taskPushNotificationConfig") if push else None,
+        key=key,
+        trace=trace,
+        extensions=extensions,
+    )
+
+
+def read_get(params: JsonObject, target: Target) -> GetTask:
+    _camel(params)
+    return GetTask(with_tenant(target, params), read_task_id(params), VERSION, asked.history_length(params))
+
+
+def read_cancel(params: JsonObject, target: Target) -> CancelTask:
+    return CancelTask(with_tenant(target, params), read_task_id(params), VERSION)
+
+
+def read_subscribe(params: JsonObject, target: Target, after: Cursor | None) -> Subscribe:
+    return Subscribe(with_tenant(target, params), read_task_id(params), VERSION, after)
+
+
+def read_list(params: JsonObject, target: Target) -> ListTasks:
+    _camel(params)
+    target = with_tenant(target, params)
+    size = params.get("pageSize")
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= _MOST_PER_PAGE):
+        raise InvalidParams(f'"pageSize" must be a whole number from 1 to {_MOST_PER_PAGE}.')
+    query = TaskQuery(
+        context_id=_text(params, "contextId"),
+        role=target.path_role or target.role,
+        state=_state(params.get("status")),
+        since=_since(params.get("statusTimestampAfter")),
+        limit=size or 50,
+        before=_text(params, "pageToken"),
+    )
+    artifacts = asked.flag(params, "includeArtifacts", "includeArtifacts", False)
+    return ListTasks(query, VERSION, asked.history_length(params), artifacts)
+
+
+def read_set_push(params: JsonObject, target: Target) -> SetPush:
+    """Flat: `id` is the config's here, and the task stands in `taskId`."""
+    _camel(params)
+    return SetPush(with_tenant(target, params), _push(params, _task_of(params), "params"))
+
+
+def read_name_push(params: JsonObject, target: Target, *, required: bool = True) -> NamePush:
+    _camel(params)
+    named = asked.config_id(params.get("id"), "id")
+    if required and not named:
+        raise InvalidParams('"id" must name a push notification config.')
+    return NamePush(with_tenant(target, params), _task_of(params), named or None)
+
+
+def with_tenant(target: Target, params: JsonObject) -> Target:
+    """The tenant is the agent that is meant behind an endpoint; for us that is a role."""
+    tenant = params.get("tenant")
+    if tenant is None or tenant == "":
+        return target
+    role, instance = asked.read_role(tenant, "tenant")
+    return Target(target.path_role, target.path_instance, role, instance, target.skill)
+
+
+def _push(config: JsonObject, task: TaskId, where: str) -> PushConfig:
+    _camel(config)
+    authentication = asked.member(config, "authentication", f"{where}.authentication")
+    scheme = asked.secret(authentication, "scheme", f"{where}.authentication")
+    return PushConfig(
+        task=task,
+        id=asked.config_id(config.get("id") or None, f"{where}.id"),
+        url=asked.webhook_url(config, where),
+        dialect=VERSION,
+        token=asked.secret(config, "token", where),
+        schemes=(scheme,) if scheme else (),
+        credentials=asked.secret(authentication, "credentials", f"{where}.authentication"),
+    )
+
+
+def _task_of(params: JsonObject) -> TaskId:
+    return read_task_id({"taskId": params.get("taskId")})
+
+
+def _mend_message(message: JsonObject) -> None:
+    _camel(message)
+    message.pop("kind", None)
+    role = message.get("role", "ROLE_USER")
+    if not isinstance(role, str | int) or role not in _ROLES:
+        raise InvalidParams('"message.role" must be ROLE_USER or ROLE_AGENT.')
+    message["role"] = _ROLES[role]
+    if not message.get("messageId"):
+        if "messageId" in message and message["messageId"] is not None:
+            raise InvalidParams('"message.messageId" must not be empty.')
+        message["messageId"] = str(uuid4())
+    asked.check_ids(message)
+    for at, part in enumerate(asked.parts_of(message)):
+        _mend_part(part, f"message.parts[{at}]")
+
+
+def _mend_part(part: Any, where: str) -> None:
+    if not isinstance(part, dict):
+        raise InvalidParams(f'"{where}" must be an object.')
+    _camel(part)
+    kind = part.pop("kind", None)
+    said = [name for name in _CONTENTS if name in part and (name == "data" or part[name] is not None)]
+    if len(said) != 1:
+        hint = " This looks like 0.3: its method is message/send." if kind == "file" or "file" in part else ""
+        raise InvalidParams(f'"{where}" must have exactly one of {", ".join(_CONTENTS)}.{hint}')
+    if said[0] != "data" and not isinstance(part[said[0]], str):
+        raise InvalidParams(f'"{where}.{said[0]}" must be a string.')
+
+
+def _camel(holder: JsonObject) -> None:
+    """Known members in snake_case get the name that they have in JSON."""
+    for name in [name for name in holder if name in _SNAKE]:
+        holder.setdefault(_SNAKE[name], holder.pop(name))
+
+
+def _text(params: JsonObject, name: str) -> str | None:
+    value = params.get(name)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or len(value) > 1024:
+        raise InvalidParams(f'"{name}" must be a string of at most 1024 characters.')
+    return value
+
+
+def _state(value: Any) -> TaskState | None:
+    if value is None or value in ("", "TASK_STATE_UNSPECIFIED", 0):
+        return None
+    state = read_state(value) if isinstance(value, str) else None
+    if state is None or state is TaskState.UNKNOWN:
+        raise InvalidParams('"status" must be the name of a task state, such as TASK_STATE_WORKING.')
+    return state
+
+
+def _since(value: Any) -> float | None:
+    if value is None or value == "":
+        return None
+    found = moment(value) if isinstance(value, str) else None
+    if found is None:
+        raise InvalidParams('"statusTimestampAfter" must be a time such as 2026-01-31T12:00:00Z.')
+    return found
