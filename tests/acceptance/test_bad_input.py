@@ -73,7 +73,7 @@ async def error_of(http: httpx.AsyncClient, body: Any, path: str = "/agents/echo
         ({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "none"}}, -32001),
         ({"jsonrpc": "2.0", "id": 1, "method": "tasks/cancel", "params": {"id": "none"}}, -32001),
         ({"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}, -32007),
-        ({"jsonrpc": "2.0", "id": 1, "method": "tasks/pushNotificationConfig/set", "params": {}}, -32003),
+        ({"jsonrpc": "2.0", "id": 1, "method": "tasks/pushNotificationConfig/set", "params": {}}, -32602),
     ],
 )
 async def test_a_bad_request_gets_its_code(http: httpx.AsyncClient, body: Any, code: int) -> None:
