@@ -34,13 +34,13 @@ def first_sent(calls: Sequence[Call]) -> dict[str, int]:
     """
     lines: dict[bytes, list[Call]] = {}
     for call in calls:
-        if call.kind is Kind.SEND and call.result > 0:
+        if call.kind is Kind.SEND:
             lines.setdefault(call.file, []).append(call)
     sent: dict[str, int] = {}
     for line in lines.values():
         starts, text = [0], bytearray()
         for call in line:
-            text += call.data[: call.result]
+            text += call.effect
             starts.append(len(text))
         for match in WORD.finditer(text):
             word, begun = match.group().decode(), line[bisect_right(starts, match.start()) - 1].begun
@@ -64,12 +64,11 @@ def replayed(calls: Iterable[Call]) -> dict[str, bytes]:
         if call.kind not in (Kind.WRITE, Kind.TRUNCATE):
             continue
         file = files.setdefault(Path(call.file.decode()).name, bytearray())
-        data = call.data if call.ended == NEVER else call.data[: max(0, call.result)]
-        end = call.place + len(data)
+        end = call.place + len(call.effect)
         file.extend(bytes(max(0, end - len(file))))
         if call.kind is Kind.TRUNCATE:
             del file[call.place :]
-        file[call.place : end] = data
+        file[call.place : end] = call.effect
     return {name: bytes(file) for name, file in files.items()}
 
 

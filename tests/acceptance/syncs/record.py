@@ -41,6 +41,11 @@ class Call:
     ended: int = NEVER
     result: int = 0
 
+    @property
+    def effect(self) -> bytes:
+        """What it wrote or sent. Of a call that was cut off that may be all."""
+        return self.data if self.ended == NEVER else self.data[: max(0, self.result)]
+
 
 def recording(command: Iterable[str], library: Path, data_dir: Path, into: Path) -> tuple[str, ...]:
     """The command line that runs a hub and has its calls written to `into`."""

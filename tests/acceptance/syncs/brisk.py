@@ -1,0 +1,15 @@
+"""A hub that looks every half second for what it may forget, so that a test need not wait: `python -m …syncs.brisk`."""
+
+from __future__ import annotations
+
+import sys
+
+import hub.app
+from hub.config import load
+
+EVERY = 0.5
+ARGV = (sys.executable, "-m", "tests.acceptance.syncs.brisk")
+
+if __name__ == "__main__":
+    hub.app._FORGET_EVERY = EVERY
+    hub.app.run(load().settings)
