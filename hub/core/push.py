@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from hub.core.supervisor import Supervisor
 from hub.core.surroundings import Surroundings
-from hub.errors import SecretUnreadable, StoreUnavailable, TaskNotFound
+from hub.errors import InvalidAnswer, SecretUnreadable, StoreUnavailable, TaskNotFound
 from hub.model.a2a import Logged
 from hub.model.ids import Cursor, TaskId
 from hub.model.push import PushConfig, SealedConfig
@@ -26,6 +26,8 @@ _FIRST_RETRY = timedelta(seconds=1)
 _LONGEST_RETRY = timedelta(hours=1)
 _MOST_DOUBLINGS = 12
 _TIMEOUT, _TOO_MANY = 408, 429
+_UNSAYABLE = 422
+"""As if the receiver had refused it: what its dialect has no words for now, it will not have later."""
 _ONE_TURN = 20.0
 """So many seconds one receiver may be told without a break; then others come first."""
 _IN_A_THREAD = 256 * 1024
@@ -102,6 +104,9 @@ class Deliveries:
             return
         busy = Counter(claim.config.host for claim in self._running.values())
         for claim in await self._pushes.claim(room, self._pace.lease, at_once=self._pace.per_host, busy=busy):
+            for old, held in self._running.items():
+                if _place(held) == _place(claim):
+                    old.cancel()  # its lease ended before it did
             job = self._supervisor.run_once(f"push {claim.config.task}.{claim.config.id}", self._tell(claim))
             self._running[job] = claim
             job.add_done_callback(self._ended)
@@ -151,7 +156,10 @@ class Deliveries:
             config = self._unsealed(sealed)
         except SecretUnreadable as error:
             return Receipt(0, error.message)
-        body = await self._notice(story, at, config.dialect)
+        try:
+            body = await self._notice(story, at, config.dialect)
+        except InvalidAnswer as error:
+            return Receipt(_UNSAYABLE, error.why)
         return await self._webhooks.post(Letter(f"{config.task}.{config.id}.{at}", config, body))
 
     def _is_final(self, claim: Claim, receipt: Receipt) -> bool:
@@ -207,6 +215,10 @@ class _Story:
             self.log.extend(more)
             self.size += sum(len(logged.event.body) for logged in more)
             self.turns = await engine.tasks.turns(self.row.id)
+
+
+def _place(claim: Claim) -> tuple[str, str, int]:
+    return claim.config.task, claim.config.id, claim.last if claim.only else 0
 
 
 def _names(claim: Claim) -> dict[str, str]:
