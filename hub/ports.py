@@ -137,9 +137,9 @@ class EventLog(Protocol):
 class TaskStore(Protocol):
     """A row per task. It is never older than the task's log."""
 
-    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None) -> None:
-        """A new task with its first message; durable on return. `key` is the caller's own name for the call, and no two
-        tasks of a caller may have the same. StoreUnavailable, also for a key that is taken.
+    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
+        """A new task with its first message, and the receiver that came with it; durable on return. `key` is the caller's
+        own name for the call, and no two tasks of a caller may have the same. StoreUnavailable, also for a taken key.
         """
 
     async def keyed(self, caller: Caller, key: str) -> TaskId | None:
@@ -198,10 +198,8 @@ class Claim(NamedTuple):
 
 class Pushes(Protocol):
     """Push configs, and what their receivers are owed. The log is the outbox: a receiver is owed the events behind its
-    cursor, so that an append and the obligation to deliver it are one write.
-
-    TaskNotFound: unknown, somebody else's, or a bare message. Durable on return. Configs live as long as their task, which
-    is not forgotten while something of it is owed, or has lately died.
+    cursor, so that an append and the obligation to deliver it are one write. Durable on return. TaskNotFound: unknown,
+    somebody else's, or a bare message. A task is not forgotten while something of it is owed, or has lately died.
     """
 
     async def set(self, caller: Caller, config: SealedConfig, *, most: int) -> None:
@@ -232,15 +230,12 @@ class Pushes(Protocol):
         """
 
     async def bury(self, claim: Claim, cursor: Cursor, reason: str, *, hold: timedelta) -> Cursor | None:
-        """Give up that event: it becomes a dead letter, and the receiver goes on behind it. Returns as `delivered` does. The
-        time of the first failure stays, until a delivery succeeds.
-        """
+        """Give up that event: a dead letter. As `delivered`, but the time of the first failure stays until one succeeds."""
 
     async def postpone(self, claim: Claim, retry_in: timedelta) -> None:
-        """It failed: let go, and due again after that time. No effect if somebody else has the claim."""
+        """It failed: let go, due again after that time. No effect, as with `release`, if somebody else has the claim."""
 
-    async def release(self, claim: Claim) -> None:
-        """Let go, due at once. No effect if somebody else has the claim."""
+    async def release(self, claim: Claim) -> None: ...
 
     async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None) -> DeadPage:
         """Newest first. A letter stays listed until it is delivered."""
@@ -335,7 +330,7 @@ class Webhooks(Protocol):
     """Sends to the receivers of push notifications. Nothing here is ever repeated by itself."""
 
     async def check(self, url: str) -> str:
-        """May that URL be sent to? Resolves its name, connects to nothing. The receiver's host, or WebhookRejected."""
+        """The receiver's host, or WebhookRejected. Resolves its name, connects to nothing."""
 
     async def post(self, letter: Letter) -> Receipt:
         """Judges the address once more, and connects to the one that it judged. Never raises for what the receiver does."""

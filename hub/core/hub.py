@@ -193,9 +193,8 @@ class Hub:
         row = self._new_row(caller, send, route)
         hook = await self._push.examine(replace(send.push, task=row.id)) if send.push is not None else None
         self._decided(row.id, route)
-        await self._engine.tasks.admit(row, turn, key=_alias_key(send.alias) if send.alias else send.key)
-        if hook is not None:
-            await self._push.keep(caller, hook)
+        key = _alias_key(send.alias) if send.alias else send.key
+        await self._engine.tasks.admit(row, turn, key=key, push=hook)
         return self.relays.start(row, (turn,), route=route, send=send, references=references)
 
     async def _route(self, caller: Caller, send: Send) -> Route:

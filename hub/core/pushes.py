@@ -40,10 +40,7 @@ class Push:
 
     async def set(self, caller: Caller, config: PushConfig) -> PushConfig:
         await self._pushes.list(caller, config.task)  # whose task it is comes before what is wrong with the URL
-        return await self.keep(caller, await self.examine(config))
-
-    async def keep(self, caller: Caller, examined: SealedConfig) -> PushConfig:
-        """The second half of `set`, for a task that had to be made first."""
+        examined = await self.examine(config)
         leave = self._deliveries.leave(examined.task, examined.id)
         await self._pushes.set(caller, examined, most=self._most)
         leave()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from hub.errors import DeadLetterNotFound, InvalidParams, PushConfigNotFound, TaskNotFound
+from hub.errors import DeadLetterNotFound, InvalidParams, PushConfigNotFound, StoreUnavailable, TaskNotFound
 from hub.model.a2a import TaskState
 from hub.model.ids import Cursor, TaskId, new_task_id
 from hub.model.push import SealedConfig
 from hub.ports import Claim, Engine
 from tests.contract.conftest import Store
-from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, a_turn, admitted, append, message, status, text
+from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, a_row, a_turn, admitted, append, message, status, text
 from tests.helpers.clock import MovableClock
 
 LEASE = timedelta(seconds=30)
@@ -117,6 +116,23 @@ async def test_a_bare_message_has_no_configs_and_is_told_to_nobody(engine: Engin
     assert not await claimed(engine)
     with pytest.raises(TaskNotFound):
         await engine.pushes.list(ANNA, task)
+
+
+async def test_a_task_is_admitted_together_with_its_first_receiver_or_not_at_all(store: Store) -> None:
+    """Nobody who asked for both finds the one without the other, whenever the hub is killed."""
+    engine = await store.open()
+    row, late = a_row(), a_row()
+    config = a_config(row.id, token=b"sealed")
+    await engine.tasks.admit(row, a_turn(), key="k", push=config)
+    with pytest.raises(StoreUnavailable):
+        await engine.tasks.admit(late, a_turn(), key="k", push=a_config(late.id))
+    if store.durable:
+        engine = await store.reopen()
+    assert list(await engine.pushes.list(ANNA, row.id)) == [config]
+    with pytest.raises(TaskNotFound):
+        await engine.pushes.list(ANNA, late.id)
+    await append(engine, row.id, text("1"))
+    assert await owed(engine) == [("c", 0, 1)]
 
 
 # --- what is owed
@@ -552,7 +568,7 @@ async def test_a_forgotten_task_takes_its_configs_along(engine: Engine, clock: M
 
 
 async def test_a_discarded_task_takes_its_configs_along(engine: Engine) -> None:
-    row = replace(await engine.tasks.get(ANNA, await admitted(engine)), id=new_task_id())
+    row = a_row()
     await engine.tasks.admit(row, a_turn())
     await told(engine, row.id)
     await engine.tasks.discard(row.id)

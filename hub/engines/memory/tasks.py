@@ -12,6 +12,7 @@ from hub.errors import StoreUnavailable, TaskNotFound
 from hub.model.a2a import PAUSED
 from hub.model.command import TaskQuery
 from hub.model.ids import Caller, TaskId, WorkerId
+from hub.model.push import SealedConfig
 from hub.model.task import Conversation, TaskPage, TaskRow, Turn
 from hub.ports import Clock
 
@@ -25,12 +26,14 @@ class MemoryTasks:
         self._pushes = pushes
         self._keys: dict[tuple[Caller, str | None], TaskId] = {}
 
-    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None) -> None:
+    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
         if row.id in self._held or (row.caller, key) in self._keys:
             raise StoreUnavailable
         self._held[row.id] = Held(row, [turn], whole=True)
         if key is not None:
             self._keys[row.caller, key] = row.id
+        if push is not None:
+            await self._pushes.set(row.caller, push, most=1)
 
     async def keyed(self, caller: Caller, key: str) -> TaskId | None:
         task = self._keys.get((caller, key))

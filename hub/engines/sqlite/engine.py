@@ -30,10 +30,10 @@ class SqliteEngine:
         self._writer = Writer(self._connect)
         self._reader = Reader(database)
         self._registry = SqliteRegistry(clock, self._writer)
-        self._tasks = SqliteTasks(self._writer, self._reader, cache, clock)
         owed = Hint()
-        self._events = SqliteLog(self._writer, self._reader, cache, clock, owed)
         self._pushes = SqlitePushes(self._writer, self._reader, cache, clock, owed)
+        self._tasks = SqliteTasks(self._writer, self._reader, cache, clock, self._pushes)
+        self._events = SqliteLog(self._writer, self._reader, cache, clock, owed)
         self._undo = AsyncExitStack()
 
     @property

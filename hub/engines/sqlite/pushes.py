@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from enum import Enum, auto
 from typing import Any
 
 from hub.engines.hint import Hint
@@ -95,6 +96,12 @@ on conflict do update set at = case when held then at else :now end, failures = 
 """
 
 
+class _Outcome(Enum):
+    SET = auto()
+    UNKNOWN = auto()
+    FULL = auto()
+
+
 class SqlitePushes:
     def __init__(self, writer: Writer, reader: Reader, cache: Cache, clock: Clock, owed: Hint) -> None:
         self._writer = writer
@@ -112,21 +119,24 @@ class SqlitePushes:
         await self._writer.submit(lambda db: _freed(db, now))
 
     async def set(self, caller: Caller, config: SealedConfig, *, most: int) -> None:
-        values = self._values(caller, config.task, config.id, schemes=" ".join(config.schemes), most=most)
-        for name in ("url", "host", "dialect", "token", "credentials"):
-            values[name] = getattr(config, name)
-
-        def publish(outcome: str) -> None:
-            held = self._cache.written(config.task) if outcome == "" else None
+        def publish(outcome: _Outcome) -> None:
+            held = self._cache.written(config.task) if outcome is _Outcome.SET else None
             if held is not None:
                 held.pushes = True
             self._owed.give()
 
-        outcome = await self._writer.submit(lambda db: _set(db, values), publish)
-        if outcome == "unknown":
+        outcome = await self._writer.submit(self.setting(caller, config, most=most), publish)
+        if outcome is _Outcome.UNKNOWN:
             raise TaskNotFound
-        if outcome == "full":
+        if outcome is _Outcome.FULL:
             raise InvalidParams(FULL.format(most))
+
+    def setting(self, caller: Caller, config: SealedConfig, *, most: int) -> Callable[[sqlite3.Connection], _Outcome]:
+        """The write alone, for a transaction that does more."""
+        values = self._values(caller, config.task, config.id, schemes=" ".join(config.schemes), most=most)
+        for name in ("url", "host", "dialect", "token", "credentials"):
+            values[name] = getattr(config, name)
+        return lambda db: _set(db, values)
 
     async def get(self, caller: Caller, task: TaskId, config: str) -> SealedConfig:
         for found in await self.list(caller, task):
@@ -253,19 +263,19 @@ def _hosts(db: sqlite3.Connection, start: str) -> Iterator[str]:
             yield host
 
 
-def _set(db: sqlite3.Connection, values: dict[str, Any]) -> str:
+def _set(db: sqlite3.Connection, values: dict[str, Any]) -> _Outcome:
     task = db.execute(f"select key, last, idle_since is not null from task where {_OWN}", values).fetchone()
     if task is None:
-        return "unknown"
+        return _Outcome.UNKNOWN
     key, last, ended = task
     values = {**values, "key": key, "last": last, "sent": last - 1 if ended else last}
     others = db.execute("select count(*) from push_config where task = :key and id <> :config", values).fetchone()[0]
     if others >= values["most"]:
-        return "full"
+        return _Outcome.FULL
     for sql in (_SET_CONFIG, _SET_DELIVERY, _SET_ALL_DELIVERIES, _KEEP):
         db.execute(sql, values)
     db.execute("update task set pushes = 1 where key = :key and not pushes", values)
-    return ""
+    return _Outcome.SET
 
 
 def _deleted(db: sqlite3.Connection, values: dict[str, Any]) -> bool:

@@ -10,12 +10,14 @@ from typing import Any
 
 from hub.engines.held import Held, PageMark
 from hub.engines.sqlite.cache import Cache
+from hub.engines.sqlite.pushes import SqlitePushes
 from hub.engines.sqlite.reader import Reader
 from hub.engines.sqlite.writer import Writer
 from hub.errors import TaskNotFound
 from hub.model.a2a import PAUSED, TaskState
 from hub.model.command import TaskQuery
 from hub.model.ids import Caller, Cursor, TaskId, WorkerId, split_name
+from hub.model.push import SealedConfig
 from hub.model.task import Conversation, TaskPage, TaskRow, Turn
 from hub.ports import Clock
 
@@ -53,21 +55,27 @@ FORGET_EVENTS = 10_000
 
 
 class SqliteTasks:
-    def __init__(self, writer: Writer, reader: Reader, cache: Cache, clock: Clock) -> None:
+    def __init__(self, writer: Writer, reader: Reader, cache: Cache, clock: Clock, pushes: SqlitePushes) -> None:
         self._writer = writer
         self._reader = reader
         self._cache = cache
         self._clock = clock
+        self._pushes = pushes
 
-    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None) -> None:
+    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
         values = (*_values(row), turn.after, turn.message_id, turn.dialect, turn.params, key)
 
+        keep = self._pushes.setting(row.caller, push, most=1) if push is not None else None
+
         def write(db: sqlite3.Connection) -> int | None:
-            return db.execute(_ADMIT, values).lastrowid
+            place = db.execute(_ADMIT, values).lastrowid
+            if keep is not None:
+                keep(db)
+            return place
 
         def publish(place: int | None) -> None:
             if place is not None:
-                self._cache.keep(row.id, Held(row, [turn], key=place))
+                self._cache.keep(row.id, Held(row, [turn], key=place, pushes=push is not None))
 
         await self._writer.submit(write, publish)
 
