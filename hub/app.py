@@ -199,7 +199,7 @@ def _edge(
         version=settings.card_version,
     )
     add_cards(pages, cards)
-    add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive))
+    add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive), most_watching=settings.max_streams)
     add_tasks(pages, hub)
     add_pushes(pages, push)
     add_operations(pages, hub, directory, engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)

@@ -5,7 +5,7 @@
     │   ├── ParseError  InvalidRequest  MethodNotFound  InvalidParams
     │   ├── BodyTooLarge  MediaTypeNotSupported  BodyTooSlow
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
-    │   └── KeyConflict  WebhookRejected (an InvalidParams)
+    │   └── KeyConflict  WebhookRejected (an InvalidParams), WebhookInsecure
     ├── TaskError               about one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              nobody was asked; the caller may try again
@@ -73,11 +73,15 @@ class InvalidParams(RequestError):
 
 
 class WebhookRejected(InvalidParams):
-    """`insecure`: the only fault is that it is not https."""
-
-    def __init__(self, why: str, *, insecure: bool = False) -> None:
+    def __init__(self, why: str) -> None:
         super().__init__(f"webhook url rejected: {why}")
-        self.insecure = insecure
+
+
+class WebhookInsecure(WebhookRejected):
+    """Apart, because the oldest dialect has a code of its own for it."""
+
+    def __init__(self) -> None:
+        super().__init__("it must be https")
 
 
 class BodyTooLarge(RequestError):

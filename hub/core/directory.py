@@ -8,7 +8,8 @@ from random import Random
 from typing import NamedTuple
 
 from hub.core.observe import Observer
-from hub.errors import InstanceConflict, LeaseUnknown, Overloaded
+from hub.core.places import Places
+from hub.errors import InstanceConflict, LeaseUnknown
 from hub.model.command import AgentQuery
 from hub.model.ids import Caller, WorkerId
 from hub.model.worker import Beat, Health, Offer, Proof, Registration
@@ -49,7 +50,7 @@ class Directory:
         self._observer = observer
         self._terms = terms
         self._check_url = check_url
-        self._most = most
+        self._places = Places(registry, most, "registrations", "ROLECALL_MAX_AGENTS")
         self._dice = dice or Random()
 
     async def enrol(self, caller: Caller, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> Granted:
@@ -57,8 +58,10 @@ class Directory:
         self._check_url(offer.url)
         lease = self._ttl(ttl)
         before = self._registry.get(caller.workspace, offer.worker)
-        if before is None and len(self._registry) >= self._most:
-            raise Overloaded("registrations", self._most, "ROLECALL_MAX_AGENTS")
+        if before is None:
+            with self._places.one():
+                registration = await self._registry.enrol(caller.workspace, offer, boot=boot, ttl=lease)
+            return Granted(registration, self._heartbeat(lease), True)
         try:
             registration = await self._registry.enrol(caller.workspace, offer, boot=boot, ttl=lease)
         except InstanceConflict:

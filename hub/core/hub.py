@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from hub.core.cancelling import cancel
 from hub.core.decisions import Decisions
+from hub.core.places import Places
 from hub.core.pushes import Push
 from hub.core.reading import Reading
 from hub.core.relay import Relay
@@ -25,7 +26,6 @@ from hub.errors import (
     InvalidParams,
     KeyConflict,
     NoLiveWorker,
-    Overloaded,
     RoleUnknown,
     RouteError,
     TaskEnded,
@@ -81,6 +81,8 @@ class Hub:
         self._being_answered: set[TaskId] = set()
         self._repeats = Repeats(around.clock, limits.same_message)
         self.relays = Relays(around, supervisor)
+        self._streams = Places(self._readings, limits.streams, "open streams", "ROLECALL_MAX_STREAMS")
+        self._open_tasks = Places(self.relays, limits.open_tasks, "open tasks", "ROLECALL_MAX_OPEN_TASKS")
         self.decisions = Decisions()
         self.draining = False
 
@@ -100,7 +102,10 @@ class Hub:
 
     async def stream(self, caller: Caller, send: Send) -> Reading:
         """The answer to a message as a stream. Returns once the worker has begun to answer."""
-        self._check_room()
+        with self._streams.one():
+            return await self._stream(caller, send)
+
+    async def _stream(self, caller: Caller, send: Send) -> Reading:
         call = await self._begin(caller, send)
         await call.started()
         if call.began == START:
@@ -111,7 +116,10 @@ class Hub:
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> Reading:
         """Come back to a task: as of the reader's cursor, or as of now, and then what follows."""
-        self._check_room()
+        with self._streams.one():
+            return await self._subscribe(caller, command)
+
+    async def _subscribe(self, caller: Caller, command: Subscribe) -> Reading:
         row = await self._own(caller, command.task_id, command.target)
         dialect = command.dialect or row.dialect
         at = row.at if command.after is None else command.after
@@ -183,8 +191,10 @@ class Hub:
 
     async def _admit(self, caller: Caller, send: Send, turn: Turn) -> Relay:
         """Route, store, and only then call: what may run can be found again."""
-        if len(self.relays) >= self._limits.open_tasks:
-            raise Overloaded("open tasks", self._limits.open_tasks, "ROLECALL_MAX_OPEN_TASKS")
+        with self._open_tasks.one():
+            return await self._admit_one(caller, send, turn)
+
+    async def _admit_one(self, caller: Caller, send: Send, turn: Turn) -> Relay:
         row = await self._continued(caller, send)
         references = await self._references(caller, send)
         if row is not None:
@@ -312,11 +322,6 @@ class Hub:
             await relay.scribe.reveal()
         else:
             relay.started.result()
-
-    def _check_room(self) -> None:
-        """For one more reader, before anything is done for him."""
-        if len(self._readings) >= self._limits.streams:
-            raise Overloaded("open streams", self._limits.streams, "ROLECALL_MAX_STREAMS")
 
     def _reading(self, task: TaskId, role: str, dialect: str, alias: str, *, after: Cursor, first: Logged | None) -> Reading:
         async def rests_at(cursor: Cursor) -> bool:

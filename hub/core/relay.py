@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from hub.core.patience import Patience
@@ -81,7 +81,7 @@ class Relay:
         self._counted = False
         self.scribe = Scribe(around.engine.events, around.codec, around.observer, row, turns)
         self.began = row.at
-        self._answering = row.at > START and (send is not None or has_open_answer(row, turns))
+        self._answering = row.at > START and (send is not None or row.has_open_answer(turns))
         self._not_subscribable = False
         self._called_at = self._changed_at = self.heard_at = around.clock.monotonic()
         if send is None:
@@ -210,17 +210,16 @@ class Relay:
                     await self.scribe.write(batch, gap=self._cut)
                     if self.scribe.at != self.began:
                         self._begun()
-                    self._check_size()
-                self._check_interruption()
+                self._check()
 
-    def _check_size(self) -> None:
-        if self.scribe.size > self._around.most_logged and not self.rests:
-            raise LogFull(self._around.most_logged)
-
-    def _check_interruption(self) -> None:
-        """What came while an append was under way."""
-        if self._interruption is not None and not self.rests:
+    def _check(self) -> None:
+        """What an append has led to, or what came while it was under way."""
+        if self.rests:
+            return
+        if self._interruption is not None:
             raise self._interruption
+        if self.scribe.size > self._around.most_logged:
+            raise LogFull(self._around.most_logged)
 
     async def _move(self, error: NotProcessed, refused: set[WorkerId]) -> None:
         """To the next worker of the role; the first one's refusal is the answer where there is none."""
@@ -266,7 +265,11 @@ class Relay:
                 return
             known = "no longer knows the task" if error.code == _TASK_NOT_FOUND else "cannot be asked for the task"
             raise WorkerLost(f"{registration.worker} {known}. What it had not yet sent is gone.") from error
-        except (WorkerBroke, InvalidAnswer, StoreUnavailable) as error:
+        except StoreUnavailable:
+            # The hub's own trouble is no silence of the worker's.
+            self._life()
+            await asyncio.sleep(_FIRST_PAUSE)
+        except (WorkerBroke, InvalidAnswer) as error:
             self._patience.silent(str(registration.worker), self._around.clock.monotonic() - self.heard_at)
             if isinstance(error, InvalidAnswer):
                 self._patience.nonsense(error)
@@ -297,8 +300,7 @@ class Relay:
                 self.still_there()
                 if heard.state in PAUSED and self._answering:
                     self._patience.still_asks(str(registration.worker))
-            self._check_size()
-            self._check_interruption()
+            self._check()
             if self.rests:
                 return
             await asyncio.sleep(pause)
@@ -319,7 +321,7 @@ class Relay:
         if nothing_came and nothing_ran and not self.started.done():
             self.taken_back = True
             if self.began == START:
-                await self._around.engine.tasks.discard(self._row.id)
+                await self._insist(lambda: self._around.engine.tasks.discard(self._row.id))
             elif isinstance(error, WorkerFault) and error.code == _TASK_NOT_FOUND:
                 await self.scribe.conclude(WorkerLost(f"{self.worker} no longer knows the task."))
             self._fail_start(error)
@@ -330,7 +332,7 @@ class Relay:
             extra={"event": "task_failed", "task": self._row.id, "worker": str(self.worker), "why": type(error).__name__},
         )
         try:
-            await self.scribe.conclude(error)
+            await self._insist(lambda: self.scribe.conclude(error))
         except HubError as failure:
             self._fail_start(failure)
             raise
@@ -339,6 +341,16 @@ class Relay:
         self._begun()
         if isinstance(error, LogFull | DeadlinePassed):
             await self._call_off()
+
+    async def _insist(self, write: Callable[[], Awaitable[None]]) -> None:
+        """However long the store takes no writes: nobody else would ever end this task."""
+        while True:
+            try:
+                await write()
+                return
+            except StoreUnavailable as failure:
+                self._fail_start(failure)
+                await asyncio.sleep(_FIRST_PAUSE)
 
     async def _call_off(self) -> None:
         """The worker is at work on what nobody wants any more."""
@@ -363,7 +375,11 @@ class Relay:
 
     async def suspect(self, registration: Registration, error: WorkerUnreachable) -> None:
         registry = self._around.engine.registry
-        await registry.mark(registration.workspace, registration.worker, registration.epoch, Health.SUSPECT, error.why)
+        try:
+            await registry.mark(registration.workspace, registration.worker, registration.epoch, Health.SUSPECT, error.why)
+        except StoreUnavailable:
+            # What the worker's silence means for this task does not hang on whether everybody can be told.
+            log.info("not marked", extra={"event": "suspect_not_stored", "worker": str(registration.worker)})
 
     def _life(self) -> None:
         self._changed_at = self.heard_at = self._around.clock.monotonic()
@@ -384,11 +400,6 @@ class Relay:
         if self._registration is not None and self._counted is (step < 0):
             self._registration.in_flight += step
             self._counted = step > 0
-
-
-def has_open_answer(row: TaskRow, turns: Sequence[Turn]) -> bool:
-    """The caller's last message is behind everything that the worker has said."""
-    return len(turns) > 1 and turns[-1].after == row.at
 
 
 def _seen(started: asyncio.Future[None]) -> None:

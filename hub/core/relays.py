@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from hub.core.relay import Relay, has_open_answer
+from hub.core.relay import Relay
 from hub.core.router import Route
 from hub.core.supervisor import Supervisor
 from hub.core.surroundings import Surroundings
@@ -59,7 +59,7 @@ class Relays:
 
     def settle(self, row: TaskRow, turns: Sequence[Turn]) -> Relay | None:
         """Take up what an earlier hub left open. A paused task waits for its caller, unless he has answered already."""
-        if row.ended or (row.state in PAUSED and not has_open_answer(row, turns)):
+        if row.ended or (row.state in PAUSED and not row.has_open_answer(turns)):
             return None
         log.info("taking up a task", extra={"event": "task_settling", "task": row.id, "worker": str(row.worker)})
         return self.start(row, turns, route=None, send=None)

@@ -38,12 +38,15 @@ class Supervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _again(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        pause = _FIRST_PAUSE
+        pause, clock = _FIRST_PAUSE, asyncio.get_running_loop()
         while True:
+            began = clock.time()
             try:
                 await loop()
                 return
             except Exception:
+                if clock.time() - began > _LONGEST_PAUSE:
+                    pause = _FIRST_PAUSE  # it had come back
                 log.exception("background loop failed", extra={"event": "loop_failed", "loop": name, "retry_s": pause})
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

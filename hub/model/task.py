@@ -56,6 +56,10 @@ class TaskRow:
     def ended(self) -> bool:
         return self.state in TERMINAL
 
+    def has_open_answer(self, turns: Sequence[Turn]) -> bool:
+        """The caller's last message is behind everything that the worker has said."""
+        return len(turns) > 1 and turns[-1].after == self.at
+
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
 
-from hub.errors import WebhookRejected
+from hub.errors import WebhookInsecure, WebhookRejected
 from hub.net.guard import Address, Network, NotAllowed, OwnAddresses, plain_name
 from hub.net.url import BadUrl, Target, literal, read_url
 
@@ -125,7 +125,7 @@ class WebhookGuard:
     def _check_spelling(self, target: Target) -> None:
         """What is asked of every public receiver."""
         if not target.secure:
-            raise WebhookRejected("it must be https", insecure=True)
+            raise WebhookInsecure
         if target.port not in self._ports:
             raise WebhookRejected(f"its port must be {' or '.join(map(str, sorted(self._ports)))}")
 

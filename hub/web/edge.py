@@ -12,6 +12,8 @@ from hub.wire.rest import read_place
 _EVERY_ROLE = frozenset({"/", "/a2a", "/a2a/", "/a2a/jsonrpc", "/v1/a2a"})
 _OLD_STREAM = "/subscribe"
 _ANY = Target()
+_A_BROWSERS = frozenset({"GET", "HEAD"})
+_ALLOWED = {"/": b"GET, HEAD, POST"}
 _POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This address takes POST with a JSON-RPC request."}}'
 
 
@@ -28,23 +30,19 @@ class Edge:
             await send({"type": "websocket.close", "code": 1002})
             return
         if scope["type"] == "http":
-            path = scope["path"]
-            target = rpc_target(path)
-            if target is not None:
-                if scope["method"] == "POST":
-                    await self._rpc(scope, receive, send, target)
-                    return
-                if path != "/":
-                    await answer(send, _POST_ONLY, status=405, headers=[(b"allow", b"POST")])
-                    return
-            elif path == _OLD_STREAM and scope["method"] == "POST":
-                await self._rpc(scope, receive, send, _ANY, only="tasks/sendSubscribe")
+            path, verb = scope["path"], scope["method"]
+            only = "tasks/sendSubscribe" if path == _OLD_STREAM else None
+            target = rpc_target(path) if only is None else _ANY
+            if target is not None and verb == "POST":
+                await self._rpc(scope, receive, send, target, only=only)
                 return
-            else:
-                place = read_place(path, scope["method"])
-                if place is not None:
-                    await self._rest(scope, receive, send, place)
-                    return
+            if target is not None and not (path == "/" and verb in _A_BROWSERS):
+                await answer(send, _POST_ONLY, status=405, headers=[(b"allow", _ALLOWED.get(path, b"POST"))])
+                return
+            place = read_place(path, verb) if target is None else None
+            if place is not None:
+                await self._rest(scope, receive, send, place)
+                return
         await self._pages(scope, receive, send)
 
 

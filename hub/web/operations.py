@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from hub.model.ids import Caller, Cursor
 from hub.wire import answers, requests
 from hub.wire.dialect import CLASSIC, OLDEST
 from hub.wire.methods import Operation
+from hub.wire.timestamp import timestamp
 from hub.wire.v01.refusals import failed_task
 
 
@@ -75,7 +77,7 @@ class Operations:
         except RouteError as error:
             if call.dialect != OLDEST:
                 raise
-            return failed_task(send, error)
+            return failed_task(send, error, timestamp(time.time()))
         return answers.wrapped(answer.kind, answer.body, answer.dialect)
 
     async def _get(self, call: Call) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 from quart import Quart, Response, request
 
 from hub.core.directory import Directory, Granted
-from hub.errors import InvalidParams, LeaseError, LeaseSuperseded, LeaseUnknown
+from hub.errors import InvalidParams, LeaseError, LeaseSuperseded, LeaseUnknown, Overloaded
 from hub.model.a2a import JsonObject
 from hub.model.command import AgentQuery
 from hub.model.ids import WorkerId, split_name
@@ -25,7 +25,7 @@ ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one insta
 _STATES = ("ready", "suspect", "draining")
 
 
-def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta) -> None:
+def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, most_watching: int) -> None:
     @app.put("/registry/agents/<role>/<instance>")
     async def enrol(role: str, instance: str) -> Response:
         check_name(role, instance)
@@ -75,11 +75,15 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta) -> 
         registration = directory.get(LOCAL, _worker(name))
         return reply({**_item(directory, registration), "card": registration.offer.card})
 
+    watching: set[object] = set()
+
     @app.get("/registry/events")
     async def feed() -> Response:
+        if len(watching) >= most_watching:
+            raise Overloaded("open feeds", most_watching, "ROLECALL_MAX_STREAMS")
         after = _cursor(request.headers.get("Last-Event-ID") or request.args.get("after"))
         headers = {key.decode(): value.decode() for key, value in RESPONSE_HEADERS}
-        response = Response(_changes(directory, after, keep_alive), headers=headers)
+        response = Response(_changes(directory, after, keep_alive, watching), headers=headers)
         response.timeout = None
         return response
 
@@ -90,13 +94,17 @@ async def _enrol(directory: Directory, worker: WorkerId, document: JsonObject) -
     return reply(_lease(directory, granted), 201 if granted.is_new else 200)
 
 
-async def _changes(directory: Directory, after: int | None, idle: timedelta) -> AsyncGenerator[bytes, None]:
+async def _changes(
+    directory: Directory, after: int | None, idle: timedelta, watching: set[object]
+) -> AsyncGenerator[bytes, None]:
     changes = directory.changes(LOCAL, after=after, idle=idle)
+    watching.add(changes)
     try:
         yield KEEP_ALIVE
         async for batch in changes:
             yield b"".join(map(_change_frame, batch)) if batch else KEEP_ALIVE
     finally:
+        watching.discard(changes)
         changes.stop()
 
 

@@ -30,6 +30,7 @@ from hub.wire.requests import READ_SEND
 from hub.wire.spelling import Speller, renamed
 from hub.wire.timestamp import timestamp
 from hub.wire.v01.notices import notice_in_oldest
+from hub.wire.v01.transitions import transition
 
 OWN = "rolecall"
 """The member of `metadata` in which the hub itself speaks."""
@@ -136,6 +137,9 @@ class Codec:
             task.pop("artifacts", None)
         if first.dialect != dialect:
             task = write_content(renamed(read_content(EventKind.TASK, task, first.dialect, dialect), alias), dialect)
+        if dialect == OLDEST:
+            task["history"] = [transition(event) for _, event in log if event.state is not None]
+            trim_history(task, history_length)
         return dump(task)
 
     def spelled(self, event: Event, dialect: str) -> bytes:

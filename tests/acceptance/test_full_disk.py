@@ -104,7 +104,6 @@ def _check_words(text: str) -> None:
     assert not [word for word in ("Traceback", "sqlite", "Errno", "disk I/O") if word in text]
 
 
-@pytest.mark.xfail(strict=True, reason="a verdict that cannot be stored is given up, and the task stays open")
 def test_a_task_whose_worker_died_meanwhile_fails_once_there_is_room(tmp_path: Path) -> None:
     room = Unwritable(tmp_path)
     with room.start() as hub, worker(hub, "counter:a", "counter", tmp_path) as victim:
@@ -152,7 +151,6 @@ def _result(call: dict[str, Any], result: dict[str, Any]) -> bytes:
     return dump({"jsonrpc": "2.0", "id": call["id"], "result": result})
 
 
-@pytest.mark.xfail(strict=True, reason="an outage of the store is taken for the worker's silence")
 async def test_a_result_that_came_during_a_long_outage_is_fetched_from_a_worker_that_replays_nothing(tmp_path: Path) -> None:
     room, agent = Unwritable(tmp_path), PlainAgent()
     async with RawServer(agent) as server:

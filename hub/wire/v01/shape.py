@@ -16,7 +16,7 @@ from hub.wire.untranslatable import Untranslatable
 from hub.wire.v03.parts import read_parts, write_part
 from hub.wire.v03.shape import STATES, is_final, read_state
 
-__all__ = ["STATES", "read", "read_message", "read_state", "state_name", "write", "write_stream"]
+__all__ = ["STATES", "read", "read_message", "read_state", "state_name", "write", "write_status", "write_stream"]
 
 # 0.1 had no word for these two. What a caller has to do about them is the same.
 _NEAREST = {TaskState.REJECTED: TaskState.FAILED, TaskState.AUTH_REQUIRED: TaskState.INPUT_REQUIRED}
@@ -107,7 +107,7 @@ def write(content: Content, *, index: int = 0) -> JsonObject:
         return said(
             id=content.id,
             sessionId=content.context_id or None,
-            status=_write_status(content.status),
+            status=write_status(content.status),
             history=[_write_message(message) for message in content.history],
             artifacts=_write_artifacts(content),
             metadata=content.metadata,
@@ -129,7 +129,7 @@ def write_stream(content: Content, *, index: int = 0) -> JsonObject:
 
 def _write_update(task_id: str, content: Task | StatusUpdate) -> JsonObject:
     final = is_final(content.status)
-    return said(id=task_id, status=_write_status(content.status), final=final, metadata=content.metadata)
+    return said(id=task_id, status=write_status(content.status), final=final, metadata=content.metadata)
 
 
 def _write_message(message: Message) -> JsonObject:
@@ -137,7 +137,7 @@ def _write_message(message: Message) -> JsonObject:
     return {"role": message.role.value, "parts": parts} | said(metadata=message.metadata)
 
 
-def _write_status(status: Status) -> JsonObject:
+def write_status(status: Status) -> JsonObject:
     message = None if status.message is None else _write_message(status.message)
     return said(state=state_name(status.state), message=message, timestamp=status.timestamp)
 

@@ -23,7 +23,10 @@ def read_result(result: Any, *, position: str | None = None) -> Heard:
     """A task, message or update, as the result of a call or of one stream frame. Takes over the document."""
     if not isinstance(result, dict):
         raise Malformed("the result is not an object")
-    return _EAR.read(_kind(result), result, position)
+    kind = _kind(result)
+    if kind is EventKind.TASK:
+        _mend_task(result)
+    return _EAR.read(kind, result, position)
 
 
 def read_task(result: Any) -> Heard:
@@ -45,6 +48,13 @@ def _kind(result: JsonObject) -> EventKind:
     if kind is None:
         raise Malformed("the result is of no known kind")
     return kind
+
+
+def _mend_task(task: JsonObject) -> None:
+    """Some agents put what a task has used into a member that A2A does not have. Metadata is where readers may look."""
+    used = task.get("data")
+    if isinstance(used, dict) and isinstance(task.get("metadata") or {}, dict):
+        task["metadata"] = {**task.pop("data"), **(task.get("metadata") or {})}
 
 
 def _mark(kind: str, document: JsonObject) -> None:
