@@ -30,6 +30,7 @@ SETTINGS: dict[str, Any] = {
     "heartbeat": 0.5,
     "worker_silence": 5,
     "push_allowed_hosts": "127.0.0.1",
+    "push_allowed_cidrs": "nonsense/8",
     "webhook_secret": SECRET,
     "log_level": "debug",
 }
@@ -333,3 +334,4 @@ def test_hostile_urls_are_refused_by_name_and_nobody_is_called(hub: HubProcess, 
     assert call(f"{hub.url}/", "tasks/pushNotificationConfig/list", {"id": task})["result"] == []
     assert receiver.posts == []
     assert receiver.lines == 0
+    assert '"event": "bad_network"' in hub.output

@@ -178,3 +178,40 @@ def test_connection_takes_flag_then_environment_then_default(tmp_path: Path) -> 
     assert connection(env={}).hub == "http://127.0.0.1:8420"
     with pytest.raises(ConfigError, match="hub: must be an http"):
         connection("localhost:8420", env={})
+
+
+def test_secrets_are_shown_nowhere() -> None:
+    key, signing = "k" * 40, "whsec_" + "c2VjcmV0" * 4
+    loaded = load(env={"ROLECALL_SECRET_KEY": key, "ROLECALL_WEBHOOK_SECRET": signing}, search=False)
+    assert (loaded.settings.secret_key, loaded.settings.webhook_secret) == (key, signing)
+    rows = {name: value for name, value, _ in loaded.rows()}
+    assert (rows["secret_key"], rows["webhook_secret"]) == ("***", "***")
+    assert key not in repr(loaded)
+    assert signing not in repr(loaded)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        ("ROLECALL_SECRET_KEY", "too-short-SECRET"),
+        ("ROLECALL_WEBHOOK_SECRET", "whsec_U0VDUkVU"),
+        ("ROLECALL_WEBHOOK_SECRET", "SECRET" * 8),
+    ],
+)
+def test_what_is_wrong_with_a_secret_is_said_without_it(setting: tuple[str, str]) -> None:
+    name, value = setting
+    with pytest.raises(ConfigError) as caught:
+        load(env={name: value}, search=False)
+    assert value not in str(caught.value)
+
+
+def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k" * 40 + "\n")
+    assert load(env={"ROLECALL_SECRET_KEY_FILE": str(tmp_path / "key")}, search=False).settings.secret_key == "k" * 40
+
+
+def test_the_names_of_other_hubs_for_allowed_receivers_work() -> None:
+    env = {"PUSH_NOTIFICATION_ALLOWED_HOSTS": "a.example, B.example", "PUSH_NOTIFICATION_ALLOWED_CIDRS": "10.0.0.0/8,nonsense"}
+    settings = load(env=env, search=False).settings
+    assert settings.push_allowed_hosts == ("a.example", "B.example")
+    assert settings.push_allowed_cidrs == ("10.0.0.0/8", "nonsense")
