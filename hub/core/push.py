@@ -86,15 +86,11 @@ class Deliveries:
             except TimeoutError:
                 pass
 
-    def leave(self, task: TaskId, config: str) -> Callable[[], None]:
-        """Something to call when a config has been changed: whoever is being told under the old one is left."""
-        old = [job for job, claim in self._running.items() if (claim.config.task, claim.config.id) == (task, config)]
-
-        def leave() -> None:
-            for job in old:
+    def leave(self, task: TaskId, config: str) -> None:
+        """A config has just been changed: whoever is being told under the old one is left."""
+        for job, claim in self._running.items():
+            if (claim.config.task, claim.config.id) == (task, config):
                 job.cancel()
-
-        return leave
 
     # --- pieces
 

@@ -41,9 +41,8 @@ class Push:
     async def set(self, caller: Caller, config: PushConfig) -> PushConfig:
         await self._pushes.list(caller, config.task)  # whose task it is comes before what is wrong with the URL
         examined = await self.examine(config)
-        leave = self._deliveries.leave(examined.task, examined.id)
         await self._pushes.set(caller, examined, most=self._most)
-        leave()
+        self._deliveries.leave(examined.task, examined.id)
         return _shown(examined)
 
     async def get(self, caller: Caller, task: TaskId, config: str | None = None) -> PushConfig:
@@ -59,9 +58,8 @@ class Push:
         return [_shown(config) for config in await self._pushes.list(caller, task)]
 
     async def delete(self, caller: Caller, task: TaskId, config: str) -> None:
-        leave = self._deliveries.leave(task, config)
         await self._pushes.delete(caller, task, config)
-        leave()
+        self._deliveries.leave(task, config)
 
     async def dead_letters(self, caller: Caller, *, limit: int = _DEAD_AT_ONCE, before: str | None = None) -> DeadPage:
         return await self._pushes.dead_letters(caller, limit=limit, before=before)
