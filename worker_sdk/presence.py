@@ -247,9 +247,11 @@ class Lease:
     # --- waiting
 
     def _pause(self, failures: int) -> float:
-        """Exponential with full jitter: a thousand workers do not come back in step."""
+        """Exponential with full jitter: a thousand workers do not come back in step. Never longer than a heartbeat: a hub
+        that is back must hear of us before the lease, which it gives its time once more, runs out.
+        """
         low, high = self._backoff
-        return random.uniform(low / 2, min(high, low * 2 ** min(failures, 20)))
+        return random.uniform(low / 2, min(high, self._heartbeat, low * 2 ** min(failures, 20)))
 
     async def _wait(self, seconds: float) -> None:
         if seconds <= 0:

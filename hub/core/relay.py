@@ -223,7 +223,8 @@ class Relay:
 
     async def _move(self, error: NotProcessed, refused: set[WorkerId]) -> None:
         """To the next worker of the role; the first one's refusal is the answer where there is none."""
-        around, left = self._around, self._present()
+        around, left = self._around, self._registration
+        assert left is not None  # its lease may have ended by now: that it did nothing holds all the same
         refused.add(left.worker)
         around.observer.worker_failed(left.worker.role, type(error).__name__)
         try:
