@@ -20,7 +20,7 @@ from hub.core.repeats import Call, Repeats, content_of, names_after_restart, nam
 from hub.core.router import Route, Router, check_agrees
 from hub.core.supervisor import Supervisor
 from hub.core.surroundings import Surroundings
-from hub.core.views import View, Views
+from hub.core.views import View, Views, answered_in
 from hub.errors import (
     HubDraining,
     InvalidParams,
@@ -121,7 +121,7 @@ class Hub:
 
     async def _subscribe(self, caller: Caller, command: Subscribe) -> Reading:
         row = await self._own(caller, command.task_id, command.target)
-        dialect = command.dialect or row.dialect
+        dialect = answered_in(command.dialect, row)
         at = row.at if command.after is None else command.after
         if at > row.at:
             raise InvalidParams(f"Last-Event-ID {at} lies behind the task's last event, {row.at}.")
@@ -136,14 +136,14 @@ class Hub:
 
     async def get(self, caller: Caller, command: GetTask) -> Answer:
         row = await self._own(caller, command.task_id, command.target)
-        return await self._views.now(row.id, View(command.dialect or row.dialect, command.history_length, row.alias))
+        return await self._views.now(row.id, View(answered_in(command.dialect, row), command.history_length, row.alias))
 
     async def cancel(self, caller: Caller, command: CancelTask) -> Answer:
         row = await self._own(caller, command.task_id, command.target)
         if row.ended:
             raise TaskNotCancelable
         await cancel(self._around, self.relays, row)
-        return await self._views.now(row.id, View(command.dialect or row.dialect, None, row.alias))
+        return await self._views.now(row.id, View(answered_in(command.dialect, row), None, row.alias))
 
     async def list(self, caller: Caller, command: ListTasks) -> TaskList:
         page = await self._engine.tasks.page(caller, command.query)

@@ -8,7 +8,13 @@ from typing import NamedTuple
 from hub.core.surroundings import Surroundings
 from hub.errors import TaskNotFound
 from hub.model.a2a import Answer, Event, EventKind, Logged
+from hub.model.command import ITS_OWN
 from hub.model.ids import Cursor, TaskId
+from hub.model.task import TaskRow
+
+
+_SHARED = ("0.1", "0.3")
+"""They call some methods alike."""
 
 
 class View(NamedTuple):
@@ -51,3 +57,10 @@ class Views:
         told = await self.of(task, log, View(log[0].event.dialect if log else ""))
         state = next((e.event.state for e in reversed(log) if e.event.state is not None), None)
         return Logged(log[-1].cursor, Event(EventKind.TASK, state, told.dialect, told.body))
+
+
+def answered_in(asked: str | None, row: TaskRow) -> str:
+    """Who asked under a name that two versions share is answered in one of these, whatever the task was begun in."""
+    if asked is None:
+        return row.dialect if row.dialect in _SHARED else _SHARED[-1]
+    return row.dialect if asked == ITS_OWN else asked

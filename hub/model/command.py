@@ -47,9 +47,13 @@ class Send:
     """The extensions that the caller asks for, from `A2A-Extensions`. With `traceparent` all that is passed on of headers."""
 
 
+ITS_OWN = "its own"
+"""In place of a dialect: the one that the task was begun in."""
+
+
 @dataclass(frozen=True, slots=True)
 class GetTask:
-    """`dialect` None, here and below: the one that the task was begun in."""
+    """`dialect` None, here and below: asked under a name that 0.1 and 0.3 share; ITS_OWN: under one that all share."""
 
     target: Target
     task_id: TaskId

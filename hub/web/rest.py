@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from hub.core.observe import Observer
 from hub.errors import HubError, InvalidRequest, RouteError
 from hub.model.a2a import JsonObject, Logged
+from hub.model.command import ITS_OWN
 from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, read_json_body
 from hub.web.auth import LOCAL
 from hub.web.headers import echoed, read_extras, version_of
@@ -102,14 +103,14 @@ class Rest:
         return fault_of(error, NEWEST)
 
 
-def _dialect(place: Place, operation: Operation, said: JsonObject, version: str | None) -> str | None:
+def _dialect(place: Place, operation: Operation, said: JsonObject, version: str | None) -> str:
     """The address tells, then the header. Without either a message tells by its spelling, and a task by its own."""
     if place.dialect == CLASSIC:
         refuse_proto_form(said)
         return CLASSIC
     chosen = place.dialect or version
     if chosen is not None or operation not in _WITH_BODY:
-        return chosen if chosen is not None or operation is not Operation.LIST else NEWEST
+        return chosen or (NEWEST if operation is Operation.LIST else ITS_OWN)
     message = said.get("message")
     role = message.get("role") if isinstance(message, dict) else None
     return NEWEST if operation is Operation.PUSH_SET or str(role).startswith("ROLE_") else CLASSIC
