@@ -79,6 +79,8 @@ TABLE: dict[type[HubError], Row] = {
 _BY_DIALECT: dict[tuple[str | None, type[BaseException]], Row] = {
     ("0.1", errors.TaskEnded): Row(-32002, 400, "TASK_ENDED"),
     ("0.1", errors.WebhookInsecure): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
+    # 1.0 keeps its own code for cards that claim an extended one and have none; ours do not claim it.
+    ("1.0", errors.ExtendedCardNotConfigured): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
     ("1.0", errors.PushConfigNotFound): Row(-32001, 404, "TASK_NOT_FOUND"),
     ("1.0", errors.TaskEnded): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
 }
