@@ -39,7 +39,7 @@ class Edge:
             if target is not None and not (path == "/" and verb in _A_BROWSERS):
                 await answer(send, _POST_ONLY, status=405, headers=[(b"allow", _ALLOWED.get(path, b"POST"))])
                 return
-            place = read_place(path, verb) if target is None else None
+            place = read_place(scope["raw_path"].decode("ascii", "replace"), verb) if target is None else None
             if place is not None:
                 await self._rest(scope, receive, send, place)
                 return

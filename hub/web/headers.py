@@ -11,6 +11,7 @@ from hub.web.operations import Extras
 
 _EXTENSION = re.compile(r"[!-+\--~]{1,256}")
 _MOST_EXTENSIONS = 32
+_IN_QUERY = b"A2A-Version="
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")
 
 
@@ -22,8 +23,9 @@ def read_extras(scope: Scope) -> Extras:
 def version_of(scope: Scope) -> str | None:
     """The version that the caller says he speaks: in the header, or in the query."""
     value = header(scope, b"a2a-version")
-    if value is None and b"A2A-Version=" in scope.get("query_string", b""):
-        value = bytes(scope["query_string"]).partition(b"A2A-Version=")[2].partition(b"&")[0]
+    if value is None:
+        said = (pair for pair in bytes(scope.get("query_string", b"")).split(b"&") if pair.startswith(_IN_QUERY))
+        value = next(said, _IN_QUERY).removeprefix(_IN_QUERY)
     return value.decode("ascii", "replace")[:20] if value else None
 
 

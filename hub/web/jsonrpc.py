@@ -57,15 +57,16 @@ class JsonRpc:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, target: Target, *, only: str | None = None) -> None:
         """`only`: the one method that this address takes."""
-        call_id = NULL
+        call_id, method = NULL, ""
         try:
             document = read_body(await read_json_body(scope, receive, self._max_body))
-            if isinstance(document, list):
+            if isinstance(document, list) and only is None:
                 await answer(send, await self._batch(document, target, scope), headers=echoed(scope))
                 return
             call_id = read_id(document)
             request = read_request(document)
-            if only is not None and request.method != only:
+            method = request.method
+            if only is not None and method != only:
                 await answer(send, b'{"error":"Only %b supported"}' % only.encode(), status=400)
                 return
             operation, dialect = read_method(request.method, version_of(scope))
@@ -76,7 +77,7 @@ class JsonRpc:
         except ClientGone:
             pass
         except HubError as error:
-            fault = fault_of(error)
+            fault = fault_of(error, dialect_of(method))
             if fault.status in _REAL_STATUS:
                 await answer_unread(send, receive, write_error(call_id, fault), status=fault.status)
             else:
@@ -96,7 +97,7 @@ class JsonRpc:
             outcome = fault.reason.lower()
             return write_error(request.id, fault)
         finally:
-            self._observer.call_ended(role, method, outcome, time.perf_counter() - started)
+            self._ended(request, role, method, outcome, started)
 
     async def _stream(
         self,
@@ -125,7 +126,7 @@ class JsonRpc:
             outcome = fault.reason.lower()
             await stream.fail(write_frame(write_error(request.id, fault)))
         finally:
-            self._observer.call_ended(role, method, outcome, time.perf_counter() - started)
+            self._ended(request, role, method, outcome, started)
 
     async def _batch(self, entries: list[Any], target: Target, scope: Scope) -> bytes:
         """Every entry has its own answer, in the order of the entries."""
@@ -139,14 +140,23 @@ class JsonRpc:
         return b"[" + b",".join(answers) + b"]"
 
     async def _entry(self, entry: Any, target: Target, scope: Scope) -> bytes:
+        method = ""
         try:
             request = read_request(entry)
-            operation, dialect = read_method(request.method, version_of(scope))
+            method = request.method
+            operation, dialect = read_method(method, version_of(scope))
             if operation in STREAMING:
                 raise UnsupportedOperation("A streaming method cannot be part of a batch.")
         except HubError as error:
-            return write_error(read_id(entry), fault_of(error))
+            return write_error(read_id(entry), fault_of(error, dialect_of(method)))
         return await self._call(request, operation, dialect, target, scope)
+
+    def _ended(self, request: Request, role: str, method: str, outcome: str, started: float) -> None:
+        seconds = time.perf_counter() - started
+        self._observer.call_ended(role, method, outcome, seconds)
+        if log.isEnabledFor(logging.DEBUG):
+            told = {"event": "call", "call": request.id.decode()[:80], "method": method, "role": role, "outcome": outcome}
+            log.debug("call", extra={**told, "seconds": seconds})
 
     def _fault(self, error: Exception, method: str) -> Fault:
         if not isinstance(error, HubError):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from hub.core.observe import Observer
-from hub.errors import HubError, InvalidRequest, RouteError
+from hub.errors import HubError, InvalidRequest, RouteError, UnsupportedOperation
 from hub.model.a2a import JsonObject, Logged
 from hub.model.command import ITS_OWN
 from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, read_json_body
@@ -16,7 +16,7 @@ from hub.web.headers import echoed, read_extras, version_of
 from hub.web.operations import Call, Operations
 from hub.web.stream import EventStream, Lines, opening
 from hub.wire.answers import wrapped
-from hub.wire.dialect import CLASSIC, NEWEST
+from hub.wire.dialect import CLASSIC, NEWEST, OLDEST
 from hub.wire.faults import Fault, fault_of
 from hub.wire.jsonrpc import read_body
 from hub.wire.methods import STREAMING, Operation, read_version
@@ -26,7 +26,9 @@ from hub.wire.sse import write_frame
 
 log = logging.getLogger(__name__)
 
-_WITH_BODY = frozenset({Operation.SEND, Operation.STREAM, Operation.PUSH_SET})
+_MESSAGES = frozenset({Operation.SEND, Operation.STREAM})
+_WITH_BODY = _MESSAGES | {Operation.PUSH_SET}
+_OF_A_TASK = frozenset({Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE})
 _UNREAD = frozenset({408, 413, 415})
 
 
@@ -104,16 +106,21 @@ class Rest:
 
 
 def _dialect(place: Place, operation: Operation, said: JsonObject, version: str | None) -> str:
-    """The address tells, then the header. Without either a message tells by its spelling, and a task by its own."""
-    if place.dialect == CLASSIC:
-        refuse_proto_form(said)
-        return CLASSIC
+    """The address tells, then the header. Without either a message tells by its spelling, and a task by its own; lists and
+    configs have no such mark, and had no such address before 1.0.
+    """
     chosen = place.dialect or version
-    if chosen is not None or operation not in _WITH_BODY:
-        return chosen or (NEWEST if operation is Operation.LIST else ITS_OWN)
-    message = said.get("message")
-    role = message.get("role") if isinstance(message, dict) else None
-    return NEWEST if operation is Operation.PUSH_SET or str(role).startswith("ROLE_") else CLASSIC
+    if chosen is None and operation in _MESSAGES:
+        message = said.get("message")
+        role = message.get("role") if isinstance(message, dict) else None
+        chosen = NEWEST if str(role).startswith("ROLE_") else CLASSIC
+    elif chosen is None and operation not in _OF_A_TASK:
+        chosen = NEWEST
+    if chosen == OLDEST:
+        raise UnsupportedOperation("0.1 has no REST. Speak JSON-RPC, or 0.3 or 1.0.")
+    if chosen == CLASSIC and operation in _MESSAGES:
+        refuse_proto_form(said)
+    return chosen or ITS_OWN
 
 
 async def _refuse(send: Send, receive: Receive, fault: Fault, error: Exception) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from hub.core.reading import Reading
-from hub.errors import TaskNotFound
+from hub.errors import HubError, TaskNotFound
 from hub.model.a2a import Logged
 from hub.web.asgi import Headers, Receive, Send
 from hub.wire.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
@@ -51,7 +51,7 @@ class EventStream:
         gone = asyncio.create_task(self._until_gone(reading), name="client of a stream")
         try:
             async for batch in reading:
-                await self._write(voice.frames(batch) if batch else KEEP_ALIVE)
+                await self._write_events(batch, voice)
                 # A server that has lost its client returns from send at once: without this the loop would never turn.
                 await asyncio.sleep(0)
             if reading.broken_off:
@@ -80,6 +80,14 @@ class EventStream:
                 self.open = True
                 await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
             await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _write_events(self, batch: Sequence[Logged], voice: Voice) -> None:
+        try:
+            await self._write(voice.frames(batch) if batch else KEEP_ALIVE)
+        except HubError:
+            # One of them cannot be said to this reader. It gets the ones before it, and then hears why.
+            for logged in batch:
+                await self._write(voice.frames((logged,)))
 
     async def _until_gone(self, reading: Reading) -> None:
         while (await self._receive())["type"] != "http.disconnect":

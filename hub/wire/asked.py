@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hub.errors import InvalidParams
 from hub.model.a2a import JsonObject
 from hub.model.command import Target
 from hub.model.ids import TaskId, is_instance, split_name
+from hub.wire.untranslatable import Untranslatable
 
 LONGEST_ID = 256
 _LONGEST_WAIT = 300
@@ -67,9 +69,14 @@ def check_ids(message: JsonObject) -> None:
             raise InvalidParams(f'"message.{name}" must be a string of at most {LONGEST_ID} characters.')
         if value is None:
             message.pop(name, None)
-    references = message.get("referenceTaskIds")
-    if references is not None and not (isinstance(references, list) and all(isinstance(r, str) for r in references)):
-        raise InvalidParams('"message.referenceTaskIds" must be a list of strings.')
+
+
+def check_message(message: JsonObject, read: Callable[[JsonObject], object]) -> None:
+    """Nobody else may stumble over what a caller said: what its own dialect cannot read is refused before it is stored."""
+    try:
+        read(message)
+    except Untranslatable as error:
+        raise InvalidParams(str(error)) from error
 
 
 def parts_of(message: JsonObject) -> list[Any]:

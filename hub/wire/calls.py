@@ -72,6 +72,7 @@ def read_task(result: Any, dialect: str) -> Heard:
 
 
 def _modes(params: JsonObject) -> list[str]:
+    """In the oldest dialect they stand in the params themselves."""
     configuration = params.get("configuration")
-    modes = configuration.get("acceptedOutputModes") if isinstance(configuration, dict) else None
+    modes = (configuration if isinstance(configuration, dict) else params).get("acceptedOutputModes")
     return [mode for mode in modes if isinstance(mode, str)] if isinstance(modes, list) else []

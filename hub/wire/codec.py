@@ -58,10 +58,11 @@ class Codec:
     # --- into the log
 
     def begin(self, heard: Heard, ids: Ids, turn: Turn) -> Sequence[Event]:
-        if heard.kind is EventKind.MESSAGE:
+        if heard.kind is EventKind.MESSAGE and turn.dialect != OLDEST:
             message = _readdressed(heard.document, ids)
             return (Event(EventKind.MESSAGE, None, ids.spoken, dump(message)),)
         if heard.kind is not EventKind.TASK:
+            # Under the oldest names a task is the only answer that there is: a bare message is the end of one.
             return (self.opening(ids, turn), self.adopt(heard, ids))
         task = self._own_task(heard.document, ids)
         asked = _user_message(turn, ids)
@@ -136,7 +137,8 @@ class Codec:
         if not artifacts:
             task.pop("artifacts", None)
         if first.dialect != dialect:
-            task = write_content(renamed(read_content(EventKind.TASK, task, first.dialect, dialect), alias), dialect)
+            content = read_content(EventKind.TASK, task, first.dialect, dialect)
+            task = write_content(renamed(content, alias if dialect == OLDEST else ""), dialect)
         if dialect == OLDEST:
             task["history"] = [transition(event) for _, event in log if event.state is not None]
             trim_history(task, history_length)
@@ -150,7 +152,9 @@ class Codec:
         if dialect == NEWEST:
             return wrapped(last.kind, Speller(dialect).spell(last), dialect)
         if dialect == OLDEST:
-            return dump(notice_in_oldest(parse(Speller(dialect, row.alias or row.id).spell(last))))
+            pen = Speller(dialect, row.alias)
+            frames = [pen.spell(event) for _, event in log]  # all of them: an artifact is known by its place among them
+            return dump(notice_in_oldest(parse(frames[-1])))
         return self.snapshot(turns, log, dialect=dialect, history_length=None)
 
     # --- pieces

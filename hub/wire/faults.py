@@ -14,7 +14,6 @@ from hub.errors import HubError
 from hub.model.a2a import JsonObject
 
 DOMAIN = "rolecall"
-_WORKER_CODES = frozenset({*range(-32009, -32000), -32602, -32601, -32600})
 
 
 class Fault(NamedTuple):
@@ -67,7 +66,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.LogFull: Row(-32000, 507, "OVERLOADED"),
     errors.DeadlinePassed: Row(-32000, 504, "DEADLINE_EXCEEDED"),
     errors.WorkerFault: Row(-32603, 502, "WORKER_ERROR"),
-    errors.InvalidAnswer: Row(-32006, 502, "INVALID_AGENT_RESPONSE"),
+    errors.InvalidAnswer: Row(-32006, 500, "INVALID_AGENT_RESPONSE"),
     errors.LeaseUnknown: Row(-32000, 404, "LEASE_UNKNOWN"),
     errors.LeaseSuperseded: Row(-32000, 409, "LEASE_SUPERSEDED"),
     errors.InstanceConflict: Row(-32000, 409, "CONFLICT"),
@@ -85,6 +84,22 @@ _BY_DIALECT: dict[tuple[str | None, type[BaseException]], Row] = {
     ("1.0", errors.TaskEnded): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
 }
 _INTERNAL = Row(-32603, 500, "INTERNAL")
+# What workers may say to callers. Their two newest codes older versions do not have.
+_OF_WORKERS = {
+    -32001: Row(-32001, 404, "TASK_NOT_FOUND"),
+    -32002: Row(-32002, 400, "TASK_NOT_CANCELABLE"),
+    -32003: Row(-32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
+    -32004: Row(-32004, 400, "UNSUPPORTED_OPERATION"),
+    -32005: Row(-32005, 400, "CONTENT_TYPE_NOT_SUPPORTED"),
+    -32006: Row(-32006, 500, "INVALID_AGENT_RESPONSE"),
+    -32007: Row(-32007, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+    -32008: Row(-32008, 400, "EXTENSION_SUPPORT_REQUIRED"),
+    -32009: Row(-32009, 400, "VERSION_NOT_SUPPORTED"),
+    -32600: Row(-32600, 400, "WORKER_ERROR"),
+    -32601: Row(-32601, 400, "WORKER_ERROR"),
+    -32602: Row(-32602, 400, "WORKER_ERROR"),
+}
+_SINCE_1_0 = (-32008, -32009)
 _A2A = range(-32009, -32000)
 _A2A_DOMAIN = "a2a-protocol.org"
 _SPECIFIED = {-32700, *range(-32603, -32599), *range(-32009, -32000)}
@@ -102,7 +117,7 @@ def fault_of(error: BaseException, dialect: str | None = None) -> Fault:
     """`dialect`: the caller's, because versions differ in what they call some errors."""
     row = _BY_DIALECT.get((dialect, type(error))) or row_of(error)
     if isinstance(error, errors.WorkerFault):
-        return _of_worker(error)
+        return _of_worker(error, dialect)
     if not isinstance(error, HubError):
         return Fault(row.code, row.status, row.reason, "Internal error.", None)
     data = None
@@ -117,8 +132,11 @@ def error_info(reason: str, facts: dict[str, str], *, domain: str = DOMAIN) -> d
     return {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": domain, "metadata": facts}
 
 
-def _of_worker(error: errors.WorkerFault) -> Fault:
+def _of_worker(error: errors.WorkerFault, dialect: str | None) -> Fault:
     """A worker's specified error is the caller's to see; the text of anything else may hold its internals."""
-    if error.code in _WORKER_CODES:
-        return Fault(error.code, 400, "WORKER_ERROR", error.text[:500] or "The worker refused the request.", None)
-    return Fault(-32603, 502, "WORKER_ERROR", "The worker reported an internal error.", None)
+    if error.code not in _OF_WORKERS:
+        return Fault(-32603, 502, "WORKER_ERROR", "The worker reported an internal error.", None)
+    newest = dialect == "1.0"
+    row = _OF_WORKERS[-32004 if error.code in _SINCE_1_0 and not newest else error.code]
+    data = [error_info(row.reason, {}, domain=_A2A_DOMAIN)] if newest and row.code in _A2A else None
+    return Fault(row.code, row.status, "WORKER_ERROR", error.text[:500] or "The worker refused the request.", data)

@@ -21,6 +21,7 @@ class Ear(NamedTuple):
 
     `agent` is the role of whoever answers, `roles` all that there are. `state` reads the name of one, UNKNOWN for a name that
     is none. `spell` writes it. `mark` puts on what the dialect wants on a document of that kind; `part` mends a part.
+    `omits`: an empty list may be left out.
     """
 
     dialect: str
@@ -30,6 +31,7 @@ class Ear(NamedTuple):
     spell: Callable[[TaskState], str]
     mark: Callable[[str, JsonObject], None]
     part: Callable[[JsonObject], None]
+    omits: bool = False
 
     def read(self, kind: EventKind, document: JsonObject, position: str | None) -> Heard:
         """Takes over the document."""
@@ -92,7 +94,8 @@ class Ear(NamedTuple):
         if not isinstance(message, dict):
             raise Malformed(f"{where} is not an object")
         self.mark(EventKind.MESSAGE.value, message)
-        if message.get("role") not in self.roles:
+        role = message.get("role")
+        if not isinstance(role, str) or role not in self.roles:
             message["role"] = self.agent
         if not isinstance(message.get("messageId"), str):
             message["messageId"] = str(uuid4())
@@ -101,6 +104,8 @@ class Ear(NamedTuple):
 
     def _check_parts(self, holder: JsonObject, where: str) -> None:
         parts = holder.get("parts")
+        if parts is None and self.omits:
+            parts = holder["parts"] = []
         if not isinstance(parts, list) or len(parts) > _MOST_ITEMS:
             raise Malformed(f"{where}.parts is not a list")
         for part in parts:

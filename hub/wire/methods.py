@@ -37,6 +37,7 @@ _METHODS: dict[str, tuple[Operation, str | None]] = {
     "tasks/resubscribe": (Operation.SUBSCRIBE, None),
     "message/send": (Operation.SEND, CLASSIC),
     "message/stream": (Operation.STREAM, CLASSIC),
+    "tasks/list": (Operation.LIST, CLASSIC),
     "tasks/pushNotificationConfig/set": (Operation.PUSH_SET, CLASSIC),
     "tasks/pushNotificationConfig/get": (Operation.PUSH_GET, CLASSIC),
     "tasks/pushNotificationConfig/list": (Operation.PUSH_LIST, CLASSIC),
@@ -76,7 +77,7 @@ def read_version(version: str | None) -> str | None:
     if major == "1":
         return NEWEST
     if major == "0":
-        return OLDEST if rest.startswith("1") else CLASSIC
+        return OLDEST if rest.partition(".")[0] == "1" else CLASSIC
     raise VersionNotSupported(text)
 
 

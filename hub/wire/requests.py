@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from hub.errors import MethodNotFound
@@ -49,9 +50,11 @@ def read_subscribe(params: JsonObject, target: Target, after: Cursor | None, dia
 
 
 def read_list(params: JsonObject, target: Target, dialect: str | None) -> ListTasks:
-    if dialect != NEWEST:
-        raise MethodNotFound("list")
-    return requests10.read_list(params, target)
+    """Of 0.3 only REST has it, and does not say how: it asks as 1.0 does, and gets tasks as it spells them."""
+    if dialect == OLDEST:
+        raise MethodNotFound("tasks/list")
+    command = requests10.read_list(params, target)
+    return command if dialect == NEWEST else replace(command, dialect=CLASSIC)
 
 
 def read_set_push(params: JsonObject, target: Target, dialect: str | None) -> SetPush:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -24,7 +25,7 @@ _ON_CONFIGS = {"POST": Operation.PUSH_SET, "GET": Operation.PUSH_LIST}
 _ON_CONFIG = {"GET": Operation.PUSH_GET, "DELETE": Operation.PUSH_DELETE}
 _CONFIGS = ("pushNotificationConfigs", "pushNotificationConfig")
 _CARDS = {"extendedAgentCard": NEWEST, "card": CLASSIC}
-_NUMBERS, _FLAGS = ("historyLength", "pageSize"), ("includeArtifacts",)
+_NUMBERS, _FLAGS = ("historyLength", "history_length", "pageSize", "page_size"), ("includeArtifacts", "include_artifacts")
 _STATUS_NAMES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -54,8 +55,8 @@ class Place(NamedTuple):
 
 
 def read_place(path: str, verb: str) -> Place | None:
-    """None: no address of A2A's REST."""
-    target, dialect, rest = _prefix(path.strip("/").split("/"))
+    """`path` as it came, with its percent signs: an id may hold a slash. None: no address of A2A's REST."""
+    target, dialect, rest = _prefix([unquote(word) for word in path.strip("/").split("/")])
     if not rest:
         return None
     head, *more = rest
@@ -78,12 +79,12 @@ def _task_place(rest: list[str], verb: str, dialect: str | None, target: Target)
         if colon and action in ("cancel", "subscribe"):
             verbs = tuple(v for known, v in _ON_TASK if known == action)
             operation = _ON_TASK.get((action, verb))
-            return Place(operation, dialect, target, {"id": unquote(task)}, verbs)
-        return _place(Operation.GET, verb, ("GET",), dialect, target, {"id": unquote(name)})
+            return Place(operation, dialect, target, {"id": task}, verbs)
+        return _place(Operation.GET, verb, ("GET",), dialect, target, {"id": name})
     if more[0] not in _CONFIGS or len(more) > 2:
         return None
     table = _ON_CONFIG if len(more) == 2 else _ON_CONFIGS
-    names = {"task": unquote(name), **({"config": unquote(more[1])} if len(more) == 2 else {})}
+    names = {"task": name, **({"config": more[1]} if len(more) == 2 else {})}
     return Place(table.get(verb), dialect, target, names, tuple(table))
 
 
@@ -97,19 +98,26 @@ def _prefix(words: list[str]) -> tuple[Target, str | None, list[str]]:
     """A role's own address, a version, a tenant: what comes before the address proper."""
     target = Target()
     if words[0] == "agents" and len(words) > 2:
-        role, instance = split_name(words[1])
-        if not is_role(role) or (instance is not None and not is_instance(instance)):
+        named = _role(words[1])
+        if named is None:
             return target, None, []
-        target, words = Target(path_role=role, path_instance=instance), words[2:]
+        target, words = Target(*named), words[2:]
     if words[0] == "v1":
         return target, CLASSIC, words[1:]
     if words[0] == "a2a":
         if words[1:2] == ["rest"]:
             return target, CLASSIC, words[2:]
         return target, CLASSIC, words[1:] if words[1:2] == ["tasks"] and len(words) > 2 else []
-    if len(words) > 1 and is_role(words[0]) and _is_first(words[1]):
-        return target if target.path_role else Target(path_role=words[0]), None, words[1:]
-    return target, None, words
+    named = _role(words[0]) if len(words) > 1 and _is_first(words[1]) else None
+    if named is None:
+        return target, None, words
+    # A tenant behind a role's own address has to agree with it, as it would in the body.
+    return replace(target, role=named[0], instance=named[1]) if target.path_role else Target(*named), None, words[1:]
+
+
+def _role(word: str) -> tuple[str, str | None] | None:
+    role, instance = split_name(word)
+    return (role, instance) if is_role(role) and (instance is None or is_instance(instance)) else None
 
 
 def _is_first(word: str) -> bool:
@@ -154,7 +162,7 @@ def params_of(place: Place, said: JsonObject, dialect: str | None) -> JsonObject
 
 def refuse_proto_form(said: JsonObject) -> None:
     """Some SDKs of 0.3 put another spelling on REST than its JSON: half-read it would be worse than refused."""
-    message = said.get("message") or said.get("request")
+    message = said.get("message") if said.get("message") is not None else said.get("request")
     if not isinstance(message, dict):
         return
     if "content" in message or str(message.get("role")).startswith("ROLE_"):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hub.model.a2a import Event, EventKind, JsonObject, TaskState
-from hub.model.content import ArtifactUpdate, Content, Message, Status, Task
+from hub.errors import InvalidAnswer
+from hub.model.a2a import Event, EventKind, JsonObject
+from hub.model.content import ArtifactUpdate, Content, Message, Task
 from hub.wire.dialect import OLDEST, read_content, write_content
 from hub.wire.jsontext import dump, parse
+from hub.wire.untranslatable import Untranslatable
 from hub.wire.v01 import shape as shape01
 
 
 class Speller:
     """One reader's pen. In the oldest dialect an artifact has a number in place of an id, which it remembers.
 
-    `alias`: what the reader calls the task.
+    `alias`: what the reader calls the task there. Elsewhere it has the hub's id.
     """
 
     def __init__(self, dialect: str, alias: str = "") -> None:
@@ -26,15 +28,15 @@ class Speller:
         """The bare document. InvalidAnswer where it cannot be said in this dialect."""
         if event.dialect == self.dialect:
             return event.body
-        content = renamed(read_content(event.kind, parse(event.body), event.dialect, self.dialect), self._alias)
+        content = read_content(event.kind, parse(event.body), event.dialect, self.dialect)
         if self.dialect != OLDEST:
             return dump(write_content(content, self.dialect))
-        return dump(self._oldest(content))
+        try:
+            return dump(self._oldest(renamed(content, self._alias)))
+        except Untranslatable as error:
+            raise InvalidAnswer("The worker", f"{error} (to {self.dialect})") from error
 
     def _oldest(self, content: Content) -> JsonObject:
-        if isinstance(content, Message):
-            # There a task is the only answer that there is.
-            content = Task(self._alias, content.context_id or "", Status(TaskState.COMPLETED, content))
         if isinstance(content, Task):
             for artifact in content.artifacts:
                 self._numbers.setdefault(artifact.artifact_id, len(self._numbers))

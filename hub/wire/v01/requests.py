@@ -5,14 +5,13 @@ from __future__ import annotations
 from uuid import uuid4
 
 from hub.errors import InvalidParams
-from hub.model.a2a import EventKind, JsonObject
+from hub.model.a2a import JsonObject
 from hub.model.command import NamePush, Send, SetPush, Target
 from hub.model.ids import TaskId
 from hub.model.push import PushConfig
 from hub.wire import asked
-from hub.wire.untranslatable import Untranslatable
 from hub.wire.v01 import VERSION
-from hub.wire.v01.shape import read
+from hub.wire.v01.shape import read_message
 
 
 def read_send(
@@ -33,10 +32,7 @@ def read_send(
         if value is not None and (not isinstance(value, str) or not 0 < len(value) <= asked.LONGEST_ID):
             raise InvalidParams(f'"params.{name}" must be a string of 1 to {asked.LONGEST_ID} characters.')
     metadata = (asked.member(message, "metadata", "message.metadata"), asked.member(params, "metadata", "metadata"))
-    try:
-        read(EventKind.MESSAGE, message)
-    except Untranslatable as error:
-        raise InvalidParams(f"{error}.") from error
+    asked.check_message(message, read_message)
     push = asked.member(params, "pushNotification", "params.pushNotification")
     return Send(
         target=asked.named_target(target, *metadata),

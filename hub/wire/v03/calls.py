@@ -8,10 +8,13 @@ SEND, STREAM, GET, CANCEL, SUBSCRIBE = "message/send", "message/stream", "tasks/
 
 
 def send_params(params: JsonObject, message: JsonObject, *, stream: bool) -> JsonObject:
-    """The caller's own params around the message. Push is the hub's: no worker hears of a webhook."""
+    """The caller's own params around the message. Push is the hub's, no worker hears of a webhook; and so is the history,
+    which is cut for its reader and kept whole for everybody else.
+    """
     told = {**params, "message": message}
     configuration = {**(params.get("configuration") or {})}
     configuration.pop("pushNotificationConfig", None)
+    configuration.pop("historyLength", None)
     if not stream:
         configuration["blocking"] = False
     if configuration:

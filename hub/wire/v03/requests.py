@@ -13,6 +13,7 @@ from hub.model.push import PushConfig
 from hub.wire import asked
 from hub.wire.asked import read_task_id
 from hub.wire.v03 import VERSION
+from hub.wire.v03.shape import read_message
 
 _PART_KINDS = ("text", "file", "data")
 
@@ -91,7 +92,8 @@ def _push(config: JsonObject, task: TaskId, where: str) -> PushConfig:
 
 def _mend_message(message: JsonObject) -> None:
     message["kind"] = "message"
-    message.setdefault("role", "user")
+    if message.get("role") is None:
+        message["role"] = "user"
     if message["role"] not in ("user", "agent"):
         raise InvalidParams('"message.role" must be "user" or "agent".')
     if message.get("messageId") is None:
@@ -101,6 +103,7 @@ def _mend_message(message: JsonObject) -> None:
         raise InvalidParams('"message.messageId" must not be empty.')
     for at, part in enumerate(asked.parts_of(message)):
         _mend_part(part, f"message.parts[{at}]")
+    asked.check_message(message, read_message)
 
 
 def _mend_part(part: Any, where: str) -> None:
@@ -109,10 +112,8 @@ def _mend_part(part: Any, where: str) -> None:
     kind = part.get("kind")
     if kind is None:
         kind = part.pop("type", None) or next((name for name in _PART_KINDS if name in part), None)
-        if kind in _PART_KINDS and kind not in part and "content" in part:
-            part[kind] = part.pop("content")
         part["kind"] = kind
     if kind not in _PART_KINDS:
         raise InvalidParams(f'"{where}.kind" must be text, file or data.')
-    if not isinstance(part.get(kind), str if kind == "text" else dict):
-        raise InvalidParams(f'"{where}.{kind}" must be {"a string" if kind == "text" else "an object"}.')
+    if part.get(kind) is None and "content" in part:
+        part[kind] = part.pop("content")

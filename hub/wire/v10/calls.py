@@ -8,11 +8,14 @@ SEND, STREAM, GET, CANCEL, SUBSCRIBE = "SendMessage", "SendStreamingMessage", "G
 
 
 def send_params(params: JsonObject, message: JsonObject, *, stream: bool) -> JsonObject:
-    """The caller's own params around the message. Push is the hub's: no worker hears of a webhook. The tenant was ours."""
+    """The caller's own params around the message. Push is the hub's, no worker hears of a webhook; and so is the history,
+    which is cut for its reader and kept whole for everybody else. The tenant was ours.
+    """
     told = {**params, "message": message}
     told.pop("tenant", None)
     configuration = {**(params.get("configuration") or {})}
     configuration.pop("taskPushNotificationConfig", None)
+    configuration.pop("historyLength", None)
     configuration.pop("returnImmediately", None)
     if not stream:
         configuration["returnImmediately"] = True

@@ -53,4 +53,4 @@ def _mend_part(part: JsonObject) -> None:
         raise Malformed("a part without exactly one content")
 
 
-_EAR = Ear(VERSION, "ROLE_AGENT", frozenset({"ROLE_USER", "ROLE_AGENT"}), _state, state_name, _mark, _mend_part)
+_EAR = Ear(VERSION, "ROLE_AGENT", frozenset({"ROLE_USER", "ROLE_AGENT"}), _state, state_name, _mark, _mend_part, omits=True)

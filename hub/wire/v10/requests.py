@@ -6,7 +6,7 @@ import re
 from typing import Any
 from uuid import uuid4
 
-from hub.errors import InvalidParams
+from hub.errors import InvalidParams, RoleUnknown
 from hub.model.a2a import JsonObject, TaskState
 from hub.model.command import CancelTask, GetTask, ListTasks, NamePush, Send, SetPush, Subscribe, Target, TaskQuery
 from hub.model.ids import Cursor, TaskId
@@ -15,7 +15,7 @@ from hub.wire import asked
 from hub.wire.asked import read_task_id
 from hub.wire.timestamp import moment
 from hub.wire.v10 import VERSION
-from hub.wire.v10.shape import read_state
+from hub.wire.v10.shape import read_message, read_state
 
 _CONTENTS = ("text", "raw", "url", "data")
 _ROLES = {"ROLE_USER": "ROLE_USER", "user": "ROLE_USER", 1: "ROLE_USER", "ROLE_AGENT": "ROLE_AGENT", "agent": "ROLE_AGENT"}
@@ -91,6 +91,8 @@ def read_subscribe(params: JsonObject, target: Target, after: Cursor | None) -> 
 def read_list(params: JsonObject, target: Target) -> ListTasks:
     _camel(params)
     target = with_tenant(target, params)
+    if target.path_role is not None and target.role not in (None, target.path_role):
+        raise RoleUnknown(target.role or "", [target.path_role])
     size = params.get("pageSize")
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= _MOST_PER_PAGE):
         raise InvalidParams(f'"pageSize" must be a whole number from 1 to {_MOST_PER_PAGE}.')
@@ -151,10 +153,11 @@ def _task_of(params: JsonObject) -> TaskId:
 def _mend_message(message: JsonObject) -> None:
     _camel(message)
     message.pop("kind", None)
-    role = message.get("role", "ROLE_USER")
-    if not isinstance(role, str | int) or role not in _ROLES:
+    role = message.get("role")
+    known = "ROLE_USER" if role is None else _ROLES.get(role) if isinstance(role, str | int) else None
+    if known is None or isinstance(role, bool):
         raise InvalidParams('"message.role" must be ROLE_USER or ROLE_AGENT.')
-    message["role"] = _ROLES[role]
+    message["role"] = known
     if not message.get("messageId"):
         if "messageId" in message and message["messageId"] is not None:
             raise InvalidParams('"message.messageId" must not be empty.')
@@ -162,6 +165,7 @@ def _mend_message(message: JsonObject) -> None:
     asked.check_ids(message)
     for at, part in enumerate(asked.parts_of(message)):
         _mend_part(part, f"message.parts[{at}]")
+    asked.check_message(message, read_message)
 
 
 def _mend_part(part: Any, where: str) -> None:
@@ -173,14 +177,16 @@ def _mend_part(part: Any, where: str) -> None:
     if len(said) != 1:
         hint = " This looks like 0.3: its method is message/send." if kind == "file" or "file" in part else ""
         raise InvalidParams(f'"{where}" must have exactly one of {", ".join(_CONTENTS)}.{hint}')
-    if said[0] != "data" and not isinstance(part[said[0]], str):
-        raise InvalidParams(f'"{where}.{said[0]}" must be a string.')
 
 
 def _camel(holder: JsonObject) -> None:
-    """Known members in snake_case get the name that they have in JSON."""
+    """Known members in snake_case get the name that they have in JSON. What stands there under both has to agree."""
     for name in [name for name in holder if name in _SNAKE]:
-        holder.setdefault(_SNAKE[name], holder.pop(name))
+        camel, value = _SNAKE[name], holder.pop(name)
+        if holder.get(camel) is None:
+            holder[camel] = value
+        elif value is not None and value != holder[camel]:
+            raise InvalidParams(f'"{camel}" and "{name}" are two spellings of one member, and differ.')
 
 
 def _text(params: JsonObject, name: str) -> str | None:
@@ -195,7 +201,7 @@ def _text(params: JsonObject, name: str) -> str | None:
 def _state(value: Any) -> TaskState | None:
     if value is None or value in ("", "TASK_STATE_UNSPECIFIED", 0):
         return None
-    state = read_state(value) if isinstance(value, str) else None
+    state = read_state(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
     if state is None or state is TaskState.UNKNOWN:
         raise InvalidParams('"status" must be the name of a task state, such as TASK_STATE_WORKING.')
     return state
