@@ -554,6 +554,17 @@ async def test_a_task_is_not_forgotten_while_somebody_is_to_be_told_of_it(engine
     assert await forgotten(engine, 600) == 1
 
 
+async def test_a_receiver_that_is_set_long_after_the_end_is_told_before_the_task_is_forgotten(
+    engine: Engine, clock: MovableClock
+) -> None:
+    task = await admitted(engine)
+    await append(engine, task, DONE)
+    clock.advance(601)
+    await told(engine, task)
+    assert await forgotten(engine, 600) == 0
+    assert await owed(engine) == [("c", 0, 1)]
+
+
 async def test_a_forgotten_task_takes_its_configs_along(engine: Engine, clock: MovableClock) -> None:
     task = await admitted(engine)
     await told(engine, task)

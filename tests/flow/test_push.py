@@ -322,6 +322,23 @@ async def test_a_receiver_that_is_down_for_a_day_is_given_up_event_by_event(
     assert await dead(post) == [("c", 3, "HTTP 500"), ("c", 2, "HTTP 500"), ("c", 1, "HTTP 500")]
 
 
+async def test_the_last_try_comes_when_the_time_is_over_and_not_much_later(house: House, receiver: Receiver) -> None:
+    receiver.then(*[500] * 10)
+    guard = WebhookGuard(HOSTS, [], [])
+    async with Client(guard) as client:
+        post = post_of(house, client, guard, replace(QUICK, retry=timedelta(seconds=10)), vault=SealingVault(random_key()))
+        mine = await a_task(house)
+        await post.set(mine, receiver.url)
+        await logged(house, mine, WHOLE)
+        for tries, wait in enumerate((1, 2, 4, 3), 1):
+            await until(lambda: len(post.observer.outcomes) == len(receiver.got) > 0)
+            assert post.observer.outcomes == ["failed"] * tries
+            house.clock.advance(wait + 0.05)
+            await asyncio.sleep(0.06)  # three looks of the loop
+        await until(lambda: post.observer.outcomes == [*["failed"] * 4, "dead"])
+        await post.supervisor.close()
+
+
 async def test_a_day_begins_anew_when_a_receiver_has_taken_something(post: Post, house: House, receiver: Receiver) -> None:
     mine = await a_task(house)
     receiver.then(500, 200, 500)
@@ -482,7 +499,7 @@ async def test_a_hub_that_lost_its_claim_to_itself_lets_go_of_the_old_delivery(
     await logged(house, mine, WHOLE)
     await until(lambda: len(receiver.got) == 1)
     house.clock.advance(31)
-    await until(lambda: receiver.taken == [1], 0.9)
+    await until(lambda: receiver.taken == [1] and receiver.left == 1, 0.7)
     assert post.observer.outcomes == ["delivered"]
 
 
@@ -494,7 +511,7 @@ async def test_a_changed_address_ends_the_delivery_to_the_old_one(post: Post, ho
         await logged(house, mine, task("working"), DONE)
         await until(lambda: len(old.got) == 1)
         await post.set(mine, receiver.url)
-        await until(lambda: receiver.taken == [1, 2], 0.9)
+        await until(lambda: receiver.taken == [1, 2] and old.left == 1, 0.7)
         await stays(lambda: len(old.got) == 1)
 
 
@@ -505,6 +522,7 @@ async def test_a_deleted_receiver_is_told_nothing_more(post: Post, house: House,
     await logged(house, mine, task("working"))
     await until(lambda: len(receiver.got) == 1)
     await post.push.delete(ME, mine, "c")
+    await until(lambda: receiver.left == 1, 0.7)
     await logged(house, mine, DONE)
     house.clock.advance(100)
     await stays(lambda: len(receiver.got) == 1)

@@ -26,6 +26,8 @@ class Receiver:
         """Requests under way for the same task and config."""
         self._all_open = 0
         self.most_together = 0
+        self.left = 0
+        """Requests that were to hang, and whose sender has gone."""
 
     def then(self, *plans: Plan) -> Self:
         self._plans.extend(plans)
@@ -84,6 +86,7 @@ class Receiver:
         self.statuses.append(plan if isinstance(plan, int) else 200 if isinstance(plan, float) else 0)
         if plan == "hang":
             await peer.gone()
+            self.left += 1
             return False
         if plan == "cut":
             peer.reset()

@@ -38,14 +38,14 @@ values (:key, :config, :url, :host, :dialect, :schemes, :token, :credentials)
 on conflict do update set url = excluded.url, host = excluded.host, dialect = excluded.dialect, schemes = excluded.schemes,
   token = excluded.token, credentials = excluded.credentials
 """
-# Whoever holds the config that is replaced loses it.
 _SET_DELIVERY = """
 insert into delivery (task, config, only, host, sent, last, since, at, fence)
 values (:key, :config, 0, :host, :sent, :last, :wall, :now, :fence)
 on conflict do update set sent = min(sent, excluded.sent)
 """
+# Whoever holds a delivery of the config that is replaced loses it.
 _SET_ALL_DELIVERIES = """
-update delivery set host = :host, at = :now, held = 0, fence = fence + 1, failures = 0, failed = null
+update delivery set host = :host, at = :now, held = 0, failures = 0, failed = null
 where task = :key and config = :config
 """
 _NEXT_HOST = "select host from delivery where sent < last and host > ? order by host limit 1"
