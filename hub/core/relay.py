@@ -42,8 +42,6 @@ from hub.ports import Attach, Dispatch
 log = logging.getLogger(__name__)
 
 _TASK_NOT_FOUND = -32001
-_UNSUPPORTED = (-32004, -32601)
-_PROMISES_SNAPSHOT = "1.0"
 _FIRST_PAUSE = 0.25
 _BELIEVED = 10
 """Silences for which an unchanged task is believed to be at work, after its stream was cut."""
@@ -82,7 +80,6 @@ class Relay:
         self.scribe = Scribe(around.engine.events, around.codec, around.observer, row, turns)
         self.began = row.at
         self._answering = row.at > START and (send is not None or row.has_open_answer(turns))
-        self._not_subscribable = False
         self._called_at = self._changed_at = self.heard_at = around.clock.monotonic()
         if send is None:
             self._called_at -= max(0.0, around.clock.wall() - (row.created if len(turns) == 1 else row.updated))
@@ -249,10 +246,9 @@ class Relay:
             unheard = self._answering and self.scribe.at == self.began and registration.offer.replays
             if not self.scribe.ids.worker_task or unheard:
                 await self._repeat(registration)
-            elif registration.offer.replays or self._can_subscribe(registration):
+            elif registration.offer.replays:
                 attach = Attach(self.scribe.ids, self.scribe.position)
                 await self._copy(self._around.forwarder.attach(registration.offer, attach))
-                self._not_subscribable = not registration.offer.replays
             else:
                 await self._poll(registration)
         except WorkerUnreachable as error:
@@ -261,9 +257,6 @@ class Relay:
             self._patience.refused(str(registration.worker), now, heard_at=self.heard_at)
             await asyncio.sleep(_FIRST_PAUSE)
         except WorkerFault as error:
-            if error.code in _UNSUPPORTED and self._can_subscribe(registration):
-                self._not_subscribable = True  # it has ended, or cannot do that: it is asked for the task
-                return
             known = "no longer knows the task" if error.code == _TASK_NOT_FOUND else "cannot be asked for the task"
             raise WorkerLost(f"{registration.worker} {known}. What it had not yet sent is gone.") from error
         except StoreUnavailable:
@@ -276,10 +269,6 @@ class Relay:
                 self._patience.nonsense(error)
             log.info("line cut", extra={"event": "relay_cut", "task": self._row.id, "why": type(error).__name__})
             await asyncio.sleep(_FIRST_PAUSE)
-
-    def _can_subscribe(self, registration: Registration) -> bool:
-        """1.0 promises a snapshot and then what follows it. What 0.3 promises is too little: there tasks are polled."""
-        return registration.offer.streaming and self.scribe.ids.spoken == _PROMISES_SNAPSHOT and not self._not_subscribable
 
     async def _repeat(self, registration: Registration) -> None:
         """The message once more, to a worker that recognises it. Any other may have run it, and has to be left alone."""

@@ -284,7 +284,6 @@ def tasks_of(hub: HubProcess) -> list[dict[str, Any]]:
 # --- a snapshot is not a position
 
 
-@pytest.mark.xfail(strict=True, reason="the hub trusts that a 1.0 stream goes on exactly where its snapshot ended")
 async def test_a_chunk_that_is_in_a_snapshot_and_behind_it_is_not_doubled(http: httpx.AsyncClient) -> None:
     """a2a-sdk 1.3.0 listens first and takes the snapshot then: 6 to 11 of 100 subscriptions repeat what it holds."""
 
