@@ -198,7 +198,7 @@ class worker:
         return server
 
     async def __aexit__(self, *exc: Any) -> None:
-        await self._http.delete(f"/registry/agents/{self._role}/w")
+        await self._http.delete(f"/registry/agents/{self._role}:w")
         await self._server.__aexit__(*exc)
 
 
