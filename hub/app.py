@@ -39,6 +39,7 @@ from hub.telemetry import metrics as telemetry
 from hub.vault import SealingVault, kept_key, key_from, random_key
 from hub.web.auth import LOCAL
 from hub.web.cards import Cards, add_cards
+from hub.web.catalog import Catalog, add_catalog
 from hub.web.edge import Edge
 from hub.web.jsonrpc import JsonRpc
 from hub.web.operations import Operations
@@ -199,6 +200,7 @@ def _edge(
         version=settings.card_version,
     )
     add_cards(pages, cards)
+    add_catalog(pages, Catalog(directory, name=settings.name, public_url=settings.url(port)))
     add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive), most_watching=settings.max_streams)
     add_tasks(pages, hub)
     add_pushes(pages, push)

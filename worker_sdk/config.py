@@ -58,7 +58,7 @@ def hub_url(text: str) -> str:
 def default_instance() -> str:
     """The host's name and six random digits: two processes on a host are two instances."""
     host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()).strip("-.")[:60]
-    return f"{host or 'worker'}-{secrets.token_hex(3)}"
+    return f"{host or 'worker'}:{secrets.token_hex(3)}"
 
 
 def _token(env: Mapping[str, str]) -> str | None:

@@ -232,7 +232,7 @@ class Execution:
         self._append(EventKind.STATUS, {"status": status, "final": final}, state)
 
     def _put_text(self, text: str) -> None:
-        for piece in _pieces(text):
+        for piece in _pieces(text) if text else ():
             append = self._text_id is not None
             self._text_id = self._text_id or str(uuid4())
             self._update({"artifactId": self._text_id, "parts": [{"kind": "text", "text": piece}]}, append=append, last=False)

@@ -19,6 +19,7 @@ _LARGEST_CARD = 64 * 1024
 _MOST_SKILLS = 100
 _MOST_LABELS = 32
 _MOST_INTERFACES = 8
+_HTTP_SCHEMES = frozenset({"basic", "bearer", "digest"})
 _CAMEL = {
     "push_notifications": "pushNotifications",
     "state_transition_history": "stateTransitionHistory",
@@ -114,6 +115,7 @@ def _card(document: JsonObject, worker: WorkerId) -> JsonObject:
         raise OfferInvalid("card", f"must be at most {_LARGEST_CARD} bytes of JSON")
     capabilities = {**_object(card, "capabilities"), **_object(document, "capabilities")}
     card["capabilities"] = {_CAMEL.get(name, name): value for name, value in capabilities.items()}
+    _modernise(card)
     skills = card.get("skills") or []
     if not isinstance(skills, list) or len(skills) > _MOST_SKILLS or not all(isinstance(skill, dict) for skill in skills):
         raise OfferInvalid("card.skills", f"must be a list of at most {_MOST_SKILLS} objects")
@@ -122,6 +124,19 @@ def _card(document: JsonObject, worker: WorkerId) -> JsonObject:
             raise OfferInvalid("card.skills.tags", "must be a list of strings")
     card["skills"] = skills
     return card
+
+
+def _modernise(card: JsonObject) -> None:
+    """Cards once named their schemes in `authentication`: an object that lists them, or a list of objects with one each. What
+    such a name leaves open, as that of an API key does, stays as it was.
+    """
+    old = card.get("authentication")
+    said = old.get("schemes") if isinstance(old, dict) else old
+    names = [one.get("scheme") if isinstance(one, dict) else one for one in said] if isinstance(said, list) else []
+    if names and "securitySchemes" not in card and all(str(name).lower() in _HTTP_SCHEMES for name in names):
+        del card["authentication"]
+        card["securitySchemes"] = {name: {"type": "http", "scheme": name} for name in names}
+        card["security"] = [{name: []} for name in card["securitySchemes"]]
 
 
 def _object(document: JsonObject, field: str) -> JsonObject:

@@ -10,7 +10,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from hub.errors import InvalidParams, WebhookRejected
+from hub.errors import InvalidParams, WebhookInsecure, WebhookRejected
 from hub.model.ids import TaskId
 from hub.model.push import PushConfig
 from hub.net.http1 import Client
@@ -187,12 +187,11 @@ async def test_a_public_address_may_be_named_over_https(address: str) -> None:
 
 
 async def test_plain_http_is_said_to_be_the_only_fault_where_it_is() -> None:
-    with pytest.raises(WebhookRejected, match="https") as caught:
+    with pytest.raises(WebhookInsecure, match="https"):
         await a_guard(resolver=resolving(PUBLIC)).check("http://app.example/")
-    assert caught.value.insecure
     with pytest.raises(WebhookRejected) as caught:
         await a_guard(resolver=resolving(PUBLIC)).check("https://app.example:25/")
-    assert not caught.value.insecure
+    assert not isinstance(caught.value, WebhookInsecure)
     assert isinstance(caught.value, InvalidParams)
 
 

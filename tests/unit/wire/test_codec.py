@@ -272,3 +272,15 @@ def test_a_careless_workers_event_is_understood(result: dict[str, Any], kind: Ev
     heard = read_result(result)
     assert (heard.kind, heard.state) == (kind, state)
     assert dump(heard.document)
+
+
+@pytest.mark.parametrize(("length", "states"), [(None, ["working", "working", "completed"]), (1, ["completed"]), (0, None)])
+def test_under_the_oldest_names_history_is_what_the_task_went_through(length: int | None, states: list[str] | None) -> None:
+    log = logged(task(), status("working", "counting"), artifact("a", "1"), status("completed"))
+    body = parse(codec.snapshot((turn("hi"),), log, dialect="0.1", history_length=length, alias="mine"))
+    history = body.get("history")
+    assert (history and [entry["state"] for entry in history]) == states
+    if length is None:
+        assert history[1]["message"] == {"role": "agent", "parts": [{"type": "text", "text": "counting"}]}
+        assert all(entry["timestamp"] for entry in history)
+    assert (body["id"], body["status"]["state"]) == ("mine", "completed")

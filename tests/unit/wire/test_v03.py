@@ -13,6 +13,7 @@ from hub.model.ids import TaskId
 from hub.wire import calls
 from hub.wire.asked import read_task_id
 from hub.wire.v03 import requests as v03
+from hub.wire.v03.heard import read_result
 
 ANY = Target()
 
@@ -109,3 +110,16 @@ def test_a_first_message_carries_no_task_id_to_the_worker() -> None:
     assert "taskId" not in told["message"]
     assert told["message"]["contextId"] == "c"
     assert told["configuration"] == {"blocking": False}
+
+
+@pytest.mark.parametrize("metadata", [None, {"a": 1, "usage": "mine"}])
+def test_what_a_task_says_beside_a2a_is_found_in_its_metadata(metadata: dict[str, Any] | None) -> None:
+    task = {"kind": "task", "id": "t", "status": {"state": "completed"}, "data": {"usage": 7}, "metadata": metadata}
+    document = read_result(task).document
+    assert document["metadata"] == {"usage": 7, **(metadata or {})}
+    assert "data" not in document
+
+
+def test_a_member_data_that_is_no_object_stays_where_it_was() -> None:
+    task = {"kind": "task", "id": "t", "status": {"state": "completed"}, "data": [1]}
+    assert read_result(task).document["data"] == [1]

@@ -117,6 +117,17 @@ async def test_yielded_words_are_streamed_in_order_and_the_last_chunk_is_marked(
     assert [event.raw["final"] for event in events if event.kind in ("status", "done")] == [False, True]
 
 
+async def test_an_empty_word_is_no_event() -> None:
+    async def handler() -> Yields:
+        yield ""
+        yield "a"
+        yield ""
+
+    async with worker_of(handler).test() as t:
+        events = [event async for event in t.stream("x")]
+    assert [(event.kind, event.text) for event in events] == [("task", ""), ("text", "a"), ("text", ""), ("done", "")]
+
+
 async def test_a_long_text_goes_out_in_events_that_readers_take() -> None:
     async def handler() -> str:
         return "\x01" * 300_000

@@ -1,0 +1,61 @@
+"""The AI Catalog (ai-catalog.io, version 1.0): every live role, with the way to its card. It lists what can be called now."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlsplit
+
+from quart import Quart, Response
+
+from hub.core.directory import Directory
+from hub.model.a2a import JsonObject
+from hub.web.auth import LOCAL
+from hub.wire.jsontext import dump
+from hub.wire.timestamp import timestamp
+
+PATH = "/.well-known/ai-catalog.json"
+MEDIA = "application/ai-catalog+json"
+_CARD = "application/a2a-agent-card+json"
+_MOST_TAGS = 20
+_HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET, OPTIONS",
+    "Cache-Control": "public, max-age=5",
+}
+
+
+class Catalog:
+    def __init__(self, directory: Directory, *, name: str, public_url: str) -> None:
+        self._directory = directory
+        self._name = name
+        self._public_url = public_url.rstrip("/")
+
+    def document(self) -> JsonObject:
+        host = {"displayName": self._name, "identifier": urlsplit(self._public_url).hostname}
+        entries = [self._entry(role) for role in self._directory.roles(LOCAL)]
+        return {"specVersion": "1.0", "host": host, "entries": entries}
+
+    def _entry(self, role: str) -> JsonObject:
+        """Its identifier is its address here: a name under somebody's domain would be its maker's to give."""
+        live = self._directory.live(LOCAL, role)
+        address = f"{self._public_url}/agents/{quote(role)}/"
+        description = next((one.offer.description for one in live if one.offer.description), "")
+        tags = sorted({tag for one in live for tag in one.offer.tags})[:_MOST_TAGS]
+        return {
+            "identifier": address,
+            "displayName": role,
+            "type": _CARD,
+            "url": f"{address}.well-known/agent-card.json",
+            **({"description": description} if description else {}),
+            **({"tags": tags} if tags else {}),
+            "updatedAt": timestamp(max(one.registered_at for one in live)),
+        }
+
+
+def add_catalog(app: Quart, catalog: Catalog) -> None:
+    @app.get(PATH)
+    async def ai_catalog() -> Response:
+        return Response(dump(catalog.document()), content_type=MEDIA, headers=_HEADERS)
+
+    @app.route(PATH, methods=["OPTIONS"])
+    async def ai_catalog_options() -> Response:
+        return Response(status=204, headers={"Allow": "GET, HEAD, OPTIONS", **_HEADERS})
