@@ -388,9 +388,10 @@ class Codec(Protocol):
         alias: str = "",
         artifacts: bool = True,
     ) -> bytes:
-        """The Task as of the end of `log`, which starts at its first event. InvalidAnswer where it cannot be said in that
-        dialect. `alias`: what its caller calls it.
-        """
+        """The Task as of the end of a whole `log`. InvalidAnswer: it cannot be said so. `alias`: its caller's name for it."""
+
+    def outline(self, row: TaskRow, dialect: str) -> bytes:
+        """The Task without its content, marked so: for a list that cannot say the rest of it in that dialect."""
 
     def spelled(self, event: Event, dialect: str) -> bytes:
         """A bare message in that dialect. InvalidAnswer where it cannot be said in it."""

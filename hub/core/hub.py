@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
 
 from hub.core.cancelling import cancel
 from hub.core.decisions import Decisions
+from hub.core.names import Names, alias_key
 from hub.core.places import Places
 from hub.core.pushes import Push
 from hub.core.reading import Reading
 from hub.core.relay import Relay
 from hub.core.relays import Relays
 from hub.core.repeats import Call, Repeats, content_of, names_after_restart, names_of
-from hub.core.router import Route, Router, check_agrees
+from hub.core.router import Route, Router
 from hub.core.supervisor import Supervisor
 from hub.core.surroundings import Surroundings
-from hub.core.views import View, Views, answered_in
+from hub.core.views import View, Views, answered_in, readable
 from hub.errors import (
     HubDraining,
     InvalidParams,
@@ -30,7 +30,6 @@ from hub.errors import (
     RouteError,
     TaskEnded,
     TaskNotCancelable,
-    TaskNotFound,
     TaskOver,
     WorkerBusy,
 )
@@ -81,6 +80,7 @@ class Hub:
         self._being_answered: set[TaskId] = set()
         self._repeats = Repeats(around.clock, limits.same_message)
         self.relays = Relays(around, supervisor)
+        self._names = Names(around, self.relays, limits.same_message)
         self._streams = Places(self._readings, limits.streams, "open streams", "ROLECALL_MAX_STREAMS")
         self._open_tasks = Places(self.relays, limits.open_tasks, "open tasks", "ROLECALL_MAX_OPEN_TASKS")
         self.decisions = Decisions()
@@ -120,7 +120,7 @@ class Hub:
             return await self._subscribe(caller, command)
 
     async def _subscribe(self, caller: Caller, command: Subscribe) -> Reading:
-        row = await self._own(caller, command.task_id, command.target)
+        row = await self._names.find(caller, command.task_id, command.target)
         dialect = answered_in(command.dialect, row)
         at = row.at if command.after is None else command.after
         if at > row.at:
@@ -135,11 +135,11 @@ class Hub:
     # --- tasks
 
     async def get(self, caller: Caller, command: GetTask) -> Answer:
-        row = await self._own(caller, command.task_id, command.target)
+        row = await self._names.find(caller, command.task_id, command.target)
         return await self._views.now(row.id, View(answered_in(command.dialect, row), command.history_length, row.alias))
 
     async def cancel(self, caller: Caller, command: CancelTask) -> Answer:
-        row = await self._own(caller, command.task_id, command.target)
+        row = await self._names.find(caller, command.task_id, command.target)
         if row.ended:
             raise TaskNotCancelable
         await cancel(self._around, self.relays, row)
@@ -147,16 +147,15 @@ class Hub:
 
     async def list(self, caller: Caller, command: ListTasks) -> TaskList:
         page = await self._engine.tasks.page(caller, command.query)
-        tasks = []
-        for row in page.rows:
-            with suppress(TaskNotFound):  # admitted, but not shown to anybody yet
-                view = View(command.dialect, command.history_length, row.alias, command.artifacts)
-                tasks.append((await self._views.now(row.id, view)).body)
-        return TaskList(tasks, page.total, page.before)
+        fitting = readable(page.rows)
+        if fitting < len(page.rows):
+            page = await self._engine.tasks.page(caller, replace(command.query, limit=fitting))
+        view = View(command.dialect, command.history_length, artifacts=command.artifacts)
+        return TaskList(await self._views.each(page.rows, view), page.total, page.before)
 
     async def task(self, caller: Caller, task: TaskId, target: Target) -> TaskRow:
         """Under any of its names. TaskNotFound."""
-        return await self._own(caller, task, target)
+        return await self._names.find(caller, task, target)
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
         return await self._engine.tasks.page(caller, query)
@@ -171,16 +170,19 @@ class Hub:
         content = content_of(turn)
 
         async def start() -> Call:
-            known = await self._keyed(caller, send, content)
-            if known is not None:
-                return known
-            relay = await self._admit(caller, send, turn)
+            async with self._names.alone(caller, send.alias):
+                known = await self._known(caller, send, content)
+                if known is not None:
+                    return known
+                relay = await self._admit(caller, send, turn)
             return Call(relay.scribe.ids.task, relay.role, relay.began, content, relay)
 
         return await self._repeats.once(names_of(caller, send, content), content, start)
 
-    async def _keyed(self, caller: Caller, send: Send, content: bytes) -> Call | None:
-        """A call with an Idempotency-Key that is remembered by its task alone."""
+    async def _known(self, caller: Caller, send: Send, content: bytes) -> Call | None:
+        """A call that is remembered by its task alone: by the task's name, or by an Idempotency-Key."""
+        if send.alias:
+            return await self._names.said_again(caller, send, content)
         task = await self._engine.tasks.keyed(caller, send.key) if send.key is not None else None
         if task is None:
             return None
@@ -203,7 +205,7 @@ class Hub:
         row = self._new_row(caller, send, route)
         hook = await self._push.examine(replace(send.push, task=row.id)) if send.push is not None else None
         self._decided(row.id, route)
-        key = _alias_key(send.alias) if send.alias else send.key
+        key = alias_key(send.alias) if send.alias else send.key
         await self._engine.tasks.admit(row, turn, key=key, push=hook)
         return self.relays.start(row, (turn,), route=route, send=send, references=references)
 
@@ -253,10 +255,9 @@ class Hub:
     async def _continued(self, caller: Caller, send: Send) -> TaskRow | None:
         """The task that the message answers: named, or the one paused task of its context."""
         if send.task_id is not None:
-            return await self._named(caller, send.task_id)
+            return await self._names.find(caller, send.task_id, send.target)
         if send.alias:
-            known = await self._engine.tasks.keyed(caller, _alias_key(send.alias))
-            return await self._engine.tasks.get(caller, known) if known is not None else None
+            return await self._names.known(caller, send.alias)
         if send.context_id is None or send.dialect in _SINCE_1_0:
             return None
         role = send.target.path_role or send.target.role
@@ -372,23 +373,3 @@ class Hub:
         for _ in range(_SWEEPS):
             if not await self._engine.tasks.forget(ended_for=self._limits.retention, paused_for=self._limits.paused):
                 return
-
-    async def _named(self, caller: Caller, task: TaskId) -> TaskRow:
-        """By the hub's id, or by the one that the caller made."""
-        try:
-            return await self._engine.tasks.get(caller, task)
-        except TaskNotFound:
-            known = await self._engine.tasks.keyed(caller, _alias_key(task))
-            if known is None:
-                raise
-        return await self._engine.tasks.get(caller, known)
-
-    async def _own(self, caller: Caller, task: TaskId, target: Target) -> TaskRow:
-        row = await self._named(caller, task)
-        check_agrees(row, target)
-        return row
-
-
-def _alias_key(alias: str) -> str:
-    """Beside the keys of Idempotency-Key headers, which hold no line breaks."""
-    return f"alias\n{alias}"

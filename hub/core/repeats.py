@@ -124,6 +124,8 @@ def names_of(caller: Caller, send: Send, content: bytes) -> tuple[bytes, ...]:
     """What a message may be recognised by: the caller's own key for it where there is one, else its content."""
     if send.key is not None:
         return (_name(caller, "key", send.key.encode()),)
+    if send.alias:
+        return ()  # what its caller calls the task tells more
     return (_name(caller, send.target.path_role or "", content),)
 
 

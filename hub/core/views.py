@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hub.core.surroundings import Surroundings
-from hub.errors import TaskNotFound
+from hub.errors import InvalidAnswer, TaskNotFound
 from hub.model.a2a import Answer, Event, EventKind, Logged
 from hub.model.command import ITS_OWN
 from hub.model.ids import Cursor, TaskId
 from hub.model.task import TaskRow
 
-
+_READ_AT_ONCE = 8 * 1024 * 1024
+"""Bytes of the logs behind one page of a list."""
 _SHARED = ("0.1", "0.3")
 """They call some methods alike."""
 
@@ -51,6 +52,18 @@ class Views:
         )
         return Answer(EventKind.TASK, view.dialect, body)
 
+    async def each(self, rows: Sequence[TaskRow], view: View) -> Sequence[bytes]:
+        """For a list, where one task must not hide the others: what cannot be said of it is left out, and marked."""
+        tasks = []
+        for row in rows:
+            try:
+                tasks.append((await self.now(row.id, view)).body)
+            except TaskNotFound:
+                continue  # admitted, but not shown to anybody yet
+            except InvalidAnswer:
+                tasks.append(self._codec.outline(row, view.dialect))
+        return tasks
+
     async def as_of(self, task: TaskId, at: Cursor) -> Logged:
         """The Task after event `at`, or as of now if the log is not there yet, as an event in its true place."""
         log = await self._engine.events.read(task, upto=at)
@@ -64,3 +77,13 @@ def answered_in(asked: str | None, row: TaskRow) -> str:
     if asked is None:
         return row.dialect if row.dialect in _SHARED else _SHARED[-1]
     return row.dialect if asked == ITS_OWN else asked
+
+
+def readable(rows: Sequence[TaskRow]) -> int:
+    """How many of a page can be read in one go: as many as their logs are small, and at least one."""
+    size = 0
+    for count, row in enumerate(rows):
+        size += row.size
+        if size > _READ_AT_ONCE and count:
+            return count
+    return len(rows)

@@ -31,8 +31,9 @@ def task_page(tasks: Sequence[bytes], *, token: str | None, size: int, total: in
 
 
 def push_config(config: PushConfig, dialect: str | None, alias: str = "") -> bytes:
-    """Without its secrets: whoever set them has them. `alias`: what its caller calls the task."""
-    return dump(_push_document(replace(config, task=TaskId(alias)) if alias else config, dialect))
+    """Without its secrets: whoever set them has them. `alias`: what its caller calls the task in the oldest dialect."""
+    named = replace(config, task=TaskId(alias)) if alias and dialect == OLDEST else config
+    return dump(_push_document(named, dialect))
 
 
 def push_configs(configs: Sequence[PushConfig], dialect: str | None) -> bytes:

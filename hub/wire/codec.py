@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-from hub.errors import HubError
+from hub.errors import HubError, InvalidAnswer
 from hub.model.a2a import Event, EventKind, Heard, Ids, JsonObject, Logged, TaskState
 from hub.model.command import Send, Target
+from hub.model.content import Status, Task
 from hub.model.fold import add_turn, artifacts_of, fold, trim_history
 from hub.model.ids import Cursor
 from hub.model.task import TaskRow, Turn
@@ -143,6 +144,11 @@ class Codec:
             task["history"] = [transition(event) for _, event in log if event.state is not None]
             trim_history(task, history_length)
         return dump(task)
+
+    def outline(self, row: TaskRow, dialect: str) -> bytes:
+        status = Status(row.state, timestamp=timestamp(row.updated))
+        own = {OWN: {"reason": fault_of(InvalidAnswer(str(row.worker), "")).reason}}
+        return dump(write_content(Task(row.id, row.context, status, metadata=own), dialect))
 
     def spelled(self, event: Event, dialect: str) -> bytes:
         return Speller(dialect).spell(event)
