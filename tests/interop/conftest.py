@@ -1,20 +1,45 @@
-"""One hub and three agents for all of these tests, and every client that plays through them."""
+"""One hub and its agents for all of these tests, and every client that plays through them."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import ROOT, HubProcess, free_port, running, start_announce, start_hub, start_script, start_worker
-from tests.helpers.tools import node, sdk_python
-from tests.interop.driven import Client, DrivenClient, OwnClient
+from tests.helpers.processes import ROOT, HubProcess, Process, free_port, running, start_announce, start_hub, start_worker
+from tests.helpers.tools import missing, node, sdk_python
+from tests.interop.driven import Client, OfficialSdk, OwnSdk
 
 HERE = Path(__file__).parent
-AGENTS = ("own", "stock", "stock-plain")
-"""Roles: this project's worker; an agent on a2a-sdk 0.3; the same without streaming."""
+RoleUrl = Callable[[str], str]
+ClientNamed = Callable[[str], Client]
+
+_AGENTS = {
+    "own": (),
+    "on-0.3": ("0.3", "on_0_3.py"),
+    "on-0.3-plain": ("0.3", "on_0_3.py", "no-streaming"),
+    "on-1.x": ("1.x", "on_1_x.py"),
+    "on-1.x-rest": ("1.x", "on_1_x.py", "rest"),
+    "on-1.x-plain": ("1.x", "on_1_x.py", "rest", "no-streaming"),
+}
+"""Roles, and who serves them: this project's worker; agents on the SDKs of both versions, of which the newer ones speak 1.0
+alone, one of them as REST alone; and of each version one that cannot stream.
+"""
+AGENTS = tuple(_AGENTS)
+MAIN_AGENTS = ("own", "on-0.3", "on-1.x", "on-1.x-rest")
+OFFICIAL = ("python-0.3", "javascript-0.3", "python-1.x", "python-1.x-rest", "javascript-1.x", "javascript-1.x-rest")
+PAIRS = (
+    *product(OFFICIAL, MAIN_AGENTS),
+    *product(("python-0.3", "javascript-1.x-rest"), ("on-0.3-plain", "on-1.x-plain")),
+    *product(("own",), ("own", "on-0.3", "on-1.x")),
+)
+"""Who calls whom: every official client every kind of agent. Where a worker streams or not is the hub's affair alone, so that
+two of them are enough for the agents that do not; and this project's client speaks as 0.3 clients do.
+"""
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -33,12 +58,12 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def hub(logs: Path) -> Iterator[HubProcess]:
-    with start_hub(logs / "hub", worker_silence=3) as process:
+    with start_hub(logs / "hub", worker_silence=3, push_allowed_cidrs="127.0.0.0/8") as process:
         yield process
 
 
 @pytest.fixture(scope="session")
-def role_url(hub: HubProcess, logs: Path) -> Iterator[Callable[[str], str]]:
+def role_url(hub: HubProcess, logs: Path) -> Iterator[RoleUrl]:
     """The base URL that an official client is given for a role; the role's agent is started when it is first asked for."""
     with ExitStack() as started:
         up: set[str] = set()
@@ -56,52 +81,73 @@ def _start_agent(started: ExitStack, role: str, hub_url: str, logs: Path) -> Non
     if role == "own":
         started.enter_context(start_worker(HERE / "agents/own.py", "own:a", hub_url, log=logs / "own.log"))
         return
-    port = free_port()
-    argv = [sdk_python("0.3"), HERE / "agents/stock.py", str(port), *(["no-streaming"] if role == "stock-plain" else [])]
-    address = f"http://127.0.0.1:{port}"
-    card = f"{address}/.well-known/agent-card.json"
-    started.enter_context(start_script(argv, log=logs / f"{role}.log", ready_url=card, name=role))
+    sdk, script, *words = _AGENTS[role]
+    address = f"http://127.0.0.1:{free_port()}"
+    argv = [sdk_python(sdk), HERE / "agents" / script, address.rpartition(":")[2], *words]
+    # Who announces it waits for it.
+    started.enter_context(Process(argv, log=logs / f"{role}.log", name=role))
     started.enter_context(start_announce(role, address, hub_url, log=logs / f"announce-{role}.log"))
 
 
 @pytest.fixture(scope="session")
-def python_client(logs: Path) -> Iterator[Client]:
-    yield from _driven([sdk_python("0.3"), HERE / "clients/stock.py"], logs / "python-client.log")
+def client_named(logs: Path) -> Iterator[ClientNamed]:
+    """A client by its name: the SDK, and the binding where it is not JSON-RPC. One process per SDK, when first asked for."""
+    with ExitStack() as started:
+        sdks: dict[str, OfficialSdk] = {}
+
+        def made(name: str) -> Client:
+            if name == "own":
+                return Client(name, OwnSdk(), dialect="0.3")
+            sdk = name.removesuffix("-rest")
+            if sdk not in sdks:
+                sdks[sdk] = OfficialSdk(_argv(sdk), logs / f"{sdk}-client.log")
+                started.callback(sdks[sdk].close)
+            binding = "HTTP+JSON" if name.endswith("-rest") else "JSONRPC"
+            lacks = ("push_list", "push_delete") if sdk == "python-0.3" else ()
+            return Client(name, sdks[sdk], dialect="1.0" if "1.x" in sdk else "0.3", binding=binding, lacks=lacks)
+
+        yield made
 
 
-@pytest.fixture(scope="session")
-def javascript_client(logs: Path) -> Iterator[Client]:
-    yield from _driven([node(), ROOT / "tests/node/stock.mjs"], logs / "javascript-client.log")
+def _argv(sdk: str) -> list[str | Path]:
+    language, _, version = sdk.partition("-")
+    script = f"on_{version.replace('.', '_')}"
+    if language == "python":
+        return [sdk_python(version), HERE / f"clients/{script}.py"]
+    if version == "1.x" and not _runs(node(), "Number(process.versions.node.split('.')[0]) >= 20"):
+        missing("@a2a-js/sdk 1.x needs Node 20 or newer")
+    return [node(), ROOT / f"tests/node/{script}.mjs"]
 
 
-@pytest.fixture(scope="session")
-def own_client() -> Client:
-    return OwnClient()
+def _runs(program: Path, condition: str) -> bool:
+    done = subprocess.run([program, "-e", f"process.exit({condition} ? 0 : 1)"], check=False, timeout=10)
+    return done.returncode == 0
 
 
-@pytest.fixture(params=["python", "javascript"])
-def official(request: pytest.FixtureRequest) -> Client:
-    """Each official client in turn."""
-    client: Client = request.getfixturevalue(f"{request.param}_client")
-    return client
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if {"client", "agent"} <= set(metafunc.fixturenames):
+        metafunc.parametrize(("client", "agent"), PAIRS, indirect=True)
 
 
-@pytest.fixture(params=["python", "javascript", "own"])
-def client(request: pytest.FixtureRequest) -> Client:
-    """Each client in turn, this project's too."""
-    chosen: Client = request.getfixturevalue(f"{request.param}_client")
-    return chosen
+@pytest.fixture
+def client(request: pytest.FixtureRequest, client_named: ClientNamed) -> Client:
+    """With `agent`: each of PAIRS in turn."""
+    return client_named(request.param)
 
 
-@pytest.fixture(params=AGENTS)
-def agent(request: pytest.FixtureRequest, role_url: Callable[[str], str]) -> str:
-    """The base URL of each agent's role in turn."""
+@pytest.fixture
+def agent(request: pytest.FixtureRequest, role_url: RoleUrl) -> str:
+    """The base URL of its role."""
     return role_url(request.param)
 
 
-def _driven(argv: list[str | Path], log: Path) -> Iterator[Client]:
-    client = DrivenClient(argv, log)
-    try:
-        yield client
-    finally:
-        client.close()
+@pytest.fixture(params=OFFICIAL)
+def official(request: pytest.FixtureRequest, client_named: ClientNamed) -> Client:
+    """Each official client in turn, in each of its bindings."""
+    return client_named(request.param)
+
+
+@pytest.fixture(params=MAIN_AGENTS)
+def main_agent(request: pytest.FixtureRequest, role_url: RoleUrl) -> str:
+    """The base URL of each kind of agent in turn, without those that cannot stream."""
+    return role_url(request.param)

@@ -1,12 +1,60 @@
-"""What the tests read out of tasks, messages and streams."""
+"""What the tests check about streams and refusals, and what they read out of 0.3 documents as they are on the wire."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.interop.driven import Client, Json, Refused
+from tests.interop.content import ArtifactUpdate, Event, Json, Message, StatusUpdate, Task
+from tests.interop.driven import Refused
+
+
+def streamed_text(events: list[Event]) -> str:
+    """What the whole stream says: the first Task, and what each update adds."""
+    opening = events[0]
+    assert isinstance(opening, Task)
+    return opening.text + "".join(event.artifact.text for event in events if isinstance(event, ArtifactUpdate))
+
+
+def check_stream(events: list[Event], *, ends: str) -> None:
+    """A Task first and once, the same ids throughout, and a status last; where there is the word `final`, only it has it."""
+    task, *updates = events
+    assert isinstance(task, Task)
+    for update in updates:
+        assert isinstance(update, StatusUpdate | ArtifactUpdate), update
+        assert (update.task, update.context) == (task.id, task.context)
+    statuses = [update for update in updates if isinstance(update, StatusUpdate)]
+    assert [bool(status.final) for status in statuses[:-1]] == [False] * (len(statuses) - 1)
+    last = updates[-1]
+    assert isinstance(last, StatusUpdate) and last.final in (True, None)
+    assert last.state == ends
+
+
+def resting(events: list[Event]) -> Task | StatusUpdate:
+    """What a stream ended with: mostly an update, but the Task itself where nothing came after it."""
+    last = events[-1]
+    assert isinstance(last, Task | StatusUpdate), last
+    return last
+
+
+def user_said(task: Task) -> list[str]:
+    return [message.text for message in task.history if message.role == "user"]
+
+
+def bare_message(answer: Event) -> Message:
+    assert isinstance(answer, Message), answer
+    return answer
+
+
+def refusal(call: Callable[[], object]) -> Refused:
+    with pytest.raises(Refused) as caught:
+        call()
+    return caught.value
+
+
+# --- 0.3 as it is on the wire
 
 
 def text_of(task: Json) -> str:
@@ -14,28 +62,5 @@ def text_of(task: Json) -> str:
     return "".join(part.get("text", "") for artifact in task.get("artifacts") or () for part in artifact["parts"])
 
 
-def said(message: Json | None) -> str:
+def said(message: Any) -> str:
     return "".join(part["text"] for part in (message or {}).get("parts", ()))
-
-
-def streamed_text(events: list[Json]) -> str:
-    """What the whole stream says: the first Task, and what each update adds."""
-    updates = [event["artifact"] for event in events if event["kind"] == "artifact-update"]
-    return text_of(events[0]) + text_of({"artifacts": updates})
-
-
-def check_stream(events: list[Json], *, ends: str) -> None:
-    """A Task first and once, the same ids throughout, and one final event, which is the last."""
-    task = events[0]
-    assert [event["kind"] for event in events].count("task") == 1 and task["kind"] == "task"
-    assert {(event["taskId"], event["contextId"]) for event in events[1:]} <= {(task["id"], task["contextId"])}
-    finals = [event.get("final") for event in events[1:] if event["kind"] == "status-update"]
-    assert finals == [False] * (len(finals) - 1) + [True]
-    assert events[-1]["kind"] == "status-update"
-    assert events[-1]["status"]["state"] == ends
-
-
-def refusal(client: Client, op: str, **request: Any) -> Refused:
-    with pytest.raises(Refused) as caught:
-        client.call(op, **request)
-    return caught.value

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import itertools
 import json
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tests.helpers.processes import ROOT, environment
+from tests.interop import content
+from tests.interop.content import Answer, Event, Json, Part, Push, Task, TaskList
 from worker_sdk import HubClient
 from worker_sdk.errors import RolecallError
 from worker_sdk.stream import HubStream
 
-Json = dict[str, Any]
 _PATIENCE = 30.0
+_AT_ONCE = ThreadPoolExecutor(max_workers=16, thread_name_prefix="a call of a test")
+_Result = TypeVar("_Result")
+
+Heard = Callable[[Json], None]
+Words = str | Sequence[Part]
 
 
 class Refused(Exception):
@@ -27,34 +37,158 @@ class Refused(Exception):
         self.kind, self.code, self.message = kind, code, message
 
 
-class Client(Protocol):
-    def call(self, op: str, **request: Any) -> Any:
-        """One of: card, send, stream, resubscribe, get, cancel, legacy. Streams answer `{events, task}`."""
+class Told(Protocol):
+    """Something that can be told to make a call, and answers as its SDK answers. `heard` gets the events of a stream as they
+    come. Refused.
+    """
 
-    def begin(self, op: str, **request: Any) -> Pending:
-        """The same without waiting for it."""
-
-
-class Pending:
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._done = threading.Event()
-        self._reply: Json = {}
-
-    def settle(self, reply: Json) -> None:
-        self._reply = reply
-        self._done.set()
-
-    def result(self) -> Any:
-        assert self._done.wait(_PATIENCE), f"{self._what}: no answer within {_PATIENCE:g} s"
-        if "error" in self._reply:
-            error = self._reply["error"]
-            raise Refused(error["type"], error["code"], error["message"])
-        return self._reply["result"]
+    def ask(self, op: str, request: Json, heard: Heard) -> Any: ...
 
 
-class DrivenClient:
-    """An official client in its own environment, one line per call."""
+@dataclass(frozen=True)
+class Stream:
+    """`task`: what the SDK itself made of the events, if it does that."""
+
+    events: list[Event]
+    task: Task | None
+
+    @property
+    def opening(self) -> Task:
+        """The Task that it begins with."""
+        task = self.events[0]
+        assert isinstance(task, Task), task
+        return task
+
+
+def _no_event(document: Json) -> None:
+    raise AssertionError(f"an event in the answer to a call that is no stream: {document}")
+
+
+def _nothing() -> None:
+    pass
+
+
+class Client:
+    """One SDK and binding. `dialect` is the version of A2A that its SDK speaks with a hub that offers every one."""
+
+    def __init__(self, name: str, told: Told, *, dialect: str, binding: str = "JSONRPC", lacks: Sequence[str] = ()) -> None:
+        self.name = name
+        self.dialect = dialect
+        self.binding = binding
+        self._told = told
+        self._lacks = frozenset(lacks)
+        self._new = dialect == "1.0"
+
+    def has(self, op: str) -> bool:
+        return op not in self._lacks
+
+    def send(self, url: str, words: Words, **more: Any) -> Answer:
+        """`task`, `context`, `message_id`, `blocking`, `history`, `push`; `version`: by a card of that version."""
+        return self._answer(self._ask("send", url, parts=_parts(words), **more))
+
+    def run(self, url: str, words: Words, **more: Any) -> Task:
+        """Send what is answered with a task."""
+        task = self.send(url, words, **more)
+        assert isinstance(task, Task), task
+        return task
+
+    def stream(self, url: str, words: Words, **more: Any) -> Stream:
+        """`take`: leave after so many events."""
+        return self._stream("stream", url, parts=_parts(words), **more)
+
+    def subscribe(self, url: str, task: str) -> Stream:
+        return self._stream("subscribe", url, task=task)
+
+    def watch(self, url: str, task: str) -> Future[Stream]:
+        """Subscribe, and come back with the first event; the stream is there when it has ended."""
+        begun = threading.Event()
+        watching = meanwhile(lambda: self._stream("subscribe", url, seen=begun.set, task=task))
+        watching.add_done_callback(lambda _: begun.set())
+        assert begun.wait(_PATIENCE)
+        return watching
+
+    def get(self, url: str, task: str, **more: Any) -> Task:
+        return self._task(self._ask("get", url, task=task, **more))
+
+    def cancel(self, url: str, task: str) -> Task:
+        return self._task(self._ask("cancel", url, task=task))
+
+    def tasks(self, url: str, **query: Any) -> TaskList:
+        return content.list_1_0(self._ask("list", url, query=query))
+
+    def set_push(self, url: str, task: str, push: Json) -> Push:
+        """`url`, and `id`, `token`, `scheme` with `credentials`."""
+        return self._push(self._ask("push_set", url, task=task, push=push))
+
+    def get_push(self, url: str, task: str, config: str) -> Push:
+        return self._push(self._ask("push_get", url, task=task, config=config))
+
+    def list_push(self, url: str, task: str) -> list[Push]:
+        answer = self._ask("push_list", url, task=task)
+        return [self._push(document) for document in (answer.get("configs", []) if self._new else answer)]
+
+    def delete_push(self, url: str, task: str, config: str) -> None:
+        assert self._ask("push_delete", url, task=task, config=config) is None
+
+    def card(self, url: str, **asked: str) -> Json:
+        card: Json = self._ask("card", url, **asked)
+        return card
+
+    def extended_card(self, url: str) -> Json:
+        card: Json = self._ask("extended_card", url)
+        return card
+
+    def legacy(self, url: str, words: str) -> Task:
+        """Through the client class of older programs."""
+        return self._task(self._ask("legacy", url, parts=_parts(words)))
+
+    # --- pieces
+
+    def _ask(self, op: str, url: str, *, heard: Heard = _no_event, **request: Any) -> Any:
+        return self._told.ask(op, {"url": url, "binding": self.binding, **request}, heard)
+
+    def _answer(self, document: Json) -> Answer:
+        answer = content.event_1_0(document) if self._new else content.event_0_3(document)
+        assert isinstance(answer, Answer), answer
+        return answer
+
+    def _task(self, document: Json) -> Task:
+        return content.task_1_0(document) if self._new else content.task_0_3(document)
+
+    def _push(self, document: Json) -> Push:
+        return content.push_1_0(document) if self._new else content.push_0_3(document)
+
+    def _stream(self, op: str, url: str, *, seen: Callable[[], None] = _nothing, **request: Any) -> Stream:
+        documents: list[Json] = []
+
+        def heard(document: Json) -> None:
+            documents.append(document)
+            seen()
+
+        folded = self._ask(op, url, heard=heard, **request)
+        read = content.event_1_0 if self._new else content.event_0_3
+        return Stream([read(document) for document in documents], self._task(folded) if folded else None)
+
+
+def meanwhile(call: Callable[[], _Result]) -> Future[_Result]:
+    """Made in a thread of its own; its result is waited for, but not for ever."""
+    return _AT_ONCE.submit(call)
+
+
+def _parts(words: Words) -> list[Json]:
+    """As the drivers take them."""
+    if isinstance(words, str):
+        return [{"text": words}]
+    said = []
+    for part in words:
+        value = base64.b64encode(part.value).decode() if part.kind == "raw" else part.value
+        about = {"name": part.name, "mediaType": part.media_type, "metadata": part.metadata}
+        said.append({part.kind: value} | {name: thing for name, thing in about.items() if thing is not None})
+    return said
+
+
+class OfficialSdk:
+    """An official SDK in a process of its own, one line per call, several at a time."""
 
     def __init__(self, argv: Sequence[str | Path], log: Path) -> None:
         self._log = log.open("wb")
@@ -67,20 +201,24 @@ class DrivenClient:
             env=environment({}),
             text=True,
         )
-        self._pending: dict[int, Pending] = {}
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, tuple[Future[Any], Heard]] = {}
+        self._writing = threading.Lock()
         self._reader = threading.Thread(target=self._read, name="answers of a driven client", daemon=True)
         self._reader.start()
 
-    def call(self, op: str, **request: Any) -> Any:
-        return self.begin(op, **request).result()
-
-    def begin(self, op: str, **request: Any) -> Pending:
-        number = len(self._pending) + 1
-        self._pending[number] = pending = Pending(f"{op} {request}")
-        assert self._popen.stdin is not None
-        self._popen.stdin.write(json.dumps({"id": number, "op": op, **request}) + "\n")
-        self._popen.stdin.flush()
-        return pending
+    def ask(self, op: str, request: Json, heard: Heard) -> Any:
+        future: Future[Any] = Future()
+        with self._writing:
+            number = next(self._numbers)
+            self._pending[number] = future, heard
+            assert self._popen.stdin is not None
+            self._popen.stdin.write(json.dumps({"id": number, "op": op, **request}) + "\n")
+            self._popen.stdin.flush()
+        try:
+            return future.result(_PATIENCE)
+        except TimeoutError:
+            raise AssertionError(f"{op} {request}: no answer within {_PATIENCE:g} s") from None
 
     def close(self) -> None:
         assert self._popen.stdin is not None and self._popen.stdout is not None
@@ -98,56 +236,63 @@ class DrivenClient:
         assert self._popen.stdout is not None
         for line in self._popen.stdout:
             reply = json.loads(line)
-            self._pending[reply["id"]].settle(reply)
+            if "event" in reply:
+                self._pending[reply["id"]][1](reply["event"])
+                continue
+            future, _ = self._pending.pop(reply["id"])
+            if "error" in reply:
+                error = reply["error"]
+                future.set_exception(Refused(error["type"], error["code"], error["message"]))
+            else:
+                future.set_result(reply["result"])
+        for future, _ in self._pending.values():
+            future.set_exception(AssertionError("the driven client has ended"))
 
 
-class OwnClient:
+class OwnSdk:
     """This project's HubClient behind the same face, so that the same tests run on it."""
 
-    def call(self, op: str, **request: Any) -> Any:
+    def ask(self, op: str, request: Json, heard: Heard) -> Any:
         async def run() -> Any:
             hub, _, role = str(request["url"]).rstrip("/").partition("/agents/")
             async with HubClient(hub) as client:
-                return await self._run(client, op, role, request)
+                return await self._run(client, op, role, request, heard)
 
         try:
             return asyncio.run(asyncio.wait_for(run(), _PATIENCE))
         except RolecallError as error:
             raise Refused(type(error).__name__, error.code, str(error)) from error
 
-    def begin(self, op: str, **request: Any) -> Pending:
-        pending = Pending(f"{op} {request}")
-
-        def run() -> None:
-            try:
-                pending.settle({"result": self.call(op, **request)})
-            except Refused as error:
-                pending.settle({"error": {"type": error.kind, "code": error.code, "message": error.message}})
-
-        threading.Thread(target=run, name=pending._what, daemon=True).start()
-        return pending
-
-    async def _run(self, client: HubClient, op: str, role: str, request: Json) -> Any:
+    async def _run(self, client: HubClient, op: str, role: str, request: Json, heard: Heard) -> Any:
         if op == "get":
             return (await client.get_task(request["task"], history_length=request.get("history"))).raw
         if op == "cancel":
             return (await client.cancel_task(request["task"])).raw
-        if op == "resubscribe":
-            return await self._read(client.follow_task(request["task"]), request)
-        words: Any = request["text"]
+        if op == "subscribe":
+            return await self._read(client.follow_task(request["task"]), request, heard)
+        words: Json = {"parts": [_part_0_3(part) for part in request["parts"]]}
         if "message_id" in request:
-            words = {"messageId": request["message_id"], "parts": [{"kind": "text", "text": words}]}
+            words["messageId"] = request["message_id"]
         about = {"task_id": request.get("task"), "context_id": request.get("context")}
         if op == "stream":
-            return await self._read(client.stream_to_agent(role, words, **about), request)
+            return await self._read(client.stream_to_agent(role, words, **about), request, heard)
         assert op == "send", op
         return (await client.send_to_agent(role, words, **about, blocking=request.get("blocking", True))).raw
 
-    async def _read(self, stream: HubStream, request: Json) -> Json:
-        events: list[Json] = []
+    async def _read(self, stream: HubStream, request: Json, heard: Heard) -> None:
+        seen = 0
         async with stream:
             async for event in stream:
-                events.append(event.raw)
-                if len(events) == request.get("take"):
+                heard(event.raw)
+                seen += 1
+                if seen == request.get("take"):
                     break
-        return {"events": events, "task": None}
+
+
+def _part_0_3(part: Json) -> Json:
+    about = {"metadata": part["metadata"]} if "metadata" in part else {}
+    for kind in ("text", "data"):
+        if kind in part:
+            return {"kind": kind, kind: part[kind], **about}
+    names = {"raw": "bytes", "url": "uri", "name": "name", "mediaType": "mimeType"}
+    return {"kind": "file", "file": {names[name]: value for name, value in part.items() if name in names}, **about}

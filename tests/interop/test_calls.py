@@ -1,229 +1,275 @@
-"""Unmodified clients call unmodified agents through the hub, and each sees what A2A 0.3 promises it."""
+"""Unmodified clients of either version call unmodified agents of either version, and each sees what its own promises it."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from tests.helpers.processes import HubProcess
-from tests.interop.conversation import check_stream, refusal, said, streamed_text, text_of
-from tests.interop.driven import Client, Json
+from tests.interop.conftest import AGENTS, ClientNamed, RoleUrl
+from tests.interop.content import ArtifactUpdate, Part, StatusUpdate
+from tests.interop.conversation import check_stream, refusal, resting, streamed_text, user_said
+from tests.interop.driven import Client
 
-RoleUrl = Callable[[str], str]
-
-
-def begin_waiting(client: Client, url: str) -> str:
-    """A task that works until it is cancelled, and whose caller has left."""
-    events: list[Json] = client.call("stream", url=url, text="wait", take=1)["events"]
-    task: str = events[0]["id"]
-    return task
+UNFINISHED = ("submitted", "working")
 
 
-# --- message/send
+# --- a message, and its answer
 
 
 def test_send_waits_for_the_finished_task(client: Client, agent: str) -> None:
     message_id = str(uuid4())
-    task = client.call("send", url=agent, text="count 3", message_id=message_id)
-    assert task["kind"] == "task"
-    assert task["status"]["state"] == "completed"
-    assert text_of(task) == "1 2 3 "
-    first, *others = task["history"]
-    assert (first["role"], first["messageId"], said(first)) == ("user", message_id, "count 3")
-    assert (first["taskId"], first["contextId"]) == (task["id"], task["contextId"])
-    assert [message["role"] for message in others] == ["agent"] * len(others)
+    task = client.run(agent, "count 3", message_id=message_id)
+    assert (task.state, task.text) == ("completed", "1 2 3 ")
+    first, *others = task.history
+    assert (first.role, first.id, first.text) == ("user", message_id, "count 3")
+    assert (first.task, first.context) == (task.id, task.context)
+    assert [message.role for message in others] == ["agent"] * len(others)
 
 
 def test_send_without_waiting_returns_a_task_that_goes_on(client: Client, agent: str) -> None:
-    task = client.call("send", url=agent, text="wait", blocking=False)
-    assert task["status"]["state"] in ("submitted", "working")
-    assert client.call("get", url=agent, task=task["id"])["status"]["state"] in ("submitted", "working")
-    assert client.call("cancel", url=agent, task=task["id"])["status"]["state"] == "canceled"
+    task = client.run(agent, "wait", blocking=False)
+    assert task.state in UNFINISHED
+    seen = client.get(agent, task.id)
+    assert (seen.id, seen.context) == (task.id, task.context)
+    assert seen.state in UNFINISHED
+    assert client.cancel(agent, task.id).state == "canceled"
 
 
 def test_data_and_files_arrive_as_they_were_sent(client: Client, agent: str) -> None:
-    task = client.call("send", url=agent, text="report")
-    figures, picture = task["artifacts"]
-    assert figures["name"] == "figures"
-    assert figures["parts"][0]["data"] == {"answer": 42, "exact": 0.5, "name": "Käthe"}
-    file = picture["parts"][0]["file"]
-    assert base64.b64decode(file["bytes"]) == b"\x00\x01\xff"
-    assert (file["name"], file["mimeType"]) == ("picture.bin", "application/octet-stream")
+    figures, picture = client.run(agent, "report").artifacts
+    assert figures.name == "figures"
+    assert [(part.kind, part.value) for part in figures.parts] == [("data", {"answer": 42, "exact": 0.5, "name": "Käthe"})]
+    assert picture.parts == (Part("raw", b"\x00\x01\xff", "picture.bin", "application/octet-stream"),)
+
+
+def test_parts_of_every_kind_come_back_as_they_went(client: Client, agent: str) -> None:
+    sent = (
+        Part("text", "echo"),
+        Part("text", "Grüße, \u2028 and \N{PILE OF POO}"),
+        Part("raw", bytes(range(256)), "all.bin", "application/octet-stream"),
+        Part("url", "https://example.com/paper.pdf", "paper.pdf", "application/pdf"),
+        Part("data", {"kind": "text", "deep": [{"yes": True, "nothing": None}, [1, 2.5, "drei"]], "": {}}),
+    )
+    task = client.run(agent, sent)
+    assert tuple(part for artifact in task.artifacts for part in artifact.parts) == sent
+    assert task.history[0].parts == sent
 
 
 def test_a_failed_task_says_why(client: Client, agent: str) -> None:
-    task = client.call("send", url=agent, text="fail")
-    assert task["status"]["state"] == "failed"
-    assert said(task["status"]["message"]) == "It broke"
+    task = client.run(agent, "fail")
+    assert (task.state, task.said) == ("failed", "It broke")
+
+
+def test_an_agent_can_turn_a_task_down(client: Client, agent: str) -> None:
+    task = client.run(agent, "reject")
+    assert (task.state, task.said) == ("rejected", "Not mine")
+    assert client.get(agent, task.id).state == "rejected"
 
 
 def test_a_context_of_the_callers_own_is_kept_over_two_tasks(client: Client, agent: str) -> None:
     context = str(uuid4())
-    first = client.call("send", url=agent, text="count 1", context=context)
-    second = client.call("send", url=agent, text="count 2", context=context)
-    assert first["contextId"] == second["contextId"] == context
-    assert first["id"] != second["id"]
+    first = client.run(agent, "count 1", context=context)
+    second = client.run(agent, "count 2", context=context)
+    assert first.context == second.context == context
+    assert first.id != second.id
 
 
-# --- message/stream
+# --- a message, and the stream of its answer
 
 
 def test_a_stream_brings_every_chunk_and_ends_with_the_final_status(client: Client, agent: str) -> None:
-    answer = client.call("stream", url=agent, text="count 4 0.02")
-    check_stream(answer["events"], ends="completed")
-    assert streamed_text(answer["events"]) == "1 2 3 4 "
-    stored = client.call("get", url=agent, task=answer["events"][0]["id"])
-    assert stored["status"]["state"] == "completed"
-    assert text_of(stored) == "1 2 3 4 "
-    assert said(stored["history"][0]) == "count 4 0.02"
+    events = client.stream(agent, "count 4 0.02").events
+    check_stream(events, ends="completed")
+    assert streamed_text(events) == "1 2 3 4 "
+    opening = events[0]
+    assert opening.id
+    stored = client.get(agent, opening.id)
+    assert (stored.state, stored.text) == ("completed", "1 2 3 4 ")
+    assert stored.history[0].text == "count 4 0.02"
 
 
-@pytest.mark.parametrize("role", ["own", "stock", "stock-plain"])
-def test_the_python_sdk_folds_a_stream_into_the_task_that_the_hub_has(
-    python_client: Client, role_url: RoleUrl, role: str
+@pytest.mark.parametrize("role", AGENTS)
+def test_the_python_sdk_of_0_3_folds_a_stream_into_the_task_that_the_hub_has(
+    client_named: ClientNamed, role_url: RoleUrl, role: str
 ) -> None:
-    url = role_url(role)
-    folded = python_client.call("stream", url=url, text="count 3 0.02")["task"]
-    stored = python_client.call("get", url=url, task=folded["id"])
-    assert text_of(folded) == text_of(stored) == "1 2 3 "
-    assert [artifact["artifactId"] for artifact in folded["artifacts"]] == [a["artifactId"] for a in stored["artifacts"]]
-    assert folded["status"] == stored["status"]
-    assert folded["contextId"] == stored["contextId"]
+    client, url = client_named("python-0.3"), role_url(role)
+    folded = client.stream(url, "count 3 0.02").task
+    assert folded is not None
+    stored = client.get(url, folded.id)
+    assert folded.text == stored.text == "1 2 3 "
+    assert [artifact.id for artifact in folded.artifacts] == [artifact.id for artifact in stored.artifacts]
+    assert (folded.state, folded.message, folded.context) == (stored.state, stored.message, stored.context)
 
 
-@pytest.mark.parametrize("role", ["own", "stock"])
-def test_chunks_are_streamed_one_by_one(official: Client, role_url: RoleUrl, role: str) -> None:
-    events = official.call("stream", url=role_url(role), text="count 3 0.02")["events"]
-    chunks = [part["text"] for event in events if event["kind"] == "artifact-update" for part in event["artifact"]["parts"]]
-    assert [chunk for chunk in chunks if chunk] == ["1 ", "2 ", "3 "]
-    updates = [event for event in events if event["kind"] == "artifact-update"]
-    assert [bool(event.get("append")) for event in updates] == [False] + [True] * (len(updates) - 1)
-    assert [bool(event.get("lastChunk")) for event in updates] == [False] * (len(updates) - 1) + [True]
-    assert "counting" in [said(event["status"].get("message")) for event in events if event["kind"] == "status-update"]
+def test_chunks_are_streamed_one_by_one(official: Client, main_agent: str) -> None:
+    events = official.stream(main_agent, "count 3 0.02").events
+    updates = [event for event in events if isinstance(event, ArtifactUpdate)]
+    assert [chunk for update in updates if (chunk := update.artifact.text)] == ["1 ", "2 ", "3 "]
+    assert [update.append for update in updates] == [False] + [True] * (len(updates) - 1)
+    assert [update.last for update in updates] == [False] * (len(updates) - 1) + [True]
+    assert len({update.artifact.id for update in updates}) == 1
+    assert "counting" in [event.said for event in events if isinstance(event, StatusUpdate)]
 
 
-# --- tasks/get
+# --- looking again
 
 
 def test_history_can_be_shortened(client: Client, agent: str) -> None:
-    task = client.call("send", url=agent, text="count 1")
-    shortened = client.call("get", url=agent, task=task["id"], history=1)
-    assert len(shortened["history"]) == 1
-    assert shortened["history"] == client.call("get", url=agent, task=task["id"])["history"][-1:]
+    task = client.run(agent, "count 1")
+    shortened = client.get(agent, task.id, history=1)
+    assert shortened.history == client.get(agent, task.id).history[-1:]
+    assert (len(shortened.history), shortened.text) == (1, "1 ")
 
 
-# --- tasks/cancel
+def test_a_history_of_none_is_none(official: Client, main_agent: str) -> None:
+    task = official.run(main_agent, "count 1")
+    seen = official.get(main_agent, task.id, history=0)
+    assert (seen.state, seen.text, seen.history) == ("completed", "1 ", ())
+
+
+def test_tasks_are_listed_with_what_was_asked_for(official: Client, main_agent: str) -> None:
+    if official.dialect != "1.0":
+        return  # no such method
+    context = str(uuid4())
+    tasks = [official.run(main_agent, f"count {n}", context=context) for n in (1, 2)]
+    rejected = official.run(main_agent, "reject", context=context)
+    page = official.tasks(main_agent, contextId=context)
+    assert [task.id for task in page.tasks] == [rejected.id, tasks[1].id, tasks[0].id]
+    assert (page.total, page.next, [task.artifacts for task in page.tasks]) == (3, "", [(), (), ()])
+    full = official.tasks(main_agent, contextId=context, includeArtifacts=True, status="TASK_STATE_COMPLETED", historyLength=0)
+    assert [(task.text, task.history) for task in full.tasks] == [("1 2 ", ()), ("1 ", ())]
+    first = official.tasks(main_agent, contextId=context, pageSize=2)
+    assert ([task.id for task in first.tasks], first.size, first.total) == ([rejected.id, tasks[1].id], 2, 3)
+    rest = official.tasks(main_agent, contextId=context, pageSize=2, pageToken=first.next)
+    assert ([task.id for task in rest.tasks], rest.next) == ([tasks[0].id], "")
+
+
+# --- cancelling
 
 
 def test_cancel_ends_the_task_and_every_stream_of_it(client: Client, agent: str) -> None:
-    task = begin_waiting(client, agent)
-    watching = client.begin("resubscribe", url=agent, task=task)
-    canceled = client.call("cancel", url=agent, task=task)
-    assert (canceled["id"], canceled["status"]["state"]) == (task, "canceled")
-    assert client.call("get", url=agent, task=task)["status"]["state"] == "canceled"
-    assert watching.result()["events"][-1]["status"]["state"] == "canceled"
+    task = client.stream(agent, "wait", take=1).opening.id
+    watching = client.watch(agent, task)
+    canceled = client.cancel(agent, task)
+    assert (canceled.id, canceled.state) == (task, "canceled")
+    assert client.get(agent, task).state == "canceled"
+    assert resting(watching.result(10).events).state == "canceled"
 
 
 def test_an_ended_task_cannot_be_cancelled(client: Client, agent: str) -> None:
-    task = client.call("send", url=agent, text="count 1")
-    assert refusal(client, "cancel", url=agent, task=task["id"]).code == -32002
+    task = client.run(agent, "count 1")
+    assert refusal(lambda: client.cancel(agent, task.id)).code == -32002
 
 
-# --- tasks/resubscribe
+# --- coming back
 
 
-def test_who_leaves_a_stream_can_come_back_to_it(client: Client, agent: str) -> None:
-    left = client.call("stream", url=agent, text="count 10 0.05", take=1)["events"]
-    task = left[0]["id"]
-    events = client.call("resubscribe", url=agent, task=task)["events"]
-    check_stream(events, ends="completed")
-    assert events[0]["id"] == task
-    assert streamed_text(events) == "1 2 3 4 5 6 7 8 9 10 "
+def test_who_leaves_a_stream_can_come_back_to_it(client: Client, agent: str, tmp_path: Path) -> None:
+    task = client.stream(agent, f"count 8 {tmp_path}/go", take=1).opening
+    watching = client.watch(agent, task.id)
+    (tmp_path / "go").touch()
+    stream = watching.result(10)
+    check_stream(stream.events, ends="completed")
+    assert (stream.opening.id, stream.opening.context) == (task.id, task.context)
+    assert streamed_text(stream.events) == "1 2 3 4 5 6 7 8 "
 
 
-def test_two_readers_of_one_task_see_the_same_text(client: Client, agent: str) -> None:
-    task = client.call("stream", url=agent, text="count 8 0.05", take=1)["events"][0]["id"]
-    readers = [client.begin("resubscribe", url=agent, task=task) for _ in range(2)]
-    texts = [streamed_text(reader.result()["events"]) for reader in readers]
-    assert texts == ["1 2 3 4 5 6 7 8 "] * 2
+def test_two_readers_of_one_task_see_the_same_text(official: Client, main_agent: str, tmp_path: Path) -> None:
+    task = official.run(main_agent, f"count 6 {tmp_path}/go", blocking=False).id
+    readers = [official.watch(main_agent, task) for _ in range(2)]
+    (tmp_path / "go").touch()
+    assert [streamed_text(reader.result(10).events) for reader in readers] == ["1 2 3 4 5 6 "] * 2
 
 
-def test_resubscribing_to_a_finished_task_gives_it_once(client: Client, agent: str) -> None:
-    task = client.call("send", url=agent, text="count 2")
-    (event,) = client.call("resubscribe", url=agent, task=task["id"])["events"]
-    assert (event["kind"], event["status"]["state"], text_of(event)) == ("task", "completed", "1 2 ")
+def test_subscribing_to_a_finished_task_gives_it_once_in_0_3_and_is_refused_in_1_0(client: Client, agent: str) -> None:
+    task = client.run(agent, "count 2")
+    if client.dialect == "1.0":
+        assert refusal(lambda: client.subscribe(agent, task.id)).code == -32004
+        return
+    stream = client.subscribe(agent, task.id)
+    assert len(stream.events) == 1
+    assert (stream.opening.id, stream.opening.state, stream.opening.text) == (task.id, "completed", "1 2 ")
 
 
-# --- input-required
+# --- questions
 
 
 def test_a_question_is_answered_in_the_same_task(client: Client, agent: str) -> None:
-    asked = client.call("send", url=agent, text="ask")
-    assert asked["status"]["state"] == "input-required"
-    assert said(asked["status"]["message"]) == "Which colour?"
-    done = client.call("send", url=agent, text="blue", task=asked["id"], context=asked["contextId"])
-    assert (done["id"], done["contextId"]) == (asked["id"], asked["contextId"])
-    assert done["status"]["state"] == "completed"
-    assert text_of(done) == "You said blue"
-    assert [said(message) for message in done["history"] if message["role"] == "user"] == ["ask", "blue"]
-    assert said(done["history"][0]) == "ask"
-    assert [said(message) for message in done["history"]].count("Which colour?") == 1
+    asked = client.run(agent, "ask")
+    assert (asked.state, asked.said) == ("input-required", "Which colour?")
+    done = client.run(agent, "blue", task=asked.id, context=asked.context)
+    assert (done.id, done.context) == (asked.id, asked.context)
+    assert (done.state, done.text) == ("completed", "You said blue")
+    assert user_said(done) == ["ask", "blue"]
+    assert done.history[0].text == "ask"
+    assert [message.text for message in done.history].count("Which colour?") == 1
 
 
 def test_a_question_ends_the_stream_and_its_answer_begins_another(client: Client, agent: str) -> None:
-    asked = client.call("stream", url=agent, text="ask")["events"]
-    if len(asked) > 1:
-        check_stream(asked, ends="input-required")
-    assert asked[-1]["status"]["state"] == "input-required"
-    assert said(asked[-1]["status"]["message"]) == "Which colour?"
-    task = asked[0]
-    told = client.call("stream", url=agent, text="red", task=task["id"], context=task["contextId"])["events"]
-    check_stream(told, ends="completed")
-    assert told[0]["id"] == task["id"]
-    assert streamed_text(told) == "You said red"
+    asked = client.stream(agent, "ask")
+    if len(asked.events) > 1:
+        check_stream(asked.events, ends="input-required")
+    last = resting(asked.events)
+    assert (last.state, last.said) == ("input-required", "Which colour?")
+    told = client.stream(agent, "red", task=asked.opening.id)
+    check_stream(told.events, ends="completed")
+    assert (told.opening.id, told.opening.context) == (asked.opening.id, asked.opening.context)
+    assert streamed_text(told.events) == "You said red"
 
 
 def test_a_paused_task_can_be_cancelled(client: Client, agent: str) -> None:
-    asked = client.call("send", url=agent, text="ask")
-    assert client.call("cancel", url=agent, task=asked["id"])["status"]["state"] == "canceled"
-    assert client.call("get", url=agent, task=asked["id"])["status"]["state"] == "canceled"
+    asked = client.run(agent, "ask")
+    assert client.cancel(agent, asked.id).state == "canceled"
+    assert client.get(agent, asked.id).state == "canceled"
 
 
 # --- refusals
 
 
-@pytest.mark.parametrize("op", ["get", "cancel", "resubscribe"])
-def test_an_unknown_task_is_told_by_its_code(official: Client, role_url: RoleUrl, op: str) -> None:
-    assert refusal(official, op, url=role_url("own"), task="no-such-task").code == -32001
-
-
-def test_a_message_for_an_unknown_task_is_told_by_its_code(official: Client, role_url: RoleUrl) -> None:
-    assert refusal(official, "send", url=role_url("own"), text="hi", task="no-such-task").code == -32001
-    assert refusal(official, "stream", url=role_url("own"), text="hi", task="no-such-task").code == -32001
+def test_an_unknown_task_is_told_by_its_code(official: Client, role_url: RoleUrl) -> None:
+    url = role_url("own")
+    assert refusal(lambda: official.get(url, "no-such-task")).code == -32001
+    assert refusal(lambda: official.cancel(url, "no-such-task")).code == -32001
+    assert refusal(lambda: official.subscribe(url, "no-such-task")).code == -32001
+    assert refusal(lambda: official.send(url, "hi", task="no-such-task")).code == -32001
+    assert refusal(lambda: official.stream(url, "hi", task="no-such-task")).code == -32001
 
 
 def test_a_task_cannot_be_reached_through_another_role(official: Client, role_url: RoleUrl) -> None:
-    task = official.call("send", url=role_url("own"), text="count 1")["id"]
-    assert refusal(official, "get", url=role_url("stock"), task=task).code == -32001
+    task = official.run(role_url("own"), "count 1").id
+    assert refusal(lambda: official.get(role_url("on-0.3"), task)).code == -32001
 
 
-def test_a_message_to_an_ended_task_is_refused(official: Client, role_url: RoleUrl) -> None:
-    url = role_url("own")
-    task = official.call("send", url=url, text="count 1")["id"]
-    assert refusal(official, "send", url=url, text="more", task=task).code in (-32602, -32004)
+def test_a_message_to_an_ended_task_is_refused(official: Client, main_agent: str) -> None:
+    task = official.run(main_agent, "count 1").id
+    expected = -32004 if official.dialect == "1.0" else -32602
+    assert refusal(lambda: official.send(main_agent, "more", task=task)).code == expected
+    assert refusal(lambda: official.stream(main_agent, "more", task=task)).code == expected
+
+
+def test_a_message_with_another_context_than_its_tasks_is_refused(official: Client, main_agent: str) -> None:
+    asked = official.run(main_agent, "ask")
+    assert refusal(lambda: official.send(main_agent, "blue", task=asked.id, context=str(uuid4()))).code == -32602
+    assert official.run(main_agent, "blue", task=asked.id).text == "You said blue"
+
+
+def test_there_is_no_extended_card_and_each_version_says_so_in_its_way(official: Client, main_agent: str) -> None:
+    expected = -32004 if official.dialect == "1.0" else -32007
+    assert refusal(lambda: official.extended_card(main_agent)).code == expected
 
 
 def test_an_unknown_role_has_no_card(official: Client, hub: HubProcess) -> None:
-    refused = refusal(official, "send", url=f"{hub.url}/agents/nobody/", text="hi")
-    assert "404" in refused.message
+    assert "404" in refusal(lambda: official.send(f"{hub.url}/agents/nobody/", "hi")).message
 
 
-def test_a_role_that_nobody_serves_is_named_to_plain_callers(own_client: Client, hub: HubProcess, role_url: RoleUrl) -> None:
+def test_a_role_that_nobody_serves_is_named_to_plain_callers(
+    client_named: ClientNamed, hub: HubProcess, role_url: RoleUrl
+) -> None:
     role_url("own")
-    refused = refusal(own_client, "send", url=f"{hub.url}/agents/owm/", text="hi")
+    refused = refusal(lambda: client_named("own").send(f"{hub.url}/agents/owm/", "hi"))
     assert (refused.kind, refused.code) == ("RoleUnknown", -32000)
     assert "own" in refused.message
 
@@ -231,7 +277,7 @@ def test_a_role_that_nobody_serves_is_named_to_plain_callers(own_client: Client,
 # --- the older client classes
 
 
-@pytest.mark.parametrize("role", ["own", "stock"])
-def test_the_client_class_of_older_programs_works_too(official: Client, role_url: RoleUrl, role: str) -> None:
-    task = official.call("legacy", url=role_url(role), text="count 2")
-    assert (task["status"]["state"], text_of(task)) == ("completed", "1 2 ")
+@pytest.mark.parametrize("name", ["python-0.3", "javascript-0.3"])
+def test_the_client_class_of_older_programs_works_too(client_named: ClientNamed, name: str, main_agent: str) -> None:
+    task = client_named(name).legacy(main_agent, "count 2")
+    assert (task.state, task.text) == ("completed", "1 2 ")

@@ -1,50 +1,90 @@
-"""The cards that the hub serves, as the official clients read them."""
+"""The cards that the hub serves, as the official clients read them, and whether they can be called by what they read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from tests.helpers.processes import HubProcess
-from tests.interop.conftest import AGENTS
+from tests.interop.conftest import AGENTS, MAIN_AGENTS, OFFICIAL, ClientNamed, RoleUrl
+from tests.interop.content import Json
 from tests.interop.driven import Client
 
-RoleUrl = Callable[[str], str]
+READABLE = [
+    *((name, "") for name in OFFICIAL),
+    *((name, "0.3") for name in OFFICIAL if not name.endswith("-rest")),
+    *((name, "1.0") for name in OFFICIAL if "1.x" in name),
+]
+"""Who reads which card: merged, and each version's alone. A card of 0.3 alone offers no REST, and one of 1.0 alone cannot be
+read by SDKs that are older.
+"""
 
 
-def test_the_card_of_a_role_is_valid_and_leads_to_the_hub(official: Client, agent: str) -> None:
-    card = official.call("card", url=agent)
-    assert card["url"] == agent
-    assert card["protocolVersion"] == "0.3.0"
-    assert card["preferredTransport"] == "JSONRPC"
-    assert card["capabilities"]["streaming"] is True
-    assert card["skills"]
+def addresses(card: Json) -> dict[tuple[str, str], str]:
+    """Binding and version of every interface that it lists, and where; SDKs of 1.x have read an older card as a newer one."""
+    listed = card.get("supportedInterfaces") or ()
+    found = {(one["protocolBinding"], one["protocolVersion"]): one["url"] for one in listed}
+    if "url" in card:
+        found[card["preferredTransport"], "0.3"] = card["url"]
+        found |= {(one["transport"], "0.3"): one["url"] for one in card.get("additionalInterfaces") or ()}
+    return found
+
+
+@pytest.mark.parametrize(("name", "version"), READABLE)
+def test_every_sdk_reads_the_card_of_a_role_and_calls_by_it(
+    client_named: ClientNamed, role_url: RoleUrl, name: str, version: str
+) -> None:
+    client = client_named(name)
+    for role in MAIN_AGENTS:
+        url = role_url(role)
+        card = client.card(url, version=version)
+        assert card["name"] == role
+        assert card["capabilities"]["streaming"] is True
+        assert card["capabilities"]["pushNotifications"] is True
+        assert set(addresses(card).values()) <= {url, url.rstrip("/")}
+        task = client.run(url, "count 2", version=version)
+        assert (task.state, task.text) == ("completed", "1 2 ")
+
+
+@pytest.mark.parametrize(("name", "version"), READABLE)
+def test_every_sdk_reads_the_card_of_the_hub_and_finds_the_roles_on_it(
+    client_named: ClientNamed, hub: HubProcess, role_url: RoleUrl, name: str, version: str
+) -> None:
+    for role in AGENTS:
+        role_url(role)
+    card = client_named(name).card(f"{hub.url}/", version=version)
+    assert card["name"] == "Rolecall"
+    assert {skill["id"] for skill in card["skills"]} >= set(AGENTS)
+    assert set(addresses(card).values()) <= {hub.url, f"{hub.url}/a2a"}
+
+
+@pytest.mark.parametrize(
+    ("version", "offered"),
+    [
+        ("", {("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3")}),
+        ("0.3", {("JSONRPC", "0.3")}),
+        ("1.0", {("JSONRPC", "1.0"), ("HTTP+JSON", "1.0")}),
+    ],
+)
+def test_a_card_offers_what_the_version_has_that_was_asked_for(
+    client_named: ClientNamed, role_url: RoleUrl, version: str, offered: set[tuple[str, str]]
+) -> None:
+    name = "javascript-0.3" if version == "0.3" else "javascript-1.x"
+    assert addresses(client_named(name).card(role_url("own"), version=version)).keys() == offered
 
 
 def test_skills_of_the_agents_own_card_are_on_the_card_of_its_role(official: Client, role_url: RoleUrl) -> None:
-    (skill,) = official.call("card", url=role_url("stock"))["skills"]
-    assert (skill["id"], skill["name"], skill["description"], skill["tags"]) == (
-        "obey",
-        "Obey",
-        "Does what it is told.",
-        ["test"],
-    )
+    for role in ("on-0.3", "on-1.x", "on-1.x-rest"):
+        (skill,) = official.card(role_url(role))["skills"]
+        told: dict[str, Any] = {"id": "obey", "name": "Obey", "description": "Does what it is told.", "tags": ["test"]}
+        assert skill.items() >= told.items()
 
 
-def test_the_hubs_own_card_is_valid_and_lists_the_roles(official: Client, hub: HubProcess, role_url: RoleUrl) -> None:
-    for role in AGENTS:
-        role_url(role)
-    card = official.call("card", url=f"{hub.url}/")
-    assert card["url"].startswith(hub.url)
-    assert {skill["id"] for skill in card["skills"]} >= set(AGENTS)
-
-
-def test_a_base_url_without_its_last_slash_is_fine_for_the_python_sdk(python_client: Client, role_url: RoleUrl) -> None:
-    url = role_url("own")
-    assert python_client.call("card", url=url.rstrip("/")) == python_client.call("card", url=url)
-    assert python_client.call("send", url=url.rstrip("/"), text="count 1")["status"]["state"] == "completed"
-
-
-def test_no_address_of_a_worker_is_on_the_card_of_its_role(official: Client, hub: HubProcess, role_url: RoleUrl) -> None:
-    card = official.call("card", url=role_url("stock"))
-    addresses = {card["url"], *(interface["url"] for interface in card.get("additionalInterfaces") or ())}
-    assert addresses == {f"{hub.url}/agents/stock/"}
+@pytest.mark.parametrize("name", ["python-0.3", "python-1.x", "python-1.x-rest"])
+def test_a_base_url_without_its_last_slash_is_fine_for_the_python_sdks(
+    client_named: ClientNamed, role_url: RoleUrl, name: str
+) -> None:
+    client, url = client_named(name), role_url("own")
+    assert client.card(url.rstrip("/")) == client.card(url)
+    assert client.run(url.rstrip("/"), "count 1").state == "completed"

@@ -1,92 +1,158 @@
-"""What agents on the official SDK do that this project's workers never do, behind `rolecall announce`."""
+"""What agents on the official SDKs do that this project's workers never do, behind `rolecall announce`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.interop.conversation import check_stream, refusal, said, streamed_text, text_of
-from tests.interop.driven import Client
+from tests.interop.conftest import OFFICIAL, ClientNamed, RoleUrl
+from tests.interop.content import Part, Task
+from tests.interop.conversation import bare_message, check_stream, refusal, resting, streamed_text
+from tests.interop.driven import Client, meanwhile
+
+STOCK = ("on-0.3", "on-0.3-plain", "on-1.x", "on-1.x-rest", "on-1.x-plain")
 
 
-@pytest.fixture(params=["stock", "stock-plain"])
-def stock(request: pytest.FixtureRequest, role_url: Callable[[str], str]) -> str:
-    """The agent that streams, then the one that does not."""
+@pytest.fixture(params=STOCK)
+def stock(request: pytest.FixtureRequest, role_url: RoleUrl) -> str:
     return role_url(request.param)
 
 
-def test_a_bare_message_goes_straight_back(client: Client, stock: str) -> None:
-    message = client.call("send", url=stock, text="hello")
-    assert (message["kind"], message["role"], said(message)) == ("message", "agent", "Hello yourself")
-    (streamed,) = client.call("stream", url=stock, text="hello")["events"]
-    assert (streamed["kind"], said(streamed)) == ("message", "Hello yourself")
+@pytest.fixture(params=["on-0.3", "on-0.3-plain"])
+def older(request: pytest.FixtureRequest, role_url: RoleUrl) -> str:
+    """What only the older SDK lets its agents do; with streaming, and without."""
+    return role_url(request.param)
 
 
-def test_an_agent_that_never_sends_its_task_has_one_all_the_same(client: Client, stock: str) -> None:
-    events = client.call("stream", url=stock, text="untold 3")["events"]
+@pytest.fixture(params=["javascript-0.3", "python-1.x-rest"])
+def caller(request: pytest.FixtureRequest, client_named: ClientNamed) -> Client:
+    """One of each version: what these tests are about happens between the hub and its worker."""
+    return client_named(request.param)
+
+
+@pytest.mark.parametrize("name", [*OFFICIAL, "own"])
+def test_a_bare_message_goes_straight_back(client_named: ClientNamed, name: str, stock: str) -> None:
+    client = client_named(name)
+    message = bare_message(client.send(stock, "hello"))
+    assert (message.role, message.text) == ("agent", "Hello yourself")
+    (streamed,) = client.stream(stock, "hello").events
+    assert bare_message(streamed).text == "Hello yourself"
+
+
+def test_what_only_1_0_can_say_survives_an_agent_of_0_3(client_named: ClientNamed, role_url: RoleUrl) -> None:
+    """Data that is no object, and names and media types of parts that are no files."""
+    sent = (
+        Part("text", "echo"),
+        Part("text", "# Title", "title.md", "text/markdown"),
+        Part("data", [1, "two", None, {"three": []}]),
+        Part("data", 0.25, media_type="application/json"),
+        Part("data", "just text", metadata={"kind": "data", "count": 3}),
+        Part("text", "plain", metadata={"rolecall": "the sender's own"}),
+    )
+    for name in ("python-1.x", "python-1.x-rest", "javascript-1.x", "javascript-1.x-rest"):
+        for role in STOCK:
+            task = client_named(name).run(role_url(role), sent)
+            (echo,) = task.artifacts
+            assert echo.parts == sent, (name, role)
+            assert task.history[0].parts == sent, (name, role)
+
+
+def test_what_has_no_home_in_0_3_is_wrapped_as_its_sdk_does_it(client_named: ClientNamed, role_url: RoleUrl) -> None:
+    url = role_url("on-1.x")
+    task = client_named("python-1.x").run(url, (Part("text", "echo"), Part("data", [1, "two"])))
+    seen = client_named("javascript-0.3").get(url, task.id)
+    assert seen.artifacts[0].parts[1] == Part("data", {"value": [1, "two"]}, metadata={"data_part_compat": True})
+
+
+def test_an_agent_that_never_sends_its_task_has_one_all_the_same(caller: Client, older: str) -> None:
+    events = caller.stream(older, "untold 3").events
     check_stream(events, ends="completed")
     assert streamed_text(events) == "1 2 3 "
-    stored = client.call("get", url=stock, task=events[0]["id"])
-    assert said(stored["history"][0]) == "untold 3"
+    opening = events[0]
+    assert isinstance(opening, Task)
+    assert caller.get(older, opening.id).history[0].text == "untold 3"
 
 
-def test_a_question_that_the_agent_does_not_call_final_pauses_the_task_too(official: Client, stock: str) -> None:
-    events = official.call("stream", url=stock, text="ask-openly")["events"]
-    if len(events) > 1:
-        check_stream(events, ends="input-required")
-    assert said(events[-1]["status"]["message"]) == "Which colour?"
-    task = events[0]
-    done = official.call("send", url=stock, text="green", task=task["id"], context=task["contextId"])
-    assert (done["status"]["state"], text_of(done)) == ("completed", "You said green")
+def test_a_question_that_the_agent_does_not_call_final_pauses_the_task_too(caller: Client, older: str) -> None:
+    asked = caller.stream(older, "ask-openly")
+    if len(asked.events) > 1:
+        check_stream(asked.events, ends="input-required")
+    assert resting(asked.events).said == "Which colour?"
+    done = caller.run(older, "green", task=asked.opening.id, context=asked.opening.context)
+    assert (done.state, done.text) == ("completed", "You said green")
 
 
-def test_an_answer_in_the_last_status_is_kept(official: Client, stock: str) -> None:
-    task = official.call("send", url=stock, text="say so")
-    assert (task["status"]["state"], said(task["status"]["message"])) == ("completed", "Just so")
+def test_an_answer_in_the_last_status_is_kept(caller: Client, stock: str) -> None:
+    task = caller.run(stock, "say so")
+    assert (task.state, task.said) == ("completed", "Just so")
 
 
-def test_a_revised_artifact_replaces_its_draft(official: Client, stock: str) -> None:
-    task = official.call("send", url=stock, text="revise")
-    assert [(one["name"], one["parts"][0]["text"]) for one in task["artifacts"]] == [("paper", "final"), ("notes", "notes")]
+def test_a_revised_artifact_replaces_its_draft(caller: Client, stock: str) -> None:
+    task = caller.run(stock, "revise")
+    assert [(artifact.name, artifact.text) for artifact in task.artifacts] == [("paper", "final"), ("notes", "notes")]
 
 
-def test_a_whole_task_at_the_end_becomes_the_events_that_it_adds(client: Client, stock: str) -> None:
-    events = client.call("stream", url=stock, text="whole")["events"]
-    assert [event["kind"] for event in events].count("task") == 1
-    assert streamed_text(events) == "all at once"
-    stored = client.call("get", url=stock, task=events[0]["id"])
-    assert (stored["status"]["state"], text_of(stored)) == ("completed", "all at once")
-    assert [said(message) for message in stored["history"]] == ["whole"]
+def test_a_whole_task_at_the_end_becomes_the_events_that_it_adds(caller: Client, older: str) -> None:
+    stream = caller.stream(older, "whole")
+    assert [event for event in stream.events if isinstance(event, Task)] == [stream.opening]
+    assert streamed_text(stream.events) == "all at once"
+    stored = caller.get(older, stream.opening.id)
+    assert (stored.state, stored.text) == ("completed", "all at once")
+    assert [message.text for message in stored.history] == ["whole"]
 
 
-def test_a_large_artifact_comes_through_whole(client: Client, stock: str) -> None:
-    events = client.call("stream", url=stock, text="big")["events"]
-    assert streamed_text(events) == "ü" * 200_000
+def test_a_large_artifact_comes_through_whole(caller: Client, stock: str) -> None:
+    assert streamed_text(caller.stream(stock, "big").events) == "ü" * 200_000
 
 
-def test_a_task_that_its_agent_forgot_to_end_fails_after_the_silence(official: Client, stock: str) -> None:
+@pytest.mark.parametrize("role", ["on-0.3", "on-1.x-rest"])
+def test_a_task_that_its_agent_forgot_to_end_fails_after_the_silence(
+    client_named: ClientNamed, role_url: RoleUrl, role: str
+) -> None:
+    """Its executor has returned, and the SDK's server goes on to call the task unfinished. One that cannot stream looks like
+    this while it works, too.
+    """
+    url = role_url(role)
+    watching = [
+        meanwhile(lambda name=name: client_named(name).stream(url, "vanish"))  # type: ignore[misc]
+        for name in ("javascript-0.3", "python-1.x")
+    ]
+    for stream in watching:
+        last = resting(stream.result(20).events)
+        assert last.state == "failed"
+        assert last.metadata is not None and last.metadata["rolecall"]["reason"] == "WORKER_SILENT"
+
+
+def test_a_task_that_its_agent_forgot_to_end_can_be_cancelled(caller: Client, stock: str) -> None:
     """Its executor has returned, and the SDK's server goes on to call the task unfinished."""
-    if "plain" in stock:
-        return  # a worker that cannot stream looks like this while it works, too
-    events = official.call("stream", url=stock, text="vanish")["events"]
-    assert events[-1]["status"]["state"] == "failed"
-    assert events[-1]["metadata"]["rolecall"]["reason"] == "WORKER_SILENT"
+    task = caller.run(stock, "vanish", blocking=False).id
+    watching = caller.watch(stock, task)
+    assert caller.cancel(stock, task).state == "canceled"
+    assert resting(watching.result(10).events).state == "canceled"
 
 
-@pytest.mark.parametrize("command", ["crash", "vanish"])
-def test_a_task_that_its_agent_forgot_to_end_can_be_cancelled(official: Client, stock: str, command: str) -> None:
-    """Its executor has returned or raised, and the SDK's server goes on to call the task unfinished."""
-    task = official.call("send", url=stock, text=command, blocking=False)["id"]
-    watching = official.begin("resubscribe", url=stock, task=task)
-    assert official.call("cancel", url=stock, task=task)["status"]["state"] == "canceled"
-    events = watching.result()["events"]
-    assert events[-1]["status"]["state"] == "canceled"
+def test_a_crash_of_an_older_agent_looks_as_if_it_had_forgotten_the_task(caller: Client, older: str) -> None:
+    task = caller.run(older, "crash", blocking=False).id
+    watching = caller.watch(older, task)
+    assert caller.cancel(older, task).state == "canceled"
+    events = watching.result(10).events
+    assert resting(events).state == "canceled"
     assert "secret" not in str(events)
 
 
-def test_an_agent_that_cannot_cancel_says_so_to_the_caller(official: Client, stock: str) -> None:
-    task = official.call("send", url=stock, text="stubborn", blocking=False)["id"]
-    assert refusal(official, "cancel", url=stock, task=task).code in (-32002, -32004)
-    events = official.call("resubscribe", url=stock, task=task)["events"]
-    assert events[-1]["status"]["state"] == "completed"
+@pytest.mark.parametrize("role", ["on-1.x", "on-1.x-rest", "on-1.x-plain"])
+def test_a_crash_of_a_newer_agent_fails_its_task_and_its_caller_learns_no_more(
+    caller: Client, role_url: RoleUrl, role: str
+) -> None:
+    url = role_url(role)
+    task = caller.run(url, "crash")
+    assert task.state == "failed"
+    assert "secret" not in str(task)
+    events = caller.stream(url, "crash").events
+    assert resting(events).state == "failed"
+    assert "secret" not in str(events)
+
+
+def test_an_agent_that_cannot_cancel_says_so_to_the_caller(caller: Client, older: str) -> None:
+    task = caller.run(older, "stubborn", blocking=False).id
+    assert refusal(lambda: caller.cancel(older, task)).code in (-32002, -32004)
+    assert resting(caller.subscribe(older, task).events).state == "completed"

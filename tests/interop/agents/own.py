@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
-from worker_sdk import Artifact, Message, NeedInput, Status, UserError, Worker
+from worker_sdk import Artifact, Message, NeedInput, Reject, Status, UserError, Worker
 
 worker = Worker(sys.argv[1] if len(sys.argv) > 1 else "own", description="Does what the first word of a message says.")
 
@@ -18,7 +21,7 @@ async def answer(message: Message) -> AsyncIterator[str | Status | Artifact | Ne
         yield Status("counting")
         for number in range(1, int(words[0]) + 1):
             yield f"{number} "
-            await asyncio.sleep(float(words[1]) if len(words) > 1 else 0)
+            await wait(*words[1:])
     elif command == "ask":
         reply = yield NeedInput("Which colour?")
         yield f"You said {reply.text}"
@@ -28,8 +31,35 @@ async def answer(message: Message) -> AsyncIterator[str | Status | Artifact | Ne
     elif command == "wait":
         yield Status("waiting")
         await asyncio.sleep(60)
+    elif command == "echo":
+        for part in message.parts:
+            yield same(part)
     elif command == "fail":
         raise UserError("It broke")
+    elif command == "reject":
+        raise Reject("Not mine")
+
+
+def is_there(file: str) -> bool:
+    return Path(file).exists()
+
+
+async def wait(pause: str = "0") -> None:
+    """So many seconds; or until the file is there that is named so."""
+    if not pause.startswith("/"):
+        await asyncio.sleep(float(pause))
+        return
+    while not is_there(pause):  # noqa: ASYNC110  another process makes it
+        await asyncio.sleep(0.01)
+
+
+def same(part: dict[str, Any]) -> Artifact:
+    """An artifact of this part."""
+    if "file" not in part:
+        return Artifact("echo", text=part.get("text"), data=part.get("data"))
+    file = part["file"]
+    raw = base64.b64decode(file["bytes"]) if "bytes" in file else None
+    return Artifact(file["name"], raw=raw, url=file.get("uri"), media_type=file["mimeType"])
 
 
 if __name__ == "__main__":

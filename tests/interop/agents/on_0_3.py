@@ -1,4 +1,4 @@
-"""An agent as a user of a2a-sdk 0.3 writes it: nothing in it knows of Rolecall. `stock.py PORT [no-streaming]`.
+"""An agent as a user of a2a-sdk 0.3 writes it: nothing in it knows of Rolecall. `on_0_3.py PORT [no-streaming]`.
 
 The first word of a message says what it does; the words are those of the project's own worker beside this file.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
+from pathlib import Path
 
 import uvicorn
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -18,6 +19,7 @@ from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import (
     AgentCapabilities,
     AgentCard,
+    AgentExtension,
     AgentSkill,
     Artifact,
     DataPart,
@@ -33,9 +35,24 @@ from a2a.types import (
 from a2a.utils import new_agent_text_message, new_task
 from a2a.utils.errors import ServerError
 
+EXTENSION = "https://example.com/extensions/loud/v1"
+
 
 def text(words: str) -> list[Part]:
     return [Part(root=TextPart(text=words))]
+
+
+def is_there(file: str) -> bool:
+    return Path(file).exists()
+
+
+async def wait(pause: str) -> None:
+    """So many seconds; or until the file is there that is named so."""
+    if not pause.startswith("/"):
+        await asyncio.sleep(float(pause))
+        return
+    while not is_there(pause):  # noqa: ASYNC110  another process makes it
+        await asyncio.sleep(0.01)
 
 
 class Commanded(AgentExecutor):
@@ -54,7 +71,7 @@ class Commanded(AgentExecutor):
             await updater.add_artifact(text(f"You said {context.get_user_input()}"), name="answer")
             await updater.complete()
         elif command in ("count", "untold"):
-            await self.count(updater, int(words[0]), float(words[1]) if len(words) > 1 else 0)
+            await self.count(updater, int(words[0]), *words[1:])
         elif command == "ask":
             await updater.requires_input(updater.new_agent_message(text("Which colour?")), final=True)
         elif command == "report":
@@ -62,18 +79,23 @@ class Commanded(AgentExecutor):
         elif command == "wait":
             await updater.start_work(updater.new_agent_message(text("waiting")))
             await asyncio.sleep(60)
+        elif command == "echo":
+            await updater.add_artifact(context.message.parts, name="echo")
+            await updater.complete()
         elif command == "fail":
             await updater.failed(updater.new_agent_message(text("It broke")))
+        elif command == "reject":
+            await updater.reject(updater.new_agent_message(text("Not mine")))
         else:
-            await self.be_odd(command, updater, event_queue, task)
+            await self.be_odd(command, updater, event_queue, task, context.requested_extensions)
 
-    async def count(self, updater: TaskUpdater, many: int, pause: float) -> None:
+    async def count(self, updater: TaskUpdater, many: int, pause: str = "0") -> None:
         await updater.start_work(updater.new_agent_message(text("counting")))
         for number in range(1, many + 1):
             await updater.add_artifact(
                 text(f"{number} "), artifact_id="numbers", name="numbers", append=number > 1, last_chunk=number == many
             )
-            await asyncio.sleep(pause)
+            await wait(pause)
         await updater.complete()
 
     async def report(self, updater: TaskUpdater) -> None:
@@ -85,7 +107,9 @@ class Commanded(AgentExecutor):
         await updater.add_artifact([Part(root=FilePart(file=file))], name="picture.bin")
         await updater.complete()
 
-    async def be_odd(self, command: str, updater: TaskUpdater, event_queue: EventQueue, task: Task) -> None:
+    async def be_odd(
+        self, command: str, updater: TaskUpdater, event_queue: EventQueue, task: Task, extensions: set[str]
+    ) -> None:
         """What the SDK lets agents do, and what some do."""
         if command == "ask-openly":
             await updater.requires_input(updater.new_agent_message(text("Which colour?")))
@@ -93,7 +117,7 @@ class Commanded(AgentExecutor):
             await updater.complete(updater.new_agent_message(text("Just so")))
         elif command == "stubborn":
             await updater.start_work()
-            await asyncio.sleep(2)
+            await asyncio.sleep(1)
             await updater.complete()
         elif command == "crash":
             await updater.start_work()
@@ -110,6 +134,9 @@ class Commanded(AgentExecutor):
             done.status = TaskStatus(state=TaskState.completed)
             done.artifacts = [Artifact(artifact_id="sum", parts=text("all at once"))]
             await event_queue.enqueue_event(done)
+        elif command == "extensions":
+            await updater.add_artifact(text(" ".join(extensions)))
+            await updater.complete()
         elif command == "big":
             await updater.add_artifact(text("ü" * 200_000), artifact_id="big")
             await updater.complete()
@@ -121,19 +148,19 @@ class Commanded(AgentExecutor):
 
 
 def main() -> None:
-    port = int(sys.argv[1])
+    port, *words = sys.argv[1:]
     card = AgentCard(
         name="Stock agent",
         description="Does what the first word of a message says.",
         url=f"http://127.0.0.1:{port}/",
         version="1.0.0",
-        capabilities=AgentCapabilities(streaming="no-streaming" not in sys.argv[2:]),
+        capabilities=AgentCapabilities(streaming="no-streaming" not in words, extensions=[AgentExtension(uri=EXTENSION)]),
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id="obey", name="Obey", description="Does what it is told.", tags=["test"])],
     )
     handler = DefaultRequestHandler(agent_executor=Commanded(), task_store=InMemoryTaskStore())
-    uvicorn.run(A2AStarletteApplication(agent_card=card, http_handler=handler).build(), port=port, log_level="warning")
+    uvicorn.run(A2AStarletteApplication(agent_card=card, http_handler=handler).build(), port=int(port), log_level="warning")
 
 
 if __name__ == "__main__":
