@@ -10,7 +10,7 @@ import pytest
 
 from hub.engines.sqlite import pushes
 from hub.engines.sqlite.engine import SqliteEngine
-from tests.contract.test_pushes import a_config
+from tests.contract.pushing import a_config
 from tests.contract.words import ANNA, DONE, admitted, append, text
 
 

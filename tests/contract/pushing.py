@@ -1,0 +1,45 @@
+"""Short ways to say what the tests of the outbox say often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from hub.model.ids import Cursor, TaskId
+from hub.model.push import SealedConfig
+from hub.ports import Claim, Engine
+from tests.contract.words import ANNA
+
+LEASE = timedelta(seconds=30)
+NOTHING = timedelta()
+DAY = timedelta(days=1)
+
+
+def a_config(task: TaskId, name: str = "c", **members: Any) -> SealedConfig:
+    usual: dict[str, Any] = {"url": "https://app.example/hook", "host": "app.example", "dialect": "0.3"}
+    return SealedConfig(task, name, **{**usual, **members})
+
+
+async def told(engine: Engine, task: TaskId, name: str = "c", **members: Any) -> None:
+    await engine.pushes.set(ANNA, a_config(task, name, **members), most=10)
+
+
+async def claimed(engine: Engine, most: int = 10, **more: Any) -> Sequence[Claim]:
+    return await engine.pushes.claim(most, more.pop("lease", LEASE), at_once=more.pop("at_once", 10), busy=more.pop("busy", {}))
+
+
+async def the_claim(engine: Engine) -> Claim:
+    (claim,) = await claimed(engine)
+    return claim
+
+
+async def owed(engine: Engine) -> list[tuple[str, int, int]]:
+    """Config, what it has, and what it is to have. Claims it all."""
+    return sorted((claim.config.id, claim.sent, claim.last) for claim in await claimed(engine))
+
+
+async def buried(engine: Engine, task: TaskId, cursor: int = 1, reason: str = "HTTP 404") -> None:
+    claim = await the_claim(engine)
+    await engine.pushes.bury(claim, Cursor(cursor), reason, hold=NOTHING)
+    assert claim.config.task == task
