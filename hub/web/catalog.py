@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlsplit
 
-from quart import Quart, Response
+from quart import Quart, Response, request
 
 from hub.core.directory import Directory
 from hub.model.a2a import JsonObject
@@ -52,10 +52,8 @@ class Catalog:
 
 
 def add_catalog(app: Quart, catalog: Catalog) -> None:
-    @app.get(PATH)
+    @app.route(PATH, methods=["GET", "OPTIONS"])
     async def ai_catalog() -> Response:
+        if request.method == "OPTIONS":
+            return Response(status=204, headers={"Allow": "GET, HEAD, OPTIONS", **_HEADERS})
         return Response(dump(catalog.document()), content_type=MEDIA, headers=_HEADERS)
-
-    @app.route(PATH, methods=["OPTIONS"])
-    async def ai_catalog_options() -> Response:
-        return Response(status=204, headers={"Allow": "GET, HEAD, OPTIONS", **_HEADERS})
