@@ -17,6 +17,7 @@ from hub.errors import (
     MediaTypeNotSupported,
     MethodNotFound,
     PushNotSupported,
+    TaskOver,
     WorkerRefused,
 )
 from hub.model.a2a import Event, EventKind, JsonObject
@@ -25,7 +26,7 @@ from hub.model.command import Target
 from hub.wire import jsonrpc, requests, sse
 from hub.wire.answers import wrapped
 from hub.wire.asked import read_task_id
-from hub.wire.dialect import CLASSIC, OLDEST, translated_message
+from hub.wire.dialect import CLASSIC, NEWEST, OLDEST, translated_message
 from hub.wire.faults import fault_of
 from hub.wire.jsontext import dump
 from hub.wire.methods import Operation, read_method
@@ -198,9 +199,14 @@ class Server:
         return delivery.log, delivery.start, True
 
     def _reopen_stream(self, call: Call) -> tuple[TaskLog, int, bool]:
-        """Exactly what follows `Last-Event-ID`; without one that is ours and still here, the task as of now."""
+        """Exactly what follows `Last-Event-ID`; without one that is ours and still here, the task as of now. In 1.0 nobody
+        subscribes to what has ended, unless he comes back.
+        """
         task_log = self._tasks.get(read_task_id(call.request.params))
-        boot, _, number = (call.header(b"last-event-id") or "").rpartition(".")
+        position = call.header(b"last-event-id") or ""
+        if not position and task_log.ended and call.dialect == NEWEST:
+            raise TaskOver
+        boot, _, number = position.rpartition(".")
         if boot == self._tasks.boot and number.isascii() and number.isdigit() and len(number) < 18:
             after = int(number)
             if task_log.first - 1 <= after <= task_log.end:

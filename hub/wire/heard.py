@@ -111,16 +111,13 @@ class Ear(NamedTuple):
         for part in parts:
             if not isinstance(part, dict):
                 raise Malformed(f"{where}.parts holds something that is not an object")
+            _check_metadata(part)
             self.part(part)
 
 
 def _check_common(holder: JsonObject) -> None:
     """Members that readers rely on: gone where they are null, refused where they are of a wrong type."""
-    metadata = holder.get("metadata")
-    if metadata is None:
-        holder.pop("metadata", None)
-    elif not isinstance(metadata, dict):
-        raise Malformed("metadata is not an object")
+    _check_metadata(holder)
     for name in ("name", "description"):
         if not isinstance(holder.get(name, ""), str):
             del holder[name]
@@ -133,3 +130,11 @@ def _check_common(holder: JsonObject) -> None:
             holder.pop(name, None)
         elif not isinstance(value, str) or len(value) > _LONGEST_ID:
             raise Malformed(f"{name} is not a string of at most {_LONGEST_ID} characters")
+
+
+def _check_metadata(holder: JsonObject) -> None:
+    metadata = holder.get("metadata")
+    if metadata is None:
+        holder.pop("metadata", None)
+    elif not isinstance(metadata, dict):
+        raise Malformed("metadata is not an object")

@@ -40,11 +40,10 @@ class Speller:
         if isinstance(content, Task):
             for artifact in content.artifacts:
                 self._numbers.setdefault(artifact.artifact_id, len(self._numbers))
-            return shape01.write_stream(content)
         if isinstance(content, ArtifactUpdate):
             number = self._numbers.setdefault(content.artifact.artifact_id, len(self._numbers))
             return shape01.write(content, index=number)
-        return shape01.write(content)
+        return shape01.write_stream(content)
 
 
 def renamed(content: Content, alias: str) -> Content:

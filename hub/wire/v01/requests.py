@@ -33,6 +33,8 @@ def read_send(
             raise InvalidParams(f'"params.{name}" must be a string of 1 to {asked.LONGEST_ID} characters.')
     metadata = (asked.member(message, "metadata", "message.metadata"), asked.member(params, "metadata", "metadata"))
     asked.check_message(message, read_message)
+    if alias is None and message.get("messageId") is None:
+        message["messageId"] = str(uuid4())  # nothing else tells it from another with the same words
     push = asked.member(params, "pushNotification", "params.pushNotification")
     return Send(
         target=asked.named_target(target, *metadata),

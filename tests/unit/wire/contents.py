@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -206,6 +207,19 @@ strange_documents = _numbers.map(lambda number: _document(Random(number)))
 def flawed(write: Callable[[Content], JsonObject]) -> st.SearchStrategy[tuple[EventKind, Any]]:
     """What a dialect's own `write` made, damaged in one place."""
     return st.builds(lambda content, number: (kind_of(content), _damage(write(content), Random(number))), contents, _numbers)
+
+
+def damaged(*documents: JsonObject) -> st.SearchStrategy[JsonObject]:
+    """One of these, with a flaw in one place or two. What is left is an object."""
+
+    def one(document: JsonObject, number: int) -> JsonObject:
+        random = Random(number)
+        for _ in range(random.choice((1, 1, 2))):
+            changed = _damage(document, random)
+            document = changed if isinstance(changed, dict) else document
+        return deepcopy(document)
+
+    return st.builds(one, st.sampled_from(documents), _numbers)
 
 
 def kind_of(content: Content) -> EventKind:

@@ -1,0 +1,89 @@
+"""A worker of the SDK, spoken to in 1.0."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.unit.worker_sdk.serving import Caller, served
+from worker_sdk import Message, NeedInput, Worker
+
+
+@pytest.fixture
+async def caller() -> AsyncIterator[Caller]:
+    worker = Worker("w", concurrency=3)
+
+    @worker.on_message
+    async def handler(text: str) -> AsyncGenerator[Any, Message]:
+        """Says it again, or asks."""
+        if text == "ask":
+            reply = yield NeedInput("what?")
+            yield reply.text
+        else:
+            yield text
+
+    async with served(worker) as client:
+        yield client
+
+
+def said(text: str, **members: Any) -> dict[str, Any]:
+    return {"message": {"role": "ROLE_USER", "parts": [{"text": text}], **members}}
+
+
+async def test_an_answer_is_wrapped_and_a_task_that_is_asked_for_is_not(caller: Caller) -> None:
+    answer = await caller.result("SendMessage", said("hi"))
+    task = answer["task"]
+    assert (list(answer), task["status"]["state"]) == (["task"], "TASK_STATE_COMPLETED")
+    assert task["artifacts"][0]["parts"] == [{"text": "hi"}]
+    assert task["history"][0]["role"] == "ROLE_USER"
+    assert await caller.result("GetTask", {"id": task["id"]}) == task
+
+
+async def test_a_stream_opens_with_the_task_and_each_frame_says_what_it_is(caller: Caller) -> None:
+    events = await caller.events("SendStreamingMessage", said("hi"))
+    assert [list(event) for _, event in events] == [["task"], ["artifactUpdate"], ["artifactUpdate"], ["statusUpdate"]]
+    assert "final" not in events[-1][1]["statusUpdate"]
+    assert all(position for position, _ in events)
+
+
+async def test_a_question_is_answered_in_the_other_dialect(caller: Caller) -> None:
+    task = (await caller.result("SendMessage", said("ask")))["task"]
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    part = {"kind": "text", "text": "this"}
+    answer = await caller.result("message/send", {"message": {"parts": [part], "taskId": task["id"]}})
+    assert (answer["kind"], answer["artifacts"][0]["parts"]) == ("task", [part])
+
+
+async def test_nobody_subscribes_to_what_has_ended_but_who_comes_back_gets_the_rest(caller: Caller) -> None:
+    events = await caller.events("SendStreamingMessage", said("hi"))
+    task = events[0][1]["task"]["id"]
+    ((_, refusal),) = await caller.events("SubscribeToTask", {"id": task})
+    assert refusal["error"]["code"] == -32004
+    assert refusal["error"]["data"][0]["reason"] == "UNSUPPORTED_OPERATION"
+    assert await caller.events("SubscribeToTask", {"id": task}, after=events[1][0]) == events[2:]
+    ((_, whole),) = await caller.events("tasks/resubscribe", {"id": task})
+    assert whole["status"]["state"] == "completed"
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("GetTask", {"id": "none"}, -32001),
+        ("CancelTask", {"id": "none"}, -32001),
+        ("GetTask", {"id": "none", "historyLength": -1}, -32602),
+        ("SendMessage", {"message": {"parts": [{"kind": "text", "text": "hi"}, {"raw": 5}]}}, -32602),
+        ("ListTasks", {}, -32601),
+        ("CreateTaskPushNotificationConfig", {"taskId": "t"}, -32003),
+        ("GetExtendedAgentCard", {}, -32004),
+        ("tasks/send", {"id": "t"}, -32601),
+    ],
+)
+async def test_an_error_has_the_code_that_1_0_gives_it(caller: Caller, method: str, params: dict[str, Any], code: int) -> None:
+    assert await caller.code(method, params) == code
+
+
+async def test_a_version_that_nobody_speaks_is_refused(caller: Caller) -> None:
+    response = await caller.call("GetTask", {"id": "t"}, **{"a2a-version": "2.0"})
+    assert response.json()["error"]["code"] == -32009
