@@ -9,7 +9,9 @@ from typing import Any
 
 from hub.model.a2a import PAUSED, TERMINAL, EventKind, Heard, JsonObject, TaskState
 from hub.wire.heard import Malformed
+from hub.wire.untranslatable import Untranslatable
 from hub.wire.v03.heard import read_result
+from hub.wire.v03.parts import read_part
 from worker_sdk.errors import InputRequired, RolecallError, TaskFailed, TaskRejected
 from worker_sdk.words import Artifact, Message, text_of
 
@@ -155,7 +157,7 @@ def artifact_of(document: JsonObject) -> Artifact:
     parts: Sequence[JsonObject] = document.get("parts") or ()
     name, description = str(document.get("name") or ""), str(document.get("description") or "")
     first = parts[0] if parts else {}
-    kind, media = first.get("kind"), (first.get("metadata") or {}).get("mediaType")
+    kind, media = first.get("kind"), _media_type(first)
     if any(part.get("kind") == "text" for part in parts) or kind not in ("data", "file"):
         return Artifact(name, text=text_of(parts), media_type=media, description=description)
     if kind == "data":
@@ -163,8 +165,15 @@ def artifact_of(document: JsonObject) -> Artifact:
     file = first.get("file") or {}
     name = name or str(file.get("name") or "")
     if "bytes" in file:
-        return Artifact(name, raw=b64decode(file["bytes"]), media_type=file.get("mimeType"), description=description)
-    return Artifact(name, url=str(file.get("uri") or ""), media_type=file.get("mimeType"), description=description)
+        return Artifact(name, raw=b64decode(file["bytes"]), media_type=media, description=description)
+    return Artifact(name, url=str(file.get("uri") or ""), media_type=media, description=description)
+
+
+def _media_type(part: JsonObject) -> str | None:
+    try:
+        return read_part(part).media_type
+    except Untranslatable:
+        return None
 
 
 def _heard(result: Any) -> Heard:

@@ -49,8 +49,8 @@ class Artifact:
             return {"kind": "file", "file": self._file()}
         part: JsonObject = {"kind": "text", "text": self.text} if self.text is not None else {"kind": "data", "data": self.data}
         if self.media_type:
-            # A 0.3 text or data part has no member for it.
-            part["metadata"] = {"mediaType": self.media_type}
+            # A 0.3 text or data part has no member for it; from here callers of 1.0 get it into theirs.
+            part["metadata"] = {"rolecall": {"mediaType": self.media_type}}
         return part
 
     def _file(self) -> JsonObject:

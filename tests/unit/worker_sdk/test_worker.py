@@ -61,7 +61,7 @@ async def until(condition: Callable[[], bool]) -> None:
         (Artifact(raw=b"\0"), {"kind": "file", "file": {"bytes": "AA=="}}),
         (
             Artifact(text="# x", media_type="text/markdown"),
-            {"kind": "text", "text": "# x", "metadata": {"mediaType": "text/markdown"}},
+            {"kind": "text", "text": "# x", "metadata": {"rolecall": {"mediaType": "text/markdown"}}},
         ),
     ],
 )
@@ -73,6 +73,8 @@ async def test_a_result_becomes_one_artifact_and_the_task_completes(result: Any,
         reply = await t.send("x")
     assert reply.state == "completed"
     assert [artifact["parts"] for artifact in reply.raw["artifacts"]] == [[part]]
+    if isinstance(result, Artifact):
+        assert reply.artifacts == [result]
 
 
 async def test_returning_nothing_completes_without_artifact() -> None:
