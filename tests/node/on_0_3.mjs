@@ -15,13 +15,14 @@ function part({ name, mediaType, metadata, text, raw, url, data }) {
   return { kind: "file", file: { ...content, ...(name && { name }), ...(mediaType && { mimeType: mediaType }) }, ...about };
 }
 
-const message = ({ parts, message_id, task, context }) => ({
+const message = ({ parts, message_id, task, context, metadata }) => ({
   kind: "message",
   role: "user",
   messageId: message_id ?? randomUUID(),
   parts: parts.map(part),
   ...(task && { taskId: task }),
   ...(context && { contextId: context }),
+  ...(metadata && { metadata }),
 });
 
 const pushConfig = ({ id, url, token, scheme, credentials }) => ({

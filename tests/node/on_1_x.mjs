@@ -59,7 +59,7 @@ const params = (request) => ({
     taskId: request.task ?? "",
     role: Role.ROLE_USER,
     parts: request.parts.map(part),
-    metadata: undefined,
+    metadata: request.metadata,
     extensions: [],
     referenceTaskIds: [],
   },

@@ -28,6 +28,8 @@ async def answer(message: Message) -> AsyncIterator[str | Status | Artifact | Ne
     elif command == "report":
         yield Artifact("figures", data={"answer": 42, "exact": 0.5, "name": "Käthe"})
         yield Artifact("picture.bin", raw=b"\x00\x01\xff", media_type="application/octet-stream")
+    elif command == "title":
+        yield Artifact("title", text="# Title", media_type="text/markdown")
     elif command == "wait":
         yield Status("waiting")
         await asyncio.sleep(60)

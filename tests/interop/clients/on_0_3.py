@@ -62,6 +62,7 @@ def message(request: Request) -> Message:
         parts=[part(said) for said in request["parts"]],
         task_id=request.get("task"),
         context_id=request.get("context"),
+        metadata=request.get("metadata"),
     )
 
 

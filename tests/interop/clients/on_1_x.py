@@ -70,6 +70,7 @@ def send_request(request: Request) -> SendMessageRequest:
         parts=[part(said) for said in request["parts"]],
         task_id=request.get("task"),
         context_id=request.get("context"),
+        metadata=request.get("metadata"),
     )
     configuration = SendMessageConfiguration(return_immediately=not request.get("blocking", True))
     if "history" in request:
