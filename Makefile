@@ -4,7 +4,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
 
-.PHONY: run check test bench soak format clean
+.PHONY: run check test bench soak lock audit format clean
 
 run: .venv/.hub
 	@$(BIN)/rolecall dev
@@ -27,6 +27,13 @@ soak: .venv/.dev
 	scripts/install-test-tools
 	$(BIN)/pytest -m soak --timeout=0
 
+# What a deployment installs, with the hashes of its files; and what is known against it.
+lock: .venv/.tools
+	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras --extra hub -o requirements.lock pyproject.toml
+
+audit: .venv/.tools
+	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
+
 format: .venv/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -42,6 +49,10 @@ clean:
 
 .venv/.hub: .venv/.made pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[hub]'
+	@touch $@
+
+.venv/.tools: .venv/.made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools pip-audit
 	@touch $@
 
 .venv/.dev: .venv/.hub

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,7 +16,7 @@ from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config as ServerConfig
 
 from hub.clock import TICK, WakingClock
-from hub.config import Settings
+from hub.config import ConfigError, Settings
 from hub.core.directory import Directory, Terms
 from hub.core.hub import Hub, Limits
 from hub.core.push import Deliveries, Pace
@@ -28,6 +28,7 @@ from hub.core.sweep import EVERY as SWEEP_EVERY
 from hub.core.sweep import Sweep
 from hub.engines import open_engine
 from hub.model.ids import is_loopback
+from hub.model.principal import LOCAL
 from hub.net.forwarder import HttpForwarder
 from hub.net.guard import Guard
 from hub.net.http1 import Client
@@ -36,8 +37,10 @@ from hub.net.webhook import HttpWebhooks
 from hub.net.webhook_guard import WebhookGuard, read_networks
 from hub.ports import Clock, Engine
 from hub.telemetry import metrics as telemetry
+from hub.tokens import FILE_NAME as TOKENS_FILE
+from hub.tokens import TokenBook
 from hub.vault import SealingVault, kept_key, key_from, random_key
-from hub.web.auth import LOCAL
+from hub.web.auth import Gate
 from hub.web.cards import Cards, add_cards
 from hub.web.catalog import Catalog, add_catalog
 from hub.web.edge import Edge
@@ -49,6 +52,7 @@ from hub.web.pushes import add_pushes
 from hub.web.rest import Rest
 from hub.web.stream import Lines
 from hub.web.tasks import add_tasks
+from hub.web.turnstile import Turnstile
 from hub.web.workers import add_registry
 from hub.wire.codec import Codec
 
@@ -94,9 +98,10 @@ async def assemble(
         Client(hooks := _webhook_guard(settings, port), _WEBHOOK_LIMITS) as hook_client,
     ):
         observer = telemetry.Metrics(lambda: engine.registry.live(LOCAL.workspace))
+        vault = _vault(settings)
         parts = Surroundings(
             engine=engine,
-            forwarder=HttpForwarder(client),
+            forwarder=HttpForwarder(client, vault=vault),
             codec=Codec(clock.wall),
             router=Router(engine.registry, engine.tasks, default_role=settings.default_role),
             observer=observer,
@@ -120,11 +125,10 @@ async def assemble(
         )
         sweep = Sweep(engine.registry, around.forwarder, clock, heartbeat_of=directory.usual_heartbeat)
         webhooks = HttpWebhooks(hook_client, hooks, clock.wall, secret=settings.webhook_secret)
-        vault = _vault(settings)
         deliveries = Deliveries(around, webhooks, vault, supervisor, Pace(retry=timedelta(seconds=settings.push_retry)))
         push = Push(around.engine.pushes, webhooks, vault, deliveries, most=settings.max_push_configs)
         hub = Hub(around, supervisor, limits, push)
-        edge = _edge(settings, port, hub, directory, engine, push, observer)
+        edge = _edge(settings, port, hub, directory, engine, push, vault, observer)
         try:
             await hub.settle()
             supervisor.keep_running("silence watch", hub.relays.watch)
@@ -143,6 +147,7 @@ async def serve(
     settings: Settings, *, stop: asyncio.Event, ready: Callable[[str], None] | None = None, alter: Alter = as_they_are
 ) -> None:
     """Serve until `stop` is set, then drain. `ready` gets the address that the hub can be reached under."""
+    check_locked(settings)
     listener = _listen(settings.host, settings.port)
     port = int(listener.getsockname()[1])
     async with assemble(settings, port=port, alter=alter) as rolecall:
@@ -182,6 +187,30 @@ def _webhook_guard(settings: Settings, port: int) -> WebhookGuard:
     return WebhookGuard(settings.push_allowed_hosts, networks, own)
 
 
+def check_locked(settings: Settings) -> None:
+    """ConfigError: others could call this hub, and nobody would be asked who he is."""
+    if not is_loopback(settings.host) and _tokens(settings).empty:
+        raise ConfigError(
+            [
+                f"host {settings.host} lets other machines call the hub, and there are no tokens. Make one: "
+                "rolecall tokens new --kind admin --name me, or set ROLECALL_ADMIN_TOKEN; or listen on 127.0.0.1."
+            ]
+        )
+
+
+def _tokens(settings: Settings) -> TokenBook:
+    path = settings.tokens or (settings.data_dir / TOKENS_FILE if settings.store != "memory:" else None)
+    return TokenBook(path, shared=settings.admin_token)
+
+
+def _hosts(settings: Settings) -> Sequence[str]:
+    """Bound to loopback, no name but this machine's own can be meant: any other is another site's trick on a browser."""
+    if not is_loopback(settings.host):
+        return ()
+    public = urlsplit(settings.public_url).hostname if settings.public_url else None
+    return [name for name in ("localhost", "127.0.0.1", "[::1]", settings.host, public) if name]
+
+
 def _vault(settings: Settings) -> SealingVault:
     if settings.secret_key is not None:
         return SealingVault(key_from(settings.secret_key))
@@ -189,26 +218,36 @@ def _vault(settings: Settings) -> SealingVault:
 
 
 def _edge(
-    settings: Settings, port: int, hub: Hub, directory: Directory, engine: Engine, push: Push, observer: telemetry.Metrics
+    settings: Settings,
+    port: int,
+    hub: Hub,
+    directory: Directory,
+    engine: Engine,
+    push: Push,
+    vault: SealingVault,
+    observer: telemetry.Metrics,
 ) -> Edge:
     pages = create_pages(settings.max_body)
+    gate = Gate(_tokens(settings), _hosts(settings))
     cards = Cards(
         directory,
         name=settings.name,
         description=settings.description,
         public_url=settings.url(port),
         version=settings.card_version,
+        gate=gate,
     )
     add_cards(pages, cards)
     add_catalog(pages, Catalog(directory, name=settings.name, public_url=settings.url(port)))
-    add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive), most_watching=settings.max_streams)
+    add_registry(pages, directory, vault, keep_alive=timedelta(seconds=settings.keep_alive), most_watching=settings.max_streams)
     add_tasks(pages, hub)
     add_pushes(pages, push)
     add_operations(pages, hub, directory, engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
     lines = Lines(keep_alive=settings.keep_alive, patience=settings.reader_patience)
     operations = Operations(hub, push)
     rpc = JsonRpc(operations, observer, max_body=settings.max_body, max_batch=settings.max_batch, lines=lines)
-    return Edge(rpc, Rest(operations, observer, max_body=settings.max_body, lines=lines), pages)
+    turnstile = Turnstile(rate=settings.max_rate, at_once=settings.max_at_once)
+    return Edge(gate, turnstile, rpc, Rest(operations, observer, max_body=settings.max_body, lines=lines), pages)
 
 
 def _store_url(settings: Settings) -> str:

@@ -195,6 +195,18 @@ class Settings:
         "How many workers may be registered.",
         "Higher: more memory. At the limit new workers are refused with OVERLOADED.",
     )
+    max_rate: int = setting(
+        1_000,
+        read.whole(0, 10_000_000),
+        "How many requests a second one holder of tokens may send, with twice that in a burst. 0: any number.",
+        "Higher: one caller can take more of the hub. Beyond it: 429. Without tokens nobody is counted.",
+    )
+    max_at_once: int = setting(
+        2_000,
+        read.whole(0, 10_000_000),
+        "How many requests of one holder of tokens may be under way, streams included. 0: any number.",
+        "Higher: one caller can hold more of the hub's memory. Beyond it: 429.",
+    )
     max_batch: int = setting(
         50,
         read.whole(0, 1000),
@@ -228,6 +240,20 @@ class Settings:
         "How many webhooks one task may have.",
         "Higher: one call can make the hub send that many requests for each event.",
     )
+    admin_token: str | None = setting(
+        None,
+        read.token,
+        "A token that may do everything. More of them, for less: `rolecall tokens new`.",
+        "With any token set, every request but for cards and health has to show one.",
+        secret=True,
+    )
+    tokens: Path | None = setting(  # noqa: RUF009  it makes a field, no shared value
+        None,
+        read.path,
+        "The file of tokens that `rolecall tokens` keeps.",
+        "Another file, other tokens. It is read again when it changes.",
+        default_text="tokens.json in data_dir",
+    )
     webhook_secret: str | None = setting(
         None,
         read.webhook_secret,
@@ -242,6 +268,13 @@ class Settings:
         "With another key, those stored before cannot be read, and their webhooks fail.",
         default_text="made once and kept in data_dir, in secret.key",
         secret=True,
+    )
+    audit_log: Path | None = setting(  # noqa: RUF009  it makes a field, no shared value
+        None,
+        read.path,
+        "File of the audit trail: who enrolled, sent, cancelled, and who was turned away.",
+        "One JSON line each, never what was said. It only grows: let a log rotation move it away.",
+        default_text="no trail is kept",
     )
     log_level: str = setting(
         "info",

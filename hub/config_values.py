@@ -181,6 +181,13 @@ def secret_key(value: object) -> str:
     return plain
 
 
+def token(value: object) -> str:
+    plain = value.strip() if isinstance(value, str) else ""
+    if len(plain) < 16 or not plain.isascii() or not plain.isprintable() or " " in plain:
+        raise ValueError("must be at least 16 visible ASCII characters; `rolecall tokens new` makes a good one")
+    return plain
+
+
 def shown(value: object) -> str:
     """A value as people would write it, without passwords."""
     if value is None or value == ():

@@ -6,11 +6,13 @@
     │   ├── BodyTooLarge  MediaTypeNotSupported  BodyTooSlow
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
     │   └── KeyConflict  WebhookRejected (an InvalidParams), WebhookInsecure
+    ├── AccessError             who is asking, or how the request came
+    │   └── Unauthenticated  Forbidden  RoleForbidden  BadHost  CrossSite  Smuggled
     ├── TaskError               about one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              nobody was asked; the caller may try again
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerBusy  HubDraining  BrokenOff
-    │       Overloaded
+    │       Overloaded  TooManyRequests  TooManyAtOnce  GoesInCircles
     ├── WorkerError             the worker's side of a call
     │   ├── NotProcessed        provably nothing happened: another worker may be tried
     │   │   └── WorkerUnreachable  WorkerRefused
@@ -117,6 +119,40 @@ class ExtendedCardNotConfigured(RequestError):
 
 class KeyConflict(RequestError):
     """That Idempotency-Key was used for another message. Choose a new key for a new message."""
+
+
+# --- who is asking
+
+
+class AccessError(HubError):
+    """The request was not let in."""
+
+
+class Unauthenticated(AccessError):
+    """A token is needed: Authorization: Bearer TOKEN, or X-API-Key. `rolecall tokens new` makes one."""
+
+
+class Forbidden(AccessError):
+    def __init__(self, kind: str, right: str) -> None:
+        super().__init__(f"A token of kind {kind} may not {right}. `rolecall tokens new --kind …` makes another.")
+        self.kind, self.right = kind, right
+
+
+class RoleForbidden(AccessError):
+    def __init__(self, role: str) -> None:
+        super().__init__(f'This token may not enrol workers as "{role[:80]}". `rolecall tokens new --role` names roles.')
+
+
+class BadHost(AccessError):
+    """The Host header names another site. Set ROLECALL_PUBLIC_URL if the hub is reached under that name."""
+
+
+class CrossSite(AccessError):
+    """A page of another site sent this. Browsers may read here, and write only from the hub's own pages."""
+
+
+class Smuggled(AccessError):
+    """Content-Length and Transfer-Encoding together: one of them lies."""
 
 
 # --- one task
@@ -234,6 +270,23 @@ class Overloaded(RouteError):
     def __init__(self, what: str, limit: int, setting: str) -> None:
         super().__init__(f"The hub holds {limit} {what}, its limit ({setting}). Try again later.")
         self.retry_after = 5.0
+
+
+class GoesInCircles(RouteError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The call came through {limit} hubs, or goes in circles: is a hub enrolled as its own worker?")
+
+
+class TooManyRequests(RouteError):
+    def __init__(self, rate: float, wait: float) -> None:
+        super().__init__(f"This token asks more than {rate:g} times a second (ROLECALL_MAX_RATE on the hub). Wait a moment.")
+        self.retry_after = max(wait, 1.0)
+
+
+class TooManyAtOnce(RouteError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"This token has {limit} requests under way, its limit (ROLECALL_MAX_AT_ONCE on the hub).")
+        self.retry_after = 1.0
 
 
 # --- the worker's side of a call

@@ -16,6 +16,7 @@ from hub.errors import HubError
 from hub.model.a2a import Event, Heard, Ids, Logged, TaskState
 from hub.model.command import Send, TaskQuery
 from hub.model.ids import START, Caller, Cursor, TaskId, WorkerId
+from hub.model.principal import Principal
 from hub.model.push import DeadPage, PushConfig, SealedConfig
 from hub.model.task import Conversation, TaskPage, TaskRow, Turn
 from hub.model.worker import Beat, Health, Offer, Proof, Registration, RegistryChange
@@ -46,11 +47,13 @@ class Registry(Protocol):
     `Registration`s are shared objects: only the registry changes health and lease, only the hub changes `in_flight`.
     """
 
-    async def enrol(self, workspace: str, offer: Offer, *, boot: str, ttl: timedelta, supersede: bool = False) -> Registration:
+    async def enrol(
+        self, workspace: str, offer: Offer, *, owner: str = "", boot: str, ttl: timedelta, supersede: bool = False
+    ) -> Registration:
         """Take or renew a lease; durable on return. The same `boot` keeps its epoch and secret, so repeating is harmless, and
         a changed offer is taken over. Another boot gets the next epoch (epochs of a name never repeat, not even after
         expiry) if the old lease has ended, names the same URL, or `supersede` is set; else InstanceConflict.
-        A zero ttl never expires.
+        A live lease of another `owner` is never taken over. A zero ttl never expires.
         """
 
     async def beat(
@@ -334,6 +337,17 @@ class Webhooks(Protocol):
 
     async def post(self, letter: Letter) -> Receipt:
         """Judges the address once more, and connects to the one that it judged. Never raises for what the receiver does."""
+
+
+class Tokens(Protocol):
+    """Who a token belongs to. Plain calls, cheap enough for every request."""
+
+    @property
+    def empty(self) -> bool:
+        """There are none, so nobody can be asked for one."""
+
+    def find(self, token: str) -> Principal | None:
+        """None: unknown, revoked, expired. Takes the same time for each."""
 
 
 class Vault(Protocol):

@@ -17,6 +17,7 @@ from hub.cli.output import Problem, complain
 from hub.cli.send import send
 from hub.cli.serve import dev, serve
 from hub.cli.tasks import tasks
+from hub.cli.tokens import tokens
 from hub.cli.workers import announce, worker
 from hub.errors import HubError, StoreError
 
@@ -50,7 +51,7 @@ def rolecall(hub: str | None, token: str | None) -> None:
     """
 
 
-for _command in (dev, serve, worker, announce, send, agents, roles, tasks, ping, config, version):
+for _command in (dev, serve, worker, announce, send, agents, roles, tasks, tokens, ping, config, version):
     rolecall.add_command(_command)
 
 

@@ -46,8 +46,10 @@ def dev(file: Path | None, **values: Any) -> None:
 def _set_up_logs(settings: Settings) -> None:
     """Before the hub is imported: libraries must not find a root logger to put handlers on."""
     from hub.telemetry import log
+    from hub.telemetry.log import AUDIT
 
     log.setup(settings.log_level, settings.log_format)
+    log.set_up_audit(AUDIT, settings.audit_log)
 
 
 def _say_where(settings: Settings) -> Callable[[str], None]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
 from hub.core.observe import Observer
 from hub.core.places import Places
-from hub.errors import InstanceConflict, LeaseUnknown
+from hub.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, RoleForbidden
 from hub.model.command import AgentQuery
 from hub.model.ids import Caller, WorkerId
+from hub.model.principal import LOCAL, Kind, Network, Principal
 from hub.model.worker import Beat, Health, Offer, Proof, Registration
 from hub.ports import Forwarder, Registry, RegistryFeed
 
@@ -41,7 +43,7 @@ class Directory:
         observer: Observer,
         terms: Terms,
         *,
-        check_url: Callable[[str], None],
+        check_url: Callable[[str, Sequence[Network]], None],
         most: int,
         dice: Random | None = None,
     ) -> None:
@@ -53,29 +55,47 @@ class Directory:
         self._places = Places(registry, most, "registrations", "ROLECALL_MAX_AGENTS")
         self._dice = dice or Random()
 
-    async def enrol(self, caller: Caller, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> Granted:
-        """A name that another process holds is only given away when nothing answers at that process's address."""
-        self._check_url(offer.url)
-        lease = self._ttl(ttl)
-        before = self._registry.get(caller.workspace, offer.worker)
+    async def enrol(self, holder: Principal, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> Granted:
+        """A name that another process of the same holder has is given away; without tokens only when nothing answers at
+        that process's address. RoleForbidden, OfferInvalid, InstanceConflict, Overloaded.
+        """
+        if not holder.may_serve(offer.worker.role):
+            raise RoleForbidden(offer.worker.role)
+        self._check_url(offer.url, holder.networks)
+        lease, workspace = self._ttl(ttl), holder.workspace
+        before = self._registry.get(workspace, offer.worker)
+        enrol = partial(self._registry.enrol, workspace, offer, owner=holder.name, boot=boot, ttl=lease)
         if before is None:
             with self._places.one():
-                registration = await self._registry.enrol(caller.workspace, offer, boot=boot, ttl=lease)
+                registration = await enrol()
             return Granted(registration, self._heartbeat(lease), True)
+        epoch = before.epoch
         try:
-            registration = await self._registry.enrol(caller.workspace, offer, boot=boot, ttl=lease)
+            registration = await enrol(supersede=holder != LOCAL)
         except InstanceConflict:
-            if before is None or await self._forwarder.probe(before.offer):
+            if holder != LOCAL or await self._forwarder.probe(before.offer):
                 raise
-            registration = await self._registry.enrol(caller.workspace, offer, boot=boot, ttl=lease, supersede=True)
-        return Granted(registration, self._heartbeat(lease), before is None or before.epoch != registration.epoch)
+            registration = await enrol(supersede=True)
+        return Granted(registration, self._heartbeat(lease), registration.epoch != epoch)
 
-    async def beat(self, caller: Caller, worker: WorkerId, proof: Proof, beat: Beat) -> Granted:
-        registration = await self._registry.beat(caller.workspace, worker, proof, beat)
+    async def beat(self, holder: Principal, worker: WorkerId, proof: Proof, beat: Beat) -> Granted:
+        self._check_holder(holder, worker, proof)
+        registration = await self._registry.beat(holder.workspace, worker, proof, beat)
         return Granted(registration, self._heartbeat(registration.ttl), False)
 
-    async def withdraw(self, caller: Caller, worker: WorkerId, proof: Proof) -> None:
-        await self._registry.withdraw(caller.workspace, worker, proof)
+    async def withdraw(self, holder: Principal, worker: WorkerId, proof: Proof) -> None:
+        self._check_holder(holder, worker, proof)
+        await self._registry.withdraw(holder.workspace, worker, proof)
+
+    def _check_holder(self, holder: Principal, worker: WorkerId, proof: Proof) -> None:
+        """With tokens a lease is its holder's alone, and its own secret has to be shown. What is another's is unknown."""
+        if holder == LOCAL:
+            return
+        registration = self._registry.get(holder.workspace, worker)
+        if registration is None or (registration.owner != holder.name and holder.kind is not Kind.ADMIN):
+            raise LeaseUnknown
+        if proof.secret is None and holder.kind is not Kind.ADMIN:
+            raise LeaseSuperseded
 
     async def drain(self, caller: Caller, worker: WorkerId, reason: str) -> Registration:
         registration = self.get(caller, worker)

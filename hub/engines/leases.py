@@ -31,6 +31,7 @@ class Terms(NamedTuple):
     """What a lease says, apart from what beats change."""
 
     offer: Offer
+    owner: str
     epoch: int
     boot: str
     ttl: timedelta
@@ -159,7 +160,7 @@ class LeaseTable:
 
     # --- decisions
 
-    def decide_enrol(self, workspace: str, offer: Offer, *, boot: str, ttl: timedelta, supersede: bool) -> Step:
+    def decide_enrol(self, workspace: str, offer: Offer, *, owner: str, boot: str, ttl: timedelta, supersede: bool) -> Step:
         key = (workspace, offer.worker)
         lease = self._leases.get(key)
         wall = self._clock.wall()
@@ -168,15 +169,17 @@ class LeaseTable:
             drafts.append(Draft(ChangeKind.EXPIRED, lease.registration.epoch, None))
             lease = None
         old = lease.registration if lease is not None else None
+        if old is not None and old.owner != owner:
+            raise InstanceConflict(str(offer.worker), old.offer.url)
         # Without a boot id nothing but the address tells processes apart.
         if old is not None and old.boot == boot and (boot or old.offer.url == offer.url):
             if old.offer != offer or old.health is not Health.READY:
                 drafts.append(Draft(ChangeKind.CHANGED, old.epoch, Health.READY))
-            terms = Terms(offer, old.epoch, boot, ttl, Health.READY, "", old.registered_at)
+            terms = Terms(offer, owner, old.epoch, boot, ttl, Health.READY, "", old.registered_at)
         else:
             if old is not None and old.offer.url != offer.url and not supersede:
                 raise InstanceConflict(str(offer.worker), old.offer.url)
-            terms = Terms(offer, self._last_epoch(key) + 1, boot, ttl, Health.READY, "", wall)
+            terms = Terms(offer, owner, self._last_epoch(key) + 1, boot, ttl, Health.READY, "", wall)
             drafts.append(Draft(ChangeKind.ENROLLED, terms.epoch, Health.READY))
         return Step(key, terms, tuple(drafts), wall, lasts=ttl)
 
@@ -232,7 +235,7 @@ class LeaseTable:
             lease = Lease(Registration(workspace, terms.offer, terms.epoch, terms.boot, secret, terms.ttl), math.inf)
             self._put(key, lease)
         registration = lease.registration
-        registration.offer, registration.ttl = terms.offer, terms.ttl
+        registration.offer, registration.owner, registration.ttl = terms.offer, terms.owner, terms.ttl
         registration.health, registration.reason = terms.health, terms.reason
         registration.registered_at = terms.registered_at
         if lasts is not None:
@@ -314,7 +317,7 @@ class LeaseTable:
 
 def terms_of(registration: Registration) -> Terms:
     r = registration
-    return Terms(r.offer, r.epoch, r.boot, r.ttl, r.health, r.reason, r.registered_at)
+    return Terms(r.offer, r.owner, r.epoch, r.boot, r.ttl, r.health, r.reason, r.registered_at)
 
 
 def health_after(registration: Registration, beat: Beat) -> Health:

@@ -45,6 +45,8 @@ class Send:
     """The caller's `traceparent`."""
     extensions: tuple[str, ...] = ()
     """The extensions that the caller asks for, from `A2A-Extensions`. With `traceparent` all that is passed on of headers."""
+    hops: int = 0
+    """Through how many hubs it has come, from `A2A-Hop`."""
 
 
 ITS_OWN = "its own"

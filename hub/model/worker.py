@@ -31,6 +31,8 @@ class Offer:
     interfaces: tuple[Interface, ...] = ()
     """How the worker can be spoken to; none given: JSON-RPC in 0.3 at `url`."""
     capacity: int | None = None
+    credential: str = ""
+    """What the hub shows the worker in Authorization, sealed. Nobody else gets to see it."""
     labels: dict[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
 
@@ -89,6 +91,8 @@ class Registration:
     boot: str
     secret: str
     ttl: timedelta
+    owner: str = ""
+    """The name of the principal that enrolled it."""
     health: Health = Health.READY
     reason: str = ""
     reported_in_flight: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from hub.net.answers import SingleAnswer, StreamedAnswer, check_type, is_stream,
 from hub.net.connection import Response
 from hub.net.http1 import Client
 from hub.net.speech import Ask, Said, Speech
-from hub.ports import Attach, Dispatch
+from hub.ports import Attach, Dispatch, Vault
 from hub.wire import calls
 
 _JSON = b"application/json"
@@ -37,8 +38,10 @@ class AnswerLimits:
 
 
 class HttpForwarder:
-    def __init__(self, client: Client, limits: AnswerLimits | None = None) -> None:
+    def __init__(self, client: Client, limits: AnswerLimits | None = None, vault: Vault | None = None) -> None:
+        """`vault` opens what workers want to be shown; without one, nothing is shown."""
         self._client = client
+        self._vault = vault
         self._limits = limits or AnswerLimits()
 
     def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
@@ -46,7 +49,7 @@ class HttpForwarder:
         speech = _speech(offer, dispatch.ids)
         params = calls.send_params(send, dispatch.ids, dispatch.references, stream=stream)
         said = speech.say(Ask.STREAM if stream else Ask.SEND, dispatch.ids, params, send.extensions)
-        headers = [*said.headers, *_trace(send.trace)]
+        headers = [*said.headers, *self._credential(offer), *_trace(send.trace), ("A2A-Hop", str(send.hops + 1))]
         if offer.replays:
             # Two callers may use one messageId for the same words: to the worker they are two calls all the same.
             headers.append(("Idempotency-Key", dispatch.ids.task))
@@ -55,7 +58,7 @@ class HttpForwarder:
     def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
         speech = _speech(offer, attach.ids)
         said = speech.say(Ask.SUBSCRIBE, attach.ids, calls.task_params(attach.ids))
-        headers = [*said.headers, *_trace(attach.trace)]
+        headers = [*said.headers, *self._credential(offer), *_trace(attach.trace)]
         if attach.position is not None:
             headers.append(("Last-Event-ID", attach.position))
         return _Call(self._client, self._limits, offer, speech, said._replace(headers=tuple(headers)), streams=True)
@@ -69,13 +72,19 @@ class HttpForwarder:
     async def probe(self, offer: Offer) -> bool:
         return await self._client.probe(offer.url, self._limits.probe)
 
+    def _credential(self, offer: Offer) -> list[tuple[str, str]]:
+        if not offer.credential or self._vault is None:
+            return []
+        return [("Authorization", self._vault.open(b64decode(offer.credential)).decode())]
+
     async def _ask(self, offer: Offer, ids: Ids, ask: Ask) -> Heard:
         worker, speech = str(offer.worker), _speech(offer, ids)
         said = speech.say(ask, ids, calls.task_params(ids))
+        headers = [*said.headers, *self._credential(offer)]
         limit = self._limits.brief
         try:
             async with asyncio.timeout(limit):
-                response = await self._client.post(said.url, said.body, worker=worker, headers=said.headers, verb=said.verb)
+                response = await self._client.post(said.url, said.body, worker=worker, headers=headers, verb=said.verb)
                 try:
                     if not 200 <= response.status < 300:
                         await raise_failure(response, speech, self._limits.max_error)

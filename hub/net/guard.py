@@ -71,8 +71,8 @@ class Guard:
         self._allow_loopback = allow_loopback
         self._known: dict[tuple[str, int], tuple[int, str]] = {}
 
-    def check_url(self, url: str) -> None:
-        """What can be said at enrolment, without asking any resolver. OfferInvalid."""
+    def check_url(self, url: str, networks: Sequence[Network] = ()) -> None:
+        """What can be said at enrolment, without asking any resolver. `networks`: those of whoever enrols. OfferInvalid."""
         try:
             target = read_url(url)
         except BadUrl as error:
@@ -80,6 +80,8 @@ class Guard:
         address = literal(target.host)
         if self._own.named(target.host, target.port) or (address and not self._allowed(address, target.port)):
             raise OfferInvalid("url", "that address is not allowed by policy (ROLECALL_WORKER_NETWORKS)")
+        if networks and (address is None or not any(address in network for network in networks)):
+            raise OfferInvalid("url", "it must be an address in the networks of the token that enrols it")
 
     async def addresses(self, target: Target) -> Sequence[tuple[int, str]]:
         return await self.resolve(target.host, target.port)

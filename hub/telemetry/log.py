@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import json
 import logging
+import logging.handlers
 import math
 import os
 import re
 import sys
 import time
+from pathlib import Path
 from typing import IO, Any
 
+AUDIT = "rolecall.audit"
+"""The logger of the audit trail."""
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "event", "color_message"}
 _SECRET = frozenset(
     ("token", "tokens", "secret", "password", "authorization", "cookie", "set_cookie", "api_key", "lease", "credentials")
@@ -27,6 +31,7 @@ _MASKS = (
         r"\1\2***",
     ),
     (re.compile(r"(?i)\b(token|secret|password|lease|api_key)(\"?'?\s*[:=]\s*\"?'?)[^\s\"',;&}]+"), r"\1\2***"),
+    (re.compile(r"\b(rc_|whsec_)[A-Za-z0-9_+/=-]{16,}"), r"\1***"),
     (re.compile(r"(?<=://)[^/@\s]+@"), "***@"),
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -53,6 +58,20 @@ def setup(level: str = "info", format: str = "auto", stream: IO[str] | None = No
         library.setLevel(logging.WARNING)
         library.handlers.clear()
         library.propagate = True
+
+
+def set_up_audit(name: str, path: Path | None) -> None:
+    """The audit trail's own stream: a file that only grows, one JSON object per line. None: no trail is kept."""
+    audit = logging.getLogger(name)
+    audit.propagate = False
+    for old in tuple(audit.handlers):
+        audit.removeHandler(old)
+        old.close()
+    audit.setLevel(logging.CRITICAL + 1 if path is None else logging.INFO)
+    if path is not None:
+        handler = logging.handlers.WatchedFileHandler(path, encoding="utf-8", delay=True)
+        handler.setFormatter(JsonFormatter())
+        audit.addHandler(handler)
 
 
 class JsonFormatter(logging.Formatter):

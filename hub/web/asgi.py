@@ -83,11 +83,11 @@ async def answer(send: Send, body: bytes, *, status: int = 200, media: bytes = J
     await send({"type": "http.response.body", "body": body})
 
 
-async def answer_unread(send: Send, receive: Receive, body: bytes, *, status: int) -> None:
+async def answer_unread(send: Send, receive: Receive, body: bytes, *, status: int, headers: Headers = ()) -> None:
     """An answer to a request whose body was not read. What is still coming is read and thrown away for a moment: a
     connection that is closed with unread bytes is reset, and the answer would be lost with it.
     """
-    head = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+    head = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), (b"connection", b"close"), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body, "more_body": True})
     left = _LINGER_BYTES

@@ -1,7 +1,118 @@
-"""Who is asking. Bound to loopback, everybody is the one local caller."""
+"""The gate: who is asking, whether he may, and whether the request came the way that it should."""
 
 from __future__ import annotations
 
-from hub.model.ids import Caller
+from collections.abc import Sequence
+from typing import cast
 
-LOCAL = Caller("default", "local")
+from quart import request
+
+from hub.errors import BadHost, CrossSite, Forbidden, Smuggled, Unauthenticated
+from hub.model.ids import Caller
+from hub.model.principal import LOCAL, Principal, Right
+from hub.ports import Tokens
+from hub.web.asgi import Scope, header
+
+_KEY = "rolecall.principal"
+_OPEN = ("/.well-known/", "/livez", "/readyz", "/health")
+_BEARER = "bearer "
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_SITES = (b"same-origin", b"same-site", b"none")
+
+
+class Gate:
+    """`tokens` None: there are none, and everybody is the one local caller. `hosts`: what we may be called; empty: anything."""
+
+    def __init__(self, tokens: Tokens | None, hosts: Sequence[str] = ()) -> None:
+        self._tokens = tokens
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    def admit(self, scope: Scope) -> Principal | None:
+        """Note who is asking; None: nobody known, at what is open to all. Unauthenticated, BadHost, CrossSite, Smuggled."""
+        self._check_way(scope)
+        found = self._who(scope)
+        if found is None and not is_open(scope["path"]):
+            raise Unauthenticated
+        scope[_KEY] = found
+        return found
+
+    @property
+    def locked(self) -> bool:
+        """A token is needed."""
+        return self._tokens is not None and not self._tokens.empty
+
+    def _who(self, scope: Scope) -> Principal | None:
+        if self._tokens is None or self._tokens.empty:
+            return LOCAL
+        token = _token(scope)
+        return self._tokens.find(token) if token is not None else None
+
+    def _check_way(self, scope: Scope) -> None:
+        names = [name for name, _ in scope["headers"]]
+        if b"transfer-encoding" in names and b"content-length" in names:
+            raise Smuggled
+        if self._hosts:
+            host = (header(scope, b"host") or header(scope, b":authority") or b"").decode("latin-1").lower()
+            if _without_port(host) not in self._hosts:
+                raise BadHost
+        if scope["method"] not in _SAFE:
+            site = header(scope, b"sec-fetch-site")
+            if site is not None and site not in _OWN_SITES:
+                raise CrossSite
+
+
+def is_open(path: str) -> bool:
+    """Cards and health: for everybody."""
+    if path.startswith(_OPEN):
+        return True
+    return path.startswith("/agents/") and "/.well-known/" in path
+
+
+def principal_of(scope: Scope, right: Right) -> Principal:
+    """Forbidden: he is known, and this is not his to do."""
+    found: Principal | None = scope[_KEY]
+    if found is None:
+        raise Unauthenticated
+    if not found.may(right):
+        raise Forbidden(found.kind.value, right.value)
+    return found
+
+
+def known(scope: Scope) -> Caller | None:
+    """Whose request it is, whatever he may; None: nobody known."""
+    found: Principal | None = scope.get(_KEY)
+    return found.caller if found is not None else None
+
+
+def caller(right: Right = Right.READ) -> Caller:
+    """For pages: whose request this is."""
+    return principal_of(_scope(), right).caller
+
+
+def enroller() -> Principal:
+    return principal_of(_scope(), Right.ENROL)
+
+
+def viewer() -> Caller:
+    """For pages that are open: whoever shows no token sees the default workspace."""
+    found: Principal | None = _scope()[_KEY]
+    return found.caller if found is not None else Caller(LOCAL.workspace, "")
+
+
+def _scope() -> Scope:
+    return cast(Scope, request.scope)
+
+
+def _token(scope: Scope) -> str | None:
+    said = header(scope, b"authorization")
+    if said is not None:
+        text = said.decode("latin-1")
+        return text[len(_BEARER) :].strip() if text[: len(_BEARER)].lower() == _BEARER else None
+    key = header(scope, b"x-api-key")
+    return key.decode("latin-1").strip() if key is not None else None
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]

@@ -22,8 +22,9 @@ from hub.model.card import (
     Profile,
     Skill,
 )
+from hub.model.ids import Caller
 from hub.model.worker import Registration
-from hub.web.auth import LOCAL
+from hub.web.auth import Gate, viewer
 from hub.wire.cards import capabilities, merged, pure_03, pure_10, skills
 from hub.wire.dialect import CLASSIC, NEWEST
 from hub.wire.jsontext import dump
@@ -37,28 +38,35 @@ _CORS = {
     "Access-Control-Expose-Headers": "ETag",
 }
 _TEXT = ("text/plain",)
+_SCHEMES: dict[str, JsonObject] = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
 
 
 class Cards:
     """`version`: every card is this version's alone; without it, what the caller asks for, or both in one."""
 
-    def __init__(self, directory: Directory, *, name: str, description: str, public_url: str, version: str | None) -> None:
+    def __init__(
+        self, directory: Directory, *, name: str, description: str, public_url: str, version: str | None, gate: Gate
+    ) -> None:
         self._directory = directory
         self._name = name
         self._description = description
         self._public_url = public_url.rstrip("/")
         self._version = version
+        self._gate = gate
 
-    def hub(self, asked: str | None) -> JsonObject:
+    def hub(self, caller: Caller, asked: str | None) -> JsonObject:
         """The hub's card: every live role is a skill of it."""
-        skills = tuple(self._as_skill(role) for role in self._directory.roles(LOCAL))
+        skills = tuple(self._as_skill(caller, role) for role in self._directory.roles(caller))
         profile = self._profile(self._name, self._description, f"{self._public_url}/a2a", self._public_url)
         return self._written(replace(profile, skills=skills), asked)
 
-    def role(self, role: str, asked: str | None) -> JsonObject:
-        live = self._directory.live(LOCAL, role)
+    def role(self, caller: Caller, role: str, asked: str | None) -> JsonObject:
+        live = self._directory.live(caller, role)
         if not live:
-            raise RoleUnknown(role, self._directory.roles(LOCAL))
+            raise RoleUnknown(role, self._directory.roles(caller))
         cards = [registration.offer.card for registration in live]
         base = f"{self._public_url}/agents/{role}"
         profile = replace(
@@ -82,6 +90,8 @@ class Cards:
                 Interface(rpc, JSONRPC, CLASSIC),
             ),
             capabilities=Capabilities(streaming=True, push_notifications=True),
+            security_schemes=_SCHEMES if self._gate.locked else {},
+            requirements=({"bearer": ()}, {"apiKey": ()}) if self._gate.locked else (),
         )
 
     def _written(self, profile: Profile, asked: str | None) -> JsonObject:
@@ -90,19 +100,19 @@ class Cards:
             return pure_10(profile)
         return pure_03(profile) if version is not None else merged(profile)
 
-    def _as_skill(self, role: str) -> Skill:
-        live = self._directory.live(LOCAL, role)
+    def _as_skill(self, caller: Caller, role: str) -> Skill:
+        live = self._directory.live(caller, role)
         tags = sorted({tag for registration in live for tag in registration.offer.tags})
         return Skill(role, role, _description(live), ("role", *tags[:20]))
 
 
 def add_cards(app: Quart, cards: Cards) -> None:
     for path in PATHS:
-        app.add_url_rule(f"/.well-known/{path}", f"hub-{path}", lambda: _served(cards.hub(_asked())), methods=["GET"])
+        app.add_url_rule(f"/.well-known/{path}", f"hub-{path}", lambda: _served(cards.hub(viewer(), _asked())), methods=["GET"])
         app.add_url_rule(
             f"/agents/<role>/.well-known/{path}",
             f"role-{path}",
-            lambda role: _served(cards.role(role, _asked())),
+            lambda role: _served(cards.role(viewer(), role, _asked())),
             methods=["GET"],
         )
 

@@ -8,7 +8,8 @@ from quart import Quart, Response, request
 
 from hub.core.directory import Directory
 from hub.model.a2a import JsonObject
-from hub.web.auth import LOCAL
+from hub.model.ids import Caller
+from hub.web.auth import viewer
 from hub.wire.jsontext import dump
 from hub.wire.timestamp import timestamp
 
@@ -29,14 +30,14 @@ class Catalog:
         self._name = name
         self._public_url = public_url.rstrip("/")
 
-    def document(self) -> JsonObject:
+    def document(self, caller: Caller) -> JsonObject:
         host = {"displayName": self._name, "identifier": urlsplit(self._public_url).hostname}
-        entries = [self._entry(role) for role in self._directory.roles(LOCAL)]
+        entries = [self._entry(caller, role) for role in self._directory.roles(caller)]
         return {"specVersion": "1.0", "host": host, "entries": entries}
 
-    def _entry(self, role: str) -> JsonObject:
+    def _entry(self, caller: Caller, role: str) -> JsonObject:
         """Its identifier is its address here: a name under somebody's domain would be its maker's to give."""
-        live = self._directory.live(LOCAL, role)
+        live = self._directory.live(caller, role)
         address = f"{self._public_url}/agents/{quote(role)}/"
         description = next((one.offer.description for one in live if one.offer.description), "")
         tags = sorted({tag for one in live for tag in one.offer.tags})[:_MOST_TAGS]
@@ -56,4 +57,4 @@ def add_catalog(app: Quart, catalog: Catalog) -> None:
     async def ai_catalog() -> Response:
         if request.method == "OPTIONS":
             return Response(status=204, headers={"Allow": "GET, HEAD, OPTIONS", **_HEADERS})
-        return Response(dump(catalog.document()), content_type=MEDIA, headers=_HEADERS)
+        return Response(dump(catalog.document(viewer())), content_type=MEDIA, headers=_HEADERS)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+from hub.errors import AccessError, HubError, RouteError, TooManyAtOnce, TooManyRequests
 from hub.model.command import Target
 from hub.model.ids import is_instance, is_role, split_name
-from hub.web.asgi import App, Receive, Scope, Send, answer
+from hub.model.principal import LOCAL
+from hub.web.asgi import App, Receive, Scope, Send, answer, answer_unread
+from hub.web.audit import note
+from hub.web.auth import Gate, known
 from hub.web.jsonrpc import JsonRpc
 from hub.web.rest import Rest
+from hub.web.turnstile import Turnstile
+from hub.wire.faults import fault_of
+from hub.wire.jsonrpc import NULL, write_error
+from hub.wire.problem import problem_body
 from hub.wire.rest import read_place
 
 _EVERY_ROLE = frozenset({"/", "/a2a", "/a2a/", "/a2a/jsonrpc", "/v1/a2a"})
@@ -20,7 +30,9 @@ _POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This
 class Edge:
     """The ASGI application that a server runs."""
 
-    def __init__(self, rpc: JsonRpc, rest: Rest, pages: App) -> None:
+    def __init__(self, gate: Gate, turnstile: Turnstile, rpc: JsonRpc, rest: Rest, pages: App) -> None:
+        self._gate = gate
+        self._turnstile = turnstile
         self._rpc = rpc
         self._rest = rest
         self._pages = pages
@@ -28,22 +40,48 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1002})
+        elif scope["type"] == "http":
+            await self._enter(scope, receive, send)
+        else:
+            await self._pages(scope, receive, send)
+
+    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        only = "tasks/sendSubscribe" if path == _OLD_STREAM else None
+        target = rpc_target(path) if only is None else _ANY
+        try:
+            who = self._gate.admit(scope)
+            with self._turnstile.one(who.caller) if who is not None and who is not LOCAL else nullcontext():
+                await self._serve(scope, receive, send, target, only)
+        except (AccessError, TooManyRequests, TooManyAtOnce) as error:
+            note(known(scope), "turned away", path, type(error).__name__)
+            await _turn_away(send, receive, error, rpc=target is not None)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, target: Target | None, only: str | None) -> None:
+        path, verb = scope["path"], scope["method"]
+        if target is not None and verb == "POST":
+            await self._rpc(scope, receive, send, target, only=only)
             return
-        if scope["type"] == "http":
-            path, verb = scope["path"], scope["method"]
-            only = "tasks/sendSubscribe" if path == _OLD_STREAM else None
-            target = rpc_target(path) if only is None else _ANY
-            if target is not None and verb == "POST":
-                await self._rpc(scope, receive, send, target, only=only)
-                return
-            if target is not None and not (path == "/" and verb in _A_BROWSERS):
-                await answer(send, _POST_ONLY, status=405, headers=[(b"allow", _ALLOWED.get(path, b"POST"))])
-                return
-            place = read_place(scope["raw_path"].decode("ascii", "replace"), verb) if target is None else None
-            if place is not None:
-                await self._rest(scope, receive, send, place)
-                return
-        await self._pages(scope, receive, send)
+        if target is not None and not (path == "/" and verb in _A_BROWSERS):
+            await answer(send, _POST_ONLY, status=405, headers=[(b"allow", _ALLOWED.get(path, b"POST"))])
+            return
+        place = read_place(scope["raw_path"].decode("ascii", "replace"), verb) if target is None else None
+        if place is not None:
+            await self._rest(scope, receive, send, place)
+        else:
+            await self._pages(scope, receive, send)
+
+
+async def _turn_away(send: Send, receive: Receive, error: HubError, *, rpc: bool) -> None:
+    """Nothing of the body is read; what it is answered in is what its address speaks."""
+    fault = fault_of(error)
+    headers: list[tuple[bytes, bytes]] = []
+    if fault.status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="rolecall"'))
+    if isinstance(error, RouteError) and error.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after))))
+    body = write_error(NULL, fault) if rpc else problem_body(fault)
+    await answer_unread(send, receive, body, status=fault.status, headers=headers)
 
 
 def rpc_target(path: str) -> Target | None:

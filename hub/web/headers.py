@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 
-from hub.errors import InvalidParams
+from hub.errors import GoesInCircles, InvalidParams
 from hub.model.ids import Cursor
 from hub.web.asgi import Headers, Scope, header
 from hub.web.operations import Extras
 
 _EXTENSION = re.compile(r"[!-+\--~]{1,256}")
 _MOST_EXTENSIONS = 32
+_MOST_HOPS = 8
 _IN_QUERY = b"A2A-Version="
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")
 
 
 def read_extras(scope: Scope) -> Extras:
     """InvalidParams for what cannot be meant."""
-    return Extras(after=_cursor(scope), key=_key(scope), trace=_trace(scope), extensions=_extensions(scope))
+    return Extras(after=_cursor(scope), key=_key(scope), trace=_trace(scope), extensions=_extensions(scope), hops=_hops(scope))
 
 
 def version_of(scope: Scope) -> str | None:
@@ -58,6 +59,15 @@ def _key(scope: Scope) -> str | None:
 def _trace(scope: Scope) -> str | None:
     value = header(scope, b"traceparent")
     return value.decode("ascii", "ignore")[:256] if value else None
+
+
+def _hops(scope: Scope) -> int:
+    """Hubs that call each other in a circle would do so for ever."""
+    value = header(scope, b"a2a-hop") or b"0"
+    hops = int(value) if value.isdigit() and len(value) < 4 else _MOST_HOPS
+    if hops >= _MOST_HOPS:
+        raise GoesInCircles(_MOST_HOPS)
+    return hops
 
 
 def _cursor(scope: Scope) -> Cursor | None:

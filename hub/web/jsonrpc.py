@@ -6,16 +6,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hub.core.observe import Observer
 from hub.errors import HubError, InvalidRequest, UnsupportedOperation
 from hub.model.a2a import Logged
 from hub.model.command import Target
+from hub.model.ids import Caller
 from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, read_json_body
-from hub.web.auth import LOCAL
+from hub.web.audit import note_call
+from hub.web.auth import principal_of
 from hub.web.headers import echoed, read_extras, version_of
-from hub.web.operations import Call, Operations
+from hub.web.operations import Call, Operations, right_for
 from hub.web.stream import EventStream, Lines, opening
 from hub.wire.answers import wrapped
 from hub.wire.faults import Fault, fault_of
@@ -26,7 +28,7 @@ from hub.wire.sse import write_frame
 
 log = logging.getLogger(__name__)
 
-_REAL_STATUS = frozenset({408, 413, 415})
+_REAL_STATUS = frozenset({401, 403, 408, 413, 415})
 
 
 class Frames:
@@ -45,6 +47,20 @@ class Frames:
         body = wrapped(event.kind, self._speller.spell(event), self._speller.dialect)
         name = named_event(event.kind) if self._named else None
         return write_frame(write_result(self._call_id, body), cursor=cursor, event=name)
+
+
+class Asked(NamedTuple):
+    """A request whose method is known, and whose caller may do that."""
+
+    request: Request
+    operation: Operation
+    dialect: str | None
+    target: Target
+    caller: Caller
+
+    def call(self, scope: Scope) -> Call:
+        """With what its headers add. InvalidParams."""
+        return Call(self.caller, self.operation, self.dialect, self.request.params, self.target, read_extras(scope))
 
 
 class JsonRpc:
@@ -69,11 +85,11 @@ class JsonRpc:
             if only is not None and method != only:
                 await answer(send, b'{"error":"Only %b supported"}' % only.encode(), status=400)
                 return
-            operation, dialect = read_method(request.method, version_of(scope))
-            if operation in STREAMING:
-                await self._stream(request, operation, dialect, target, scope, receive, send, named=only is not None)
+            asked = _read_asked(request, target, scope)
+            if asked.operation in STREAMING:
+                await self._stream(asked, scope, receive, send, named=only is not None)
             else:
-                await answer(send, await self._call(request, operation, dialect, target, scope), headers=echoed(scope))
+                await answer(send, await self._call(asked, scope), headers=echoed(scope))
         except ClientGone:
             pass
         except HubError as error:
@@ -83,50 +99,37 @@ class JsonRpc:
             else:
                 await answer(send, write_error(call_id, fault))
 
-    async def _call(self, request: Request, operation: Operation, dialect: str | None, target: Target, scope: Scope) -> bytes:
+    async def _call(self, asked: Asked, scope: Scope) -> bytes:
         """One request's whole answer; whatever goes wrong is an answer too."""
-        role, method = target.path_role or "", operation.value
+        role, method, call_id = asked.target.path_role or "", asked.operation.value, asked.request.id
         started = time.perf_counter()
         self._observer.call_started(role, method)
         outcome = "ok"
         try:
-            call = Call(LOCAL, operation, dialect, request.params, target, read_extras(scope))
-            return write_result(request.id, await self._operations.answer(call))
+            return write_result(call_id, await self._operations.answer(asked.call(scope)))
         except Exception as error:
-            fault = self._fault(error, request.method)
+            fault = self._fault(error, asked.request.method)
             outcome = fault.reason.lower()
-            return write_error(request.id, fault)
+            return write_error(call_id, fault)
         finally:
-            self._ended(request, role, method, outcome, started)
+            self._ended(asked, role, outcome, started)
 
-    async def _stream(
-        self,
-        request: Request,
-        operation: Operation,
-        dialect: str | None,
-        target: Target,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        *,
-        named: bool,
-    ) -> None:
-        role, method = target.path_role or "", operation.value
+    async def _stream(self, asked: Asked, scope: Scope, receive: Receive, send: Send, *, named: bool) -> None:
+        role, method, call_id = asked.target.path_role or "", asked.operation.value, asked.request.id
         started = time.perf_counter()
         self._observer.call_started(role, method)
         outcome = "ok"
         stream = EventStream(send, receive, self._lines, echoed(scope))
         try:
-            call = Call(LOCAL, operation, dialect, request.params, target, read_extras(scope))
-            reading = await stream.wait_for(opening(self._operations.open(call), method))
+            reading = await stream.wait_for(opening(self._operations.open(asked.call(scope)), method))
             speller = Speller(reading.dialect, reading.alias)
-            await stream.copy(reading, Frames(request.id, speller, named=named))
+            await stream.copy(reading, Frames(call_id, speller, named=named))
         except Exception as error:
-            fault = self._fault(error, request.method)
+            fault = self._fault(error, asked.request.method)
             outcome = fault.reason.lower()
-            await stream.fail(write_frame(write_error(request.id, fault)))
+            await stream.fail(write_frame(write_error(call_id, fault)))
         finally:
-            self._ended(request, role, method, outcome, started)
+            self._ended(asked, role, outcome, started)
 
     async def _batch(self, entries: list[Any], target: Target, scope: Scope) -> bytes:
         """Every entry has its own answer, in the order of the entries."""
@@ -144,21 +147,28 @@ class JsonRpc:
         try:
             request = read_request(entry)
             method = request.method
-            operation, dialect = read_method(method, version_of(scope))
-            if operation in STREAMING:
+            asked = _read_asked(request, target, scope)
+            if asked.operation in STREAMING:
                 raise UnsupportedOperation("A streaming method cannot be part of a batch.")
         except HubError as error:
             return write_error(read_id(entry), fault_of(error, dialect_of(method)))
-        return await self._call(request, operation, dialect, target, scope)
+        return await self._call(asked, scope)
 
-    def _ended(self, request: Request, role: str, method: str, outcome: str, started: float) -> None:
-        seconds = time.perf_counter() - started
+    def _ended(self, asked: Asked, role: str, outcome: str, started: float) -> None:
+        seconds, method = time.perf_counter() - started, asked.operation.value
         self._observer.call_ended(role, method, outcome, seconds)
+        note_call(asked.caller, asked.operation, role, outcome)
         if log.isEnabledFor(logging.DEBUG):
-            told = {"event": "call", "call": request.id.decode()[:80], "method": method, "role": role, "outcome": outcome}
+            call = asked.request.id.decode()[:80]
+            told = {"event": "call", "call": call, "method": method, "role": role, "outcome": outcome}
             log.debug("call", extra={**told, "seconds": seconds})
 
     def _fault(self, error: Exception, method: str) -> Fault:
         if not isinstance(error, HubError):
             log.exception("request failed", exc_info=error, extra={"event": "request_failed", "method": method[:100]})
         return fault_of(error, dialect_of(method))
+
+
+def _read_asked(request: Request, target: Target, scope: Scope) -> Asked:
+    operation, dialect = read_method(request.method, version_of(scope))
+    return Asked(request, operation, dialect, target, principal_of(scope, right_for(operation)).caller)

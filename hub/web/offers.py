@@ -62,6 +62,14 @@ def _moved(said: str, url: str) -> str:
     return urlunsplit(other._replace(scheme=own.scheme, netloc=own.netloc))
 
 
+def read_credential(document: JsonObject) -> str:
+    """What the hub is to show this worker: the whole value of an Authorization header."""
+    value = _text(document, "authorization", 4096)
+    if not value.isascii() or not value.isprintable():
+        raise OfferInvalid("authorization", "must be one line of ASCII, as an Authorization header has it")
+    return value
+
+
 def read_flat_name(document: JsonObject) -> WorkerId:
     """The flat form's name. Explicit fields win; without an instance one is made up."""
     name = _text(document, "name", 200)

@@ -13,6 +13,7 @@ from hub.errors import ExtendedCardNotConfigured, MethodNotFound, RouteError
 from hub.model.a2a import JsonObject
 from hub.model.command import Send, Target
 from hub.model.ids import Caller, Cursor
+from hub.model.principal import Right
 from hub.wire import answers, requests
 from hub.wire.dialect import CLASSIC, OLDEST
 from hub.wire.methods import Operation
@@ -27,6 +28,8 @@ class Extras(NamedTuple):
     key: str | None = None
     trace: str | None = None
     extensions: tuple[str, ...] = ()
+    hops: int = 0
+    """Through how many hubs the call has come."""
 
 
 class Call(NamedTuple):
@@ -38,6 +41,15 @@ class Call(NamedTuple):
     params: JsonObject
     target: Target
     extras: Extras
+
+
+_READS = frozenset(
+    {Operation.GET, Operation.LIST, Operation.SUBSCRIBE, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.CARD}
+)
+
+
+def right_for(operation: Operation) -> Right:
+    return Right.READ if operation in _READS else Right.CALL
 
 
 class Operations:
@@ -120,4 +132,5 @@ class Operations:
 def _read_send(call: Call) -> Send:
     read = requests.READ_SEND[call.dialect or CLASSIC]
     extras = call.extras
-    return read(call.params, call.target, trace=extras.trace, key=extras.key, extensions=extras.extensions)
+    send = read(call.params, call.target, trace=extras.trace, key=extras.key, extensions=extras.extensions)
+    return replace(send, hops=extras.hops) if extras.hops else send

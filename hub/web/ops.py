@@ -13,7 +13,7 @@ from hub.core.hub import Hub
 from hub.errors import StoreError
 from hub.model.a2a import JsonObject
 from hub.ports import Engine
-from hub.web.auth import LOCAL
+from hub.web.auth import caller, viewer
 from hub.web.pages import reply
 
 _WELCOME = """<!doctype html><meta charset="utf-8"><title>Rolecall</title>
@@ -48,20 +48,21 @@ def add_operations(
     @app.get("/health")
     async def health() -> Response:
         checks = await _checks(hub, engine)
-        live = directory.live(LOCAL)
+        live = directory.live(viewer())
         document: JsonObject = {
             "status": "ok" if all(checks.values()) else "degraded",
             "version": __version__,
             "uptime_seconds": round(time.monotonic() - started, 1),
             "checks": checks,
             "workers": len(live),
-            "roles": len(directory.roles(LOCAL)),
+            "roles": len(directory.roles(viewer())),
             "running_tasks": len(hub.relays),
         }
         return reply(document)
 
     @app.get("/metrics")
     async def measured() -> Response:
+        caller()
         return Response(metrics(), content_type=metrics_type)
 
 

@@ -11,9 +11,10 @@ from hub.errors import HubError, InvalidRequest, RouteError, UnsupportedOperatio
 from hub.model.a2a import JsonObject, Logged
 from hub.model.command import ITS_OWN
 from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, read_json_body
-from hub.web.auth import LOCAL
+from hub.web.audit import note_call
+from hub.web.auth import known, principal_of
 from hub.web.headers import echoed, read_extras, version_of
-from hub.web.operations import Call, Operations
+from hub.web.operations import Call, Operations, right_for
 from hub.web.stream import EventStream, Lines, opening
 from hub.wire.answers import wrapped
 from hub.wire.dialect import CLASSIC, NEWEST, OLDEST
@@ -71,8 +72,10 @@ class Rest:
             await _refuse(send, receive, fault, error)
         finally:
             self._observer.call_ended(role, method, outcome, time.perf_counter() - started)
+            note_call(known(scope), place.operation, role, outcome)
 
     async def _run(self, scope: Scope, receive: Receive, send: Send, place: Place, operation: Operation) -> None:
+        caller = principal_of(scope, right_for(operation)).caller
         said: JsonObject = read_query(scope.get("query_string", b""))
         if operation in _WITH_BODY:
             body = read_body(await read_json_body(scope, receive, self._max_body))
@@ -81,7 +84,7 @@ class Rest:
             said = {**said, **body}
         dialect = _dialect(place, operation, said, read_version(version_of(scope)))
         params = params_of(place, said, dialect)
-        call = Call(LOCAL, operation, dialect, params, place.target, read_extras(scope))
+        call = Call(caller, operation, dialect, params, place.target, read_extras(scope))
         if operation in STREAMING:
             await self._stream(call, scope, receive, send)
             return

@@ -10,7 +10,7 @@ from hub.model.a2a import JsonObject, TaskState
 from hub.model.command import GetTask, Target, TaskQuery
 from hub.model.ids import TaskId
 from hub.model.task import TaskRow
-from hub.web.auth import LOCAL
+from hub.web.auth import caller
 from hub.web.pages import reply, whole_number
 from hub.wire.timestamp import timestamp
 
@@ -20,13 +20,13 @@ _MOST = 100
 def add_tasks(app: Quart, hub: Hub) -> None:
     @app.get("/registry/tasks")
     async def tasks() -> Response:
-        page = await hub.page(LOCAL, _query())
+        page = await hub.page(caller(), _query())
         items = [_item(row) for row in page.rows]
         return reply({"tasks": items, "total": page.total, "next_cursor": page.before})
 
     @app.get("/registry/tasks/<task>/decision")
     async def decision(task: str) -> Response:
-        await hub.get(LOCAL, GetTask(Target(), TaskId(task), "0.3", 0))
+        await hub.get(caller(), GetTask(Target(), TaskId(task), "0.3", 0))
         made = hub.decisions.of(TaskId(task))
         if made is None:
             raise TaskNotFound("The hub no longer remembers why that task's worker was chosen.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,10 +14,13 @@ from hub.core.directory import Directory, Granted
 from hub.errors import InvalidParams, LeaseError, LeaseSuperseded, LeaseUnknown, Overloaded
 from hub.model.a2a import JsonObject
 from hub.model.command import AgentQuery
-from hub.model.ids import WorkerId, split_name
+from hub.model.ids import Caller, WorkerId, split_name
+from hub.model.principal import Right
 from hub.model.worker import Registration, RegistryChange
-from hub.web.auth import LOCAL
-from hub.web.offers import check_name, read_beat, read_boot, read_flat_name, read_offer, read_proof, read_ttl
+from hub.ports import Vault
+from hub.web.audit import noted
+from hub.web.auth import caller, enroller
+from hub.web.offers import check_name, read_beat, read_boot, read_credential, read_flat_name, read_offer, read_proof, read_ttl
 from hub.web.pages import json_object, problem, reply, whole_number
 from hub.wire.jsontext import dump
 from hub.wire.sse import KEEP_ALIVE, RESPONSE_HEADERS, write_frame
@@ -25,22 +30,22 @@ ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one insta
 _STATES = ("ready", "suspect", "draining")
 
 
-def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, most_watching: int) -> None:
+def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: timedelta, most_watching: int) -> None:
     @app.put("/registry/agents/<role>/<instance>")
     async def enrol(role: str, instance: str) -> Response:
         check_name(role, instance)
-        return await _enrol(directory, WorkerId(role, instance), await json_object())
+        return await _enrol(directory, vault, WorkerId(role, instance), await json_object())
 
     @app.post("/registry/agents")
     async def enrol_flat() -> Response:
         document = await json_object()
-        return await _enrol(directory, read_flat_name(document), document)
+        return await _enrol(directory, vault, read_flat_name(document), document)
 
     @app.post("/registry/agents/<name>/heartbeat")
     async def beat(name: str) -> Response:
         document = await json_object(required=False)
         try:
-            granted = await directory.beat(LOCAL, _worker(name), read_proof(document), read_beat(document))
+            granted = await directory.beat(enroller(), _worker(name), read_proof(document), read_beat(document))
         except (LeaseUnknown, LeaseSuperseded) as error:
             return _unregistered(error)
         return reply(_lease(directory, granted))
@@ -52,7 +57,8 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, mos
             if field in request.args:
                 document.setdefault(field, _int_or_text(request.args[field]) if field == "epoch" else request.args[field])
         try:
-            await directory.withdraw(LOCAL, _worker(name), read_proof(document))
+            with noted(enroller().caller, "withdraw", name):
+                await directory.withdraw(enroller(), _worker(name), read_proof(document))
         except (LeaseUnknown, LeaseSuperseded) as error:
             return _unregistered(error)
         return reply({"name": name, "registered": False})
@@ -61,18 +67,21 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, mos
     async def drain(name: str) -> Response:
         document = await json_object(required=False)
         reason = str(document.get("reason") or "drained by an operator")[:200]
-        return reply(_item(directory, await directory.drain(LOCAL, _worker(name), reason)))
+        operator = caller(Right.OPERATE)
+        with noted(operator, "drain", name):
+            drained = await directory.drain(operator, _worker(name), reason)
+        return reply(_item(directory, drained))
 
     @app.get("/registry/agents")
     @app.get("/agents")
     async def find() -> Response:
-        found, cursor = directory.find(LOCAL, _query())
+        found, cursor = directory.find(caller(), _query())
         items = [_item(directory, registration) for registration in found]
         return reply({"agents": items, "count": len(items), "next_cursor": cursor, "routing_note": ROUTING_NOTE})
 
     @app.get("/registry/agents/<name>")
     async def show(name: str) -> Response:
-        registration = directory.get(LOCAL, _worker(name))
+        registration = directory.get(caller(), _worker(name))
         return reply({**_item(directory, registration), "card": registration.offer.card})
 
     watching: set[object] = set()
@@ -81,23 +90,29 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, mos
     async def feed() -> Response:
         if len(watching) >= most_watching:
             raise Overloaded("open feeds", most_watching, "ROLECALL_MAX_STREAMS")
+        whose = caller()
         after = _cursor(request.headers.get("Last-Event-ID") or request.args.get("after"))
         headers = {key.decode(): value.decode() for key, value in RESPONSE_HEADERS}
-        response = Response(_changes(directory, after, keep_alive, watching), headers=headers)
+        response = Response(_changes(directory, whose, after, keep_alive, watching), headers=headers)
         response.timeout = None
         return response
 
 
-async def _enrol(directory: Directory, worker: WorkerId, document: JsonObject) -> Response:
+async def _enrol(directory: Directory, vault: Vault, worker: WorkerId, document: JsonObject) -> Response:
     offer = read_offer(document, worker)
-    granted = await directory.enrol(LOCAL, offer, boot=read_boot(document), ttl=read_ttl(document))
+    credential = read_credential(document)
+    if credential:
+        offer = replace(offer, credential=b64encode(vault.seal(credential.encode())).decode())
+    holder = enroller()
+    with noted(holder.caller, "enrol", str(worker)):
+        granted = await directory.enrol(holder, offer, boot=read_boot(document), ttl=read_ttl(document))
     return reply(_lease(directory, granted), 201 if granted.is_new else 200)
 
 
 async def _changes(
-    directory: Directory, after: int | None, idle: timedelta, watching: set[object]
+    directory: Directory, whose: Caller, after: int | None, idle: timedelta, watching: set[object]
 ) -> AsyncGenerator[bytes, None]:
-    changes = directory.changes(LOCAL, after=after, idle=idle)
+    changes = directory.changes(whose, after=after, idle=idle)
     watching.add(changes)
     try:
         yield KEEP_ALIVE

@@ -96,6 +96,13 @@ def member(holder: JsonObject, name: str, where: str) -> JsonObject:
     return value
 
 
+def taken(holder: JsonObject, name: str, where: str) -> JsonObject:
+    """An object that is not left where it was: it holds secrets, and what is left is stored and passed on."""
+    found = member(holder, name, where)
+    holder.pop(name, None)
+    return found
+
+
 def flag(holder: JsonObject, name: str, where: str, default: bool) -> bool:
     value = holder.get(name)
     if value is None:

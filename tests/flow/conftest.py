@@ -24,6 +24,7 @@ from hub.core.surroundings import Surroundings
 from hub.engines import open_engine
 from hub.model.command import CancelTask, GetTask, Send, Target
 from hub.model.ids import Caller, TaskId, WorkerId
+from hub.model.principal import LOCAL
 from hub.model.worker import Offer, Proof, Registration
 from hub.net.http1 import Client
 from hub.net.webhook import HttpWebhooks
@@ -62,7 +63,7 @@ class House:
         role, _, instance = name.partition(":")
         offer.setdefault("streaming", True)
         described = Offer(WorkerId(role, instance), offer.pop("url", f"http://w/{name}"), **offer)
-        return (await self.directory.enrol(ME, described, boot=boot)).registration
+        return (await self.directory.enrol(LOCAL, described, boot=boot)).registration
 
     async def send(
         self, text: str = "hi", role: str | None = "echo", *, blocking: bool = True, key: str | None = None, **members: Any
@@ -115,7 +116,9 @@ async def house() -> AsyncIterator[House]:
         push = Push(engine.pushes, webhooks, vault, deliveries, most=10)
         hub = Hub(around, supervisor, Limits(keep_alive=timedelta(seconds=0.05)), push)
         terms = Terms(TTL, timedelta(seconds=45))
-        directory = Directory(engine.registry, forwarder, around.observer, terms, check_url=lambda url: None, most=100)
+        directory = Directory(
+            engine.registry, forwarder, around.observer, terms, check_url=lambda url, networks: None, most=100
+        )
         yield House(hub, directory, engine, forwarder, clock, supervisor, around, push)
         hub.drain()
         await supervisor.close()

@@ -25,6 +25,7 @@ from hub.errors import (
 from hub.model.a2a import Heard
 from hub.model.command import CancelTask, Subscribe, Target, TaskQuery
 from hub.model.ids import Cursor, TaskId
+from hub.model.principal import LOCAL
 from hub.model.worker import Health
 from tests.flow.conftest import ME, SILENCE, House, frames, proof, say
 from tests.helpers.scripted import chunk, message, status, task
@@ -427,7 +428,7 @@ async def test_a_paused_task_can_be_cancelled_and_a_gone_worker_is_no_obstacle(h
     lease = await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), status("input-required", "?"))
     answer = await house.send()
-    await house.directory.withdraw(ME, lease.worker, proof(lease))
+    await house.directory.withdraw(LOCAL, lease.worker, proof(lease))
     cancelled = await house.cancel(answer["id"])
     assert cancelled["status"]["state"] == "canceled"
 
@@ -468,7 +469,7 @@ async def test_a_message_to_a_task_whose_worker_is_gone_says_so(house: House) ->
     lease = await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), status("input-required", "?"))
     answer = await house.send()
-    await house.directory.withdraw(ME, lease.worker, proof(lease))
+    await house.directory.withdraw(LOCAL, lease.worker, proof(lease))
     await house.enrol("echo:b")
     with pytest.raises(NoLiveWorker):
         await house.send("x", taskId=answer["id"])

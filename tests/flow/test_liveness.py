@@ -8,6 +8,7 @@ import pytest
 
 from hub.core.sweep import MISSED, Sweep
 from hub.errors import Overloaded
+from hub.model.principal import LOCAL
 from hub.model.worker import Beat, Health
 from tests.flow.conftest import ME, TTL, House, proof
 
@@ -30,7 +31,7 @@ async def test_who_misses_a_beat_is_a_suspect_until_the_next_one(house: House, s
     house.clock.advance(10)
     await sweep.look()
     assert (lease.health, lease.reason) == (Health.SUSPECT, MISSED)
-    await house.directory.beat(ME, lease.worker, proof(lease), Beat())
+    await house.directory.beat(LOCAL, lease.worker, proof(lease), Beat())
     assert lease.health is Health.READY
 
 

@@ -17,8 +17,10 @@ class MemoryRegistry(LeaseTable):
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, hub_secret=os.urandom(32))
 
-    async def enrol(self, workspace: str, offer: Offer, *, boot: str, ttl: timedelta, supersede: bool = False) -> Registration:
-        taken = self._do(self.decide_enrol(workspace, offer, boot=boot, ttl=ttl, supersede=supersede))
+    async def enrol(
+        self, workspace: str, offer: Offer, *, owner: str = "", boot: str, ttl: timedelta, supersede: bool = False
+    ) -> Registration:
+        taken = self._do(self.decide_enrol(workspace, offer, owner=owner, boot=boot, ttl=ttl, supersede=supersede))
         if taken is None:
             raise LeaseUnknown
         return taken

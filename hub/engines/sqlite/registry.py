@@ -24,11 +24,11 @@ from hub.ports import Clock
 CUT_EVERY = 256
 
 _KEEP = """
-insert or replace into lease (workspace, role, instance, epoch, boot, offer, ttl, health, reason, registered_at,
-  capacity, in_flight, last_seen, expires_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+insert or replace into lease (workspace, role, instance, owner, epoch, boot, offer, ttl, health, reason, registered_at,
+  capacity, in_flight, last_seen, expires_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _LOAD = """
-select workspace, role, instance, epoch, boot, offer, ttl, health, reason, registered_at, capacity, in_flight, last_seen,
+select workspace, role, instance, owner, epoch, boot, offer, ttl, health, reason, registered_at, capacity, in_flight, last_seen,
   expires_at from lease
 """
 _END = "delete from lease where workspace = ? and role = ? and instance = ?"
@@ -54,9 +54,11 @@ class SqliteRegistry(LeaseTable):
         # Names with an operation under way: the next one on that name is decided when this one is known.
         self._pending: dict[Key, asyncio.Future[list[list[int]]]] = {}
 
-    async def enrol(self, workspace: str, offer: Offer, *, boot: str, ttl: timedelta, supersede: bool = False) -> Registration:
+    async def enrol(
+        self, workspace: str, offer: Offer, *, owner: str = "", boot: str, ttl: timedelta, supersede: bool = False
+    ) -> Registration:
         await self._settled((workspace, offer.worker))
-        step = self.decide_enrol(workspace, offer, boot=boot, ttl=ttl, supersede=supersede)
+        step = self.decide_enrol(workspace, offer, owner=owner, boot=boot, ttl=ttl, supersede=supersede)
         await self._store([step])
         taken = self._leases.get(step.key)
         if taken is None:
@@ -135,7 +137,18 @@ class SqliteRegistry(LeaseTable):
             ends = self._ends(lease.expires) if lease is not None else step.at
         offer = json.dumps(asdict(terms.offer), separators=(",", ":"))
         (workspace, worker), ttl = step.key, terms.ttl.total_seconds()
-        names = (workspace, *worker, terms.epoch, terms.boot, offer, ttl, terms.health, terms.reason, terms.registered_at)
+        names = (
+            workspace,
+            *worker,
+            terms.owner,
+            terms.epoch,
+            terms.boot,
+            offer,
+            ttl,
+            terms.health,
+            terms.reason,
+            terms.registered_at,
+        )
         return (*names, terms.offer.capacity, old.reported_in_flight if old else 0, step.at, ends)
 
     def _beat_row(self, key: Key) -> tuple[Any, ...] | None:
@@ -168,10 +181,10 @@ class SqliteRegistry(LeaseTable):
             await self._store(doubtful)
 
     def _bring_back(self, row: tuple[Any, ...], wall: float) -> Step | None:
-        workspace, role, instance, epoch, boot, offer, ttl, health, reason, registered_at, *beaten = row
+        workspace, role, instance, owner, epoch, boot, offer, ttl, health, reason, registered_at, *beaten = row
         capacity, in_flight, last_seen, expires_at = beaten
         key, lasts = (workspace, WorkerId(role, instance)), timedelta(seconds=ttl)
-        terms = Terms(_offer(offer, capacity), epoch, boot, lasts, Health(health), reason, registered_at)
+        terms = Terms(_offer(offer, capacity), owner, epoch, boot, lasts, Health(health), reason, registered_at)
         registration = self._take(key, terms, lasts)
         registration.reported_in_flight, registration.last_seen = in_flight, last_seen
         if expires_at is None or expires_at > wall:

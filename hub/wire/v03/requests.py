@@ -33,7 +33,7 @@ def read_send(
     _mend_message(message)
     configuration = asked.member(params, "configuration", "params.configuration")
     metadata = (asked.member(message, "metadata", "message.metadata"), asked.member(params, "metadata", "metadata"))
-    push = asked.member(configuration, "pushNotificationConfig", "configuration.pushNotificationConfig")
+    push = asked.taken(configuration, "pushNotificationConfig", "configuration.pushNotificationConfig")
     return Send(
         target=asked.named_target(target, *metadata),
         params=params,

@@ -56,7 +56,7 @@ def read_send(
     configuration = asked.member(params, "configuration", "configuration")
     _camel(configuration)
     metadata = (asked.member(message, "metadata", "message.metadata"), asked.member(params, "metadata", "metadata"))
-    push = asked.member(configuration, "taskPushNotificationConfig", "configuration.taskPushNotificationConfig")
+    push = asked.taken(configuration, "taskPushNotificationConfig", "configuration.taskPushNotificationConfig")
     return Send(
         target=asked.named_target(with_tenant(target, params), *metadata),
         params=params,

@@ -7,6 +7,7 @@ create table lease (
   workspace     text not null,
   role          text not null,
   instance      text not null,
+  owner         text not null,
   epoch         integer not null,
   boot          text not null,
   offer         text not null,
