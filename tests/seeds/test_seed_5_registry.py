@@ -114,8 +114,8 @@ def test_s5_15_a_heartbeat_names_the_agent_and_need_not_say_more(door: Door, par
 
 
 def test_s5_16_who_is_not_heard_of_leaves_discovery_when_its_time_is_over(other: Door) -> None:
-    """After 120 s by default, here after one and a half. That its very last moment still counts, and that nought means for
-    ever, is shown with a clock that is moved: see tests/contract.
+    """After 120 s by default, here after one and a half. To the moment, and that nought means for ever, is shown with a clock
+    that is moved: see tests/contract.
     """
     began = time.monotonic()
     other.enrol("beating:x", NOWHERE)

@@ -1,0 +1,81 @@
+"""Nothing that others rely on is forgotten: every statement has its tests or its reason, and the page says which."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hub.wire import methods
+from hub.wire.methods import Operation, read_method
+from hub.wire.rest import read_place
+from tests.seeds import statements
+from tests.seeds.statements import ELSEWHERE, PAGE, REFUSED, ROOT
+
+ROWS = {
+    "send": Operation.SEND,
+    "stream": Operation.STREAM,
+    "get": Operation.GET,
+    "list": Operation.LIST,
+    "cancel": Operation.CANCEL,
+    "subscribe": Operation.SUBSCRIBE,
+    "push set": Operation.PUSH_SET,
+    "push get": Operation.PUSH_GET,
+    "push list": Operation.PUSH_LIST,
+    "push delete": Operation.PUSH_DELETE,
+    "extended card": Operation.CARD,
+}
+COLUMNS = ("0.1", "0.3", "1.0")
+
+
+@pytest.mark.parametrize("statement", tuple(statements.statements()))
+def test_every_statement_is_tested_or_refused(statement: str) -> None:
+    tested = [*statements.tests().get(statement, ()), *ELSEWHERE.get(statement, ())]
+    assert tested or statement in REFUSED
+    for path, _, name in (test.partition("::") for test in tested):
+        assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE), name
+
+
+def test_no_test_is_named_after_a_statement_that_there_is_not() -> None:
+    known = set(statements.statements())
+    assert not {*statements.tests(), *ELSEWHERE, *REFUSED} - known
+
+
+def test_the_page_is_up_to_date() -> None:
+    """If not: `python -m tests.seeds.statements`."""
+    assert PAGE.read_text(encoding="utf-8") == statements.page()
+
+
+def cells() -> dict[Operation, list[list[str]]]:
+    """What the page's table of methods says: for each operation the names in each of its columns."""
+    rows = re.findall(r"^\| (\w[\w ]*) \|(.+)\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return {ROWS[name]: [re.findall(r"`(.+?)`", cell) for cell in rest.split("|")] for name, rest in rows if name in ROWS}
+
+
+def test_the_table_of_methods_names_them_all_and_rightly() -> None:
+    told = {
+        (name, dialect, operation)
+        for operation, row in cells().items()
+        for dialect, names in zip(COLUMNS, row[:3], strict=True)
+        for name in names
+    }
+    for name, dialect, operation in told:
+        meant, spoken = read_method(name, None)
+        assert (meant, spoken in (dialect, None)) == (operation, True), name
+    assert {name for name, _, _ in told} == set(methods._METHODS)
+
+
+def test_the_table_of_addresses_is_true() -> None:
+    addresses = [
+        (operation, dialect, address)
+        for operation, row in cells().items()
+        for dialect, names in zip(("0.3", "1.0"), row[3:], strict=True)
+        for address in names
+    ]
+    assert {(operation, dialect) for operation, dialect, _ in addresses} == {(o, d) for o in Operation for d in ("0.3", "1.0")}
+    for operation, dialect, address in addresses:
+        verb, _, path = address.partition(" ")
+        for prefix in ("", "/agents/counter"):
+            place = read_place(prefix + path.replace("{id}", "t-1").replace("{config}", "c-1"), verb)
+            assert place is not None, address
+            assert (place.operation, place.dialect in (dialect, None)) == (operation, True), address
