@@ -1,4 +1,7 @@
-"""A forwarder that plays a script instead of calling anybody: for the relay's decisions, without sockets."""
+"""A forwarder that plays a script instead of calling anybody: for the relay's decisions, without sockets.
+
+Scripts are written in 0.3. A worker that is spoken to in 1.0 says the same in 1.0.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,10 @@ from hub.errors import WorkerBroke, WorkerFault
 from hub.model.a2a import Heard, Ids
 from hub.model.worker import Offer
 from hub.ports import Attach, Dispatch
+from hub.wire import calls
+from hub.wire.answers import wrapped
+from hub.wire.dialect import SHAPES
+from hub.wire.jsontext import dump, parse
 from hub.wire.v03.heard import read_result
 
 Step = Heard | list[Heard] | Exception | float
@@ -39,19 +46,19 @@ class ScriptedForwarder:
 
     def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
         self.calls.append(("deliver", str(offer.worker), dispatch))
-        return self._play(str(offer.worker))
+        return self._play(str(offer.worker), dispatch.ids.spoken)
 
     def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
         self.calls.append(("attach", str(offer.worker), attach))
-        return self._play(str(offer.worker))
+        return self._play(str(offer.worker), attach.ids.spoken)
 
     async def fetch(self, offer: Offer, ids: Ids) -> Heard:
         self.calls.append(("fetch", str(offer.worker), ids))
-        return self._answer(offer)
+        return self._answer(offer, ids.spoken)
 
     async def cancel(self, offer: Offer, ids: Ids) -> Heard:
         self.calls.append(("cancel", str(offer.worker), ids))
-        return self._answer(offer)
+        return self._answer(offer, ids.spoken)
 
     async def probe(self, offer: Offer) -> bool:
         self.calls.append(("probe", str(offer.worker), None))
@@ -60,23 +67,28 @@ class ScriptedForwarder:
     def asked(self, what: str) -> list[str]:
         return [worker for kind, worker, _ in self.calls if kind == what]
 
-    def _answer(self, offer: Offer) -> Heard:
+    def told(self) -> list[dict[str, Any]]:
+        """What each message looked like on its way to its worker."""
+        dispatches = [call for kind, _, call in self.calls if kind == "deliver"]
+        return [calls.send_params(d.send, d.ids, d.references, stream=True)["message"] for d in dispatches]
+
+    def _answer(self, offer: Offer, spoken: str) -> Heard:
         queue = self.fetches.get(str(offer.worker))
         answer = queue.popleft() if queue else WorkerFault(-32001, "unknown")
         if isinstance(answer, Exception):
             raise answer
         assert isinstance(answer, Heard)
-        return answer
+        return _said_in(spoken, answer)
 
     @asynccontextmanager
-    async def _play(self, worker: str) -> AsyncIterator[AsyncIterator[Sequence[Heard]]]:
+    async def _play(self, worker: str, spoken: str) -> AsyncIterator[AsyncIterator[Sequence[Heard]]]:
         steps = self.scripts[worker].popleft()
         if steps and isinstance(steps[0], Exception):
             raise steps[0]
-        yield _said(steps)
+        yield _said(steps, spoken)
 
 
-async def _said(steps: Sequence[Step]) -> AsyncIterator[Sequence[Heard]]:
+async def _said(steps: Sequence[Step], spoken: str) -> AsyncIterator[Sequence[Heard]]:
     for step in steps:
         if isinstance(step, Exception):
             raise step
@@ -85,7 +97,15 @@ async def _said(steps: Sequence[Step]) -> AsyncIterator[Sequence[Heard]]:
         else:
             together = step if isinstance(step, list) else [step]
             # Fresh copies: whoever hears a document owns it.
-            yield [heard._replace(document=dict(heard.document)) for heard in together]
+            yield [_said_in(spoken, heard._replace(document=dict(heard.document))) for heard in together]
+
+
+def _said_in(spoken: str, heard: Heard) -> Heard:
+    if heard.dialect == spoken:
+        return heard
+    content = SHAPES[heard.dialect].read(heard.kind, heard.document)
+    result = parse(wrapped(heard.kind, dump(SHAPES[spoken].write(content)), spoken))
+    return calls.read_result(result, spoken, position=heard.position)
 
 
 def task(
