@@ -83,7 +83,9 @@ class Client:
         return op not in self._lacks
 
     def send(self, url: str, words: Words, **more: Any) -> Answer:
-        """`task`, `context`, `message_id`, `metadata`, `blocking`, `history`, `push`; `version`: by a card of that version."""
+        """`task`, `context`, `message_id`, `metadata`, `references`, `blocking`, `history`, `push`; `version`: by a card of
+        that version.
+        """
         return self._answer(self._ask("send", url, parts=_parts(words), **more))
 
     def run(self, url: str, words: Words, **more: Any) -> Task:

@@ -124,6 +124,13 @@ def test_history_can_be_shortened(client: Client, agent: str) -> None:
     assert (len(shortened.history), shortened.text) == (1, "1 ")
 
 
+def test_the_answer_to_a_message_has_as_much_history_as_was_asked_for(official: Client, main_agent: str) -> None:
+    task = official.run(main_agent, "ask")
+    done = official.run(main_agent, "blue", task=task.id, history=1)
+    assert (done.text, len(done.history)) == ("You said blue", 1)
+    assert done.history == official.get(main_agent, task.id).history[-1:]
+
+
 def test_a_history_of_none_is_none(official: Client, main_agent: str) -> None:
     task = official.run(main_agent, "count 1")
     seen = official.get(main_agent, task.id, history=0)
@@ -218,6 +225,17 @@ def test_a_question_ends_the_stream_and_its_answer_begins_another(client: Client
     check_stream(told.events, ends="completed")
     assert (told.opening.id, told.opening.context) == (asked.opening.id, asked.opening.context)
     assert streamed_text(told.events) == "You said red"
+
+
+def test_a_context_alone_answers_its_question_in_0_3_and_begins_a_task_in_1_0(official: Client, main_agent: str) -> None:
+    asked = official.run(main_agent, "ask", context=str(uuid4()))
+    told = official.run(main_agent, "count 1", context=asked.context)
+    assert told.context == asked.context
+    if official.dialect == "1.0":
+        assert told.id != asked.id and told.text == "1 "
+        assert official.get(main_agent, asked.id).state == "input-required"
+    else:
+        assert told.id == asked.id and told.text == "You said count 1"
 
 
 def test_a_paused_task_can_be_cancelled(client: Client, agent: str) -> None:

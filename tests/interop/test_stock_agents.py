@@ -63,6 +63,21 @@ def test_what_has_no_home_in_0_3_is_wrapped_as_its_sdk_does_it(client_named: Cli
     assert seen.artifacts[0].parts[1] == Part("data", {"value": [1, "two"]}, metadata={"data_part_compat": True})
 
 
+def test_an_agent_that_wants_to_know_who_calls_pauses_its_task(caller: Client, stock: str) -> None:
+    asked = caller.run(stock, "sign-in")
+    assert (asked.state, asked.said) == ("auth-required", "Who are you?")
+    last = resting(caller.stream(stock, "sign-in").events)
+    assert (last.state, last.said) == ("auth-required", "Who are you?")
+    done = caller.run(stock, "me", task=asked.id, context=asked.context)
+    assert (done.state, done.text) == ("completed", "You said me")
+
+
+def test_a_task_that_a_message_refers_to_has_for_its_agent_the_agents_own_name(caller: Client, stock: str) -> None:
+    first = caller.run(stock, "whoami")
+    assert first.text != first.id
+    assert caller.run(stock, "references", references=[first.id]).text == first.text
+
+
 def test_an_agent_that_never_sends_its_task_has_one_all_the_same(caller: Client, older: str) -> None:
     events = caller.stream(older, "untold 3").events
     check_stream(events, ends="completed")

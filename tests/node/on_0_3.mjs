@@ -15,7 +15,7 @@ function part({ name, mediaType, metadata, text, raw, url, data }) {
   return { kind: "file", file: { ...content, ...(name && { name }), ...(mediaType && { mimeType: mediaType }) }, ...about };
 }
 
-const message = ({ parts, message_id, task, context, metadata }) => ({
+const message = ({ parts, message_id, task, context, metadata, references }) => ({
   kind: "message",
   role: "user",
   messageId: message_id ?? randomUUID(),
@@ -23,6 +23,7 @@ const message = ({ parts, message_id, task, context, metadata }) => ({
   ...(task && { taskId: task }),
   ...(context && { contextId: context }),
   ...(metadata && { metadata }),
+  ...(references && { referenceTaskIds: references }),
 });
 
 const pushConfig = ({ id, url, token, scheme, credentials }) => ({

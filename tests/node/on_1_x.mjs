@@ -61,7 +61,7 @@ const params = (request) => ({
     parts: request.parts.map(part),
     metadata: request.metadata,
     extensions: [],
-    referenceTaskIds: [],
+    referenceTaskIds: request.references ?? [],
   },
   configuration: {
     acceptedOutputModes: [],

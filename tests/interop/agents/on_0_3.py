@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import uvicorn
@@ -26,7 +27,6 @@ from a2a.types import (
     FilePart,
     FileWithBytes,
     Part,
-    Task,
     TaskState,
     TaskStatus,
     TextPart,
@@ -66,7 +66,7 @@ class Commanded(AgentExecutor):
             task = new_task(context.message)
             await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
-        if task is not None and task.status.state == TaskState.input_required:
+        if task is not None and task.status.state in (TaskState.input_required, TaskState.auth_required):
             await updater.start_work()
             await updater.add_artifact(text(f"You said {context.get_user_input()}"), name="answer")
             await updater.complete()
@@ -87,7 +87,7 @@ class Commanded(AgentExecutor):
         elif command == "reject":
             await updater.reject(updater.new_agent_message(text("Not mine")))
         else:
-            await self.be_odd(command, updater, event_queue, task, context.requested_extensions)
+            await self.be_odd(command, updater, event_queue, context)
 
     async def count(self, updater: TaskUpdater, many: int, pause: str = "0") -> None:
         await updater.start_work(updater.new_agent_message(text("counting")))
@@ -107,9 +107,7 @@ class Commanded(AgentExecutor):
         await updater.add_artifact([Part(root=FilePart(file=file))], name="picture.bin")
         await updater.complete()
 
-    async def be_odd(
-        self, command: str, updater: TaskUpdater, event_queue: EventQueue, task: Task, extensions: set[str]
-    ) -> None:
+    async def be_odd(self, command: str, updater: TaskUpdater, event_queue: EventQueue, context: RequestContext) -> None:
         """What the SDK lets agents do, and what some do."""
         if command == "ask-openly":
             await updater.requires_input(updater.new_agent_message(text("Which colour?")))
@@ -130,16 +128,25 @@ class Commanded(AgentExecutor):
             await updater.add_artifact(text("final"), artifact_id="paper", name="paper")
             await updater.complete()
         elif command == "whole":
-            done = task.model_copy(deep=True)
+            done = new_task(context.message)
             done.status = TaskStatus(state=TaskState.completed)
             done.artifacts = [Artifact(artifact_id="sum", parts=text("all at once"))]
             await event_queue.enqueue_event(done)
+        elif command == "sign-in":
+            await updater.requires_auth(updater.new_agent_message(text("Who are you?")))
         elif command == "extensions":
-            await updater.add_artifact(text(" ".join(extensions)))
-            await updater.complete()
+            await self.tell(updater, context.requested_extensions)
+        elif command == "whoami":
+            await self.tell(updater, [context.task_id])
+        elif command == "references":
+            await self.tell(updater, context.message.reference_task_ids)
         elif command == "big":
             await updater.add_artifact(text("ü" * 200_000), artifact_id="big")
             await updater.complete()
+
+    async def tell(self, updater: TaskUpdater, words: Iterable[str]) -> None:
+        await updater.add_artifact(text(" ".join(words)))
+        await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         if context.current_task.history[0].parts[0].root.text == "stubborn":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import uvicorn
@@ -52,7 +53,7 @@ class Commanded(AgentExecutor):
             await event_queue.enqueue_event(task)
         # A message that names its task alone gets a context made up by the SDK: the task's own is the right one.
         updater = TaskUpdater(event_queue, task.id, task.context_id)
-        if task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
+        if task.status.state in (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED):
             await updater.start_work()
             await updater.add_artifact(text(f"You said {context.get_user_input()}"), name="answer")
             await updater.complete()
@@ -73,7 +74,7 @@ class Commanded(AgentExecutor):
         elif command == "reject":
             await updater.reject(updater.new_agent_message(text("Not mine")))
         else:
-            await self.be_odd(command, updater, context.requested_extensions)
+            await self.be_odd(command, updater, context)
 
     async def count(self, updater: TaskUpdater, many: int, pause: str = "0") -> None:
         await updater.start_work(updater.new_agent_message(text("counting")))
@@ -92,7 +93,7 @@ class Commanded(AgentExecutor):
         await updater.add_artifact([picture], name="picture.bin")
         await updater.complete()
 
-    async def be_odd(self, command: str, updater: TaskUpdater, extensions: set[str]) -> None:
+    async def be_odd(self, command: str, updater: TaskUpdater, context: RequestContext) -> None:
         """What the SDK lets agents do, and what some do."""
         if command == "say":
             await updater.complete(updater.new_agent_message(text("Just so")))
@@ -106,12 +107,21 @@ class Commanded(AgentExecutor):
             await updater.add_artifact(text("notes"), artifact_id="notes", name="notes")
             await updater.add_artifact(text("final"), artifact_id="paper", name="paper")
             await updater.complete()
+        elif command == "sign-in":
+            await updater.requires_auth(updater.new_agent_message(text("Who are you?")))
         elif command == "extensions":
-            await updater.add_artifact(text(" ".join(extensions)))
-            await updater.complete()
+            await self.tell(updater, context.requested_extensions)
+        elif command == "whoami":
+            await self.tell(updater, [context.task_id])
+        elif command == "references":
+            await self.tell(updater, context.message.reference_task_ids)
         elif command == "big":
             await updater.add_artifact(text("ü" * 200_000), artifact_id="big")
             await updater.complete()
+
+    async def tell(self, updater: TaskUpdater, words: Iterable[str]) -> None:
+        await updater.add_artifact(text(" ".join(words)))
+        await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         task = context.current_task

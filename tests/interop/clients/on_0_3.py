@@ -63,6 +63,7 @@ def message(request: Request) -> Message:
         task_id=request.get("task"),
         context_id=request.get("context"),
         metadata=request.get("metadata"),
+        reference_task_ids=request.get("references"),
     )
 
 

@@ -71,6 +71,7 @@ def send_request(request: Request) -> SendMessageRequest:
         task_id=request.get("task"),
         context_id=request.get("context"),
         metadata=request.get("metadata"),
+        reference_task_ids=request.get("references"),
     )
     configuration = SendMessageConfiguration(return_immediately=not request.get("blocking", True))
     if "history" in request:
