@@ -25,6 +25,7 @@ from hub.model.card import (
 from hub.model.ids import Caller
 from hub.model.worker import Registration
 from hub.web.auth import Gate, viewer
+from hub.web.pages import briefly_kept
 from hub.wire.cards import capabilities, merged, pure_03, pure_10, skills
 from hub.wire.dialect import CLASSIC, NEWEST
 from hub.wire.jsontext import dump
@@ -135,8 +136,7 @@ def _served(card: JsonObject) -> Response:
     else:
         response = Response(body, content_type="application/json")
     response.headers["ETag"] = etag
-    response.headers["Vary"] = "A2A-Version"
-    response.headers["Cache-Control"] = "public, max-age=5"
+    response.headers.update(briefly_kept())
     return response
 
 

@@ -10,6 +10,7 @@ from hub.core.directory import Directory
 from hub.model.a2a import JsonObject
 from hub.model.ids import Caller
 from hub.web.auth import viewer
+from hub.web.pages import briefly_kept
 from hub.wire.jsontext import dump
 from hub.wire.timestamp import timestamp
 
@@ -20,7 +21,6 @@ _MOST_TAGS = 20
 _HEADERS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "GET, OPTIONS",
-    "Cache-Control": "public, max-age=5",
 }
 
 
@@ -57,4 +57,5 @@ def add_catalog(app: Quart, catalog: Catalog) -> None:
     async def ai_catalog() -> Response:
         if request.method == "OPTIONS":
             return Response(status=204, headers={"Allow": "GET, HEAD, OPTIONS", **_HEADERS})
-        return Response(dump(catalog.document(viewer())), content_type=MEDIA, headers=_HEADERS)
+        headers = {**_HEADERS, **briefly_kept()}
+        return Response(dump(catalog.document(viewer())), content_type=MEDIA, headers=headers)

@@ -54,6 +54,13 @@ def reply(document: Any, status: int = 200) -> Response:
     return Response(dump(document), status=status, content_type="application/json")
 
 
+def briefly_kept() -> dict[str, str]:
+    """Headers of a card or a catalog: for a moment it is as good as new. What a token opened is not for a proxy to hand on."""
+    shown = "Authorization" in request.headers or "X-API-Key" in request.headers
+    scope = "private" if shown else "public"
+    return {"Cache-Control": f"{scope}, max-age=5", "Vary": "A2A-Version, Authorization, X-API-Key"}
+
+
 async def json_object(*, required: bool = True) -> JsonObject:
     """The request's body as an object; an empty one is `{}` where the body may be left out."""
     body: Any = await request.get_data(as_text=False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.helpers.processes import HubProcess, free_port, start_hub, start_worker
+from tests.helpers.processes import ROLECALL, HubProcess, Process, free_port, start_hub, start_worker
 from tests.seeds.door import Door, wait
 from tests.seeds.strangers import Parrot, Receiver
 
@@ -58,6 +60,24 @@ def other_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 def other(other_hub: HubProcess) -> Iterator[Door]:
     with Door(other_hub.url) as door:
         yield door
+
+
+class Locked(NamedTuple):
+    """A hub that wants a token, and one that it takes."""
+
+    door: Door
+    token: str
+
+
+@pytest.fixture(scope="session")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
+    folder = tmp_path_factory.mktemp("locked")
+    argv = (*ROLECALL, "tokens", "--data-dir", folder, "new", "--name", "anna")
+    with Process(argv, log=folder / "token") as made:
+        assert made.wait(30) == 0, made.output
+    (token,) = re.findall(r"^rc_\S+$", made.output, re.MULTILINE)
+    with start_hub(folder) as hub, Door(hub.url) as door:
+        yield Locked(door, token)
 
 
 @pytest.fixture(scope="session")

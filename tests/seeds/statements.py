@@ -63,8 +63,6 @@ REFUSED: dict[str, str] = {
     "4.21": "The filter `events`: it is taken and not heeded. Each notice says of which type it is.",
     "4.24": "Removing a webhook after three failures: its event becomes a dead letter, the webhook stays.",
     "4.26": "An `agent-card.json` to load: the card is made of what is there, so it cannot claim more.",
-    "4.28": "401 without a token, for now: the hub has no tokens yet and binds to loopback unless told otherwise.",
-    "4.33": "401 without a token, as in 4.28.",
     "5.09": "-32007 to -32009 for absent agents and for authentication: the specification gave them other meanings since.",
     "5.16": "The last moment: a lease of 120 s has ended after exactly 120 s, when its `expires_in` is 0.",
     "5.19": "`success: false` with HTTP 200: it is 404 with `registered: false`, which no client can take for success.",

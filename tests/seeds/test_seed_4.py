@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.processes import HubProcess, start_hub
+from tests.seeds.conftest import Locked
 from tests.seeds.door import Door, said, texts, together, told, wait
 from tests.seeds.oldest import DOOR, GET, SET, UTC, finished, fresh, subscribed
 from tests.seeds.strangers import Parrot, Receiver
@@ -283,10 +284,27 @@ def test_s4_27_pages_of_other_origins_may_read_the_card(door: Door, path: str) -
         assert {"GET", "OPTIONS"} <= set(response.headers["access-control-allow-methods"].split(", "))
 
 
-def test_s4_28_nobody_needs_a_token_to_read_a_card(door: Door) -> None:
-    """On loopback nobody needs one for anything: tokens come with binds to other addresses."""
-    for headers in ({}, {"Authorization": "Bearer wrong"}, {"X-API-Key": "wrong"}):
-        assert door.get("/.well-known/agent.json", **headers).status_code == 200
+def test_s4_28_nobody_needs_a_token_to_read_a_card(locked: Locked) -> None:
+    """It says which tokens are taken, and who shows one gets a card that is no proxy's to hand on."""
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"X-API-Key": "wrong"}, {"Authorization": f"Bearer {locked.token}"}):
+        card = locked.door.get("/.well-known/agent.json", **headers)
+        assert card.status_code == 200
+        assert {one["scheme"] for one in card.json()["securitySchemes"].values() if one["type"] == "http"} == {"bearer"}
+        assert ("private" in card.headers["cache-control"]) is bool(headers)
+        assert "Authorization" in card.headers["vary"]
+
+
+@pytest.mark.parametrize("address", [DOOR, "/subscribe", "/a2a/jsonrpc", "/agents/counter"])
+def test_s4_28_everything_else_is_shut_without_one(locked: Locked, address: str) -> None:
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"X-API-Key": "wrong"}, {"Authorization": "Basic dTpw"}):
+        answer = locked.door.post(address, {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {}}, **headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, -32000)
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_s4_28_a_token_opens_it_in_either_header(locked: Locked) -> None:
+    for headers in ({"Authorization": f"Bearer {locked.token}"}, {"X-API-Key": locked.token}):
+        assert locked.door.code("tasks/get", {"id": "task-none"}, DOOR, **headers) == -32001
 
 
 def test_s4_29_the_first_call_that_people_type_works_as_it_is(other: Door, parrot: Parrot) -> None:
@@ -344,7 +362,9 @@ def test_s4_32_tasks_are_kept_on_disk_and_their_number_is_a_setting(door: Door, 
     assert any(os.path.getsize(path) for path in hub.data_dir.glob("*.db"))
 
 
-def test_s4_33_what_a_tester_tries_first(door: Door) -> None:
+def test_s4_33_what_a_tester_tries_first(door: Door, locked: Locked) -> None:
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "task-none"}}
+    assert locked.door.post(DOOR, asked).status_code == 401
     assert door.post(DOOR, {"not": "valid jsonrpc"}).json()["error"]["code"] == -32600
     assert len(finished(door, "1")["history"]) >= 2
     frames = subscribed(door, told("1", fresh(), "counter"))

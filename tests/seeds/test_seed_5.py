@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.seeds.conftest import Locked
 from tests.seeds.door import NO_TASK, NOWHERE, Door, data, said, texts
 from tests.seeds.strangers import Parrot, Receiver
 
@@ -45,6 +46,13 @@ def test_s5_02_schemes_under_their_old_name_are_taken_and_given_back_in_the_new_
     assert kept["security"] == [{"bearer": []}]
     assert not {"authentication", "security", "securityRequirements", "securitySchemes"} & shown.keys()
     assert "authentication" not in kept
+
+
+def test_s5_02_a_hub_with_tokens_says_on_its_cards_which_it_takes(locked: Locked) -> None:
+    card = locked.door.get("/.well-known/agent-card.json").json()
+    assert card["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    assert {"bearer": []} in card["security"]
+    assert "authentication" not in card
 
 
 @pytest.mark.parametrize(
