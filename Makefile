@@ -15,9 +15,10 @@ check: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Most tests wait for processes: a few at a time fill the cores. A file stays with one runner.
 test: .venv/.dev
 	scripts/install-test-tools
-	$(BIN)/pytest
+	$(BIN)/pytest -n 4 --dist loadfile
 
 bench: .venv/.dev
 	scripts/install-bench-tools
