@@ -91,7 +91,7 @@ async def assemble(
     """
     clock = clock or WakingClock()
     supervisor = Supervisor()
-    guard = Guard(settings.worker_networks, [(settings.host, port)], allow_loopback=is_loopback(settings.host))
+    guard = Guard(settings.worker_networks, _own(settings, port), allow_loopback=is_loopback(settings.host))
     async with (
         open_engine(_store_url(settings), data_dir=settings.data_dir, clock=clock) as engine,
         Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
@@ -121,7 +121,13 @@ async def assemble(
         )
         terms = Terms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
         directory = Directory(
-            engine.registry, around.forwarder, observer, terms, check_url=guard.check_url, most=settings.max_agents
+            engine.registry,
+            around.forwarder,
+            observer,
+            terms,
+            check_url=guard.check_url,
+            most=settings.max_agents,
+            most_each=settings.max_agents_per_token,
         )
         sweep = Sweep(engine.registry, around.forwarder, clock, heartbeat_of=directory.usual_heartbeat)
         webhooks = HttpWebhooks(hook_client, hooks, clock.wall, secret=settings.webhook_secret)
@@ -182,9 +188,16 @@ def _webhook_guard(settings: Settings, port: int) -> WebhookGuard:
     networks, unread = read_networks(settings.push_allowed_cidrs)
     for text in unread:
         log.warning("a network for webhooks cannot be read", extra={"event": "bad_network", "network": text[:100]})
+    return WebhookGuard(settings.push_allowed_hosts, networks, _own(settings, port))
+
+
+def _own(settings: Settings, port: int) -> Sequence[tuple[str, int]]:
+    """What the hub itself may be called by: it never calls that, whatever it means to a resolver."""
     public = urlsplit(settings.url(port))
-    own = [(settings.host, port), (public.hostname or "", public.port or (443 if public.scheme == "https" else 80))]
-    return WebhookGuard(settings.push_allowed_hosts, networks, own)
+    usual = (443 if public.scheme == "https" else 80) if public.port is None else public.port
+    ports = (80, 443) if usual in (80, 443) else (usual,)
+    here = [settings.host, "localhost" if is_loopback(settings.host) else socket.gethostname()]
+    return [*((name, port) for name in here), *((public.hostname or "", each) for each in ports)]
 
 
 def check_locked(settings: Settings) -> None:

@@ -195,6 +195,12 @@ class Settings:
         "How many workers may be registered.",
         "Higher: more memory. At the limit new workers are refused with OVERLOADED.",
     )
+    max_agents_per_token: int = setting(
+        5_000,
+        read.whole(1, 10_000_000),
+        "How many workers one holder of tokens may have registered.",
+        "Higher: one holder can fill more of max_agents. Beyond it: 429. Without tokens nobody is counted.",
+    )
     max_rate: int = setting(
         1_000,
         read.whole(0, 10_000_000),

@@ -7,12 +7,13 @@
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
     │   └── KeyConflict  WebhookRejected (an InvalidParams), WebhookInsecure
     ├── AccessError             who is asking, or how the request came
-    │   └── Unauthenticated  Forbidden  RoleForbidden  BadHost  CrossSite  Smuggled
+    │   └── Unauthenticated  Forbidden  RoleForbidden  HubWide  BadHost  CrossSite  Smuggled
+    │       HeadTooLarge
     ├── TaskError               about one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              nobody was asked; the caller may try again
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerBusy  HubDraining  BrokenOff
-    │       Overloaded  TooManyRequests  TooManyAtOnce  GoesInCircles
+    │       Overloaded  TooManyRequests  TooManyAtOnce  TooManyHeld  GoesInCircles
     ├── WorkerError             the worker's side of a call
     │   ├── NotProcessed        provably nothing happened: another worker may be tried
     │   │   └── WorkerUnreachable  WorkerRefused
@@ -143,6 +144,10 @@ class RoleForbidden(AccessError):
         super().__init__(f'This token may not enrol workers as "{role[:80]}". `rolecall tokens new --role` names roles.')
 
 
+class HubWide(AccessError):
+    """That is about all workspaces, so it is for holders in the workspace `default` alone."""
+
+
 class BadHost(AccessError):
     """The Host header names another site. Set ROLECALL_PUBLIC_URL if the hub is reached under that name."""
 
@@ -153,6 +158,13 @@ class CrossSite(AccessError):
 
 class Smuggled(AccessError):
     """Content-Length and Transfer-Encoding together: one of them lies."""
+
+
+class HeadTooLarge(AccessError):
+    """The request's head is too large."""
+
+    def __init__(self, most: int, size: int) -> None:
+        super().__init__(f"A request may have {most} headers, of {size} bytes together.")
 
 
 # --- one task
@@ -287,6 +299,12 @@ class TooManyAtOnce(RouteError):
     def __init__(self, limit: int) -> None:
         super().__init__(f"This token has {limit} requests under way, its limit (ROLECALL_MAX_AT_ONCE on the hub).")
         self.retry_after = 1.0
+
+
+class TooManyHeld(RouteError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"This token has {limit} workers registered, its limit (ROLECALL_MAX_AGENTS_PER_TOKEN on the hub).")
+        self.retry_after = 30.0
 
 
 # --- the worker's side of a call

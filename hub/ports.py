@@ -83,6 +83,9 @@ class Registry(Protocol):
     def __len__(self) -> int:
         """How many leases are held, those that have expired and are not swept yet included."""
 
+    def held_by(self, owner: Caller) -> int:
+        """How many of them one principal enrolled. Not by looking through them all."""
+
     def hold(self, workspace: str, worker: WorkerId, epoch: int, lasts: timedelta) -> None:
         """Let a lease run for at least that long from now, though nobody has renewed it. No effect if it is not live."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import NamedTuple
 
 from hub.core.observe import Observer
-from hub.core.places import Places
+from hub.core.places import Places, Shares
 from hub.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, RoleForbidden
 from hub.model.command import AgentQuery
 from hub.model.ids import Caller, WorkerId
@@ -45,6 +47,7 @@ class Directory:
         *,
         check_url: Callable[[str, Sequence[Network]], None],
         most: int,
+        most_each: int,
         dice: Random | None = None,
     ) -> None:
         self._registry = registry
@@ -53,20 +56,24 @@ class Directory:
         self._terms = terms
         self._check_url = check_url
         self._places = Places(registry, most, "registrations", "ROLECALL_MAX_AGENTS")
+        self._shares = Shares(registry.held_by, most_each)
         self._dice = dice or Random()
 
     async def enrol(self, holder: Principal, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> Granted:
         """A name that another process of the same holder has is given away; without tokens only when nothing answers at
-        that process's address. RoleForbidden, OfferInvalid, InstanceConflict, Overloaded.
+        that process's address. RoleForbidden, OfferInvalid, InstanceConflict, Overloaded,
+        TooManyHeld.
         """
         if not holder.may_serve(offer.worker.role):
             raise RoleForbidden(offer.worker.role)
         self._check_url(offer.url, holder.networks)
+        if holder.networks:
+            offer = replace(offer, networks=tuple(str(network) for network in holder.networks))
         lease, workspace = self._ttl(ttl), holder.workspace
         before = self._registry.get(workspace, offer.worker)
         enrol = partial(self._registry.enrol, workspace, offer, owner=holder.name, boot=boot, ttl=lease)
         if before is None:
-            with self._places.one():
+            with self._places.one(), self._shares.one(holder.caller) if holder != LOCAL else nullcontext():
                 registration = await enrol()
             return Granted(registration, self._heartbeat(lease), True)
         epoch = before.epoch

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+from collections import Counter
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 
-from hub.errors import Overloaded
+from hub.errors import Overloaded, TooManyHeld
+from hub.model.ids import Caller
 
 
 class Places:
@@ -26,3 +28,25 @@ class Places:
             yield
         finally:
             self._promised -= 1
+
+
+class Shares:
+    """The same for what one holder of tokens may have registered. `held` counts what is there."""
+
+    def __init__(self, held: Callable[[Caller], int], limit: int) -> None:
+        self._held = held
+        self._limit = limit
+        self._promised: Counter[Caller] = Counter()
+
+    @contextmanager
+    def one(self, holder: Caller) -> Iterator[None]:
+        """For as long as it takes to fill it. TooManyHeld if he has no more."""
+        if self._held(holder) + self._promised[holder] >= self._limit:
+            raise TooManyHeld(self._limit)
+        self._promised[holder] += 1
+        try:
+            yield
+        finally:
+            self._promised[holder] -= 1
+            if not self._promised[holder]:
+                del self._promised[holder]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from hub.engines.feed import Feed, FeedReader
 from hub.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
-from hub.model.ids import WorkerId
+from hub.model.ids import Caller, WorkerId
 from hub.model.worker import Beat, ChangeKind, Health, Offer, Proof, Registration, RegistryChange
 from hub.ports import Clock
 
@@ -110,6 +111,7 @@ class LeaseTable:
         self._clock = clock
         self._hub_secret = hub_secret
         self._leases: dict[Key, Lease] = {}
+        self._owned: Counter[Caller] = Counter()
         self._workspaces: dict[str, _Workspace] = {}
         self._feed = Feed()
         # Epochs of names that hold no lease. A name that the feed has forgotten gives its epoch to the floor, from
@@ -135,6 +137,9 @@ class LeaseTable:
 
     def __len__(self) -> int:
         return len(self._leases)
+
+    def held_by(self, owner: Caller) -> int:
+        return self._owned[owner]
 
     def get(self, workspace: str, worker: WorkerId) -> Registration | None:
         lease = self._leases.get((workspace, worker))
@@ -232,10 +237,11 @@ class LeaseTable:
         lease = self._leases.get(key)
         if lease is None or lease.registration.epoch != terms.epoch:
             secret = self._secret(key, terms.epoch)
-            lease = Lease(Registration(workspace, terms.offer, terms.epoch, terms.boot, secret, terms.ttl), math.inf)
+            new = Registration(workspace, terms.offer, terms.epoch, terms.boot, secret, terms.ttl, terms.owner)
+            lease = Lease(new, math.inf)
             self._put(key, lease)
         registration = lease.registration
-        registration.offer, registration.owner, registration.ttl = terms.offer, terms.owner, terms.ttl
+        registration.offer, registration.ttl = terms.offer, terms.ttl
         registration.health, registration.reason = terms.health, terms.reason
         registration.registered_at = terms.registered_at
         if lasts is not None:
@@ -245,7 +251,9 @@ class LeaseTable:
 
     def _put(self, key: Key, lease: Lease) -> None:
         workspace, worker = key
+        self._disown(self._leases.get(key))
         self._leases[key] = lease
+        self._owned[_owner(lease)] += 1
         self._ended.pop(key, None)
         room = self._workspaces.setdefault(workspace, _Workspace())
         role = room.roles.setdefault(worker.role, _Role())
@@ -264,6 +272,7 @@ class LeaseTable:
         lease = self._leases.pop(key, None)
         if lease is None:
             return None
+        self._disown(lease)
         self._ended[key] = lease.registration.epoch
         room = self._workspaces[workspace]
         role = room.roles[worker.role]
@@ -272,6 +281,13 @@ class LeaseTable:
         if not role.leases:
             del room.roles[worker.role]
         return lease.registration
+
+    def _disown(self, lease: Lease | None) -> None:
+        if lease is not None:
+            owner = _owner(lease)
+            self._owned[owner] -= 1
+            if not self._owned[owner]:
+                del self._owned[owner]
 
     def _publish(self, change: RegistryChange) -> None:
         self._last[change.workspace, change.worker.role] = change
@@ -313,6 +329,10 @@ class LeaseTable:
         """The same for the same lease, also after a restart."""
         text = "\0".join((key[0], key[1].role, key[1].instance, str(epoch)))
         return hmac.new(self._hub_secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _owner(lease: Lease) -> Caller:
+    return Caller(lease.registration.workspace, lease.registration.owner)
 
 
 def terms_of(registration: Registration) -> Terms:

@@ -33,6 +33,8 @@ class Offer:
     capacity: int | None = None
     credential: str = ""
     """What the hub shows the worker in Authorization, sealed. Nobody else gets to see it."""
+    networks: tuple[str, ...] = ()
+    """Where it has to be, as the token that enrolled it says (CIDR): judged at every connect. None given: anywhere allowed."""
     labels: dict[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
 

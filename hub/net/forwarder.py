@@ -70,7 +70,7 @@ class HttpForwarder:
         return await self._ask(offer, ids, Ask.CANCEL)
 
     async def probe(self, offer: Offer) -> bool:
-        return await self._client.probe(offer.url, self._limits.probe)
+        return await self._client.probe(offer.url, self._limits.probe, offer.networks)
 
     def _credential(self, offer: Offer) -> list[tuple[str, str]]:
         if not offer.credential or self._vault is None:
@@ -84,7 +84,9 @@ class HttpForwarder:
         limit = self._limits.brief
         try:
             async with asyncio.timeout(limit):
-                response = await self._client.post(said.url, said.body, worker=worker, headers=headers, verb=said.verb)
+                response = await self._client.post(
+                    said.url, said.body, worker=worker, headers=headers, verb=said.verb, within=offer.networks
+                )
                 try:
                     if not 200 <= response.status < 300:
                         await raise_failure(response, speech, self._limits.max_error)
@@ -115,7 +117,13 @@ class _Call:
     async def __aenter__(self) -> AsyncIterator[Sequence[Heard]]:
         offer, said = self._offer, self._said
         response = await self._client.post(
-            said.url, said.body, worker=str(offer.worker), accept=self._accept, headers=said.headers, verb=said.verb
+            said.url,
+            said.body,
+            worker=str(offer.worker),
+            accept=self._accept,
+            headers=said.headers,
+            verb=said.verb,
+            within=offer.networks,
         )
         try:
             if not 200 <= response.status < 300:

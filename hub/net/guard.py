@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 from hub.errors import OfferInvalid
@@ -80,11 +81,18 @@ class Guard:
         address = literal(target.host)
         if self._own.named(target.host, target.port) or (address and not self._allowed(address, target.port)):
             raise OfferInvalid("url", "that address is not allowed by policy (ROLECALL_WORKER_NETWORKS)")
-        if networks and (address is None or not any(address in network for network in networks)):
-            raise OfferInvalid("url", "it must be an address in the networks of the token that enrols it")
+        if networks and address and not any(_unwrapped(address) in network for network in networks):
+            raise OfferInvalid("url", "it must lie in the networks of the token that enrols it")
 
     async def addresses(self, target: Target) -> Sequence[tuple[int, str]]:
-        return await self.resolve(target.host, target.port)
+        found = await self.resolve(target.host, target.port)
+        if target.within:
+            networks = _read(target.within)
+            for _, text in found:
+                address = literal(text)
+                if address is None or not any(_unwrapped(address) in network for network in networks):
+                    raise NotAllowed
+        return found
 
     async def resolve(self, host: str, port: int) -> Sequence[tuple[int, str]]:
         """(family, address) pairs that are all allowed; connect to exactly these. NotAllowed, OSError."""
@@ -129,6 +137,11 @@ class Guard:
         if self._networks:
             return any(inner in network for network in self._networks)
         return self._allow_loopback or not inner.is_loopback
+
+
+@lru_cache(maxsize=1024)
+def _read(networks: tuple[str, ...]) -> tuple[Network, ...]:
+    return tuple(ip_network(network) for network in networks)
 
 
 def plain_name(host: str) -> str:

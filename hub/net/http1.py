@@ -43,10 +43,10 @@ class Policy(Protocol):
 
 
 class _Pool:
-    """Connections to one origin. The one that came back last is taken first."""
+    """Connections to one origin, all judged alike. The one that came back last is taken first."""
 
-    def __init__(self, client: Client, origin: str) -> None:
-        self.origin = origin
+    def __init__(self, client: Client, name: str) -> None:
+        self.name = name
         self.connecting = 0
         self.connections: set[Connection] = set()
         self.idle: dict[Connection, None] = {}
@@ -106,16 +106,19 @@ class Client:
         headers: Iterable[tuple[str, str]] = (),
         head_timeout: float | None = None,
         verb: bytes = b"POST",
+        within: tuple[str, ...] = (),
     ) -> Response:
-        """Returns when the answer's head is in. WorkerUnreachable, WorkerRefused: nothing was sent."""
+        """Returns when the answer's head is in. WorkerUnreachable, WorkerRefused: nothing was sent. `within`: networks that
+        the address has to lie in, beside what the policy says.
+        """
         try:
-            target = read_url(url)
+            target = _target(url, within)
             extra = b"".join(map(_header, headers))
         except BadUrl as error:
             raise WorkerUnreachable(worker, "its URL", str(error)) from error
         opening = target.opening if verb == b"POST" else verb + target.opening.removeprefix(b"POST")
         request = _HEAD % (opening, media, accept, len(body), extra, body)
-        connection = self._take(target.origin) or await self._connect(target, worker)
+        connection = self._take(target.pool) or await self._connect(target, worker)
         response = Response(worker)
         try:
             connection.send(request, response)
@@ -131,10 +134,10 @@ class Client:
             raise
         return response
 
-    async def probe(self, url: str, timeout: float) -> bool:
+    async def probe(self, url: str, timeout: float, within: tuple[str, ...] = ()) -> bool:
         """Does anything accept connections there?"""
         try:
-            target = read_url(url)
+            target = _target(url, within)
             async with asyncio.timeout(timeout):
                 transport = await self._dial(target, asyncio.Protocol, None)
         except (BadUrl, NotAllowed, OSError):
@@ -167,8 +170,8 @@ class Client:
 
     # --- pieces
 
-    def _take(self, origin: str) -> Connection | None:
-        pool = self._pools.get(origin)
+    def _take(self, name: str) -> Connection | None:
+        pool = self._pools.get(name)
         while pool is not None and pool.idle:
             connection, _ = pool.idle.popitem()
             since, _ = self._idle.pop(connection)
@@ -194,9 +197,9 @@ class Client:
         connection.close()
 
     async def _connect(self, target: Target, worker: str) -> Connection:
-        pool = self._pools.get(target.origin)
+        pool = self._pools.get(target.pool)
         if pool is None:
-            pool = self._pools[target.origin] = _Pool(self, target.origin)
+            pool = self._pools[target.pool] = _Pool(self, target.pool)
         try:
             self._make_room(pool, worker)
             pool.connecting += 1
@@ -275,7 +278,7 @@ class Client:
 
     def _drop_if_empty(self, pool: _Pool) -> None:
         if not pool.connecting and not pool.connections:
-            self._pools.pop(pool.origin, None)
+            self._pools.pop(pool.name, None)
             if self._closed is not None and not self._pools:
                 self._closed.set()
 
@@ -287,6 +290,11 @@ async def _until(response: Response, waiting: Callable[[], bool], timeout: float
                 await response.wait()
     except TimeoutError as error:
         raise WorkerBroke(response.worker, f"it has not {done} the call within {timeout:g} s") from error
+
+
+def _target(url: str, within: tuple[str, ...]) -> Target:
+    target = read_url(url)
+    return target._replace(within=within) if within else target
 
 
 def _header(pair: tuple[str, str]) -> bytes:

@@ -30,6 +30,13 @@ class Target(NamedTuple):
     port: int
     origin: str
     opening: bytes
+    within: tuple[str, ...] = ()
+    """Networks that its address has to lie in, beside what the policy says."""
+
+    @property
+    def pool(self) -> str:
+        """What connections to it may be shared with: those that were judged alike."""
+        return f"{self.origin} {' '.join(self.within)}" if self.within else self.origin
 
 
 def literal(host: str) -> IPv4Address | IPv6Address | None:

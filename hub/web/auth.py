@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import cast
 
 from quart import request
 
-from hub.errors import BadHost, CrossSite, Forbidden, Smuggled, Unauthenticated
+from hub.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, HubWide, Smuggled, Unauthenticated
 from hub.model.ids import Caller
 from hub.model.principal import LOCAL, Principal, Right
 from hub.ports import Tokens
@@ -18,6 +19,8 @@ _OPEN = ("/.well-known/", "/livez", "/readyz", "/health")
 _BEARER = "bearer "
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES = (b"same-origin", b"same-site", b"none")
+_MOST_HEADERS, _LARGEST_HEAD = 200, 32 * 1024
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]{1,5})?")
 
 
 class Gate:
@@ -28,7 +31,9 @@ class Gate:
         self._hosts = frozenset(host.lower() for host in hosts)
 
     def admit(self, scope: Scope) -> Principal | None:
-        """Note who is asking; None: nobody known, at what is open to all. Unauthenticated, BadHost, CrossSite, Smuggled."""
+        """Note who is asking; None: nobody known, at what is open to all. Unauthenticated, BadHost, CrossSite, Smuggled,
+        HeadTooLarge.
+        """
         self._check_way(scope)
         found = self._who(scope)
         if found is None and not is_open(scope["path"]):
@@ -48,12 +53,15 @@ class Gate:
         return self._tokens.find(token) if token is not None else None
 
     def _check_way(self, scope: Scope) -> None:
-        names = [name for name, _ in scope["headers"]]
+        headers = scope["headers"]
+        if len(headers) > _MOST_HEADERS or sum(len(name) + len(value) for name, value in headers) > _LARGEST_HEAD:
+            raise HeadTooLarge(_MOST_HEADERS, _LARGEST_HEAD)
+        names = [name for name, _ in headers]
         if b"transfer-encoding" in names and b"content-length" in names:
             raise Smuggled
         if self._hosts:
-            host = (header(scope, b"host") or header(scope, b":authority") or b"").decode("latin-1").lower()
-            if _without_port(host) not in self._hosts:
+            said = _HOST.fullmatch((header(scope, b"host") or header(scope, b":authority") or b"").decode("latin-1").lower())
+            if said is None or said[1] not in self._hosts:
                 raise BadHost
         if scope["method"] not in _SAFE:
             site = header(scope, b"sec-fetch-site")
@@ -110,9 +118,3 @@ def _token(scope: Scope) -> str | None:
         return text[len(_BEARER) :].strip() if text[: len(_BEARER)].lower() == _BEARER else None
     key = header(scope, b"x-api-key")
     return key.decode("latin-1").strip() if key is not None else None
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]

@@ -7,9 +7,9 @@ import pytest
 
 from hub.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
 from hub.model.ids import WorkerId
-from hub.model.worker import Beat, Health, Proof
+from hub.model.worker import Beat, Health, Proof, Registration
 from hub.ports import Engine, Registry
-from tests.contract.words import TTL, WORKER, an_offer, beat, enrolled, kinds, proof
+from tests.contract.words import ANNA, BERT, OTHER_ANNA, TTL, WORKER, an_offer, beat, enrolled, kinds, proof
 from tests.helpers.clock import MovableClock
 
 TWO = WorkerId("echo", "two")
@@ -353,3 +353,25 @@ async def test_everyone_is_every_workspaces_leases_role_by_role(registry: Regist
     assert len(registry) == 4
     await registry.sweep()
     assert len(registry) == 0
+
+
+async def test_what_one_holder_has_is_counted_through_every_change(registry: Registry, clock: MovableClock) -> None:
+    async def take(name: str, owner: str, boot: str = "boot", *, workspace: str = "default") -> Registration:
+        worker = WorkerId("r", name)
+        return await registry.enrol(workspace, an_offer(worker=worker), owner=owner, boot=boot, ttl=TTL, supersede=True)
+
+    first = await take("1", "anna")
+    await take("2", "anna")
+    await take("1", "anna", boot="another")
+    await take("1", "anna", boot="another")
+    await take("3", "bert")
+    await take("1", "anna", workspace="elsewhere")
+    assert [registry.held_by(who) for who in (ANNA, BERT, OTHER_ANNA)] == [2, 1, 1]
+    await registry.withdraw("default", WorkerId("r", "2"), Proof(None, None))
+    assert registry.held_by(ANNA) == 1
+    clock.advance(TTL.total_seconds())
+    await take("1", "bert")
+    assert [registry.held_by(who) for who in (ANNA, BERT, OTHER_ANNA)] == [0, 2, 1]
+    await registry.sweep()
+    assert [registry.held_by(who) for who in (ANNA, BERT, OTHER_ANNA)] == [0, 1, 0]
+    assert first.owner == "anna"

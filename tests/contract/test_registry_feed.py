@@ -99,7 +99,9 @@ async def test_newest_change_of_a_role_is_known_when_nobody_serves_it(registry: 
 
 
 async def test_lease_survives_reopening_with_its_full_time(store: Store, engine: Engine, clock: MovableClock) -> None:
-    offer = an_offer(card={"skills": [{"id": "s"}]}, streaming=True, capacity=2, labels={"a": "b"}, models=("m",))
+    offer = an_offer(
+        card={"skills": [{"id": "s"}]}, streaming=True, capacity=2, labels={"a": "b"}, models=("m",), networks=("10.9.0.0/16",)
+    )
     before = await engine.registry.enrol("default", offer, boot="boot", ttl=TTL)
     drained = await enrolled(engine.registry, TWO)
     await beat(engine.registry, drained, draining=True)

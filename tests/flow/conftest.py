@@ -117,7 +117,7 @@ async def house() -> AsyncIterator[House]:
         hub = Hub(around, supervisor, Limits(keep_alive=timedelta(seconds=0.05)), push)
         terms = Terms(TTL, timedelta(seconds=45))
         directory = Directory(
-            engine.registry, forwarder, around.observer, terms, check_url=lambda url, networks: None, most=100
+            engine.registry, forwarder, around.observer, terms, check_url=lambda url, networks: None, most=100, most_each=100
         )
         yield House(hub, directory, engine, forwarder, clock, supervisor, around, push)
         hub.drain()

@@ -220,5 +220,7 @@ def _read(db: sqlite3.Connection) -> tuple[bytes, int, list[Any], list[Any]]:
 def _offer(text: str, capacity: int | None) -> Offer:
     members = json.loads(text)
     worker, models = WorkerId(*members.pop("worker")), tuple(members.pop("models"))
+    networks = tuple(members.pop("networks", ()))
     interfaces = tuple(Interface(*interface) for interface in members.pop("interfaces"))
-    return Offer(**{**members, "worker": worker, "models": models, "interfaces": interfaces, "capacity": capacity})
+    read = {"worker": worker, "models": models, "networks": networks, "interfaces": interfaces, "capacity": capacity}
+    return Offer(**{**members, **read})

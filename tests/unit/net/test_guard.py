@@ -13,6 +13,7 @@ import pytest
 from hub.errors import OfferInvalid, WorkerUnreachable
 from hub.net.guard import Guard, NotAllowed
 from hub.net.http1 import Client
+from hub.net.url import read_url
 from tests.helpers.raw_server import RawServer, always, answer
 
 OPEN = Guard([], [], allow_loopback=True)
@@ -255,3 +256,39 @@ async def test_a_name_that_cannot_be_resolved_is_unreachable() -> None:
         for host in ("no-such-host.invalid", "x" * 64 + ".invalid"):
             with pytest.raises(WorkerUnreachable, match="does not resolve"):
                 await client.post(f"http://{host}/", b"{}", worker="echo:1")
+
+
+# --- the networks of the token that enrolled it
+
+NEAR, FAR = ("127.0.0.0/8",), ("10.9.0.0/16",)
+
+
+def test_a_literal_address_outside_a_tokens_networks_may_not_enrol() -> None:
+    networks = [ip_network("10.9.0.0/16"), ip_network("fd12::/16")]
+    for host in ("10.9.1.1", "[fd12::1]", "[::ffff:10.9.1.1]", "judged-later.example"):
+        OPEN.check_url(f"http://{host}:9000/", networks)
+    for host in ("10.8.1.1", "[fd13::1]", "[::ffff:10.8.1.1]", "8.8.8.8"):
+        with pytest.raises(OfferInvalid, match="networks of the token"):
+            OPEN.check_url(f"http://{host}:9000/", networks)
+
+
+async def test_every_address_of_a_name_has_to_lie_in_the_tokens_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    target = read_url("http://worker.example/")._replace(within=FAR)
+    monkeypatch.setattr(loop, "getaddrinfo", resolving_to("10.9.1.1", "10.9.1.2"))
+    assert len(await OPEN.addresses(target)) == 2
+    monkeypatch.setattr(loop, "getaddrinfo", resolving_to("10.9.1.1", "10.8.1.2"))
+    with pytest.raises(NotAllowed):
+        await OPEN.addresses(target)
+
+
+async def test_a_tokens_networks_are_asked_at_connect_whatever_was_connected_before() -> None:
+    async with RawServer(always(answer(b"{}"))) as server, Client(OPEN) as client:
+        for within in ((), NEAR):
+            await (await client.post(server.url, b"{}", worker="echo:1", within=within)).read_all(100)
+        assert len(server.peers) == 2, "connections that were judged differently are not shared"
+        with pytest.raises(WorkerUnreachable, match="not allowed by policy"):
+            await client.post(server.url, b"{}", worker="echo:1", within=FAR)
+        assert not await client.probe(server.url, 1, FAR)
+        assert await client.probe(server.url, 1, NEAR)
+        assert len(server.requests) == 2
