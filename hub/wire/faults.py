@@ -96,7 +96,8 @@ _BY_DIALECT: dict[tuple[str | None, type[BaseException]], Row] = {
     ("1.0", errors.TaskEnded): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
 }
 _INTERNAL = Row(-32603, 500, "INTERNAL")
-# What workers may say to callers. Their two newest codes older versions do not have.
+# What workers may say to callers. That a worker lacks a method does not mean that the hub does. Older versions do not have
+# the two newest codes.
 _OF_WORKERS = {
     -32001: Row(-32001, 404, "TASK_NOT_FOUND"),
     -32002: Row(-32002, 400, "TASK_NOT_CANCELABLE"),
@@ -108,7 +109,7 @@ _OF_WORKERS = {
     -32008: Row(-32008, 400, "EXTENSION_SUPPORT_REQUIRED"),
     -32009: Row(-32009, 400, "VERSION_NOT_SUPPORTED"),
     -32600: Row(-32600, 400, "WORKER_ERROR"),
-    -32601: Row(-32601, 400, "WORKER_ERROR"),
+    -32601: Row(-32004, 400, "UNSUPPORTED_OPERATION"),
     -32602: Row(-32602, 400, "WORKER_ERROR"),
 }
 _SINCE_1_0 = (-32008, -32009)

@@ -133,7 +133,8 @@ def test_an_error_of_json_rpc_itself_has_no_reason_of_a2a() -> None:
         (-32008, -32004, -32008, 400, "EXTENSION_SUPPORT_REQUIRED"),
         (-32009, -32004, -32009, 400, "VERSION_NOT_SUPPORTED"),
         (-32602, -32602, -32602, 400, None),
-        (-32601, -32601, -32601, 400, None),
+        (-32600, -32600, -32600, 400, None),
+        (-32601, -32004, -32004, 400, "UNSUPPORTED_OPERATION"),
     ],
 )
 def test_a_workers_specified_error_is_the_callers_in_his_dialect(
