@@ -28,7 +28,6 @@ from hub.core.sweep import EVERY as SWEEP_EVERY
 from hub.core.sweep import Sweep
 from hub.engines import open_engine
 from hub.model.ids import is_loopback
-from hub.model.principal import LOCAL
 from hub.net.forwarder import HttpForwarder
 from hub.net.guard import Guard
 from hub.net.http1 import Client
@@ -97,7 +96,7 @@ async def assemble(
         Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
         Client(hooks := _webhook_guard(settings, port), _WEBHOOK_LIMITS) as hook_client,
     ):
-        observer = telemetry.Metrics(lambda: engine.registry.live(LOCAL.workspace))
+        observer = telemetry.Metrics(engine.registry.everyone)
         vault = _vault(settings)
         parts = Surroundings(
             engine=engine,

@@ -98,9 +98,9 @@ class Registry(Protocol):
     async def sweep(self) -> Sequence[Registration]:
         """End what has expired, write it to the feed, return it. Called about once a second."""
 
-    def changes(self, workspace: str, *, after: int | None, idle: timedelta) -> RegistryFeed:
-        """Changes with a revision above `after`, stored then live, no gap, no repeat; None: from now on. The newest
-        10,000 are kept; an `after` from before those gets what is left of them.
+    def changes(self, workspace: str | None, *, after: int | None, idle: timedelta) -> RegistryFeed:
+        """A workspace's changes with a revision above `after`, stored then live, no gap, no repeat; None: from now on.
+        `workspace` None: everybody's. The newest 10,000 are kept; an `after` from before those gets what is left of them.
         """
 
 

@@ -21,7 +21,6 @@ from hub.ports import Forwarder, Registry, RegistryFeed
 
 _SHORTEST, _LONGEST = timedelta(seconds=10), timedelta(hours=1)
 _JITTER = 0.1
-_WORKSPACE = "default"
 
 
 class Terms(NamedTuple):
@@ -109,6 +108,11 @@ class Directory:
         await self._registry.mark(caller.workspace, worker, registration.epoch, Health.DRAINING, reason)
         return registration
 
+    async def probe(self, caller: Caller, worker: WorkerId) -> tuple[Registration, bool]:
+        """Can the hub itself reach that worker's address now?"""
+        registration = self.get(caller, worker)
+        return registration, await self._forwarder.probe(registration.offer)
+
     def get(self, caller: Caller, worker: WorkerId) -> Registration:
         registration = self._registry.get(caller.workspace, worker)
         if registration is None:
@@ -137,8 +141,8 @@ class Directory:
         return self._registry.changes(caller.workspace, after=after, idle=idle)
 
     async def observe(self) -> None:
-        """Forever: tell the observer what changes."""
-        async for batch in self._registry.changes(_WORKSPACE, after=None, idle=_LONGEST):
+        """Forever: tell the observer what changes, in all workspaces."""
+        async for batch in self._registry.changes(None, after=None, idle=_LONGEST):
             for change in batch:
                 self._observer.registry_changed(change)
 

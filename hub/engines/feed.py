@@ -32,11 +32,11 @@ class Feed:
 
 
 class FeedReader(Waiting):
-    """One workspace's part of the feed."""
+    """One workspace's part of the feed; None: all of it."""
 
     __slots__ = ("_after", "_feed", "_workspace")
 
-    def __init__(self, feed: Feed, workspace: str, *, after: int | None, idle: timedelta) -> None:
+    def __init__(self, feed: Feed, workspace: str | None, *, after: int | None, idle: timedelta) -> None:
         super().__init__(idle)
         self._feed = feed
         self._workspace = workspace
@@ -48,7 +48,7 @@ class FeedReader(Waiting):
 
     async def __anext__(self) -> Sequence[RegistryChange]:
         while not self._stopped:
-            batch = [change for change in self._feed.since(self._after) if change.workspace == self._workspace]
+            batch = [change for change in self._feed.since(self._after) if self._workspace in (None, change.workspace)]
             self._after = max(self._after, self._feed.revision)
             if batch or not await self._until_woken(self._feed.readers):
                 return batch

@@ -160,7 +160,7 @@ class LeaseTable:
     def last_of(self, workspace: str, role: str) -> RegistryChange | None:
         return self._last.get((workspace, role))
 
-    def changes(self, workspace: str, *, after: int | None, idle: timedelta) -> FeedReader:
+    def changes(self, workspace: str | None, *, after: int | None, idle: timedelta) -> FeedReader:
         return FeedReader(self._feed, workspace, after=after, idle=idle)
 
     # --- decisions

@@ -97,6 +97,12 @@ def caller(right: Right = Right.READ) -> Caller:
     return principal_of(_scope(), right).caller
 
 
+def operators_view() -> None:
+    """What is about all workspaces at once is for `default`, the workspace of who runs the hub. HubWide."""
+    if caller().workspace != LOCAL.workspace:
+        raise HubWide
+
+
 def enroller() -> Principal:
     return principal_of(_scope(), Right.ENROL)
 

@@ -13,7 +13,7 @@ from hub.core.hub import Hub
 from hub.errors import StoreError
 from hub.model.a2a import JsonObject
 from hub.ports import Engine
-from hub.web.auth import caller, viewer
+from hub.web.auth import operators_view, viewer
 from hub.web.pages import reply
 
 _WELCOME = """<!doctype html><meta charset="utf-8"><title>Rolecall</title>
@@ -62,7 +62,7 @@ def add_operations(
 
     @app.get("/metrics")
     async def measured() -> Response:
-        caller()
+        operators_view()
         return Response(metrics(), content_type=metrics_type)
 
 

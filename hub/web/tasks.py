@@ -7,7 +7,7 @@ from quart import Quart, Response, request
 from hub.core.hub import Hub
 from hub.errors import InvalidParams, TaskNotFound
 from hub.model.a2a import JsonObject, TaskState
-from hub.model.command import GetTask, Target, TaskQuery
+from hub.model.command import Target, TaskQuery
 from hub.model.ids import TaskId
 from hub.model.task import TaskRow
 from hub.web.auth import caller
@@ -26,8 +26,9 @@ def add_tasks(app: Quart, hub: Hub) -> None:
 
     @app.get("/registry/tasks/<task>/decision")
     async def decision(task: str) -> Response:
-        await hub.get(caller(), GetTask(Target(), TaskId(task), "0.3", 0))
-        made = hub.decisions.of(TaskId(task))
+        # The name may be of the caller's own making, and then be another's id: what counts is the task that it means to him.
+        found = await hub.task(caller(), TaskId(task), Target())
+        made = hub.decisions.of(found.id)
         if made is None:
             raise TaskNotFound("The hub no longer remembers why that task's worker was chosen.")
         document = {

@@ -1,4 +1,4 @@
-"""The registry over HTTP: enrol, beat, withdraw, drain, find, watch. docs/reference/http.md is its description."""
+"""The registry over HTTP: enrol, beat, withdraw, drain, probe, find, watch. docs/reference/http.md is its description."""
 
 from __future__ import annotations
 
@@ -71,6 +71,13 @@ def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: 
         with noted(operator, "drain", name):
             drained = await directory.drain(operator, _worker(name), reason)
         return reply(_item(directory, drained))
+
+    @app.post("/registry/agents/<name>/probe")
+    async def probe(name: str) -> Response:
+        operator = caller(Right.OPERATE)
+        with noted(operator, "probe", name):
+            probed, reached = await directory.probe(operator, _worker(name))
+        return reply({"name": str(probed.worker), "url": probed.offer.url, "reachable": reached})
 
     @app.get("/registry/agents")
     @app.get("/agents")

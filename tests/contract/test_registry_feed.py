@@ -53,6 +53,15 @@ async def test_feed_without_a_revision_begins_now(registry: Registry) -> None:
     assert await told(feed) == [(2, "enrolled", "echo:two")]
 
 
+async def test_feed_of_all_workspaces_has_every_change_and_a_workspaces_has_its_own(registry: Registry) -> None:
+    await enrolled(registry)
+    await registry.enrol("acme", an_offer(TWO), boot="b", ttl=TTL)
+    everybodys = registry.changes(None, after=0, idle=SOON)
+    assert await told(everybodys) == [(1, "enrolled", "echo:one"), (2, "enrolled", "echo:two")]
+    everybodys.stop()
+    assert await kinds(registry, workspace="acme") == ["enrolled"]
+
+
 async def test_feed_is_empty_when_idle_and_ends_when_stopped(registry: Registry) -> None:
     feed = registry.changes("default", after=None, idle=SOON)
     assert list(await anext(feed)) == []

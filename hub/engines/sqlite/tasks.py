@@ -123,8 +123,9 @@ class SqliteTasks:
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         held = self._cache.find(task)
-        if held is not None:
+        if held is not None and held.row.caller == caller:
             return held.seen_by(caller)
+        # What is another's takes the way of what does not exist, with as many statements.
         rows = await self._reader.rows(
             f"select {MEMBERS} from task where id = ? and workspace = ? and caller = ? and not hidden", (task, *caller)
         )

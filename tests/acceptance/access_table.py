@@ -1,0 +1,232 @@
+"""Who may do what, written down by hand: every method and address, what it needs, and how it names what belongs to somebody.
+
+Nothing here is read from the hub: its own tables are held against this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+RIGHTS: dict[str, frozenset[str]] = {
+    "none": frozenset(),
+    "wrong": frozenset(),
+    "reader": frozenset({"read"}),
+    "owner": frozenset({"read", "call"}),
+    "other": frozenset({"read", "call"}),
+    "stranger": frozenset({"read", "call"}),
+    "worker": frozenset({"read", "enrol"}),
+    "admin": frozenset({"read", "call", "enrol", "operate"}),
+}
+UNKNOWN_TO = {"none": "401", "wrong": "401"}
+CAN_OWN = ("owner", "other", "admin")
+"""Those who have tasks here: they may call, and a worker of theirs is live."""
+HOOK = "http://127.0.0.1:9/hook"
+
+Params = dict[str, Any]
+
+
+class Named(NamedTuple):
+    """One way to name something. `params` for an id; `own` and `others`: how it ends for one's own, and for what is another's
+    or nobody's. `made`: what is not his to continue begins something of his own. `of`: what the id is the id of.
+    """
+
+    params: Callable[[str, str], Params]
+    others: str
+    own: str = "ok"
+    of: str = "task"
+    made: bool = False
+
+
+class Row(NamedTuple):
+    right: str
+    ways: dict[str, Named]
+
+
+def _message(classic: bool, **members: Any) -> Params:
+    part = {"kind": "text", "text": "blue"} if classic else {"text": "blue"}
+    role = "user" if classic else "ROLE_USER"
+    return {"message": {"role": role, "messageId": str(uuid4()), "parts": [part], **members}}
+
+
+def _sends(*, classic: bool) -> dict[str, Named]:
+    return {
+        "task": Named(lambda one, _: _message(classic, taskId=one), "-32001"),
+        "context": Named(lambda one, _: _message(classic, contextId=one), "ok", of="context", made=True),
+        "reference": Named(lambda one, _: _message(classic, referenceTaskIds=[one]), "-32001"),
+    }
+
+
+_OLD_SEND = {
+    "task": Named(
+        lambda one, _: {"id": one, "message": {"role": "user", "parts": [{"type": "text", "text": "x"}]}}, "ok", made=True
+    )
+}
+_BY_ID = {"task": Named(lambda one, _: {"id": one}, "-32001")}
+_BY_TASK_ID = {"task": Named(lambda one, _: {"taskId": one}, "-32001")}
+_LIST = {
+    "page token": Named(lambda one, _: {"pageToken": one}, "ok", of="token"),
+    "context": Named(lambda one, _: {"contextId": one}, "ok", of="context"),
+}
+_CONFIG = {"url": HOOK}
+_CARD_03 = {"nothing": Named(lambda *_: {}, "-32007", own="-32007", of="nothing")}
+_CARD_10 = {"nothing": Named(lambda *_: {}, "-32004", own="-32004", of="nothing")}
+
+# `mine`, the second argument, is a task of the caller's own, whose configs have the ids in question.
+METHODS: dict[str, Row] = {
+    "tasks/send": Row("call", _OLD_SEND),
+    "tasks/sendSubscribe": Row("call", _OLD_SEND),
+    "tasks/pushNotification/set": Row(
+        "call", {"task": Named(lambda one, _: {"id": one, "pushNotificationConfig": _CONFIG}, "-32001")}
+    ),
+    "tasks/pushNotification/get": Row("read", _BY_ID),
+    "tasks/get": Row("read", _BY_ID),
+    "tasks/cancel": Row("call", _BY_ID),
+    "tasks/resubscribe": Row("read", _BY_ID),
+    "message/send": Row("call", _sends(classic=True)),
+    "message/stream": Row("call", _sends(classic=True)),
+    "tasks/list": Row("read", _LIST),
+    "tasks/pushNotificationConfig/set": Row(
+        "call", {"task": Named(lambda one, _: {"taskId": one, "pushNotificationConfig": _CONFIG}, "-32001")}
+    ),
+    "tasks/pushNotificationConfig/get": Row(
+        "read",
+        {
+            **_BY_ID,
+            "config": Named(lambda one, mine: {"id": mine, "pushNotificationConfigId": one}, "-32602", of="config"),
+        },
+    ),
+    "tasks/pushNotificationConfig/list": Row("read", _BY_ID),
+    "tasks/pushNotificationConfig/delete": Row(
+        "call",
+        {
+            "task": Named(lambda one, _: {"id": one, "pushNotificationConfigId": "c"}, "-32001"),
+            "config": Named(lambda one, mine: {"id": mine, "pushNotificationConfigId": one}, "ok", of="config"),
+        },
+    ),
+    "agent/getAuthenticatedExtendedCard": Row("read", _CARD_03),
+    "agent/authenticatedExtendedCard": Row("read", _CARD_03),
+    "SendMessage": Row("call", _sends(classic=False)),
+    "SendStreamingMessage": Row("call", _sends(classic=False)),
+    "GetTask": Row("read", _BY_ID),
+    "ListTasks": Row("read", _LIST),
+    "CancelTask": Row("call", _BY_ID),
+    "SubscribeToTask": Row("read", _BY_ID),
+    "CreateTaskPushNotificationConfig": Row(
+        "call", {"task": Named(lambda one, _: {"taskId": one, "id": "c", "url": HOOK}, "-32001")}
+    ),
+    "GetTaskPushNotificationConfig": Row(
+        "read",
+        {
+            "task": Named(lambda one, _: {"taskId": one, "id": "c"}, "-32001"),
+            "config": Named(lambda one, mine: {"taskId": mine, "id": one}, "-32001", of="config"),
+        },
+    ),
+    "ListTaskPushNotificationConfigs": Row("read", _BY_TASK_ID),
+    "DeleteTaskPushNotificationConfig": Row(
+        "call",
+        {
+            "task": Named(lambda one, _: {"taskId": one, "id": "c"}, "-32001"),
+            "config": Named(lambda one, mine: {"taskId": mine, "id": one}, "ok", of="config"),
+        },
+    ),
+    "GetExtendedAgentCard": Row("read", _CARD_10),
+}
+
+
+class Address(NamedTuple):
+    """`{id}` in the path, the query or the body is what is named, `{mine}` a task of the caller's own."""
+
+    verb: str
+    path: str
+    right: str
+    others: str = "404"
+    own: str = "ok"
+    of: str = "task"
+    made: bool = False
+    body: Callable[[str, str], Params] | None = None
+
+
+_CONFIGS = "/tasks/{id}/pushNotificationConfigs"
+_MINE = "/tasks/{mine}/pushNotificationConfigs/{id}"
+
+
+def _rest(*, classic: bool) -> list[Address]:
+    config: Params = {"pushNotificationConfig": _CONFIG} if classic else _CONFIG
+    sends = [
+        Address("POST", f"/message:{how}", "call", body=way.params, of=way.of, made=way.made, others=ending)
+        for how in ("send", "stream")
+        for way in _sends(classic=classic).values()
+        for ending in ["404" if way.others == "-32001" else way.others]
+    ]
+    return [
+        *sends,
+        Address("GET", "/tasks/{id}", "read"),
+        Address("GET", "/tasks?pageToken={id}", "read", of="token", others="ok"),
+        Address("GET", "/tasks?contextId={id}", "read", of="context", others="ok"),
+        Address("POST", "/tasks/{id}:cancel", "call"),
+        Address("GET", "/tasks/{id}:subscribe", "read"),
+        Address("POST", "/tasks/{id}:subscribe", "read"),
+        Address("POST", _CONFIGS, "call", body=lambda one, mine: config),
+        Address("GET", _CONFIGS, "read"),
+        Address("GET", f"{_CONFIGS}/c", "read"),
+        Address("DELETE", f"{_CONFIGS}/c", "call"),
+        Address("GET", _MINE, "read", of="config"),
+        Address("DELETE", _MINE, "call", of="config", others="ok"),
+        Address("GET", "/extendedAgentCard", "read", others="400", own="400", of="nothing"),
+    ]
+
+
+REST: dict[str, list[Address]] = {
+    "1.0": _rest(classic=False),
+    "0.3": [Address("GET", "/card", "read", others="400", own="400", of="nothing"), *_rest(classic=True)],
+}
+BASES = {"1.0": ("", {"A2A-Version": "1.0"}), "0.3": ("/v1", {})}
+
+_LETTER = "/registry/push/dead-letters/{id}/c/1/redeliver"
+_TASKLESS = "nothing"
+
+# The hub's own addresses, by their rule in its map: rows as above, with what the id is the id of. "open": for everybody.
+OWN: dict[tuple[str, str], list[Address]] = {
+    ("GET", "/"): [Address("GET", "/", "read", of=_TASKLESS)],
+    ("GET", "/livez"): [Address("GET", "/livez", "open", of=_TASKLESS)],
+    ("GET", "/readyz"): [Address("GET", "/readyz", "open", of=_TASKLESS)],
+    ("GET", "/health"): [Address("GET", "/health", "open", of=_TASKLESS)],
+    ("GET", "/metrics"): [Address("GET", "/metrics", "read", of=_TASKLESS)],
+    ("GET", "/.well-known/ai-catalog.json"): [Address("GET", "/.well-known/ai-catalog.json", "open", of=_TASKLESS)],
+    ("OPTIONS", "/.well-known/ai-catalog.json"): [Address("OPTIONS", "/.well-known/ai-catalog.json", "open", of=_TASKLESS)],
+    **{
+        ("GET", f"/.well-known/{name}"): [Address("GET", f"/.well-known/{name}", "open", of=_TASKLESS)]
+        for name in ("agent-card.json", "agent.json")
+    },
+    **{
+        ("GET", f"/agents/<role>/.well-known/{name}"): [Address("GET", f"/agents/{{id}}/.well-known/{name}", "open", of="role")]
+        for name in ("agent-card.json", "agent.json")
+    },
+    ("GET", "/agents"): [Address("GET", "/agents?cursor={id}", "read", of="agent cursor", others="ok")],
+    ("GET", "/registry/agents"): [
+        Address("GET", "/registry/agents?cursor={id}", "read", of="agent cursor", others="ok"),
+        Address("GET", "/registry/agents?role={id}", "read", of="role", others="ok"),
+        Address("GET", "/registry/agents?skill={id}", "read", of="role", others="ok"),
+    ],
+    ("GET", "/registry/agents/<name>"): [Address("GET", "/registry/agents/{id}", "read", of="worker")],
+    ("GET", "/registry/events"): [Address("GET", "/registry/events", "read", of="feed")],
+    ("PUT", "/registry/agents/<role>/<instance>"): [Address("PUT", "/registry/agents/mine/{id}", "enrol", of="lease")],
+    ("POST", "/registry/agents"): [Address("POST", "/registry/agents", "enrol", of="lease")],
+    ("POST", "/registry/agents/<name>/heartbeat"): [Address("POST", "/registry/agents/{id}/heartbeat", "enrol", of="lease")],
+    ("DELETE", "/registry/agents/<name>"): [Address("DELETE", "/registry/agents/{id}", "enrol", of="lease")],
+    ("POST", "/registry/agents/<name>/drain"): [Address("POST", "/registry/agents/{id}/drain", "operate", of="worker")],
+    ("POST", "/registry/agents/<name>/probe"): [Address("POST", "/registry/agents/{id}/probe", "operate", of="worker")],
+    ("GET", "/registry/tasks"): [
+        Address("GET", "/registry/tasks?cursor={id}", "read", of="token", others="ok"),
+        Address("GET", "/registry/tasks?context_id={id}", "read", of="context", others="ok"),
+    ],
+    ("GET", "/registry/tasks/<task>/decision"): [Address("GET", "/registry/tasks/{id}/decision", "read")],
+    ("GET", "/registry/push/dead-letters"): [
+        Address("GET", "/registry/push/dead-letters?cursor={id}", "read", of="letter cursor", others="ok"),
+    ],
+    ("POST", "/registry/push/dead-letters/<task>/<config>/<cursor>/redeliver"): [
+        Address("POST", _LETTER, "operate", of="letter task"),
+    ],
+}

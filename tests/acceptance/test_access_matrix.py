@@ -1,0 +1,229 @@
+"""Every method, address, holder and kind of id: exactly the documented answer, and what is another's is as what is nobody's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hub.app import assemble
+from hub.config import Settings
+from hub.wire.methods import _METHODS, Operation
+from hub.wire.rest import read_place
+from tests.acceptance.access_table import BASES, CAN_OWN, METHODS, OWN, REST, RIGHTS, UNKNOWN_TO, Address
+from tests.acceptance.access_world import HIDDEN, HIDDEN_ROLE, OFFER, ROLE, WORKER, Ids, World, like, make_tokens, outcome, same
+from tests.helpers.processes import start_hub, start_worker, wait_for
+
+WHO = sorted(RIGHTS)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    data = tmp_path_factory.mktemp("matrix")
+    tokens = make_tokens(data)
+    with (
+        start_hub(data, max_rate=0, max_at_once=0, push_allowed_hosts="127.0.0.1") as hub,
+        httpx.Client(trust_env=False, timeout=30) as http,
+    ):
+        found = World(hub, tokens, http)
+        env = {"ROLECALL_TOKEN": tokens["worker"]}
+        worker = start_worker("tests.acceptance.workers:asker", WORKER, hub.url, log=data / "w.log", env=env, enrolled=False)
+        with worker:
+            wait_for(lambda: found.ask("admin", "GET", f"/registry/agents/{WORKER}").status_code == 200, 15)
+            found.lease("abroad", HIDDEN_ROLE, "z")
+            found.lease("rival", "rival", "r")
+            yield found
+
+
+# --- the tables are whole
+
+
+def test_every_method_has_a_row() -> None:
+    assert set(METHODS) == set(_METHODS)
+
+
+@pytest.mark.parametrize("dialect", sorted(REST))
+def test_every_operation_has_an_address_in_rest(dialect: str) -> None:
+    base, _ = BASES[dialect]
+    places = [read_place(base + row.path.partition("?")[0], row.verb) for row in REST[dialect]]
+    assert {place.operation for place in places if place is not None} == set(Operation)
+    assert None not in places
+
+
+async def test_every_address_of_the_hubs_own_has_a_row(tmp_path: Path) -> None:
+    async with assemble(Settings(data_dir=tmp_path, store="memory:"), port=1) as rolecall:
+        rules = rolecall.edge._pages.url_map.iter_rules()  # type: ignore[attr-defined]  # Quart's, behind ASGI's type
+        found = {(method, rule.rule) for rule in rules for method in rule.methods - {"HEAD"}}
+    automatic = {(method, rule) for method, rule in found if method == "OPTIONS" and (method, rule) not in OWN}
+    assert found - automatic == set(OWN)
+
+
+# --- A2A, in JSON-RPC and in REST
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_method_answers_as_documented(world: World, method: str, who: str) -> None:
+    row = METHODS[method]
+    for way in row.ways.values():
+        if row.right not in RIGHTS[who]:
+            answer = world.rpc(who, method, way.params(like("x" * 36), "t"))
+            assert outcome(answer) == UNKNOWN_TO.get(who, "403")
+            continue
+        if way.of == "config" and who not in CAN_OWN:
+            continue  # he has no task to name it under
+        changes = row.right != "read"
+        ids, mine = world.ids(way.of, who, fresh=way.made, changes=changes), _mine(world, who, way.of, changes=changes)
+        foreign, unknown = (world.rpc(who, method, way.params(one, mine)) for one in (ids.foreign, ids.unknown))
+        expected = way.others
+        if who == "stranger" and way.made:
+            expected = "ok" if method == "tasks/send" else "-32000"
+            assert WORKER not in foreign.text
+        assert outcome(foreign) == expected
+        same(foreign, unknown, ids, made=way.made, at_work=method == "tasks/send")
+        if ids.own is not None:
+            _check_own(world.rpc(who, method, way.params(ids.own, mine)), way.own, ids, way.of)
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize(
+    ("dialect", "row"),
+    [
+        pytest.param(dialect, row, id=f"{dialect} {row.verb} {row.path} {row.of}")
+        for dialect, rows in REST.items()
+        for row in rows
+    ],
+)
+def test_an_address_of_rest_answers_as_documented(world: World, dialect: str, row: Address, who: str) -> None:
+    base, headers = BASES[dialect]
+
+    def ask(one: str, mine: str) -> httpx.Response:
+        body = row.body(one, mine) if row.body else None
+        return world.ask(who, row.verb, f"/agents/{ROLE}{base}{row.path.format(id=one, mine=mine)}", body, **headers)
+
+    if row.right not in RIGHTS[who]:
+        assert outcome(ask(like("x" * 36), "t")) == UNKNOWN_TO.get(who, "403")
+        return
+    if row.of == "config" and who not in CAN_OWN:
+        return
+    changes = row.right != "read"
+    ids, mine = world.ids(row.of, who, fresh=row.made, changes=changes), _mine(world, who, row.of, changes=changes)
+    foreign, unknown = ask(ids.foreign, mine), ask(ids.unknown, mine)
+    expected = "404" if who == "stranger" and row.made else row.others
+    assert outcome(foreign) == expected
+    same(foreign, unknown, ids, made=row.made)
+    if ids.own is not None:
+        _check_own(ask(ids.own, mine), row.own, ids, row.of)
+
+
+def _mine(world: World, who: str, of: str, *, changes: bool) -> str:
+    """A task to name configs under."""
+    if of != "config":
+        return "-"
+    return str((world.task(who, "c", f"cfg-{who}") if changes else world.standing(who))["id"])
+
+
+def _check_own(answer: httpx.Response, expected: str, ids: Ids, of: str) -> None:
+    assert outcome(answer) == expected, answer.text
+    assert ids.foreign not in answer.text or ids.foreign == ids.own
+    if of in ("task", "context") and answer.content not in (b"{}", b'{"jsonrpc":"2.0","id":7,"result":null}'):
+        assert str(ids.own) in answer.text
+
+
+@pytest.mark.parametrize("who", ["owner", "other", "stranger", "admin"])
+@pytest.mark.parametrize("method", ["tasks/resubscribe", "SubscribeToTask"])
+def test_a_cursor_opens_nobody_elses_task(world: World, method: str, who: str) -> None:
+    ids = world.ids("task", who)
+    for cursor in ("1", "999"):
+        answers = [world.rpc(who, method, {"id": one}, **{"Last-Event-ID": cursor}) for one in (ids.foreign, ids.unknown)]
+        assert outcome(answers[0]) == "-32001"
+        same(answers[0], answers[1], ids)
+
+
+@pytest.mark.parametrize("who", ["other", "admin", "reader", "stranger"])
+def test_lists_hold_what_is_ones_own_and_nothing_else(world: World, who: str) -> None:
+    theirs = world.standing("owner")["id"]
+    own = world.task(who)["id"] if who in CAN_OWN else None
+    for answer in (world.rpc(who, "ListTasks", {}), world.ask(who, "GET", "/registry/tasks")):
+        assert outcome(answer) == "ok"
+        assert theirs not in answer.text
+        assert own is None or own in answer.text
+
+
+# --- the hub's own addresses
+
+
+OWN_ROWS = [(rule, row) for rule, rows in OWN.items() for row in rows]
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize(("rule", "row"), [pytest.param(rule, row, id=" ".join((*rule, row.of))) for rule, row in OWN_ROWS])
+def test_an_address_of_the_hubs_own_answers_as_documented(world: World, rule: tuple[str, str], row: Address, who: str) -> None:
+    if row.of == "feed":
+        assert _feed_status(world, who) == (200 if "read" in RIGHTS[who] else int(UNKNOWN_TO[who]))
+        return
+    if row.right != "open" and row.right not in RIGHTS[who]:
+        assert outcome(_ask_own(world, who, row, like("x" * 36))) == UNKNOWN_TO.get(who, "403")
+        return
+    if row.path == "/metrics" and who == "stranger":
+        assert outcome(_ask_own(world, who, row, "-")) == "403"
+        return
+    ids = _own_ids(world, row, who)
+    foreign, unknown = _ask_own(world, who, row, ids.foreign), _ask_own(world, who, row, ids.unknown)
+    if row.of != "nothing" and not (row.of == "lease" and rule[0] in ("PUT", "POST") and "{id}/" not in row.path):
+        assert outcome(foreign) == row.others
+        same(foreign, unknown, ids, made=row.of == "agent cursor")
+    if ids.own is not None:
+        assert outcome(_ask_own(world, who, row, ids.own)) == row.own
+
+
+def _own_ids(world: World, row: Address, who: str) -> Ids:
+    abroad = who == "stranger"
+    if row.of == "role":
+        return Ids(HIDDEN_ROLE, ROLE, like(ROLE)) if abroad else Ids(ROLE, HIDDEN_ROLE, like(HIDDEN_ROLE))
+    if row.of == "worker":
+        unknown = f"{'x' * len(ROLE)}:a" if abroad else f"{'x' * len(HIDDEN_ROLE)}:z"
+        return (
+            Ids(HIDDEN, WORKER, unknown)
+            if abroad
+            else Ids(WORKER if "drain" not in row.path else _leased(world), HIDDEN, unknown)
+        )
+    if row.of == "lease":
+        return Ids(_leased(world, who), HIDDEN, "x" * len(HIDDEN_ROLE) + ":z")
+    if row.of == "agent cursor":
+        return Ids(None, HIDDEN, "hidden:y") if not abroad else Ids(None, WORKER, "asker:b")
+    if row.of == "letter task":
+        theirs = world.dead_letter("owner")
+        return Ids(None, theirs, like(theirs))
+    if row.of == "letter cursor":
+        theirs = world.dead_letter("owner")
+        return Ids(None, f"9999999999.0/1/{theirs}/c", f"9999999999.0/1/{like(theirs)}/c")
+    return world.ids(row.of, who)
+
+
+def _leased(world: World, who: str = "worker") -> str:
+    """A lease of his own, with its proof kept."""
+    lease = world.lease(who, "mine", f"of-{who}-{len(world.kept)}")
+    world.kept["proof", lease["name"]] = {"epoch": lease["epoch"], "lease": lease["lease"]}
+    return str(lease["name"])
+
+
+def _ask_own(world: World, who: str, row: Address, one: str) -> httpx.Response:
+    body: Any = None
+    if row.verb == "PUT" or (row.path, row.verb) == ("/registry/agents", "POST"):
+        body = {**OFFER, "name": f"mine:{one.replace(':', '')}"}
+    elif row.of == "lease":
+        body = world.kept.get(("proof", one), {"epoch": 1, "lease": "0" * 64})
+    elif row.verb == "POST":
+        body = {}
+    return world.ask(who, row.verb, row.path.format(id=one), body)
+
+
+def _feed_status(world: World, who: str) -> int:
+    token = {"none": "", "wrong": "rc_wrong"}.get(who, world.tokens.get(who, ""))
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with world.http.stream("GET", f"{world.hub.url}/registry/events", headers=headers) as answer:
+        return answer.status_code

@@ -1,0 +1,108 @@
+"""Two workspaces on one hub: neither learns from anything that the other is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance.access_world import HIDDEN, HIDDEN_ROLE, OFFER, ROLE, WORKER, Ids, World, make_tokens, same
+from tests.helpers.client import text_message
+from tests.helpers.processes import start_hub, start_worker, wait_for
+
+SKILL = "secret-skill"
+CARD = {"name": "hidden", "skills": [{"id": SKILL, "name": SKILL, "description": "x", "tags": ["secret-tag"]}]}
+OPEN_PAGES = ["/.well-known/agent-card.json", "/.well-known/ai-catalog.json", "/registry/agents", "/agents"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    data = tmp_path_factory.mktemp("workspaces")
+    tokens = make_tokens(data)
+    with start_hub(data) as hub, httpx.Client(trust_env=False, timeout=30) as http:
+        found = World(hub, tokens, http)
+        env = {"ROLECALL_TOKEN": tokens["worker"]}
+        worker = start_worker("tests.acceptance.workers:asker", WORKER, hub.url, log=data / "w.log", env=env, enrolled=False)
+        with worker:
+            wait_for(lambda: found.ask("admin", "GET", f"/registry/agents/{WORKER}").status_code == 200, 15)
+            enrolled = found.ask("abroad", "PUT", f"/registry/agents/{HIDDEN_ROLE}/z", {**OFFER, "card": CARD})
+            assert enrolled.status_code == 201
+            yield found
+
+
+@pytest.mark.parametrize("path", OPEN_PAGES)
+def test_cards_catalog_and_discovery_show_ones_own_workspace(world: World, path: str) -> None:
+    for who, shown, kept in (("owner", ROLE, HIDDEN_ROLE), ("admin", ROLE, HIDDEN_ROLE), ("stranger", HIDDEN_ROLE, ROLE)):
+        text = world.ask(who, "GET", path).text
+        assert shown in text
+        assert kept not in text
+
+
+def test_without_a_token_cards_are_those_of_the_default_workspace(world: World) -> None:
+    assert world.ask("none", "GET", f"/agents/{ROLE}/.well-known/agent-card.json").status_code == 200
+    assert HIDDEN_ROLE not in world.ask("none", "GET", OPEN_PAGES[0]).text
+    assert world.ask("none", "GET", "/health").json()["workers"] == 1
+
+
+@pytest.mark.parametrize(("member", "hidden", "nobodys"), [("role", HIDDEN_ROLE, "xxxxxx"), ("skill", SKILL, "x" * len(SKILL))])
+def test_a_role_and_a_skill_of_another_workspace_are_as_those_that_do_not_exist(
+    world: World, member: str, hidden: str, nobodys: str
+) -> None:
+    def ask(name: str) -> httpx.Response:
+        params = {**text_message("hi", messageId="m"), "metadata": {member: name}}
+        return world.ask("owner", "POST", "/", {"jsonrpc": "2.0", "id": 7, "method": "message/send", "params": params})
+
+    foreign, unknown = ask(hidden), ask(nobodys)
+    assert foreign.json()["error"]["data"][0]["reason"] == "ROLE_UNKNOWN"
+    same(foreign, unknown, Ids(None, hidden, nobodys))
+
+
+def test_the_feed_tells_of_ones_own_workspace(world: World) -> None:
+    assert _told(world, "owner", WORKER) == {WORKER}
+    assert _told(world, "stranger", HIDDEN) == {HIDDEN}
+
+
+def _told(world: World, who: str, until: str) -> set[str]:
+    """The workers that a feed from its beginning names, up to one of them."""
+    headers = {"Authorization": f"Bearer {world.tokens[who]}", "Last-Event-ID": "0"}
+    names = set[str]()
+    with world.http.stream("GET", f"{world.hub.url}/registry/events", headers=headers) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                names.add(line.partition('"name":"')[2].partition('"')[0])
+            if until in names:
+                break
+    return names
+
+
+def test_figures_are_of_all_workspaces_and_for_the_default_one_alone(world: World) -> None:
+    def figures(who: str) -> httpx.Response:
+        return world.ask(who, "GET", "/metrics")
+
+    for who in ("reader", "owner", "admin"):
+        text = figures(who).text
+        assert f'a2a_hub_workers{{role="{HIDDEN_ROLE}",state="ready"}} 1.0' in text
+        assert f'a2a_hub_registrations_total{{outcome="enrolled",role="{HIDDEN_ROLE}"}} 1.0' in text
+    refused = figures("stranger")
+    assert (refused.status_code, refused.json()["reason"]) == (403, "FORBIDDEN")
+
+
+def test_why_a_worker_was_chosen_is_told_of_ones_own_task_under_any_name(world: World) -> None:
+    """In 0.1 a caller names his tasks himself, and so may choose what another's is called."""
+    theirs = world.task("owner")["id"]
+    words: dict[str, Any] = {"message": {"role": "user", "parts": [{"type": "text", "text": "x"}]}}
+    named = world.result("other", "tasks/send", {"id": theirs, **words})
+    assert named["id"] == theirs
+    told = world.ask("other", "GET", f"/registry/tasks/{theirs}/decision").json()
+    assert told["task"] != theirs
+    assert world.ask("owner", "GET", f"/registry/tasks/{theirs}/decision").json()["task"] == theirs
+
+
+def test_a_context_of_anothers_draws_no_call_to_its_worker(world: World) -> None:
+    context = world.task("owner")["contextId"]
+    task = world.result("other", "message/send", text_message("mine", contextId=context))
+    assert world.ask("other", "GET", f"/registry/tasks/{task['id']}/decision").json()["rule"] == "path"
+    again = world.result("owner", "message/send", text_message("blue", contextId=context))
+    assert again["status"]["state"] == "completed"

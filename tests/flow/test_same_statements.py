@@ -1,0 +1,116 @@
+"""What is another's costs the store as much as what is nobody's: the same statements, one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.app import Rolecall, assemble
+from hub.config import Settings
+from hub.engines.sqlite.engine import SqliteEngine
+from hub.errors import HubError
+from hub.model.command import Target
+from hub.model.ids import Caller, Cursor, TaskId, WorkerId
+from hub.model.principal import LOCAL
+from hub.model.worker import Offer
+from hub.web.operations import Call, Extras, Operations
+from hub.wire.jsontext import parse
+from hub.wire.methods import STREAMING, read_method
+from tests.acceptance.access_table import METHODS
+from tests.flow.conftest import say
+from tests.helpers.scripted import ScriptedForwarder, status, task
+
+ANNA = Caller("default", "anna")
+STRANGERS = [Caller("default", "bert"), Caller("acme", "anna")]
+UNKNOWN = "01a1efaa-0000-7000-8000-000000000000"
+_CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\b\d+(\.\d+)?(e[+-]?\d+)?\b", re.IGNORECASE)
+_NOT_THE_CALLERS = re.compile(r"select host from delivery|begin|commit", re.IGNORECASE)
+"""What deliveries ask for by themselves, and what writes that come together share."""
+
+
+@dataclass
+class Store:
+    rolecall: Rolecall
+    seen: list[str] = field(default_factory=list)
+
+    async def watch(self) -> None:
+        engine = self.rolecall.engine
+        assert isinstance(engine, SqliteEngine)
+        reader = engine._reader._db
+        assert reader is not None
+        await reader.set_trace_callback(self.seen.append)
+        await engine._writer.submit(lambda db: db.set_trace_callback(self.seen.append))
+
+    async def asked(self, work: Callable[[], Awaitable[object]]) -> list[str]:
+        """What the store is asked while `work` is refused, with every id and number out of it."""
+        self.seen.clear()
+        with pytest.raises(HubError):
+            await work()
+        return [_CHANGING.sub("~", text) for text in self.seen if not _NOT_THE_CALLERS.match(text)]
+
+    async def task(self, caller: Caller) -> str:
+        body = parse((await self.rolecall.hub.send(caller, say("hi"))).body)
+        return str(body["id"])
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[Store]:
+    forwarder = ScriptedForwarder()
+    forwarder.plan("echo:a", task(), status("input-required"))
+    settings = Settings(data_dir=folder, push_allowed_hosts=("127.0.0.1",))
+    async with assemble(settings, port=1, alter=lambda parts: replace(parts, forwarder=forwarder)) as rolecall:
+        offer = Offer(WorkerId("echo", "a"), "http://127.0.0.1:9/", streaming=True)
+        await rolecall.directory.enrol(LOCAL, offer, boot="b")
+        yield Store(rolecall)
+
+
+REFUSED = [(method, kind) for method, row in METHODS.items() for kind, way in row.ways.items() if way.others == "-32001"]
+
+
+def asking(store: Store, caller: Caller, method: str, params: dict[str, Any]) -> Callable[[], Awaitable[object]]:
+    operation, dialect = read_method(method, None)
+    operations = Operations(store.rolecall.hub, store.rolecall.push)
+    call = Call(caller, operation, dialect, params, Target(path_role="echo"), Extras())
+    return lambda: operations.open(call) if operation in STREAMING else operations.answer(call)
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["in memory", "on disk"])
+async def test_a_method_asks_the_store_the_same_of_anothers_task_and_of_none(tmp_path: Path, held: bool) -> None:
+    async with opened(tmp_path) as first:
+        anna = await first.task(ANNA)
+        if held:
+            await _compare_all(first, anna)
+    if not held:
+        async with opened(tmp_path) as second:
+            await _compare_all(second, anna)
+
+
+async def _compare_all(store: Store, anna: str) -> None:
+    await store.watch()
+    for method, kind in REFUSED:
+        if kind == "config":
+            continue  # that task is one's own
+        way = METHODS[method].ways[kind]
+        for caller in STRANGERS:
+            foreign = await store.asked(asking(store, caller, method, way.params(anna, "-")))
+            unknown = await store.asked(asking(store, caller, method, way.params(UNKNOWN, "-")))
+            assert foreign == unknown, method
+            assert foreign, f"{method} asks the store"
+
+
+async def test_a_dead_letter_of_anothers_costs_what_none_costs(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        anna = await store.task(ANNA)
+        await store.watch()
+        push = store.rolecall.push
+        for caller in STRANGERS:
+            foreign = await store.asked(partial(push.redeliver, caller, TaskId(anna), "c", Cursor(1)))
+            unknown = await store.asked(partial(push.redeliver, caller, TaskId(UNKNOWN), "c", Cursor(1)))
+            assert foreign == unknown != []
