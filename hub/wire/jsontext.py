@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-# The parser refuses NaN and Infinity, depth over 200 and huge integers, but reads 1e999 as infinity.
-# Ids in hex may look like one too: a match only means that it is worth looking.
-_HUGE_EXPONENT = re.compile(rb"[0-9][eE]\+?[0-9]{3}")
+# The parser refuses NaN and Infinity, depth over 200 and huge integers, but reads 1e999 as infinity, and so 400 digits with
+# a point behind them. Ids in hex may look like one too: a match only means that it is worth looking.
+_MAY_BE_HUGE = re.compile(rb"[0-9][eE]\+?[0-9]{3}|(?<![0-9])[0-9]{200}")
 
 
 class NotJson(ValueError):
@@ -22,7 +22,7 @@ def parse(text: bytes | bytearray) -> Any:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise NotJson(str(error)) from error
-    if _HUGE_EXPONENT.search(text) and not _finite(value):
+    if _MAY_BE_HUGE.search(text) and not _finite(value):
         raise NotJson("number out of range")
     return value
 

@@ -1,0 +1,251 @@
+"""Inputs 1 to 17, 28, 60 and 64: what is wrong with a call's body."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from hub.wire.jsontext import dump
+from tests.helpers.client import text_message
+from tests.helpers.processes import HubProcess
+from tests.helpers.raw_server import RawServer, always, answer
+from tests.hostile.raw import exchange, post
+
+pytestmark = pytest.mark.usefixtures("unharmed")
+
+JSON = {"Content-Type": "application/json"}
+TASK = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "completed"}}
+
+
+@pytest.fixture
+async def worker(http: httpx.AsyncClient) -> AsyncIterator[RawServer]:
+    """Enrolled as `ear`; it is done at once, and what it was sent stands in its requests."""
+    async with RawServer(always(answer(dump({"jsonrpc": "2.0", "id": "1", "result": TASK})))) as server:
+        assert (await http.put("/registry/agents/ear/a", json={"url": server.url})).status_code == 201
+        yield server
+        await http.delete("/registry/agents/ear:a")
+
+
+async def ask(http: httpx.AsyncClient, body: bytes, path: str = "/agents/ear/", **headers: str) -> Any:
+    response = await http.post(path, content=body, headers={**JSON, **headers})
+    assert response.status_code == 200, response.text[:500]
+    return response.json()
+
+
+async def refused(http: httpx.AsyncClient, body: bytes) -> tuple[int, Any]:
+    document = await ask(http, body)
+    return document["error"]["code"], document["id"]
+
+
+def sending(metadata: bytes = b"{}", text: bytes = b'"hi"', *, role: bytes = b'"user"', id: bytes = b"1") -> bytes:
+    """A whole call of message/send, with pieces of JSON that no library would write."""
+    message = b'{"kind":"message","messageId":"%d","role":%b,"parts":[{"kind":"text","text":%b}],"metadata":%b}'
+    return b'{"jsonrpc":"2.0","id":%b,"method":"message/send","params":{"message":%b}}' % (
+        id,
+        message % (time.monotonic_ns(), role, text, metadata),
+    )
+
+
+def nested(depth: int) -> bytes:
+    return b'{"a":' * depth + b"1" + b"}" * depth
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"[" * 100_000, id="1"),
+        pytest.param(b'{"a":' * 50_000, id="2"),
+        pytest.param(nested(50_000), id="2, closed"),
+        pytest.param(sending(b'{"x":NaN}'), id="8, NaN"),
+        pytest.param(sending(b'{"x":Infinity}'), id="8, Infinity"),
+        pytest.param(sending(b'{"x":-Infinity}'), id="8, -Infinity"),
+        pytest.param(sending(b'{"x":1e999}'), id="8, 1e999"),
+        pytest.param(sending(b'{"x":-1E+999}'), id="8, -1E+999"),
+        pytest.param(sending(b'{"x":1' + b"0" * 400 + b".0}"), id="8, without an exponent"),
+        pytest.param(sending(b'{"x":%b}' % (b"9" * 5000)), id="9"),
+        pytest.param(sending(text=rb'"\ud800"'), id="11, lone surrogate"),
+        pytest.param(sending(text=rb'"\udc00\ud800"'), id="11, surrogates the wrong way round"),
+        pytest.param(sending(text=b'"\xff"'), id="11, no UTF-8"),
+        pytest.param(sending(text=b'"\xc0\x80"'), id="11, overlong"),
+        pytest.param(sending().decode().encode("utf-16"), id="11, UTF-16"),
+        pytest.param(b"\xef\xbb\xbf" + sending(), id="11, BOM"),
+        pytest.param(sending() + b" {}", id="16"),
+        pytest.param(sending(id=b"1e400"), id="13, 1e400"),
+    ],
+)
+async def test_what_is_no_json_is_a_parse_error_and_goes_nowhere(
+    http: httpx.AsyncClient, worker: RawServer, body: bytes
+) -> None:
+    began = time.monotonic()
+    assert await refused(http, body) == (-32700, None)
+    assert time.monotonic() - began < 0.5
+    assert worker.requests == []
+
+
+@pytest.mark.parametrize("depth", [64, 150, 190, *range(194, 202), 1000])
+async def test_3_what_is_deep_is_taken_whole_or_refused(http: httpx.AsyncClient, worker: RawServer, depth: int) -> None:
+    """The limit is 200 levels of the whole request. What is taken can be read in every dialect."""
+    answer = await ask(http, sending(nested(depth)))
+    if "error" in answer:
+        assert (answer["error"]["code"], depth > 190, worker.requests) == (-32700, True, [])
+        return
+    assert (answer["result"]["status"]["state"], depth < 200) == ("completed", True)
+    assert nested(depth) in worker.requests[0].body
+    for method, version in (("tasks/get", "0.3"), ("GetTask", "1.0")):
+        body = dump({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": answer["result"]["id"]}})
+        read = await http.post("/", content=body, headers={**JSON, "A2A-Version": version})
+        assert nested(depth) in read.content
+
+
+async def test_3_brackets_in_a_text_are_not_depth(http: httpx.AsyncClient, worker: RawServer) -> None:
+    assert (await ask(http, sending(text=b'"' + b"[{" * 1000 + b'"')))["result"]["status"]["state"] == "completed"
+    assert (await ask(http, sending(b'{"a":[%b]}' % b",".join([b"{}"] * 1000))))["result"]["status"]["state"] == "completed"
+
+
+@pytest.mark.parametrize("path", ["/", "/agents/ear/", "/message:send", "/v1/message:send", "/registry/agents"])
+async def test_4_and_5_what_is_too_large_is_refused_in_whatever_pieces(hub: HubProcess, path: str) -> None:
+    whole = exchange(hub.port, post("Content-Length: 17000000", body=b"", path=path, length=False))
+    assert (whole.status, whole.closed) == (413, True)
+    chunks = b"".join(b"2710\r\n" + b"[" * 10_000 + b"\r\n" for _ in range(110))
+    pieces = exchange(hub.port, post("Transfer-Encoding: chunked", body=chunks, path=path, length=False))
+    assert (pieces.status, pieces.closed) == (413, True)
+
+
+async def test_6_a_megabyte_of_empty_objects_stalls_nobody(http: httpx.AsyncClient, worker: RawServer) -> None:
+    many = b"[" + b",".join([b"{}"] * 340_000) + b"]"
+    assert await refused(http, many) == (-32600, None)
+    response = await http.post("/agents/ear/", content=sending(b'{"x":%b}' % many), headers=JSON)
+    assert response.status_code in (200, 413)
+
+
+async def test_7_a_batch_of_ten_thousand_is_refused_as_a_whole(http: httpx.AsyncClient, worker: RawServer) -> None:
+    assert await refused(http, b"[" + b",".join([b'{"jsonrpc":"2.0","id":1}'] * 10_000) + b"]") == (-32600, None)
+    assert worker.requests == []
+
+
+async def test_10_of_two_members_of_one_name_everybody_sees_the_last(http: httpx.AsyncClient, worker: RawServer) -> None:
+    task = await ask(http, sending(b'{"x":1,"x":2}', role=b'"agent","role":"user"'))
+    assert task["result"]["status"]["state"] == "completed"
+    (sent,) = worker.requests
+    assert sent.body.count(b'"role"') == 1
+    message = json.loads(sent.body)["params"]["message"]
+    assert (message["role"], message["metadata"]["x"]) == ("user", 2)
+    twice = sending().replace(b'"method":"message/send"', b'"method":"message/send","method":"tasks/get"')
+    assert (await refused(http, twice))[0] == -32602
+
+
+async def test_12_nul_is_kept_in_texts_and_refused_in_names(http: httpx.AsyncClient, worker: RawServer) -> None:
+    assert (await ask(http, sending(text=rb'"a\u0000b"')))["result"]["status"]["state"] == "completed"
+    assert json.loads(worker.requests[0].body)["params"]["message"]["parts"][0]["text"] == "a\0b"
+    named = sending(rb'{"role":"ec\u0000ho"}')
+    assert (await ask(http, named, path="/"))["error"]["code"] in (-32602, -32000)
+    assert (await http.post("/registry/agents", json={"name": "a\0b", "url": "http://127.0.0.1:9/"})).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "id", [b"{}", b"[]", b"1.5", b"true", b"null", b'"' + b"x" * 1_000_000 + b'"'], ids=lambda value: value[:9].decode()
+)
+async def test_13_an_id_that_cannot_be_one_is_not_repeated(http: httpx.AsyncClient, worker: RawServer, id: bytes) -> None:
+    assert await refused(http, sending(id=id)) == (-32600, None)
+    assert await refused(http, sending().replace(b'"id":1,', b"")) == (-32600, None)
+    assert worker.requests == []
+
+
+async def test_13_a_large_id_comes_back_as_it_was(http: httpx.AsyncClient) -> None:
+    for id in (b"-9223372036854775809", b"9" * 4000, b'"' + b"x" * 1000 + b'"'):
+        response = await http.post("/", content=b'{"jsonrpc":"2.0","id":%b,"method":"x"}' % id, headers=JSON)
+        assert b'"id":' + id + b"," in response.content
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b'{"jsonrpc":2.0,"id":1,"method":"tasks/get","params":{"id":"x"}}', -32600),
+        (b'{"jsonrpc":"2.0","id":1}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":5}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"sing"}', -32601),
+        (b'{"jsonrpc":"2.0","id":1,"method":"__class__"}', -32601),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":[]}', -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":"x"}', -32602),
+        (b'"2.0"', -32600),
+        (b"null", -32600),
+    ],
+)
+async def test_14_an_envelope_that_is_none_has_its_code(http: httpx.AsyncClient, body: bytes, code: int) -> None:
+    assert (await refused(http, body))[0] == code
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""])
+async def test_15_what_a_page_may_send_unasked_is_no_request(http: httpx.AsyncClient, worker: RawServer, kind: str) -> None:
+    for path in ("/", "/agents/ear/", "/agents/ear/message:send", "/registry/agents"):
+        response = await http.post(path, content=sending(), headers={"Content-Type": kind})
+        assert response.status_code == 415, path
+    assert worker.requests == []
+
+
+async def test_17_a_hundred_thousand_keys_stall_nobody(http: httpx.AsyncClient, worker: RawServer, hub: HubProcess) -> None:
+    many = b"{%b}" % b",".join(b'"%d":0' % n for n in range(100_000))
+    assert len(many) < 1024 * 1024
+    assert (await http.post("/agents/ear/", content=sending(many), headers=JSON)).status_code in (200, 413)
+    million = b"{%b}" % b",".join(b'"%d":0' % n for n in range(1_000_000))
+    head = post(f"Content-Length: {len(million)}", body=b"", length=False)
+    assert exchange(hub.port, head + million[:500_000]).status == 413
+
+
+ROLES = ["../../x", "a/b", "a:b:c", "", "x" * 1024, "Ａdmin", "\u202eadmin", "a\nb", "a b", "<img src=x>", "*", "."]
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_28_a_name_that_cannot_be_is_refused_everywhere(http: httpx.AsyncClient, role: str) -> None:
+    offer = {"url": "http://127.0.0.1:9/"}
+    flat = await http.post("/registry/agents", json={**offer, "role": role, "instance_id": "i"})
+    assert (flat.status_code, flat.json()["reason"]) == (422, "OFFER_INVALID")
+    named = await ask(http, dump({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": saying(role)}), path="/")
+    assert named["error"]["code"] in (-32602, -32000)
+    assert (await http.get("/registry/agents", params={"role": role or "."})).json()["agents"] == []
+
+
+def saying(role: str) -> dict[str, Any]:
+    return {**text_message("hi"), "metadata": {"role": role}}
+
+
+CURSORS = ["-1", "1e9", "1000000000", "abc", "9" * 10_000, "²", "0x1", "+1", "1.0"]
+
+
+@pytest.mark.parametrize("cursor", CURSORS, ids=lambda cursor: cursor[:12])
+async def test_60_a_cursor_that_cannot_be_is_refused_or_ignored(
+    http: httpx.AsyncClient, worker: RawServer, cursor: str
+) -> None:
+    task = (await ask(http, sending()))["result"]["id"]
+    body = dump({"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": task}})
+    headers = {**JSON, "Last-Event-ID": cursor.encode("latin-1")}
+    response = await http.post("/", content=body, headers=headers)
+    assert response.status_code in (200, 400, 431)
+    assert response.content
+    feed = await http.get(
+        "/registry/events", headers={"Last-Event-ID": "x" + cursor[:100]} if cursor.isascii() else {"Last-Event-ID": "x"}
+    )
+    assert feed.status_code == 400
+
+
+FORGED = (
+    '\n{"level":"error","event":"forged"}\r\n ERROR forged \x1b[31mred\x1b[0m Bearer rc_abcdefghijklmnopqrstuvwxyz0123456789'
+)
+
+
+async def test_64_nothing_that_is_said_writes_a_line_of_the_log(
+    http: httpx.AsyncClient, worker: RawServer, hub: HubProcess
+) -> None:
+    await ask(http, sending(text=dump(FORGED), metadata=dump({"role": FORGED})))
+    await ask(http, dump({"jsonrpc": "2.0", "id": FORGED, "method": FORGED, "params": {"id": FORGED}}))
+    await http.put("/registry/agents/forger/a", json={"url": "http://127.0.0.1:9/", "description": FORGED})
+    await http.post("/registry/agents/forger:a/drain", json={"reason": FORGED})
+    lines = hub.output.splitlines()[1:]
+    assert all(isinstance(json.loads(line), dict) for line in lines)
+    assert "rc_abcdefghijklmnopqrstuvwxyz" not in hub.output
+    assert all(json.loads(line)["event"] != "forged" for line in lines)
