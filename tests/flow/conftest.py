@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from ipaddress import ip_network
@@ -99,6 +100,12 @@ async def frames(reading: Reading) -> list[dict[str, Any]]:
 
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
+    async with made_house() as house:
+        yield house
+
+
+@asynccontextmanager
+async def made_house() -> AsyncIterator[House]:
     clock, forwarder, supervisor = MovableClock(), ScriptedForwarder(), Supervisor()
     guard = WebhookGuard((), [ip_network("127.0.0.0/8")], ())
     async with open_engine("memory:", clock=clock) as engine, Client(guard) as client:

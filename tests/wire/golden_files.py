@@ -13,6 +13,18 @@ def golden(name: str) -> Any:
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
+def transcript(name: str) -> dict[str, str]:
+    """A file of sections, in the form that REST clients in editors read: a title, and the text below it."""
+    sections = (FOLDER / f"{name}.http").read_text(encoding="utf-8").split("### ")[1:]
+    parts = [section.partition("\n") for section in sections]
+    return {title: text.removesuffix("\n") for title, _, text in parts}
+
+
+def write_transcript(name: str, sections: dict[str, str]) -> None:
+    text = "".join(f"### {title}\n{text}\n" for title, text in sections.items())
+    (FOLDER / f"{name}.http").write_text(text, encoding="utf-8")
+
+
 def names_in(folder: str) -> set[str]:
     return {file.stem for file in (FOLDER / folder).iterdir()}
 
