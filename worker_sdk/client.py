@@ -11,7 +11,7 @@ from uuid import uuid4
 from hub.model.a2a import JsonObject
 from hub.model.ids import split_name
 from worker_sdk.config import hub_and_token
-from worker_sdk.errors import HubUnreachable, TaskNotFound, TimedOut
+from worker_sdk.errors import AuthError, HubUnreachable, TaskNotFound, TimedOut
 from worker_sdk.link import HubLink
 from worker_sdk.reply import AgentInfo, Reply, agent_of, reply_of
 from worker_sdk.stream import HubStream
@@ -166,6 +166,22 @@ class HubClient:
     async def drain_agent(self, name: str, reason: str = "") -> AgentInfo:
         """The worker finishes what it has and gets nothing new."""
         return agent_of(await self._link.ask("POST", _agent(name) + "/drain", body={"reason": reason} if reason else {}))
+
+    async def probe_agent(self, name: str) -> bool:
+        """Whether the hub itself can connect to the worker's address now."""
+        probed = await self._link.ask("POST", _agent(name) + "/probe", body={})
+        return bool(probed["reachable"])
+
+    async def asks_for_a_token(self) -> bool:
+        """Whether the hub turns away those who show none."""
+        link = HubLink(self.url)
+        try:
+            await link.ask("GET", "/registry/agents", query={"limit": 1})
+        except AuthError:
+            return True
+        finally:
+            await link.close()
+        return False
 
     async def remove_agent(self, name: str) -> None:
         """End its lease. A worker that lives enrols again with its next beat."""

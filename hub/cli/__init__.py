@@ -12,6 +12,7 @@ import click
 from hub import __version__
 from hub.cli.agents import agents, roles
 from hub.cli.connect import problem_of
+from hub.cli.doctor import doctor
 from hub.cli.misc import config, ping, version
 from hub.cli.output import Problem, complain
 from hub.cli.send import send
@@ -51,7 +52,7 @@ def rolecall(hub: str | None, token: str | None) -> None:
     """
 
 
-for _command in (dev, serve, worker, announce, send, agents, roles, tasks, tokens, ping, config, version):
+for _command in (dev, serve, worker, announce, send, agents, roles, tasks, tokens, doctor, ping, config, version):
     rolecall.add_command(_command)
 
 

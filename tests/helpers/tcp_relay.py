@@ -25,6 +25,9 @@ class TcpRelay:
         self._flowing = threading.Event()
         self._flowing.set()
         self._delay = 0.0
+        self._quiet = 0.0
+        self._servers: set[socket.socket] = set()
+        self._kept: dict[socket.socket, tuple[bytes, float]] = {}
         self._orders: list[str] = []
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="tcp relay", daemon=True)
@@ -40,6 +43,10 @@ class TcpRelay:
     def delay(self, seconds: float) -> None:
         """Every piece waits that long before it goes on."""
         self._delay = seconds
+
+    def collect(self, quiet: float) -> None:
+        """What a server says is kept until it has said nothing for that long, and then passed on at once."""
+        self._quiet = quiet
 
     def stall(self) -> None:
         """Nothing passes, in either direction; connections stay open."""
@@ -81,6 +88,9 @@ class TcpRelay:
                     self._accept()
                 elif isinstance(key.fileobj, socket.socket):
                     self._pass_on(key.fileobj)
+            for server, (_, since) in tuple(self._kept.items()):
+                if time.monotonic() - since >= self._quiet:
+                    self._let_go(server)
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
@@ -91,6 +101,7 @@ class TcpRelay:
             return
         server.settimeout(5)
         client.settimeout(5)
+        self._servers.add(server)
         for end, other in ((client, server), (server, client)):
             self._pairs[end] = other
             self._selector.register(end, selectors.EVENT_READ)
@@ -102,13 +113,26 @@ class TcpRelay:
         try:
             piece = end.recv(_PIECE)
             if not piece:
+                self._let_go(end)
                 self._close(end)
                 return
             if self._delay:
                 time.sleep(self._delay)
-            other.sendall(piece)
+            if self._quiet and end in self._servers:
+                self._kept[end] = self._kept.get(end, (b"", 0.0))[0] + piece, time.monotonic()
+            else:
+                other.sendall(piece)
         except OSError:
             self._close(end)
+
+    def _let_go(self, server: socket.socket) -> None:
+        kept, _ = self._kept.pop(server, (b"", 0.0))
+        client = self._pairs.get(server)
+        try:
+            if kept and client is not None:
+                client.sendall(kept)
+        except OSError:
+            self._close(server)
 
     def _obey(self, order: str) -> None:
         for end in list(self._pairs):
@@ -127,5 +151,7 @@ class TcpRelay:
             if reset:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             self._pairs.pop(one)
+            self._kept.pop(one, None)
+            self._servers.discard(one)
             self._selector.unregister(one)
             one.close()

@@ -1,0 +1,114 @@
+"""`rolecall doctor` against real hubs: well, locked, with a dead worker, and behind a proxy that collects streams."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.access_world import make_tokens
+from tests.helpers.processes import ROLECALL, ROOT, HubProcess, environment, start_hub, start_worker, wait_for
+from tests.helpers.tcp_relay import TcpRelay
+
+DEMO = "hub.cli.demo:echo"
+
+
+def doctor(hub: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    argv = [*ROLECALL, "doctor", "--hub", hub, *words]
+    return subprocess.run(argv, capture_output=True, text=True, env=environment(env), cwd=ROOT, timeout=60, check=False)
+
+
+def states(hub: str, *words: str, **env: str) -> tuple[int, dict[str, str]]:
+    """The exit code, and each check's state."""
+    done = doctor(hub, "--json", *words, **env)
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert document["ok"] == (done.returncode == 0)
+    return done.returncode, {check["check"]: check["state"] for check in document["checks"]}
+
+
+@pytest.fixture(scope="module")
+def open_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    data = tmp_path_factory.mktemp("open")
+    with start_hub(data) as hub, start_worker(DEMO, "echo:a", hub.url, log=data / "w.log"):
+        yield hub
+
+
+def test_a_hub_without_tokens_is_green_from_the_settings_to_the_stream(open_hub: HubProcess) -> None:
+    done = doctor(open_hub.url)
+    assert done.returncode == 0, done.stdout
+    lines = [line.split(": ")[0] for line in done.stdout.splitlines()]
+    names = ("settings", "hub", "token", "worker echo:a", "card of echo:a", "round trip", "stream")
+    assert lines == [f"ok    {name}" for name in names]
+    assert "none is needed" in done.stdout
+    assert "A2A 1.0, 0.3" in done.stdout
+
+
+def test_it_leaves_no_worker_behind(open_hub: HubProcess) -> None:
+    assert states(open_hub.url, "--role", "echo")[0] == 0
+    listed = subprocess.run(
+        [*ROLECALL, "agents", "ls", "--json", "--hub", open_hub.url],
+        capture_output=True,
+        text=True,
+        env=environment({}),
+        timeout=30,
+        check=True,
+    )
+    assert [agent["name"] for agent in json.loads(listed.stdout)] == ["echo:a"]
+
+
+def test_a_role_that_nobody_serves_is_red(open_hub: HubProcess) -> None:
+    code, found = states(open_hub.url, "--role", "nobody")
+    assert (code, found["workers"], found["stream"]) == (5, "fail", "ok")
+
+
+def test_a_proxy_that_collects_streams_is_found_out(open_hub: HubProcess) -> None:
+    with TcpRelay(("127.0.0.1", open_hub.port)) as relay:
+        assert states(relay.url)[0] == 0
+        relay.collect(0.4)
+        done = doctor(relay.url)
+    assert done.returncode == 1
+    red = [line for line in done.stdout.splitlines() if line.startswith("FAIL")]
+    assert len(red) == 1
+    assert red[0].startswith("FAIL  stream: 6 events")
+    assert "proxy_buffering off" in done.stdout
+
+
+def test_a_dead_worker_is_red_and_everything_else_green(tmp_path: Path) -> None:
+    with start_hub(tmp_path) as hub:
+        worker = start_worker(DEMO, "echo:dead", hub.url, log=tmp_path / "w.log")
+        worker.kill9()
+        code, found = states(hub.url)
+        assert code == 1
+        assert [name for name, state in found.items() if state != "ok"] == ["worker echo:dead"]
+        assert "the hub cannot connect to http://127.0.0.1:" in doctor(hub.url).stdout
+
+
+def test_with_tokens_each_kind_is_told_what_it_may_not_see(tmp_path: Path) -> None:
+    tokens = make_tokens(tmp_path)
+    with (
+        start_hub(tmp_path) as hub,
+        start_worker(
+            "tests.acceptance.workers:asker",
+            "asker:a",
+            hub.url,
+            log=tmp_path / "w.log",
+            env={"ROLECALL_TOKEN": tokens["worker"]},
+            enrolled=False,
+        ),
+    ):
+        own = {"ROLECALL_TOKEN": tokens["admin"]}
+        wait_for(lambda: states(hub.url, "--role", "asker", **own)[0] == 0, 20)
+        assert set(states(hub.url, **own)[1].values()) == {"ok"}
+        code, client = states(hub.url, ROLECALL_TOKEN=tokens["owner"])
+        assert code == 0
+        skipped = [name for name, state in client.items() if state == "skipped"]
+        assert skipped == ["worker asker:a", "round trip", "stream"]
+        code, wrong = states(hub.url, ROLECALL_TOKEN="rc_wrong")
+        assert (code, wrong) == (4, {"settings": "ok", "hub": "ok", "token": "fail"})
+        none = doctor(hub.url)
+        assert none.returncode == 4
+        assert "rolecall tokens new" in none.stdout
