@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 
 from hub.core.observe import Silent
 from hub.model.card import JSONRPC, Interface
+from hub.web.asgi import App, Receive, Scope, Send
 from hub.web.auth import Gate
-from hub.web.edge import Edge
+from hub.web.edge import rpc_target
 from hub.web.jsonrpc import JsonRpc
 from hub.web.operations import Operations
 from hub.web.rest import Rest
 from hub.web.stream import Lines
-from hub.web.turnstile import Turnstile
 from hub.wire.jsontext import dump
+from hub.wire.rest import read_place
 from tests.flow.conftest import House, made_house
 from tests.helpers.scripted import chunk, status, task
 from tests.wire.golden_files import write_transcript
@@ -170,7 +171,7 @@ async def held(conversation: Conversation, house: House) -> dict[str, str]:
     """The sections of the transcript, by step."""
     way = Interface("http://w/", JSONRPC, conversation.spoken)
     await house.enrol("echo:a", interfaces=(way,))
-    front = _front(house)
+    front = front_of(house)
     house.clock.step_wall(0.25)
     names: dict[str, str] = {}
     sections: dict[str, str] = {}
@@ -178,7 +179,7 @@ async def held(conversation: Conversation, house: House) -> dict[str, str]:
     for number, step in enumerate(conversation.steps):
         _plan(house, step, f"w{number}")
         asked = conversation.ask(step, task_id)
-        status, headers, body = await _exchange(front, asked)
+        status, headers, body = await exchange(front, asked)
         found = _UUID.search(body)
         if found is not None and step.startswith(("send", "stream", "ask")):
             task_id = found[0]
@@ -205,19 +206,26 @@ def _renamed(document: dict[str, Any], name: str) -> dict[str, Any]:
     return {member: name if member in ("id", "taskId") else value for member, value in document.items()}
 
 
-def _front(house: House) -> Edge:
+def front_of(house: House) -> App:
+    """Both bindings, with nobody to be kept out."""
     operations, lines = Operations(house.hub, house.push), Lines(keep_alive=15, patience=15)
     rpc = JsonRpc(operations, Silent(), max_body=10_000, max_batch=50, lines=lines)
-    return Edge(
-        Gate(None), Turnstile(rate=0, at_once=0), rpc, Rest(operations, Silent(), max_body=10_000, lines=lines), _nowhere
-    )
+    rest = Rest(operations, Silent(), max_body=10_000, lines=lines)
+    gate = Gate(None)
+
+    async def front(scope: Scope, receive: Receive, send: Send) -> None:
+        gate.admit(scope)
+        target, place = rpc_target(scope["path"]), read_place(scope["raw_path"].decode(), scope["method"])
+        if target is not None:
+            await rpc(scope, receive, send, target)
+        else:
+            assert place is not None
+            await rest(scope, receive, send, place)
+
+    return front
 
 
-async def _nowhere(scope: Any, receive: Any, send: Any) -> None:
-    raise AssertionError(scope["path"])
-
-
-async def _exchange(front: Edge, asked: Asked) -> tuple[int, list[tuple[bytes, bytes]], str]:
+async def exchange(front: App, asked: Asked) -> tuple[int, list[tuple[bytes, bytes]], str]:
     path, _, query = asked.path.partition("?")
     headers = [(name.encode(), value.encode()) for name, value in asked.headers]
     if asked.body is not None:

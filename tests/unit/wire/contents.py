@@ -184,7 +184,7 @@ def _document(random: Random, depth: int = 4) -> dict[str, Any]:
     return document
 
 
-def _damage(document: Any, random: Random) -> Any:
+def damage(document: Any, random: Random) -> Any:
     """The same but for one place: a member or item gone, another in its stead, or one too many."""
     if not isinstance(document, dict | list) or not document or random.random() < 0.15:
         return random.choice(_ANYTHING)
@@ -196,7 +196,7 @@ def _damage(document: Any, random: Random) -> Any:
     elif isinstance(changed, dict) and random.random() < 0.2:
         changed[random.choice(_MEMBERS)] = random.choice(_ANYTHING)
     else:
-        changed[place] = _damage(document[place], random)
+        changed[place] = damage(document[place], random)
     return changed
 
 
@@ -206,7 +206,7 @@ strange_documents = _numbers.map(lambda number: _document(Random(number)))
 
 def flawed(write: Callable[[Content], JsonObject]) -> st.SearchStrategy[tuple[EventKind, Any]]:
     """What a dialect's own `write` made, damaged in one place."""
-    return st.builds(lambda content, number: (kind_of(content), _damage(write(content), Random(number))), contents, _numbers)
+    return st.builds(lambda content, number: (kind_of(content), damage(write(content), Random(number))), contents, _numbers)
 
 
 def damaged(*documents: JsonObject) -> st.SearchStrategy[JsonObject]:
@@ -215,7 +215,7 @@ def damaged(*documents: JsonObject) -> st.SearchStrategy[JsonObject]:
     def one(document: JsonObject, number: int) -> JsonObject:
         random = Random(number)
         for _ in range(random.choice((1, 1, 2))):
-            changed = _damage(document, random)
+            changed = damage(document, random)
             document = changed if isinstance(changed, dict) else document
         return deepcopy(document)
 
