@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from hub.wire.sse import Frame, FrameReader, FrameTooLong
 
 _BUSY_CODE = -32000
 _BUSY = "WORKER_BUSY"
+_PIECE = 16 * 1024
 
 
 def is_stream(response: Response) -> bool:
@@ -98,6 +100,7 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
         self._replays = replays
         self._max_event = max_event
         self._reader = FrameReader(limit=max_event)
+        self._unread = b""
         self._fresh = True
         self.said_all = False
         """The last event was one that a worker ends its stream after."""
@@ -106,7 +109,7 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
     async def __anext__(self) -> Sequence[Heard]:
         if self._failure is not None:
             raise self._failure
-        chunk = await self._response.next_chunk()
+        chunk = await self._next_piece()
         if not chunk:
             if self._reader.unfinished:
                 raise WorkerBroke(self._response.worker, "its stream ended within an event")
@@ -118,6 +121,15 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
             self._end(failure)
             raise failure from error
         return self._read(frames)
+
+    async def _next_piece(self) -> bytes:
+        """Much that came at once is read a piece at a time, and others have their turn between."""
+        if self._unread:
+            await asyncio.sleep(0)
+        else:
+            self._unread = await self._response.next_chunk()
+        piece, self._unread = self._unread[:_PIECE], self._unread[_PIECE:]
+        return piece
 
     def _read(self, frames: Sequence[Frame]) -> Sequence[Heard]:
         batch: list[Heard] = []

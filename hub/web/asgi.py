@@ -34,19 +34,22 @@ def header(scope: Scope, name: bytes) -> bytes | None:
     return None
 
 
+def check_length(scope: Scope, limit: int) -> None:
+    """BodyTooLarge if the head says so already."""
+    length = header(scope, b"content-length")
+    if length is not None and (not length.isdigit() or int(length) > limit):
+        raise BodyTooLarge(limit)
+
+
 async def read_json_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The body of a JSON request; refused by its headers before it is read, wherever they tell enough."""
-    length: bytes | None = None
+    check_length(scope, limit)
     media = b""
     for key, value in scope["headers"]:
-        if key == b"content-length":
-            length = value
-        elif key == b"content-type":
+        if key == b"content-type":
             media = value
         elif key == b"content-encoding" and value.strip().lower() != b"identity":
             raise MediaTypeNotSupported
-    if length is not None and (not length.isdigit() or int(length) > limit):
-        raise BodyTooLarge(limit)
     if media != JSON and media.partition(b";")[0].strip().lower() not in _JSON_TYPES:
         raise MediaTypeNotSupported
     try:

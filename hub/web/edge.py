@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from hub.errors import AccessError, HubError, RouteError, TooManyAtOnce, TooManyRequests
+from hub.errors import AccessError, BodyTooLarge, HubError, RouteError, TooManyAtOnce, TooManyRequests
 from hub.model.command import Target
 from hub.model.ids import is_instance, is_role, split_name
 from hub.model.principal import LOCAL
-from hub.web.asgi import App, Receive, Scope, Send, answer, answer_unread
+from hub.web.asgi import App, Receive, Scope, Send, answer, answer_unread, check_length
 from hub.web.audit import note
 from hub.web.auth import Gate, known
 from hub.web.jsonrpc import JsonRpc
@@ -30,12 +30,13 @@ _POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This
 class Edge:
     """The ASGI application that a server runs."""
 
-    def __init__(self, gate: Gate, turnstile: Turnstile, rpc: JsonRpc, rest: Rest, pages: App) -> None:
+    def __init__(self, gate: Gate, turnstile: Turnstile, rpc: JsonRpc, rest: Rest, pages: App, *, max_body: int) -> None:
         self._gate = gate
         self._turnstile = turnstile
         self._rpc = rpc
         self._rest = rest
         self._pages = pages
+        self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -53,7 +54,7 @@ class Edge:
             who = self._gate.admit(scope)
             with self._turnstile.one(who.caller) if who is not None and who is not LOCAL else nullcontext():
                 await self._serve(scope, receive, send, target, only)
-        except (AccessError, TooManyRequests, TooManyAtOnce) as error:
+        except (AccessError, BodyTooLarge, TooManyRequests, TooManyAtOnce) as error:
             note(known(scope), "turned away", path, type(error).__name__)
             await _turn_away(send, receive, error, rpc=target is not None)
 
@@ -69,6 +70,7 @@ class Edge:
         if place is not None:
             await self._rest(scope, receive, send, place)
         else:
+            check_length(scope, self._max_body)
             await self._pages(scope, receive, send)
 
 

@@ -223,7 +223,7 @@ async def test_60_a_cursor_that_cannot_be_is_refused_or_ignored(
 ) -> None:
     task = (await ask(http, sending()))["result"]["id"]
     body = dump({"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": task}})
-    headers = {**JSON, "Last-Event-ID": cursor.encode("latin-1")}
+    headers = [(b"Content-Type", b"application/json"), (b"Last-Event-ID", cursor.encode("latin-1"))]
     response = await http.post("/", content=body, headers=headers)
     assert response.status_code in (200, 400, 431)
     assert response.content
