@@ -248,7 +248,7 @@ def _edge(
     observer: telemetry.Metrics,
 ) -> Edge:
     pages = create_pages(settings.max_body)
-    gate = Gate(_tokens(settings), _hosts(settings))
+    gate = Gate(_tokens(settings), _hosts(settings), exposed=not is_loopback(settings.host))
     cards = Cards(
         directory,
         name=settings.name,

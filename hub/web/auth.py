@@ -24,10 +24,13 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]{1,5})?")
 
 
 class Gate:
-    """`tokens` None: there are none, and everybody is the one local caller. `hosts`: what we may be called; empty: anything."""
+    """`tokens` None: there are none, and everybody is the one local caller. `hosts`: what we may be called; empty: anything.
+    `exposed`: others than this machine get here, so that without tokens nobody gets in.
+    """
 
-    def __init__(self, tokens: Tokens | None, hosts: Sequence[str] = ()) -> None:
+    def __init__(self, tokens: Tokens | None, hosts: Sequence[str] = (), *, exposed: bool = False) -> None:
         self._tokens = tokens
+        self._exposed = exposed
         self._hosts = frozenset(host.lower() for host in hosts)
 
     def admit(self, scope: Scope) -> Principal | None:
@@ -44,10 +47,10 @@ class Gate:
     @property
     def locked(self) -> bool:
         """A token is needed."""
-        return self._tokens is not None and not self._tokens.empty
+        return self._tokens is not None and (self._exposed or not self._tokens.empty)
 
     def _who(self, scope: Scope) -> Principal | None:
-        if self._tokens is None or self._tokens.empty:
+        if self._tokens is None or not self.locked:
             return LOCAL
         token = _token(scope)
         return self._tokens.find(token) if token is not None else None

@@ -1,0 +1,39 @@
+"""What becomes of a hub's door when its last token goes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hub.app import assemble
+from hub.config import Settings
+from hub.model.principal import Kind, Principal
+from hub.tokens import FILE_NAME, new, revoke
+
+
+@pytest.mark.parametrize(("host", "ends_as"), [("0.0.0.0", 401), ("127.0.0.1", 200)])
+@pytest.mark.parametrize("how", ["revoked", "deleted"])
+async def test_the_last_token_opens_no_door_to_other_machines(tmp_path: Path, host: str, ends_as: int, how: str) -> None:
+    path = tmp_path / FILE_NAME
+    token, _ = new(path, Principal("me", Kind.ADMIN), lasts=None, now=0.0)
+    async with assemble(Settings(data_dir=tmp_path, host=host), port=1) as rolecall:
+        edge: Any = rolecall.edge
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(edge), base_url="http://127.0.0.1") as http:
+
+            async def answers(**headers: str) -> int:
+                return (await http.get("/registry/agents", headers=headers)).status_code
+
+            shown = {"Authorization": f"Bearer {token}"}
+            assert (await answers(**shown), await answers()) == (200, 401)
+            revoke(path, "me") if how == "revoked" else path.unlink()
+            for _ in range(100):  # the file is looked at once a second
+                if (await answers(**shown), await answers()) == (ends_as, ends_as):
+                    break
+                await asyncio.sleep(0.05)
+            assert (await answers(**shown), await answers()) == (ends_as, ends_as)
+            card = (await http.get("/.well-known/agent-card.json")).json()
+            assert bool(card.get("securitySchemes")) == (ends_as == 401)
