@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import platform
+import secrets
 import shutil
 import signal
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hub import __version__
-from hub.app import serve
+from hub.app import has_tokens, serve
 from hub.cli.connect import open_hub
 from hub.cli.output import duration, talk
 from hub.config import DEFAULT_HUB, Connection, Settings
@@ -33,10 +34,21 @@ _PR_SET_PDEATHSIG = 1
 
 def run_dev(settings: Settings) -> None:
     """Until SIGTERM or SIGINT: the workers leave first, then the hub."""
-    asyncio.run(_dev(_open_to_the_demo(settings)))
+    own = settings.admin_token
+    if own is None and has_tokens(settings):
+        # The demo has to get in as well: with a token that ends with this process.
+        settings = replace(settings, admin_token=secrets.token_urlsafe(32))
+    asyncio.run(_dev(_open_to_the_demo(settings), way_in=_way_in(own, settings.admin_token)))
 
 
-async def _dev(settings: Settings) -> None:
+def _way_in(own: str | None, in_force: str | None) -> str | None:
+    """What a person does before commands get in. No token is ever printed."""
+    if own is not None:
+        return 'export ROLECALL_TOKEN="$ROLECALL_ADMIN_TOKEN"'
+    return "export ROLECALL_TOKEN=…    (rolecall tokens new --name me)" if in_force is not None else None
+
+
+async def _dev(settings: Settings, *, way_in: str | None) -> None:
     started, leave, stop = time.monotonic(), asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -50,8 +62,8 @@ async def _dev(settings: Settings) -> None:
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if where.done():
             url = _local_url(settings, where.result())
-            workers += [await _start(demo, url) for demo in DEMOS]
-            await _welcome(settings, url, started, leave)
+            workers += [await _start(demo, url, settings.admin_token) for demo in DEMOS]
+            await _welcome(settings, url, started, leave, way_in)
             await leave.wait()
     finally:
         await _end(workers)
@@ -59,10 +71,12 @@ async def _dev(settings: Settings) -> None:
         await hub
 
 
-async def _start(demo: str, url: str) -> asyncio.subprocess.Process:
+async def _start(demo: str, url: str, token: str | None) -> asyncio.subprocess.Process:
     command = ("-m", "hub.cli", "worker", "run", f"hub.cli.demo:{demo}", "--instance", _INSTANCE, "--hub", url, "--quiet")
     # Variables that are meant for the hub, or for one worker, would make three workers collide.
     plain = {name: value for name, value in os.environ.items() if name != "PORT" and not name.startswith(("ROLECALL_", "A2A_"))}
+    if token is not None:
+        plain["ROLECALL_TOKEN"] = token
     return await asyncio.create_subprocess_exec(
         sys.executable, *command, stdin=asyncio.subprocess.DEVNULL, env=plain, preexec_fn=_ending_with_us()
     )
@@ -96,8 +110,8 @@ def _signal(worker: asyncio.subprocess.Process, which: signal.Signals) -> None:
             pass  # it has just ended by itself
 
 
-async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.Event) -> None:
-    async with open_hub(Connection(url, None)) as hub:
+async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.Event, way_in: str | None) -> None:
+    async with open_hub(Connection(url, settings.admin_token)) as hub:
         found = await _visible(hub, leave)
     if leave.is_set():
         return
@@ -107,7 +121,8 @@ async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.
     lines = [f"hub      {url}   (data: {store})", f"ready in {took}"]
     lines += [f"+ {name} ready (demo worker)" for name in found]
     lines += [f"! {demo} did not start" for demo in DEMOS if not any(name.startswith(f"{demo}:") for name in found)]
-    lines += ["", "Next, in another terminal:", *(f"  {line}" for line in things_to_try(url)), ""]
+    to_try = [*([way_in] if way_in else []), *things_to_try(url)]
+    lines += ["", "Next, in another terminal:", *(f"  {line}" for line in to_try), ""]
     for line in lines:
         talk(f"  {line}".rstrip())
 

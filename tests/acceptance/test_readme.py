@@ -1,4 +1,4 @@
-"""Every block of the README is run, as it stands there; only the hub's address is another."""
+"""Every block of the README is run, as it stands there, with and without tokens; only the hub's address is another."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import ROOT, HubProcess, Process, environment, is_live, start_hub, wait_for
+from tests.helpers.doors import Door, doors
+from tests.helpers.processes import ROOT, Process, environment, wait_for
 from tests.helpers.tools import sdk_python
 
 README = (ROOT / "README.md").read_text()
@@ -21,14 +23,14 @@ SHELL = [text for language, text in BLOCKS if not language]
 WORKER, STREAMING, CALL, STOCK = PYTHON
 
 
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    with start_hub(tmp_path_factory.mktemp("readme")) as hub:
-        yield hub
+@pytest.fixture(scope="module", params=doors())
+def door(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    with request.param(tmp_path_factory.mktemp("readme")) as door:
+        yield door
 
 
 @pytest.fixture(scope="module")
-def workers(hub: HubProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def workers(door: Door, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("workers")
     demos = [f"hub.cli.demo:{name}" for name in ("echo", "storyteller")]
     scripts = {"shouter.py": WORKER, "researcher.py": STREAMING}
@@ -36,12 +38,12 @@ def workers(hub: HubProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         (folder / name).write_text(text)
     argvs = [[rolecall(), "worker", "run", demo] for demo in demos] + [[sys.executable, folder / name] for name in scripts]
     running = [
-        Process(argv, log=folder / f"{n}.log", env={"ROLECALL_HUB": hub.url, "ROLECALL_INSTANCE": "readme"})
+        Process(argv, log=folder / f"{n}.log", env={**door.for_workers, "ROLECALL_INSTANCE": "readme"})
         for n, argv in enumerate(argvs)
     ]
     try:
         for role in ("echo", "storyteller", "shouter", "researcher"):
-            wait_for(lambda role=role: is_live(hub.url, f"{role}:readme"))
+            wait_for(partial(door.shows, f"{role}:readme"))
         yield
     finally:
         for process in running:
@@ -52,9 +54,9 @@ def rolecall() -> str:
     return str(Path(sys.executable).with_name("rolecall"))
 
 
-def run(hub: HubProcess, *argv: str) -> str:
+def run(door: Door, *argv: str) -> str:
     """What a user would see, from the folder of the clone."""
-    env = environment({"ROLECALL_HUB": hub.url, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
+    env = environment({**door.for_callers, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
     done = subprocess.run(argv, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -75,47 +77,47 @@ def test_the_worker_has_six_lines() -> None:
     assert len(WORKER.strip().splitlines()) == 6
 
 
-def test_the_first_commands_work(hub: HubProcess, workers: None) -> None:
+def test_the_first_commands_work(door: Door, workers: None) -> None:
     source, *commands = shell_line("rolecall send echo").strip().splitlines()
     assert source == "source .venv/bin/activate"
-    answers = [run(hub, "bash", "-c", command) for command in commands]
+    answers = [run(door, "bash", "-c", command) for command in commands]
     assert answers[0] == "hello\n"
     assert "lighthouse" in answers[1]
     assert "storyteller" in answers[2]
 
 
-def test_the_command_line_calls_the_worker(hub: HubProcess, workers: None) -> None:
-    assert run(hub, "bash", "-c", shell_line("rolecall send shouter")) == "ANY AGENT, ANY FRAMEWORK\n"
+def test_the_command_line_calls_the_worker(door: Door, workers: None) -> None:
+    assert run(door, "bash", "-c", shell_line("rolecall send shouter")) == "ANY AGENT, ANY FRAMEWORK\n"
 
 
-def test_python_calls_the_worker(hub: HubProcess, workers: None) -> None:
-    assert run(hub, sys.executable, "-c", CALL) == "ANY AGENT, ANY FRAMEWORK\nPIECE BY PIECE"
+def test_python_calls_the_worker(door: Door, workers: None) -> None:
+    assert run(door, sys.executable, "-c", CALL) == "ANY AGENT, ANY FRAMEWORK\nPIECE BY PIECE"
 
 
-def test_the_worker_runs_by_the_command_line_too(hub: HubProcess, tmp_path: Path) -> None:
+def test_the_worker_runs_by_the_command_line_too(door: Door, tmp_path: Path) -> None:
     """Its file ends in `worker.run()`, which is for scripts: it must not run twice."""
     (tmp_path / "shouter.py").write_text(WORKER)
     argv = [rolecall(), "worker", "run", "shouter:worker", "--instance", "loaded"]
-    with Process(argv, log=tmp_path / "log", env={"ROLECALL_HUB": hub.url}, cwd=tmp_path) as loaded:
-        wait_for(lambda: is_live(hub.url, "shouter:loaded"))
+    with Process(argv, log=tmp_path / "log", env=door.for_workers, cwd=tmp_path) as loaded:
+        wait_for(lambda: door.shows("shouter:loaded"))
         assert loaded.stop(5) == 0
-    assert not is_live(hub.url, "shouter:loaded")
+    assert not door.shows("shouter:loaded")
 
 
-def test_curl_calls_the_worker(hub: HubProcess, workers: None) -> None:
-    answer = run(hub, "bash", "-c", shell_line("curl").replace("http://127.0.0.1:8420", hub.url))
+def test_curl_calls_the_worker(door: Door, workers: None) -> None:
+    answer = run(door, "bash", "-c", shell_line("curl").replace("http://127.0.0.1:8420", door.url))
     assert '"text":"HELLO"' in answer
 
 
-def test_a_stock_client_calls_the_worker(hub: HubProcess, workers: None) -> None:
+def test_a_stock_client_calls_the_worker(door: Door, workers: None) -> None:
     python = sdk_python("0.3")
-    assert run(hub, str(python), "-c", STOCK.replace("http://127.0.0.1:8420", hub.url)) == "HELLO\n"
+    assert run(door, str(python), "-c", STOCK.replace("http://127.0.0.1:8420", door.url)) == "HELLO\n"
 
 
-def test_the_streaming_worker_asks_and_goes_on(hub: HubProcess, workers: None) -> None:
+def test_the_streaming_worker_asks_and_goes_on(door: Door, workers: None) -> None:
     done = subprocess.run(
         [rolecall(), "send", "researcher", "bees"],
-        env=environment({"ROLECALL_HUB": hub.url}),
+        env=environment(door.for_callers),
         capture_output=True,
         text=True,
         timeout=30,
@@ -125,4 +127,4 @@ def test_the_streaming_worker_asks_and_goes_on(hub: HubProcess, workers: None) -
     assert "All about bees." in done.stdout
     task = re.search(r"--task-id (\S+)", done.stderr)
     assert task is not None
-    assert run(hub, rolecall(), "send", "researcher", "yes", "--task-id", task[1]).endswith("published\n")
+    assert run(door, rolecall(), "send", "researcher", "yes", "--task-id", task[1]).endswith("published\n")

@@ -190,7 +190,8 @@ def start_worker(
     argv = (sys.executable, str(source)) if isinstance(source, Path) else (*ROLECALL, "worker", "run", source)
     told = {"ROLECALL_HUB": hub_url, "ROLECALL_INSTANCE": name.partition(":")[2], **(env or {})}
     worker = Process(argv, log=log, env=told, cwd=cwd, name=f"worker {name}")
-    return _ready(worker, lambda: worker.wait_until(lambda: is_live(hub_url, name))) if enrolled else worker
+    token = told.get("ROLECALL_TOKEN")
+    return _ready(worker, lambda: worker.wait_until(lambda: is_live(hub_url, name, token))) if enrolled else worker
 
 
 def start_announce(
@@ -211,15 +212,16 @@ def start_script(
     return _ready(server, lambda: server.wait_until(lambda: status_of(ready_url) == 200))
 
 
-def is_live(hub_url: str, name: str) -> bool:
+def is_live(hub_url: str, name: str, token: str | None = None) -> bool:
     """Whether the hub lists `role:instance`."""
-    return status_of(f"{hub_url}/registry/agents/{name}") == 200
+    return status_of(f"{hub_url}/registry/agents/{name}", token) == 200
 
 
-def status_of(url: str) -> int:
+def status_of(url: str, token: str | None = None) -> int:
     """The HTTP status of a GET; 0 if nobody answers."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        return httpx.get(url, timeout=2, trust_env=False).status_code
+        return httpx.get(url, headers=headers, timeout=2, trust_env=False).status_code
     except httpx.HTTPError:
         return 0
 

@@ -1,0 +1,102 @@
+"""The page about tokens is run from its first block to its last; and the demo works where a token is asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+
+from tests.helpers.processes import ROLECALL, ROOT, Process, environment, free_port, is_live, start_hub, wait_for
+
+PAGE = (ROOT / "docs" / "howto" / "tokens.md").read_text()
+BLOCKS = {kind: text for kind, text in re.findall(r"^```\w+ (\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)}
+
+
+class Shell:
+    """Runs blocks as somebody would, in one folder, beside the hub's data."""
+
+    def __init__(self, folder: Path, hub: str = "") -> None:
+        self.folder = folder
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.env = {"ROLECALL_DATA_DIR": str(folder / "data"), "PATH": path, **({"ROLECALL_HUB": hub} if hub else {})}
+
+    def run(self, text: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-euc", text],
+            env=environment({**self.env, **env}),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def process(self, text: str, log: str, **env: str) -> Process:
+        return Process(["bash", "-c", f"exec env {text}"], log=self.folder / log, env={**self.env, **env}, cwd=self.folder)
+
+
+def test_every_block_of_the_page_does_what_it_says(tmp_path: Path) -> None:
+    made = Shell(tmp_path).run(BLOCKS["make"])
+    assert made.returncode == 0, made.stderr
+    files = sorted(file.name for file in tmp_path.glob("*.token"))
+    assert files == ["admin.token", "anna.token", "board.token", "farm.token"]
+    assert all((tmp_path / name).stat().st_mode & 0o077 == 0 for name in files)
+    admin = (tmp_path / "admin.token").read_text().strip()
+    with start_hub(tmp_path / "data") as hub:
+        shell = Shell(tmp_path, hub.url)
+        with shell.process(BLOCKS["worker"], "worker.log") as worker:
+            worker.wait_until(lambda: is_live(hub.url, "echo:one", admin))
+            called = shell.run(BLOCKS["call"])
+            assert (called.returncode, called.stdout) == (0, BLOCKS["called"]), called.stderr
+            checked = shell.run(BLOCKS["check"])
+            assert checked.returncode == 0, checked.stdout
+            assert {line.split()[0] for line in checked.stdout.splitlines()} == {"ok"}
+            _rotate(shell, hub.url)
+            assert shell.run(BLOCKS["revoke"]).returncode == 0
+            wait_for(lambda: shell.run(BLOCKS["call"]).returncode == 4, 10)
+
+
+def _rotate(shell: Shell, hub: str) -> None:
+    before = (shell.folder / "anna.token").read_text().strip()
+    listed = shell.run("rolecall tokens ls").stdout
+    old = next(line.split()[0] for line in listed.splitlines() if " anna " in line)
+    rotated = shell.run(BLOCKS["rotate"].replace("ID", old))
+    assert rotated.returncode == 0, rotated.stderr
+    headers = {"Authorization": f"Bearer {before}"}
+    wait_for(lambda: httpx.get(f"{hub}/registry/agents", headers=headers, trust_env=False).status_code == 401, 5)
+    assert shell.run(BLOCKS["call"]).stdout == BLOCKS["called"]
+
+
+def test_the_demo_hands_its_token_on_to_its_workers(tmp_path: Path) -> None:
+    token, port = "t" * 40, free_port()
+    _, dev = BLOCKS["dev"].strip().splitlines()
+    env = {"ROLECALL_ADMIN_TOKEN": token, "ROLECALL_PORT": str(port)}
+    with Shell(tmp_path).process(dev, "dev.log", **env) as demo:
+        demo.wait_until(lambda: "agent-card.json" in demo.output)
+        _check_demo(demo, port, tmp_path, {"ROLECALL_TOKEN": token})
+        assert 'export ROLECALL_TOKEN="$ROLECALL_ADMIN_TOKEN"' in demo.output
+        assert token not in demo.output
+        assert demo.stop() == 0
+
+
+def test_the_demo_gets_into_a_hub_that_has_tokens_of_its_own(tmp_path: Path) -> None:
+    shell, port = Shell(tmp_path), free_port()
+    assert shell.run(BLOCKS["make"]).returncode == 0
+    with shell.process("rolecall dev", "dev.log", ROLECALL_PORT=str(port)) as demo:
+        demo.wait_until(lambda: "agent-card.json" in demo.output)
+        _check_demo(demo, port, tmp_path, {"ROLECALL_TOKEN_FILE": str(tmp_path / "anna.token")})
+        assert demo.stop() == 0
+
+
+def _check_demo(demo: Process, port: int, folder: Path, shown: dict[str, str]) -> None:
+    assert demo.output.count("ready (demo worker)") == 3
+    argv = [*ROLECALL, "send", "--hub", f"http://127.0.0.1:{port}", "echo", "hello"]
+    env = environment(shown)
+    sent = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert (sent.returncode, sent.stdout) == (0, "hello\n"), sent.stderr
+    refused = subprocess.run(argv, env=environment({}), capture_output=True, text=True, timeout=30, check=False)
+    assert refused.returncode == 4

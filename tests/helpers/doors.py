@@ -1,0 +1,62 @@
+"""A hub that everybody gets into, and one that asks for tokens: what the docs say has to work at both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hub.model.principal import Kind, Principal
+from hub.tokens import FILE_NAME, new
+from tests.helpers.processes import HubProcess, is_live, start_hub
+
+
+@dataclass
+class Door:
+    hub: HubProcess
+    caller: str | None = None
+    worker: str | None = None
+
+    @property
+    def url(self) -> str:
+        return self.hub.url
+
+    @property
+    def for_callers(self) -> dict[str, str]:
+        """What is set in the environment of whoever calls."""
+        return _environment(self.url, self.caller)
+
+    @property
+    def for_workers(self) -> dict[str, str]:
+        return _environment(self.url, self.worker)
+
+    def shows(self, name: str) -> bool:
+        """Whether `role:instance` is live."""
+        return is_live(self.url, name, self.caller)
+
+
+@contextmanager
+def _open(folder: Path) -> Iterator[Door]:
+    with start_hub(folder) as hub:
+        yield Door(hub)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[Door]:
+    holders = Principal("anna", Kind.CLIENT), Principal("farm", Kind.WORKER, roles=("*",))
+    caller, worker = (new(folder / FILE_NAME, holder, lasts=None, now=0.0)[0] for holder in holders)
+    with start_hub(folder) as hub:
+        yield Door(hub, caller, worker)
+
+
+def doors() -> list[object]:
+    """For a fixture's `params`: each makes a door from a folder."""
+    ways: dict[str, Callable[[Path], AbstractContextManager[Door]]] = {"without tokens": _open, "with tokens": _locked}
+    return [pytest.param(way, id=name) for name, way in ways.items()]
+
+
+def _environment(url: str, token: str | None) -> dict[str, str]:
+    return {"ROLECALL_HUB": url, **({"ROLECALL_TOKEN": token} if token is not None else {})}
