@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from hub.wire.methods import _METHODS, Operation
 from hub.wire.rest import read_place
 from tests.acceptance.access_table import BASES, CAN_OWN, METHODS, OWN, REST, RIGHTS, UNKNOWN_TO, Address
 from tests.acceptance.access_world import HIDDEN, HIDDEN_ROLE, OFFER, ROLE, WORKER, Ids, World, like, make_tokens, outcome, same
-from tests.helpers.processes import start_hub, start_worker, wait_for
+from tests.helpers.processes import ROOT, start_hub, start_worker, wait_for
 
 WHO = sorted(RIGHTS)
+HTTP_PAGE = ROOT / "docs" / "reference" / "http.md"
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,14 @@ async def test_every_address_of_the_hubs_own_has_a_row(tmp_path: Path) -> None:
         found = {(method, rule.rule) for rule in rules for method in rule.methods - {"HEAD"}}
     automatic = {(method, rule) for method, rule in found if method == "OPTIONS" and (method, rule) not in OWN}
     assert found - automatic == set(OWN)
+
+
+def test_the_reference_tells_every_address_and_its_right() -> None:
+    told: dict[tuple[str, str], str] = {}
+    for cells, right in re.findall(r"^\| (`[A-Z]+ /.*?) \| (\w+).* \|$", HTTP_PAGE.read_text(), re.MULTILINE):
+        told |= {(verb, path): right for verb, path in re.findall(r"`([A-Z]+) (\S+)`", cells)}
+    rules = {(verb, rule.replace("<", "{").replace(">", "}")): rows[0].right for (verb, rule), rows in OWN.items()}
+    assert told == rules
 
 
 # --- A2A, in JSON-RPC and in REST
