@@ -76,12 +76,13 @@ class Rest:
 
     async def _run(self, scope: Scope, receive: Receive, send: Send, place: Place, operation: Operation) -> None:
         caller = principal_of(scope, right_for(operation)).caller
-        said: JsonObject = read_query(scope.get("query_string", b""))
         if operation in _WITH_BODY:
-            body = read_body(await read_json_body(scope, receive, self._max_body))
-            if not isinstance(body, dict):
+            # What stands in the query besides would go on to a worker: it may be a secret of somebody in between.
+            said: JsonObject = read_body(await read_json_body(scope, receive, self._max_body))
+            if not isinstance(said, dict):
                 raise InvalidRequest("The body must be a JSON object.")
-            said = {**said, **body}
+        else:
+            said = read_query(scope.get("query_string", b""))
         dialect = _dialect(place, operation, said, read_version(version_of(scope)))
         params = params_of(place, said, dialect)
         call = Call(caller, operation, dialect, params, place.target, read_extras(scope))

@@ -43,6 +43,9 @@ class Ear(NamedTuple):
         elif kind is EventKind.ARTIFACT:
             self._check_artifact(document.get("artifact"))
             _check_common(document)
+            for name in ("append", "lastChunk"):
+                if not isinstance(document.get(name, False), bool):
+                    del document[name]
         else:
             self._check_message(document, "message")
         self.mark(kind.value, document)
@@ -121,9 +124,10 @@ def _check_common(holder: JsonObject) -> None:
     for name in ("name", "description"):
         if not isinstance(holder.get(name, ""), str):
             del holder[name]
-    extensions = holder.get("extensions", [])
-    if not isinstance(extensions, list) or not all(isinstance(uri, str) for uri in extensions):
-        del holder["extensions"]
+    for name in ("extensions", "referenceTaskIds"):
+        texts = holder.get(name, [])
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            del holder[name]
     for name in ("taskId", "contextId"):
         value = holder.get(name)
         if value is None:

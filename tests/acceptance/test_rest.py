@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.acceptance.wire import Told, Wire
+from tests.acceptance.wire import Played, Told, Wire, enrolled
 from tests.helpers.processes import HubProcess, start_hub, start_worker
 
 NEW: dict[str, Any] = {"A2A_Version": "1.0"}
@@ -221,6 +221,19 @@ async def test_a_body_that_is_none_is_refused(
     response = await wire.http.post("/message:send", content=content, headers=headers)
     assert response.status_code == status
     assert response.json()["error"]["details"][0]["reason"] == reason
+
+
+@pytest.mark.parametrize(("prefix", "headers"), [("", NEW), ("/v1", {})])
+async def test_what_stands_in_a_messages_query_reaches_no_worker(wire: Wire, prefix: str, headers: dict[str, Any]) -> None:
+    new = not prefix
+    done = {"id": "wt", "contextId": "wc", "status": {"state": "TASK_STATE_COMPLETED" if new else "completed"}}
+    worker = Played(lambda name, params: {"task": done} if new else {"kind": "task", **done})
+    async with enrolled(wire.http, worker, "asked", dialect="1.0" if new else "0.3"):
+        path = f"{prefix}/message:send?access_token=secret&x=1"
+        response = await wire.rest("POST", path, said("1.0" if new else "0.3", role="asked"), **headers)
+    assert response.status_code == 200
+    ((request, _),) = worker.told
+    assert b"secret" not in request.body
 
 
 async def test_a2a_has_a_media_type_of_its_own(wire: Wire) -> None:

@@ -81,6 +81,16 @@ def test_what_is_null_is_gone_and_what_is_of_a_wrong_type_is_not_relied_on(spoke
 
 
 @pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("wrong", [None, "yes", 1, [], {}, [1]])
+def test_flags_and_references_of_a_wrong_type_are_not_there(spoken: str, wrong: object) -> None:
+    artifact = {"artifactId": "a", "parts": [TEXT[spoken]]}
+    update = heard_in(spoken, "artifact-update", taskId="wt", artifact=artifact, append=wrong, lastChunk=wrong)
+    assert {"append", "lastChunk"}.isdisjoint(update)
+    message = heard_in(spoken, "message", parts=[TEXT[spoken]], referenceTaskIds=wrong)
+    assert message.get("referenceTaskIds", []) == []
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
 def test_members_that_nobody_here_knows_are_kept(spoken: str) -> None:
     part = {**TEXT[spoken], "strange": {"kind": [1, 2.5, None]}}
     document = heard_in(spoken, "artifact-update", taskId="wt", artifact={"artifactId": "a", "parts": [part]}, odd=1)
