@@ -62,6 +62,7 @@ log = logging.getLogger(__name__)
 _FORGET_EVERY = 30.0
 _KEEP_ALIVE_REQUESTS = 1_000_000
 _BACKLOG = 2048
+_WHILE_READING = "Unhandled exception in client_connected_cb"
 _WEBHOOK_LIMITS = ClientLimits(per_origin=16, overall=256)
 
 
@@ -276,12 +277,23 @@ def _store_url(settings: Settings) -> str:
 
 
 def _on_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A line that the system cut because nobody took what was sent is no fault of ours; the server does not expect it."""
+    """What is no fault of ours, and the server does not expect: a line that the system cut because nobody took what was sent,
+    and a request in HTTP/2 that makes no sense.
+    """
     error = context.get("exception")
     if isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
         log.info("line cut", extra={"event": "line_cut", "why": "its other end took nothing for too long"})
+    elif isinstance(error, Exception) and str(context.get("message")).startswith(_WHILE_READING):
+        log.warning("line cut", extra={"event": "line_cut", "why": f"what came cannot be read: {_kinds(error)}"})
     else:
         loop.default_exception_handler(context)
+
+
+def _kinds(error: BaseException) -> str:
+    """The names of errors, of all in a group; their texts may hold what was sent."""
+    if isinstance(error, BaseExceptionGroup):
+        return ", ".join(sorted({_kinds(one) for one in error.exceptions}))
+    return type(error).__name__
 
 
 def _listen(host: str, port: int, patience: float) -> socket.socket:
