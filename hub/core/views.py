@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from hub.core.surroundings import Surroundings
@@ -14,6 +16,8 @@ from hub.model.task import TaskRow
 
 _READ_AT_ONCE = 8 * 1024 * 1024
 """Bytes of the logs behind one page of a list."""
+_FOLDED_HERE = 200
+"""Events, or KiB of them."""
 _SHARED = ("0.1", "0.3")
 """They call some methods alike."""
 
@@ -42,7 +46,8 @@ class Views:
         first = log[0].event
         if first.kind is EventKind.MESSAGE:
             return Answer(EventKind.MESSAGE, view.dialect, self._codec.spelled(first, view.dialect))
-        body = self._codec.snapshot(
+        fold = partial(
+            self._codec.snapshot,
             await self._engine.tasks.turns(task),
             log,
             dialect=view.dialect,
@@ -50,6 +55,7 @@ class Views:
             alias=view.alias,
             artifacts=view.artifacts,
         )
+        body = await asyncio.to_thread(fold) if _is_long(log) else fold()
         return Answer(EventKind.TASK, view.dialect, body)
 
     async def each(self, rows: Sequence[TaskRow], view: View) -> Sequence[bytes]:
@@ -70,6 +76,11 @@ class Views:
         told = await self.of(task, log, View(log[0].event.dialect if log else ""))
         state = next((e.event.state for e in reversed(log) if e.event.state is not None), None)
         return Logged(log[-1].cursor, Event(EventKind.TASK, state, told.dialect, told.body))
+
+
+def _is_long(log: Sequence[Logged]) -> bool:
+    """To be folded beside the loop, so that others are answered meanwhile."""
+    return len(log) > _FOLDED_HERE or sum(len(event.body) for _, event in log) > _FOLDED_HERE * 1024
 
 
 def answered_in(asked: str | None, row: TaskRow) -> str:
