@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from math import isfinite
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
 # The parser refuses NaN and Infinity, depth over 200 and huge integers, but reads 1e999 as infinity, and so 400 digits with
-# a point behind them. Ids in hex may look like one too: a match only means that it is worth looking.
-_MAY_BE_HUGE = re.compile(rb"[0-9][eE]\+?[0-9]{3}|(?<![0-9])[0-9]{200}")
+# a point behind them. Ids in hex may look like one too: a match only means that it is worth looking. With all digits alike,
+# plain searches do, which cost a tenth of a pattern's time: this is done with every event.
+_ALIKE = bytes.maketrans(b"123456789E", b"000000000e")
+_MAY_BE_HUGE = (b"0e000", b"0e+000", b"0" * 200)
 
 
 class NotJson(ValueError):
@@ -22,7 +23,8 @@ def parse(text: bytes | bytearray) -> Any:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise NotJson(str(error)) from error
-    if _MAY_BE_HUGE.search(text) and not _finite(value):
+    alike = text.translate(_ALIKE)
+    if any(mark in alike for mark in _MAY_BE_HUGE) and not _finite(value):
         raise NotJson("number out of range")
     return value
 

@@ -16,7 +16,7 @@ from tests.acceptance.wire import Played, Told, Wire, enrolled
 from tests.helpers.processes import HubProcess, start_hub
 from tests.helpers.raw_server import Peer, RawServer, Request, answer
 
-WORDS = ["one ", "two ", "three"]
+WORDS = ["one ", "two"]
 WORKERS = ["0.3", "1.0", "1.0 over REST"]
 every_worker = pytest.mark.parametrize("kind", WORKERS)
 
