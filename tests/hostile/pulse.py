@@ -14,7 +14,7 @@ from tests.helpers.processes import HubProcess
 
 MOST = 0.2
 _SLACK = 2.0
-_PAUSE = 0.01
+_PAUSE = 0.02
 _ASK = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _TICKS = os.sysconf("SC_CLK_TCK")
 

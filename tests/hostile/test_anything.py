@@ -143,7 +143,7 @@ HEADS = st.sampled_from(
     ]
 )
 
-many = pytest.mark.parametrize("examples", [pytest.param(1, id="few"), pytest.param(60, id="many", marks=pytest.mark.soak)])
+many = pytest.mark.parametrize("examples", [pytest.param(1, id="few"), pytest.param(30, id="many", marks=pytest.mark.soak)])
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def is_no_bug(answer: Answer) -> bool:
 
 @many
 def test_whatever_stands_in_a_call_is_answered(inside: Inside, examples: int) -> None:
-    @tried(600 * examples)
+    @tried(300 * examples)
     @given(st.sampled_from([name for name, _, _ in METHODS]), PARAMS, HEADERS, st.sampled_from(["/", "/agents/echo/"]))
     def call(method: str, params: Any, headers: list[tuple[bytes, bytes]], path: str) -> None:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
@@ -194,7 +194,7 @@ def test_whatever_stands_in_a_call_is_answered(inside: Inside, examples: int) ->
 
 @many
 def test_whatever_comes_to_an_address_is_answered(inside: Inside, examples: int) -> None:
-    @tried(600 * examples)
+    @tried(300 * examples)
     @given(
         st.sampled_from(["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH"]),
         ADDRESSES,

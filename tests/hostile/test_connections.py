@@ -224,11 +224,11 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("verb", ["GET", "POST", "PUT", "DELETE", "TRACE"])
-def test_27_a_path_that_leads_out_leads_nowhere(hub: HubProcess, verb: str, path: str) -> None:
-    answer = exchange(hub.port, get(path).replace(b"GET", verb.encode(), 1))
-    assert answer.status in (400, 404, 405, 414, 415, 422, 431)
-    assert b"root:" not in answer.text
+def test_27_a_path_that_leads_out_leads_nowhere(hub: HubProcess, path: str) -> None:
+    for verb in (b"GET", b"POST", b"PUT", b"DELETE", b"TRACE"):
+        answer = exchange(hub.port, get(path).replace(b"GET", verb, 1))
+        assert answer.status in (400, 404, 405, 414, 415, 422, 431), verb
+        assert b"root:" not in answer.text
 
 
 @pytest.mark.parametrize("origin", ["null", "https://evil.example"])

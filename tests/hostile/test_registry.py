@@ -52,7 +52,7 @@ def holders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holders]:
 @asynccontextmanager
 async def at(hub: HubProcess, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
     shown = {"Authorization": f"Bearer {token}"} if token is not None else {}
-    async with httpx.AsyncClient(base_url=hub.url, trust_env=False, timeout=20, headers=shown) as client:
+    async with httpx.AsyncClient(base_url=hub.url, trust_env=False, verify=False, timeout=20, headers=shown) as client:
         yield client
 
 

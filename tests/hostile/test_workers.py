@@ -129,7 +129,7 @@ async def test_43_a_flood_of_small_events_is_read_at_the_hubs_own_pace(
         await peer.read_request()
         await peer.write(chunked_head() + chunk(task()))
         started.set()
-        until = time.monotonic() + 1
+        until = time.monotonic() + 0.5
         while time.monotonic() < until:
             await peer.write(chunk(piece))
         await peer.write(chunk(status("completed", final=True)) + LAST_CHUNK)
