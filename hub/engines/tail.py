@@ -12,7 +12,7 @@ from hub.model.ids import Cursor, TaskId
 
 # One batch of a reader. A reader whose client has stopped reading holds one of them, so it is small.
 PAGE_EVENTS = 256
-PAGE_BYTES = 64 * 1024
+PAGE_BYTES = 16 * 1024
 # What one task may hold for readers that are nearly up to date.
 TAIL_EVENTS = 256
 TAIL_BYTES = 256 * 1024
