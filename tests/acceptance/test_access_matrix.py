@@ -16,7 +16,7 @@ from hub.wire.methods import _METHODS, Operation
 from hub.wire.rest import read_place
 from tests.acceptance.access_table import BASES, CAN_OWN, METHODS, OWN, REST, RIGHTS, UNKNOWN_TO, Address
 from tests.acceptance.access_world import HIDDEN, HIDDEN_ROLE, OFFER, ROLE, WORKER, Ids, World, like, make_tokens, outcome, same
-from tests.helpers.processes import ROOT, start_hub, start_worker, wait_for
+from tests.helpers.processes import ROOT, start_hub, start_worker
 
 WHO = sorted(RIGHTS)
 HTTP_PAGE = ROOT / "docs" / "reference" / "http.md"
@@ -32,9 +32,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     ):
         found = World(hub, tokens, http)
         env = {"ROLECALL_TOKEN": tokens["worker"]}
-        worker = start_worker("tests.acceptance.workers:asker", WORKER, hub.url, log=data / "w.log", env=env, enrolled=False)
+        worker = start_worker("tests.acceptance.workers:asker", WORKER, hub.url, log=data / "w.log", env=env)
         with worker:
-            wait_for(lambda: found.ask("admin", "GET", f"/registry/agents/{WORKER}").status_code == 200, 15)
             found.lease("abroad", HIDDEN_ROLE, "z")
             found.lease("rival", "rival", "r")
             yield found

@@ -10,7 +10,7 @@ import pytest
 
 from tests.acceptance.access_world import HIDDEN, HIDDEN_ROLE, OFFER, ROLE, WORKER, Ids, World, make_tokens, same
 from tests.helpers.client import text_message
-from tests.helpers.processes import start_hub, start_worker, wait_for
+from tests.helpers.processes import start_hub, start_worker
 
 SKILL = "secret-skill"
 CARD = {"name": "hidden", "skills": [{"id": SKILL, "name": SKILL, "description": "x", "tags": ["secret-tag"]}]}
@@ -24,9 +24,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with start_hub(data) as hub, httpx.Client(trust_env=False, timeout=30) as http:
         found = World(hub, tokens, http)
         env = {"ROLECALL_TOKEN": tokens["worker"]}
-        worker = start_worker("tests.acceptance.workers:asker", WORKER, hub.url, log=data / "w.log", env=env, enrolled=False)
+        worker = start_worker("tests.acceptance.workers:asker", WORKER, hub.url, log=data / "w.log", env=env)
         with worker:
-            wait_for(lambda: found.ask("admin", "GET", f"/registry/agents/{WORKER}").status_code == 200, 15)
             enrolled = found.ask("abroad", "PUT", f"/registry/agents/{HIDDEN_ROLE}/z", {**OFFER, "card": CARD})
             assert enrolled.status_code == 201
             yield found
