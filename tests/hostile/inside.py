@@ -35,7 +35,9 @@ class Inside:
         return self._runner.run(asyncio.wait_for(job, _WITHIN))
 
     async def open(self, stack: AsyncExitStack) -> None:
-        settings = Settings.of(store="memory:", worker_silence=0.1, max_streams=1000, keep_alive=0.05)
+        settings = Settings.of(
+            store="memory:", worker_silence=0.1, max_streams=1000, keep_alive=0.05, retention=1, max_agents=100
+        )
         self._rolecall = await stack.enter_async_context(assemble(settings, port=_PORT))
         worker = await stack.enter_async_context(RawServer(self._play))
         offer = b'{"url":"%b","capabilities":{"streaming":true}}' % worker.url.encode()

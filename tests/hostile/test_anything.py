@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from string import ascii_letters
 from typing import Any
 
@@ -20,7 +20,7 @@ from tests.hostile.pulse import resident
 from tests.unit.wire.test_methods import METHODS
 
 DONE = b'{"jsonrpc":"2.0","id":"1","result":{"kind":"task","id":"t","contextId":"c","status":{"state":"completed"}}}'
-ROOM = 150
+ROOM = 100
 
 
 def words(text: str) -> list[str]:
@@ -143,7 +143,7 @@ HEADS = st.sampled_from(
     ]
 )
 
-many = pytest.mark.parametrize("examples", [pytest.param(1, id="few"), pytest.param(30, id="many", marks=pytest.mark.soak)])
+many = pytest.mark.parametrize("rounds", [pytest.param(1, id="few"), pytest.param(30, id="many", marks=pytest.mark.soak)])
 
 
 @pytest.fixture(scope="module")
@@ -154,12 +154,10 @@ def inside() -> Iterator[Inside]:
 
 @pytest.fixture(autouse=True)
 def unharmed(inside: Inside, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    before = resident(os.getpid())
     inside.says = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(DONE) + DONE
     yield
     assert inside.run(inside.ask("GET", "/readyz")).status == 200
     assert not [record for record in caplog.records if record.exc_info or record.levelname == "ERROR"]
-    assert resident(os.getpid()) - before < ROOM
 
 
 def tried(examples: int) -> settings:
@@ -172,15 +170,24 @@ def tried(examples: int) -> settings:
     return settings(max_examples=examples, deadline=None, database=None, suppress_health_check=checks)
 
 
+def again_and_again(rounds: int, one: Callable[[], None]) -> None:
+    """The generator remembers all that it made, so its rounds are short; what is left behind them is the hub's."""
+    one()
+    before = resident(os.getpid())
+    for _ in range(rounds - 1):
+        one()
+    assert resident(os.getpid()) - before < ROOM
+
+
 def is_no_bug(answer: Answer) -> bool:
-    if b"Internal error" in answer.body or b"Traceback" in answer.body or b'"INTERNAL"' in answer.body:
+    if b"Internal error" in answer.body or b"Traceback" in answer.body or b'"reason":"INTERNAL"' in answer.body:
         return False
     return answer.status < 500 or answer.status in NO_BUG or b"INVALID_AGENT_RESPONSE" in answer.body
 
 
 @many
-def test_whatever_stands_in_a_call_is_answered(inside: Inside, examples: int) -> None:
-    @tried(300 * examples)
+def test_whatever_stands_in_a_call_is_answered(inside: Inside, rounds: int) -> None:
+    @tried(300)
     @given(st.sampled_from([name for name, _, _ in METHODS]), PARAMS, HEADERS, st.sampled_from(["/", "/agents/echo/"]))
     def call(method: str, params: Any, headers: list[tuple[bytes, bytes]], path: str) -> None:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
@@ -189,12 +196,12 @@ def test_whatever_stands_in_a_call_is_answered(inside: Inside, examples: int) ->
         assert answer.status == 200
         assert b"jsonrpc" in answer.body
 
-    call()
+    again_and_again(rounds, call)
 
 
 @many
-def test_whatever_comes_to_an_address_is_answered(inside: Inside, examples: int) -> None:
-    @tried(300 * examples)
+def test_whatever_comes_to_an_address_is_answered(inside: Inside, rounds: int) -> None:
+    @tried(300)
     @given(
         st.sampled_from(["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH"]),
         ADDRESSES,
@@ -210,14 +217,14 @@ def test_whatever_comes_to_an_address_is_answered(inside: Inside, examples: int)
         answer = inside.run(inside.ask(verb, path, query, body, headers))
         assert is_no_bug(answer), answer
 
-    request()
+    again_and_again(rounds, request)
 
 
 @many
-def test_whatever_a_worker_says_has_an_end(inside: Inside, examples: int) -> None:
+def test_whatever_a_worker_says_has_an_end(inside: Inside, rounds: int) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "params": {"message": {"role": "user", "parts": [{"kind": "text", "text": "x"}]}}}
 
-    @tried(60 * examples)
+    @tried(60)
     @given(HEADS, STREAMS, st.sampled_from(["message/send", "message/stream", "SendMessage", "SendStreamingMessage"]))
     def listen(head: bytes, said: bytes, method: str) -> None:
         inside.says = head + said
@@ -227,4 +234,4 @@ def test_whatever_a_worker_says_has_an_end(inside: Inside, examples: int) -> Non
         assert is_no_bug(answer), answer
         inside.run(asyncio.sleep(0))
 
-    listen()
+    again_and_again(rounds, listen)
