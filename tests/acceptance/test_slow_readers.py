@@ -64,9 +64,12 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 def typical_p99(watch: Stopwatch, since: float, until: float, window: float) -> float:
-    """The median of many windows' p99: others use this machine too, and their moments are not ours."""
+    """The median of many windows' p99: others use this machine too, and their moments are not ours. Where no call came back
+    at all, it is the whole span.
+    """
     starts = [since + at * window for at in range(int((until - since) / window))]
-    return statistics.median(p99(found) for start in starts if (found := watch.figures(start, start + window)))
+    found = [p99(figures) for start in starts if (figures := watch.figures(start, start + window))]
+    return statistics.median(found or [(until - since) * 1000])
 
 
 class Figures(NamedTuple):
@@ -125,7 +128,7 @@ def check_rest(hub: HubProcess, reader: StreamReader, pages: int) -> None:
 def test_readers_that_stop_cost_neither_memory_nor_others_time(desk: Desk) -> None:
     """Once more where the first look was bad: it may have been somebody else's load."""
     for _ in range(2):
-        figures = stop_reading(desk, reading=2, stopped=6, left=2, pause=0.13, window=1)
+        figures = stop_reading(desk, reading=2, stopped=6, left=2, pause=0.2, window=1)
         if figures.held == READERS and figures.stopped <= max(3 * figures.left, SHARED):
             break
     assert figures.held == READERS
