@@ -24,7 +24,7 @@ OPENING = 2.0
 PATIENCE = 2.0
 SHARED = 500
 """Milliseconds that a call may take on a machine that others use too. Who really waits for a slow reader waits for seconds."""
-CHECKED = 20
+CHECKED = 10
 """So many of them come back and are looked at page by page; the rest is only load."""
 ON_THE_WAY = 8 * 1024 * 1024
 """What the system may hold between two processes of one machine, and the hub in its hands."""
@@ -171,8 +171,8 @@ def test_a_slow_reader_gets_everything_and_slows_nobody(desk: Desk) -> None:
 
 
 def test_what_a_fast_worker_writes_waits_on_the_disk(desk: Desk) -> None:
-    """40 MB for a reader that takes nothing: all of it is logged at once, and hardly any of it stays in memory."""
-    pages = 5000
+    """24 MB for a reader that takes nothing: all of it is logged at once, and hardly any of it stays in memory."""
+    pages = 3000
     hub = desk.hub
     with StreamReader(hub.port, open_stream("reams", str(pages))) as warm:
         warm.read_until(lambda it: it.ended)
