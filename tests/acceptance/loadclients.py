@@ -96,13 +96,6 @@ class StreamReader:
             self.read()
         assert holds(self), f"it was over before; {len(self.numbers)} pages came"
 
-    def read_rest(self) -> None:
-        """What has come so far, and no more."""
-        self.socket.setblocking(False)
-        while self.read():
-            pass
-        self.socket.settimeout(10)
-
     def read_at(self, rate: float, seconds: float) -> None:
         """So many bytes a second, for so long."""
         began, size = time.monotonic(), self.size
