@@ -13,9 +13,9 @@ from pathlib import Path
 from tests.bench import machine, page
 from tests.bench.figures import Case, Row, Sample, Samples, rows, table_of, text_table
 from tests.bench.honesty import check_counts, check_stored
-from tests.bench.rig import ROOT, Missing, Proxy, Rig, StoredTasks
+from tests.bench.proxies import ROOT, STARTERS, Proxy, has_server_setting
+from tests.bench.rig import Missing, Rig, StoredTasks
 
-PROXIES = ("nginx", "agent", "hub")
 RESULTS = ROOT / "bench-results"
 
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     RESULTS.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=RESULTS))
     try:
-        with Rig(folder, cores) as rig:
+        with Rig(folder, cores, options.proxies) as rig:
             samples, problems = _run(rig, wanted, options.rounds)
             memory = {proxy.name: machine.memory_mb(proxy.pid) for proxy in rig.proxies}
         problems += _complaints(folder)
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    results = [(case, rows(case, samples, floor="nginx", peer="agent", proxies=PROXIES)) for case in wanted]
+    results = [(case, rows(case, samples, floor="nginx", peer="sdk-1.3", proxies=options.proxies)) for case in wanted]
     _print(results, cores, options.rounds, load)
     for problem in problems:
         print(f"NOT HONEST: {problem}", file=sys.stderr)
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(rig: Rig, wanted: Sequence[Case], rounds: int) -> tuple[Samples, list[str]]:
-    samples: Samples = {(case.title, name): [] for case in wanted for name in PROXIES}
+    samples: Samples = {(case.title, proxy.name): [] for case in wanted for proxy in rig.proxies}
     problems: list[str] = []
     for turn in range(1, rounds + 1):
         for case in wanted:
@@ -77,7 +77,7 @@ def _run(rig: Rig, wanted: Sequence[Case], rounds: int) -> tuple[Samples, list[s
 
 
 def _measure(rig: Rig, proxy: Proxy, case: Case) -> tuple[Sample, list[str]]:
-    stored = StoredTasks(proxy) if proxy.name == "hub" else None
+    stored = StoredTasks(proxy) if proxy.is_hub else None
     tasks = stored.total() if stored else 0
     calls, events = rig.served()
     answer = rig.load(proxy, case)
@@ -105,7 +105,7 @@ def _say(progress: str) -> None:
 def _complaints(folder: Path) -> list[str]:
     """Warnings and errors in the logs of what was measured."""
     found = []
-    for log in (folder / "hub.err", folder / "agent.err", folder / "nginx.log"):
+    for log in (*folder.glob("hub*.err"), *folder.glob("sdk-*.err"), *folder.glob("nginx.log")):
         lines = [
             line for line in log.read_text().splitlines() if any(w in line for w in ("rror", "arning", "warn", "Traceback"))
         ]
@@ -129,12 +129,24 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds in turn (3)")
     parser.add_argument("--seconds", type=float, help="how long one measurement calls (3)")
     parser.add_argument("--only", help="cases whose title holds this text")
+    parser.add_argument("--proxies", default="all", help=f"which of {','.join(STARTERS)} (all)")
     parser.add_argument("--write", action="store_true", help="write docs/reference/benchmarks.md")
     parser.add_argument("--keep", action="store_true", help="keep logs and data in bench-results/")
     options = parser.parse_args(argv)
+    options.proxies = _proxies(parser, options.proxies)
     options.rounds = options.rounds or (1 if options.quick else 3)
     options.seconds = options.seconds or (1.0 if options.quick else 3.0)
     return options
+
+
+def _proxies(parser: argparse.ArgumentParser, text: str) -> list[str]:
+    wanted = list(STARTERS) if text == "all" else text.split(",")
+    if unknown := [name for name in wanted if name not in STARTERS]:
+        parser.error(f"--proxies: no {', '.join(unknown)}; there are {', '.join(STARTERS)}")
+    if "hub-hypercorn" in wanted and not has_server_setting():
+        print("hub-hypercorn left out: this hub has no setting `server`, so `hub` is it.", file=sys.stderr)
+        wanted.remove("hub-hypercorn")
+    return wanted
 
 
 def _command(argv: Sequence[str] | None) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -63,7 +64,7 @@ class Row:
     rate_to_peer: float
 
 
-HEADINGS = ("", "{unit}s/s", "p50 ms", "p99 ms", "CPU µs/{unit}", "CPU to nginx's", "rate to agent's")
+HEADINGS = ("", "{unit}s/s", "p50 ms", "p99 ms", "CPU µs/{unit}", "CPU to nginx's", "rate to sdk-1.3's")
 Samples = dict[tuple[str, str], list[Sample]]
 
 
@@ -78,8 +79,8 @@ def rows(case: Case, samples: Samples, *, floor: str, peer: str, proxies: Sequen
             costs[proxy],
             Figure.of(s.p50_ms for s in samples[case.title, proxy]),
             Figure.of(s.p99_ms for s in samples[case.title, proxy]),
-            _ratio(costs[proxy].middle, costs[floor].middle),
-            _ratio(rates[proxy].middle, rates[peer].middle),
+            _ratio(costs, proxy, floor),
+            _ratio(rates, proxy, peer),
         )
         for proxy in proxies
     ]
@@ -92,8 +93,8 @@ def cells(row: Row) -> list[str]:
         f"{row.p50_ms.middle:.2f}",
         f"{row.p99_ms.middle:.1f}",
         f"{_number(row.cpu_us.middle)} ±{row.cpu_us.spread:.0%}",
-        f"{_number(row.cpu_to_floor)}×",
-        f"{_number(row.rate_to_peer)}×",
+        _times(row.cpu_to_floor),
+        _times(row.rate_to_peer),
     ]
 
 
@@ -119,8 +120,13 @@ def table_of(case: Case, made: Sequence[Row]) -> list[list[str]]:
     return [[heading.format(unit=case.unit) for heading in HEADINGS], *(cells(row) for row in made)]
 
 
-def _ratio(value: float, base: float) -> float:
-    return value / base if base else float("nan")
+def _ratio(figures: Mapping[str, Figure], proxy: str, base: str) -> float:
+    """Not a number where the other was not measured."""
+    return figures[proxy].middle / figures[base].middle if base in figures and figures[base].middle else math.nan
+
+
+def _times(ratio: float) -> str:
+    return "–" if math.isnan(ratio) else f"{_number(ratio)}×"
 
 
 def _number(value: float) -> str:

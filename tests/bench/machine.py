@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 _STOP_AFTER = 10.0
 
@@ -31,27 +30,39 @@ class Cores:
         return self.measured != self.rig
 
 
-def start(
-    argv: Sequence[str | Path],
-    *,
-    core: int,
-    log: IO[str],
-    closing: ExitStack,
-    stdin: int | None = subprocess.DEVNULL,
-    cwd: Path | None = None,
-) -> subprocess.Popen[str]:
-    """A process on one core, ended with the stack: asked first, then forced."""
-    process = subprocess.Popen(
-        [str(part) for part in argv],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        cwd=cwd,
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-    )
-    closing.callback(_end, process)
-    return process
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run's files lie, which core is whose, and what ends with it."""
+
+    folder: Path
+    cores: Cores
+    closing: ExitStack
+
+    def start(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        log: str,
+        measured: bool = True,
+        stdin: int | None = subprocess.DEVNULL,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[str]:
+        """A process on one core, ended with the place: asked first, then forced."""
+        core = self.cores.measured if measured else self.cores.rig
+        with (self.folder / f"{log}.err").open("a") as errors:
+            process = subprocess.Popen(
+                [str(part) for part in argv],
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=cwd,
+                env=env,
+                preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+            )
+        self.closing.callback(_end, process)
+        return process
 
 
 def first_line(process: subprocess.Popen[str]) -> str:

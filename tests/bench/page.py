@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.bench import machine
 from tests.bench.figures import Case, Row, markdown_table, table_of
-from tests.bench.rig import AGENT_PYTHON, ROOT
+from tests.bench.proxies import AGENT_PYTHON, ROOT
 
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 _LIBRARIES = ("hypercorn", "quart", "httptools", "uvloop", "aiosqlite")

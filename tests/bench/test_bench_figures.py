@@ -8,7 +8,8 @@ import pytest
 
 from tests.bench.figures import Case, Figure, Sample, cells, markdown_table, rows, table_of, text_table
 from tests.bench.honesty import check_counts, check_stored
-from tests.bench.rig import Proxy, StoredTasks
+from tests.bench.proxies import Proxy
+from tests.bench.rig import StoredTasks
 
 CASE = Case("plain", "send", 32, 1)
 STREAM = Case("streams", "stream", 2, 4)

@@ -1,6 +1,6 @@
 /* Calls an A2A 0.3 endpoint over keep-alive connections and checks what comes back.
  *
- *   load PORT PATH send|stream CONNECTIONS MILLISECONDS EVENTS
+ *   load PORT PATH send|stream CONNECTIONS MILLISECONDS EVENTS [TOKEN]
  *
  * Every call has a messageId of its own. A call is good if its answer is a result with exactly EVENTS events, the last of
  * which says "completed", of a task whose id no other call got.
@@ -50,7 +50,7 @@ typedef struct {
 } Numbers;
 
 static struct sockaddr_in address;
-static const char *path;
+static const char *path, *token = "none";
 static bool stream;
 static int poller;
 static long expected;
@@ -119,8 +119,9 @@ static void begin_call(Conn *c) {
                         "\"acceptedOutputModes\":[\"text/plain\"],\"blocking\":true}}}",
                         (unsigned long long)begun, stream ? "stream" : "send", (unsigned long long)run_id, (unsigned long long)begun, text);
     int length = snprintf(request, sizeof request,
-                          "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s",
-                          path, ntohs(address.sin_port), stream ? "text/event-stream" : "application/json", size, body);
+                          "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nAccept: %s\r\n"
+                          "Content-Length: %d\r\n\r\n%s",
+                          path, ntohs(address.sin_port), token, stream ? "text/event-stream" : "application/json", size, body);
     c->busy = true;
     c->faulty = c->completed = c->streamed = false;
     c->part = HEAD;
@@ -279,13 +280,14 @@ static void say(const char *word) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 7) return fprintf(stderr, "load PORT PATH send|stream CONNECTIONS MILLISECONDS EVENTS\n"), 2;
+    if (argc < 7) return fprintf(stderr, "load PORT PATH send|stream CONNECTIONS MILLISECONDS EVENTS [TOKEN]\n"), 2;
     address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     path = argv[2];
     stream = !strcmp(argv[3], "stream");
     int count = atoi(argv[4]);
     uint64_t duration = strtoull(argv[5], NULL, 10) * 1000000;
     expected = atol(argv[6]);
+    if (argc > 7 && *argv[7]) token = argv[7];
     if (getrandom(&run_id, sizeof run_id, 0) != sizeof run_id) return 3;
     poller = epoll_create1(EPOLL_CLOEXEC);
     Conn *conns = calloc((size_t)count, sizeof *conns);

@@ -1,0 +1,168 @@
+"""What is measured: each stands in front of the worker, and is started as its users would start it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from hub.config import Settings
+from tests.bench import machine
+from tests.bench.asking import ask, free_port, until_answering
+from tests.bench.machine import Place
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+AGENT_PYTHON = ROOT / ".tools" / "a2a-1.x" / "bin" / "python"
+OLD_AGENT_PYTHON = ROOT / ".tools" / "a2a-0.3" / "bin" / "python"
+HUB_PYTHON = ROOT / ".venv" / "bin" / "python"
+_FORGOTTEN = ("ROLECALL_", "A2A_", "PUSH_NOTIFICATION_")
+# One caller sends everything here, and more than the default lets one caller send. It is counted all the same.
+RAISED = {"ROLECALL_MAX_RATE": "1000000"}
+_NGINX = """\
+worker_processes 1;
+daemon off;
+{user}pid {folder}/nginx.pid;
+error_log {folder}/nginx.log warn;
+events {{ worker_connections 8192; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  keepalive_requests 100000000;
+  upstream worker {{ server 127.0.0.1:{worker}; keepalive 2048; keepalive_requests 100000000; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=2048;
+    location / {{
+      proxy_pass http://worker;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_buffering off;
+    }}
+  }}
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """Where it is called, and whose CPU time counts. The tokens are a hub's: one that calls, one that enrols."""
+
+    name: str
+    pid: int
+    port: int
+    path: str
+    calls_with: str = ""
+    enrols_with: str = ""
+
+    @property
+    def is_hub(self) -> bool:
+        return bool(self.calls_with)
+
+
+def start_nginx(place: Place, worker: int) -> Proxy:
+    port = free_port()
+    user = "user root;\n" if os.geteuid() == 0 else ""
+    conf, log = place.folder / "nginx.conf", place.folder / "nginx.log"
+    conf.write_text(_NGINX.format(user=user, folder=place.folder, worker=worker, port=port))
+    process = place.start([nginx() or "nginx", "-c", conf, "-e", log], log="nginx")
+    until_answering(port)
+    return Proxy("nginx", process.pid, port, "/")
+
+
+def start_agent(place: Place, worker: int) -> Proxy:
+    return _start_agent(place, worker, "sdk-1.3", AGENT_PYTHON, HERE / "agent.py")
+
+
+def start_old_agent(place: Place, worker: int) -> Proxy:
+    return _start_agent(place, worker, "sdk-0.3", OLD_AGENT_PYTHON, HERE / "agent03.py")
+
+
+def _start_agent(place: Place, worker: int, name: str, python: Path, program: Path) -> Proxy:
+    process = place.start([python, program, f"http://127.0.0.1:{worker}/"], log=name)
+    port = int(machine.first_line(process).rstrip("/").rpartition(":")[2])
+    until_answering(port)
+    return Proxy(name, process.pid, port, "/")
+
+
+def start_hub(place: Place, worker: int) -> Proxy:
+    hub = serve(place, "hub")
+    enrol(hub, worker)
+    return hub
+
+
+def start_hub_on_hypercorn(place: Place, worker: int) -> Proxy:
+    hub = serve(place, "hub-hypercorn", {"ROLECALL_SERVER": "hypercorn"})
+    enrol(hub, worker)
+    return hub
+
+
+def serve(place: Place, name: str, more: Mapping[str, str] | None = None, data: Path | None = None) -> Proxy:
+    """A hub with tokens, and but for what is named with its defaults."""
+    data = data or place.folder / name
+    calls_with = new_token(data, "--name", "bench")
+    enrols_with = new_token(data, "--name", "farm", "--kind", "worker", "--role", "*")
+    port = free_port()
+    argv: list[str | Path] = [HUB_PYTHON, "-m", "hub.cli", "serve", "--port", str(port), "--data-dir", data]
+    process = place.start(argv, log=name, cwd=ROOT, env=environment({**RAISED, **(more or {})}))
+    until_answering(port)
+    return Proxy(name, process.pid, port, "/agents/bench/", calls_with, enrols_with)
+
+
+def new_token(data: Path, *words: str) -> str:
+    argv: list[str | Path] = [HUB_PYTHON, "-m", "hub.cli", "tokens", "--data-dir", data, "new", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, env=environment({}), timeout=30, check=True)
+    return done.stdout.strip()
+
+
+def enrol(hub: Proxy, worker: int) -> None:
+    """The worker under the role that is called, for longer than any run: the rig sends no heartbeats."""
+    card = ask(worker, "/.well-known/agent-card.json")
+    offer = {"url": f"http://127.0.0.1:{worker}/", "boot": "bench", "ttl_seconds": 86400, "card": card}
+    ask(hub.port, "/registry/agents/bench/a", "PUT", offer, token=hub.enrols_with)
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Ours without settings of a hub or worker that somebody exported for another one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_FORGOTTEN)} | dict(more)
+
+
+STARTERS: dict[str, Callable[[Place, int], Proxy]] = {
+    "nginx": start_nginx,
+    "sdk-1.3": start_agent,
+    "sdk-0.3": start_old_agent,
+    "hub": start_hub,
+    "hub-hypercorn": start_hub_on_hypercorn,
+}
+
+
+def missing_tools() -> list[str]:
+    tools = {"a C compiler": bool(compiler()), "nginx": bool(nginx())}
+    tools |= {str(python.relative_to(ROOT)): python.exists() for python in (AGENT_PYTHON, OLD_AGENT_PYTHON)}
+    return [name for name, found in tools.items() if not found]
+
+
+def has_server_setting() -> bool:
+    """There is more than one server to run the hub on."""
+    return any(field.name == "server" for field in fields(Settings))
+
+
+def compile_c(program: str, folder: Path) -> Path:
+    built = folder / program
+    subprocess.run([compiler() or "cc", "-O2", "-o", str(built), str(HERE / "c" / f"{program}.c")], check=True)
+    return built
+
+
+def compiler() -> str | None:
+    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+def nginx() -> str | None:
+    """Where it is usually kept out of a normal user's path."""
+    return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
