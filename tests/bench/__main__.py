@@ -1,4 +1,4 @@
-"""The run: every case in front of every proxy, in turn, for some rounds; then the tables."""
+"""The run: every case in front of every proxy, in turn, for some rounds; then what grows and what idles; then the tables."""
 
 from __future__ import annotations
 
@@ -7,105 +7,98 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.bench import machine, page
-from tests.bench.figures import Case, Row, Sample, Samples, rows, table_of, text_table
-from tests.bench.honesty import check_counts, check_stored
-from tests.bench.proxies import ROOT, STARTERS, Proxy, has_server_setting
-from tests.bench.rig import Missing, Rig, StoredTasks
+from tests.bench.figures import Case, Samples, Section, rows, table_of, text_table
+from tests.bench.growth import grown
+from tests.bench.idle import open_streams, starts
+from tests.bench.proxies import ROOT, STARTERS, has_server_setting
+from tests.bench.rig import Missing, Rig
+from tests.bench.storm import storms
+from tests.bench.targets import BURST, PACED, compared, table_of_targets
+from tests.bench.turns import in_turn
 
 RESULTS = ROOT / "bench-results"
+# The agents cannot keep that pace: they would be measured for minutes, on their way ever further behind.
+_WITHOUT_AGENTS = ("sdk-",)
+_HUBS_ALONE = ("sdk-", "nginx")
+Part = Callable[[Rig], list[Section]]
 
 
 def cases(seconds: float, unary: Sequence[int]) -> list[Case]:
     plain = [Case(f"Plain calls, {n} connection{'s' if n > 1 else ''}", "send", n, 1, seconds=seconds) for n in unary]
     return [
         *plain,
-        Case("100 streams of 20 events, back to back", "stream", 100, 20, seconds=seconds),
-        Case("100 streams of 20 events, 50 ms apart", "stream", 100, 20, interval_us=50_000, seconds=seconds),
+        Case(BURST, "stream", 100, 20, seconds=seconds),
+        Case(PACED, "stream", 500, 20, interval_us=100_000, seconds=seconds, without=_WITHOUT_AGENTS),
+        Case("Plain calls, 32 connections, from 0.3 to 1.0", "send", 32, 1, seconds=seconds, role="apart", without=_HUBS_ALONE),
+        Case(f"{BURST}, from 0.3 to 1.0", "stream", 100, 20, seconds=seconds, role="apart", without=_HUBS_ALONE),
     ]
+
+
+def parts(options: argparse.Namespace) -> dict[str, Part]:
+    """What comes after the cases, each by the words that `--only` finds it under."""
+    if options.quick:
+        return {}
+    rounds, seconds, proxies = options.rounds, options.seconds, options.proxies
+    return {
+        "growth: 10,000 workers, 1,000,000 tasks stored": lambda rig: grown(rig, rounds, seconds),
+        "5,000 heartbeats in one second": lambda rig: [storms(rig, rounds, seconds)],
+        "1,000 streams open, and silent": lambda rig: [open_streams(rig, proxies)],
+        "start, and idle memory": lambda rig: [starts(rig, proxies)],
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
-    unary = (32,) if options.quick else (1, 32, 256)
-    wanted = cases(options.seconds, unary)
+    wanted = cases(options.seconds, (1, 32, 256))
     if options.quick:
-        wanted = wanted[:-1]
-    if options.only:
-        wanted = [case for case in wanted if options.only in case.title]
+        wanted = [wanted[1], wanted[3]]
+    wanted = [case for case in wanted if options.only in case.title]
     cores, load = machine.Cores.choose(), machine.load_average()
     os.sched_setaffinity(0, {cores.rig})
     RESULTS.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=RESULTS))
     try:
-        with Rig(folder, cores, options.proxies) as rig:
-            samples, problems = _run(rig, wanted, options.rounds)
-            memory = {proxy.name: machine.memory_mb(proxy.pid) for proxy in rig.proxies}
-        problems += _complaints(folder)
+        with Rig(folder, cores) as rig:
+            with rig.started(options.proxies if wanted else []) as proxies:
+                samples, problems = in_turn(rig, proxies, wanted, options.rounds)
+            sections = _sections(wanted, samples)
+            sections += [each for title, part in parts(options).items() if options.only in title for each in part(rig)]
+        problems += [problem for section in sections for problem in section.problems] + _complaints(folder)
     except Missing as error:
         print(error, file=sys.stderr)
         return 2
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    results = [(case, rows(case, samples, floor="nginx", peer="sdk-1.3", proxies=options.proxies)) for case in wanted]
-    _print(results, cores, options.rounds, load)
+    _print(sections, cores, options.rounds, load)
     for problem in problems:
         print(f"NOT HONEST: {problem}", file=sys.stderr)
     if options.write and not problems:
-        written = page.write(results, cores=cores, rounds=options.rounds, command=_command(argv), load=load, memory=memory)
+        run = page.Run(cores, options.rounds, options.seconds, _command(argv), load)
+        written = page.write(sections, run)
         print(f"\nWritten: {written.relative_to(ROOT)}")
     return 1 if problems else 0
 
 
-def _run(rig: Rig, wanted: Sequence[Case], rounds: int) -> tuple[Samples, list[str]]:
-    samples: Samples = {(case.title, proxy.name): [] for case in wanted for proxy in rig.proxies}
-    problems: list[str] = []
-    for turn in range(1, rounds + 1):
-        for case in wanted:
-            rig.plan(case.events, case.interval_us)
-            for proxy in rig.proxies:
-                _say(f"round {turn} of {rounds}: {case.title}: {proxy.name}")
-                sample, found = _measure(rig, proxy, case)
-                samples[case.title, proxy.name].append(sample)
-                problems += [f"round {turn}, {case.title}, {proxy.name}: {problem}" for problem in found]
-    _say("")
-    return samples, problems
-
-
-def _measure(rig: Rig, proxy: Proxy, case: Case) -> tuple[Sample, list[str]]:
-    stored = StoredTasks(proxy) if proxy.is_hub else None
-    tasks = stored.total() if stored else 0
-    calls, events = rig.served()
-    answer = rig.load(proxy, case)
-    calls_after, events_after = rig.served()
-    problems = check_counts(answer, (calls_after - calls, events_after - events), case)
-    if stored:
-        problems += check_stored(answer, tasks, stored, case)
-    units = answer[f"window_{case.unit}s"]
-    timed = "event" if case.interval_us else "call"
-    sample = Sample(
-        rate=units / answer["seconds"],
-        cpu_us=answer["cpu"] * 1e6 / max(units, 1),
-        p50_ms=answer.get(f"{timed}_p50_us", 0) / 1000,
-        p99_ms=answer.get(f"{timed}_p99_us", 0) / 1000,
-    )
-    return sample, problems
-
-
-def _say(progress: str) -> None:
-    """One line that overwrites itself, for people."""
-    if sys.stderr.isatty():
-        print(f"\r{progress:79}", end="" if progress else "\r", file=sys.stderr, flush=True)
+def _sections(wanted: Sequence[Case], samples: Samples) -> list[Section]:
+    found = []
+    for case in wanted:
+        made = rows(case, samples, floor="nginx", peer="sdk-1.3")
+        note = "p50 and p99: from the worker's write to the client's read." if case.interval_us else ""
+        values = {f"{case.title}/{row.proxy}/{name}": figure.middle for row in made for name, figure in row.figures()}
+        if made:
+            found.append(Section(case.title, table_of(case, made), note, values))
+    return found
 
 
 def _complaints(folder: Path) -> list[str]:
     """Warnings and errors in the logs of what was measured."""
     found = []
-    for log in (*folder.glob("hub*.err"), *folder.glob("sdk-*.err"), *folder.glob("nginx.log")):
+    for log in (*folder.glob("*.err"), *folder.glob("nginx.log")):
         lines = [
             line for line in log.read_text().splitlines() if any(w in line for w in ("rror", "arning", "warn", "Traceback"))
         ]
@@ -114,13 +107,15 @@ def _complaints(folder: Path) -> list[str]:
     return found
 
 
-def _print(results: Sequence[tuple[Case, Sequence[Row]]], cores: machine.Cores, rounds: int, load: float) -> None:
+def _print(sections: Sequence[Section], cores: machine.Cores, rounds: int, load: float) -> None:
     print(f"{machine.describe()}; load {load:.1f} at the start; medians of {rounds}, ± half the range")
     if not cores.apart:
         print("Only one core: nothing could be kept apart, so take the figures as a smoke test.")
-    for case, made in results:
-        note = "; p50 and p99: from the worker's write to the client's read" if case.interval_us else ""
-        print(f"\n{case.title}{note}\n{text_table(table_of(case, made))}")
+    for section in sections:
+        print(f"\n{section.title}\n{section.note}".rstrip())
+        print(text_table(section.table))
+    if reached := [each for each in compared(sections) if each.measured]:
+        print(f"\nTargets\n{text_table(table_of_targets(reached))}")
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -128,9 +123,9 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one short round of two cases: does it work at all")
     parser.add_argument("--rounds", type=int, help="rounds in turn (3)")
     parser.add_argument("--seconds", type=float, help="how long one measurement calls (3)")
-    parser.add_argument("--only", help="cases whose title holds this text")
+    parser.add_argument("--only", default="", help="what has this text in its title")
     parser.add_argument("--proxies", default="all", help=f"which of {','.join(STARTERS)} (all)")
-    parser.add_argument("--write", action="store_true", help="write docs/reference/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="write docs/reference/benchmarks.md and its picture")
     parser.add_argument("--keep", action="store_true", help="keep logs and data in bench-results/")
     options = parser.parse_args(argv)
     options.proxies = _proxies(parser, options.proxies)

@@ -28,7 +28,7 @@ def until_answering(port: int, seconds: float = 20.0) -> None:
         except OSError as error:
             if time.monotonic() > deadline:
                 raise SystemExit(f"Nothing answers on port {port}: {error}. See the logs.") from error
-            time.sleep(0.05)
+            time.sleep(0.005)
 
 
 def free_port() -> int:

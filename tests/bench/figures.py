@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kind of load. `interval_us` 0: the worker writes its events back to back."""
+    """One kind of load. `interval_us` 0: the worker writes its events back to back. `role`: who is called, in a hub.
+    `without`: beginnings of the names of those that it is not tried on.
+    """
 
     title: str
     method: str
@@ -18,6 +20,11 @@ class Case:
     events: int
     interval_us: int = 0
     seconds: float = 3.0
+    role: str = "bench"
+    without: tuple[str, ...] = ()
+
+    def leaves_out(self, proxy: str) -> bool:
+        return proxy.startswith(self.without) if self.without else False
 
     @property
     def unit(self) -> str:
@@ -63,38 +70,52 @@ class Row:
     cpu_to_floor: float
     rate_to_peer: float
 
+    def figures(self) -> list[tuple[str, Figure]]:
+        return [("rate", self.rate), ("cpu", self.cpu_us), ("p50", self.p50_ms), ("p99", self.p99_ms)]
 
-HEADINGS = ("", "{unit}s/s", "p50 ms", "p99 ms", "CPU µs/{unit}", "CPU to nginx's", "rate to sdk-1.3's")
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One heading of the page: what was found, what has to be said about it, and its figures by name."""
+
+    title: str
+    table: Sequence[Sequence[str]]
+    note: str = ""
+    values: Mapping[str, float] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+
+
 Samples = dict[tuple[str, str], list[Sample]]
 
 
-def rows(case: Case, samples: Samples, *, floor: str, peer: str, proxies: Sequence[str]) -> list[Row]:
+def rows(case: Case, samples: Samples, *, floor: str, peer: str) -> list[Row]:
     """One row for each proxy; the ratios are of medians, to the floor and to the peer of the same run."""
-    rates = {proxy: Figure.of(s.rate for s in samples[case.title, proxy]) for proxy in proxies}
-    costs = {proxy: Figure.of(s.cpu_us for s in samples[case.title, proxy]) for proxy in proxies}
+    taken = {proxy: found for (title, proxy), found in samples.items() if title == case.title}
+    rates = {proxy: Figure.of(s.rate for s in found) for proxy, found in taken.items()}
+    costs = {proxy: Figure.of(s.cpu_us for s in found) for proxy, found in taken.items()}
     return [
         Row(
             proxy,
             rates[proxy],
             costs[proxy],
-            Figure.of(s.p50_ms for s in samples[case.title, proxy]),
-            Figure.of(s.p99_ms for s in samples[case.title, proxy]),
+            Figure.of(s.p50_ms for s in found),
+            Figure.of(s.p99_ms for s in found),
             _ratio(costs, proxy, floor),
             _ratio(rates, proxy, peer),
         )
-        for proxy in proxies
+        for proxy, found in taken.items()
     ]
 
 
 def cells(row: Row) -> list[str]:
     return [
         row.proxy,
-        f"{_number(row.rate.middle)} ±{row.rate.spread:.0%}",
+        f"{number(row.rate.middle)} ±{row.rate.spread:.0%}",
         f"{row.p50_ms.middle:.2f}",
         f"{row.p99_ms.middle:.1f}",
-        f"{_number(row.cpu_us.middle)} ±{row.cpu_us.spread:.0%}",
-        _times(row.cpu_to_floor),
-        _times(row.rate_to_peer),
+        f"{number(row.cpu_us.middle)} ±{row.cpu_us.spread:.0%}",
+        times(row.cpu_to_floor),
+        times(row.rate_to_peer),
     ]
 
 
@@ -116,8 +137,10 @@ def markdown_table(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, rule, *body])
 
 
-def table_of(case: Case, made: Sequence[Row]) -> list[list[str]]:
-    return [[heading.format(unit=case.unit) for heading in HEADINGS], *(cells(row) for row in made)]
+def table_of(case: Case, made: Sequence[Row], *, floor: str = "nginx", peer: str = "sdk-1.3") -> list[list[str]]:
+    unit = case.unit
+    heads = ["", f"{unit}s/s", "p50 ms", "p99 ms", f"CPU µs/{unit}", f"CPU to {floor}", f"rate to {peer}"]
+    return [heads, *(cells(row) for row in made)]
 
 
 def _ratio(figures: Mapping[str, Figure], proxy: str, base: str) -> float:
@@ -125,11 +148,11 @@ def _ratio(figures: Mapping[str, Figure], proxy: str, base: str) -> float:
     return figures[proxy].middle / figures[base].middle if base in figures and figures[base].middle else math.nan
 
 
-def _times(ratio: float) -> str:
-    return "–" if math.isnan(ratio) else f"{_number(ratio)}×"
+def times(ratio: float) -> str:
+    return "–" if math.isnan(ratio) else f"{number(ratio)}×"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three figures that count."""
     if value >= 100:
         return f"{value:,.0f}"

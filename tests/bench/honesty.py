@@ -36,7 +36,7 @@ def check_stored(answer: dict[str, Any], before: int, stored: StoredTasks, case:
             problems.append(f"task {row['id']} is {row['state']} with {row['events']} events, not completed with {case.events}")
             break
     for task in answer["sample"]:
-        problems += _check_fetched(task, stored.fetch(task), case)
+        problems += _check_fetched(task, stored.fetch(task, case.role), case)
     return problems
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -79,6 +80,12 @@ def expect(process: subprocess.Popen[str], word: str) -> None:
         raise SystemExit(f"{process.args!r} did not come as far as {word!r}: see its log.")
 
 
+def tell(process: subprocess.Popen[str], words: str = "") -> None:
+    assert process.stdin is not None
+    process.stdin.write(words + "\n")
+    process.stdin.flush()
+
+
 def cpu_seconds(pid: int) -> float:
     """What this process, its descendants and all their threads have used."""
     return sum(_task_nanoseconds(task) for each in family(pid) for task in Path(f"/proc/{each}/task").iterdir()) / 1e9
@@ -94,9 +101,16 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def memory_mb(pid: int) -> float:
+def age(pid: int) -> float:
+    """Seconds since a process was started, to a hundredth."""
+    started = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pid: int) -> int:
+    """Resident bytes of this process and its descendants."""
     pages = sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in family(pid))
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def describe() -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from hub.config import Settings
@@ -20,8 +21,9 @@ AGENT_PYTHON = ROOT / ".tools" / "a2a-1.x" / "bin" / "python"
 OLD_AGENT_PYTHON = ROOT / ".tools" / "a2a-0.3" / "bin" / "python"
 HUB_PYTHON = ROOT / ".venv" / "bin" / "python"
 _FORGOTTEN = ("ROLECALL_", "A2A_", "PUSH_NOTIFICATION_")
-# One caller sends everything here, and more than the default lets one caller send. It is counted all the same.
-RAISED = {"ROLECALL_MAX_RATE": "1000000"}
+# One caller sends everything here, more than the default lets one caller send; it is counted all the same. And the rig sends
+# no heartbeats, so leases outlast the run; they are swept all the same.
+CHANGED = {"ROLECALL_MAX_RATE": "1000000", "ROLECALL_LEASE_TTL": "7200", "ROLECALL_HEARTBEAT": "3600"}
 _NGINX = """\
 worker_processes 1;
 daemon off;
@@ -52,18 +54,22 @@ http {{
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """Where it is called, and whose CPU time counts. The tokens are a hub's: one that calls, one that enrols."""
+    """Where it is called, and whose CPU time counts. The tokens are a hub's: one that calls, some that enrol."""
 
     name: str
     pid: int
     port: int
-    path: str
+    ready_after: float = 0.0
     calls_with: str = ""
-    enrols_with: str = ""
+    enrol_with: tuple[str, ...] = ()
+    data: Path = Path()
 
     @property
     def is_hub(self) -> bool:
         return bool(self.calls_with)
+
+    def path(self, role: str) -> str:
+        return f"/agents/{role}/" if self.is_hub else "/"
 
 
 def start_nginx(place: Place, worker: int) -> Proxy:
@@ -73,7 +79,7 @@ def start_nginx(place: Place, worker: int) -> Proxy:
     conf.write_text(_NGINX.format(user=user, folder=place.folder, worker=worker, port=port))
     process = place.start([nginx() or "nginx", "-c", conf, "-e", log], log="nginx")
     until_answering(port)
-    return Proxy("nginx", process.pid, port, "/")
+    return Proxy("nginx", process.pid, port, machine.age(process.pid))
 
 
 def start_agent(place: Place, worker: int) -> Proxy:
@@ -88,31 +94,35 @@ def _start_agent(place: Place, worker: int, name: str, python: Path, program: Pa
     process = place.start([python, program, f"http://127.0.0.1:{worker}/"], log=name)
     port = int(machine.first_line(process).rstrip("/").rpartition(":")[2])
     until_answering(port)
-    return Proxy(name, process.pid, port, "/")
+    return Proxy(name, process.pid, port, machine.age(process.pid))
 
 
-def start_hub(place: Place, worker: int) -> Proxy:
-    hub = serve(place, "hub")
+def start_hub(place: Place, worker: int, name: str = "hub", more: Mapping[str, str] | None = None) -> Proxy:
+    """It knows the worker twice: under the role that is called, and as one of 1.0."""
+    hub = serve(place, name, more)
     enrol(hub, worker)
+    enrol(hub, worker, role="apart", card="/card-1.0")
     return hub
 
 
 def start_hub_on_hypercorn(place: Place, worker: int) -> Proxy:
-    hub = serve(place, "hub-hypercorn", {"ROLECALL_SERVER": "hypercorn"})
-    enrol(hub, worker)
-    return hub
+    return start_hub(place, worker, "hub-hypercorn", {"ROLECALL_SERVER": "hypercorn"})
 
 
-def serve(place: Place, name: str, more: Mapping[str, str] | None = None, data: Path | None = None) -> Proxy:
-    """A hub with tokens, and but for what is named with its defaults."""
-    data = data or place.folder / name
+def serve(place: Place, name: str, more: Mapping[str, str] | None = None, *, farms: int = 1) -> Proxy:
+    """A hub with tokens, and but for what is named with its defaults. One holder may enrol 5,000 workers: a farm."""
+    data = Path(tempfile.mkdtemp(dir=place.folder))
     calls_with = new_token(data, "--name", "bench")
-    enrols_with = new_token(data, "--name", "farm", "--kind", "worker", "--role", "*")
-    port = free_port()
-    argv: list[str | Path] = [HUB_PYTHON, "-m", "hub.cli", "serve", "--port", str(port), "--data-dir", data]
-    process = place.start(argv, log=name, cwd=ROOT, env=environment({**RAISED, **(more or {})}))
-    until_answering(port)
-    return Proxy(name, process.pid, port, "/agents/bench/", calls_with, enrols_with)
+    enrol_with = [new_token(data, "--name", f"farm{n}", "--kind", "worker", "--role", "*") for n in range(farms)]
+    return resume(place, Proxy(name, 0, free_port(), 0.0, calls_with, tuple(enrol_with), data), more)
+
+
+def resume(place: Place, hub: Proxy, more: Mapping[str, str] | None = None) -> Proxy:
+    """Start the hub that has these tokens and its data already."""
+    argv: list[str | Path] = [HUB_PYTHON, "-m", "hub.cli", "serve", "--port", str(hub.port), "--data-dir", hub.data]
+    process = place.start(argv, log=hub.name, cwd=ROOT, env=environment({**CHANGED, **(more or {})}))
+    until_answering(hub.port)
+    return replace(hub, pid=process.pid, ready_after=machine.age(process.pid))
 
 
 def new_token(data: Path, *words: str) -> str:
@@ -121,11 +131,9 @@ def new_token(data: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def enrol(hub: Proxy, worker: int) -> None:
-    """The worker under the role that is called, for longer than any run: the rig sends no heartbeats."""
-    card = ask(worker, "/.well-known/agent-card.json")
-    offer = {"url": f"http://127.0.0.1:{worker}/", "boot": "bench", "ttl_seconds": 86400, "card": card}
-    ask(hub.port, "/registry/agents/bench/a", "PUT", offer, token=hub.enrols_with)
+def enrol(hub: Proxy, worker: int, *, role: str = "bench", card: str = "/.well-known/agent-card.json") -> None:
+    offer = {"url": f"http://127.0.0.1:{worker}/", "boot": "bench", "card": ask(worker, card)}
+    ask(hub.port, f"/registry/agents/{role}/a", "PUT", offer, token=hub.enrol_with[0])
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

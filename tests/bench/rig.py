@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from tests.bench.figures import Case
 from tests.bench.machine import Cores, Place
 from tests.bench.proxies import STARTERS, Proxy, compile_c, missing_tools
 
+_PROGRAMS = ("worker", "load", "beats")
 _PAGE = 100
 
 
@@ -25,13 +26,11 @@ class Missing(Exception):
 
 @dataclass
 class Rig:
-    """Everything in place. Use as a context manager; nothing of it is left running."""
+    """The worker runs, and what is to be measured can be put in front of it. Nothing of it is left running."""
 
     folder: Path
     cores: Cores
-    names: Sequence[str]
     worker_port: int = 0
-    proxies: list[Proxy] = field(default_factory=list)
     closing: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Rig:
@@ -39,17 +38,27 @@ class Rig:
         if missing:
             raise Missing(f"Not there: {', '.join(missing)}. Run scripts/install-bench-tools.")
         with ExitStack() as closing:
-            place = Place(self.folder, self.cores, closing)
-            for program in ("worker", "load"):
+            for program in _PROGRAMS:
                 compile_c(program, self.folder)
+            place = Place(self.folder, self.cores, closing)
             process = place.start([self.folder / "worker"], log="worker", measured=False, stdin=subprocess.PIPE)
             self.worker_port = int(machine.first_line(process))
-            self.proxies = [STARTERS[name](place, self.worker_port) for name in self.names]
             self.closing = closing.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.closing.close()
+
+    @contextmanager
+    def place(self) -> Iterator[Place]:
+        """For processes that end with the block."""
+        with ExitStack() as closing:
+            yield Place(self.folder, self.cores, closing)
+
+    @contextmanager
+    def started(self, names: Sequence[str]) -> Iterator[list[Proxy]]:
+        with self.place() as place:
+            yield [STARTERS[name](place, self.worker_port) for name in names]
 
     def plan(self, events: int, interval_us: int) -> None:
         ask(self.worker_port, f"/plan?events={events}&interval_us={interval_us}")
@@ -58,16 +67,21 @@ class Rig:
         count = ask(self.worker_port, "/count")
         return count["calls"], count["events"]
 
+    def begin_load(self, place: Place, proxy: Proxy, case: Case) -> subprocess.Popen[str]:
+        words = [proxy.port, proxy.path(case.role), case.method, case.connections, int(case.seconds * 1000), case.events]
+        argv: list[str | Path] = [self.folder / "load", *(str(word) for word in (*words, proxy.calls_with))]
+        return place.start(argv, log="load", measured=False, stdin=subprocess.PIPE)
+
     def load(self, proxy: Proxy, case: Case) -> dict[str, Any]:
         """Call, and say what came of it. `cpu` is what the proxy used while the load measured."""
-        call = [proxy.port, proxy.path, case.method, case.connections, int(case.seconds * 1000), case.events, proxy.calls_with]
-        with ExitStack() as closing:
-            place = Place(self.folder, self.cores, closing)
-            process = place.start([self.folder / "load", *(str(part) for part in call)], log="load", measured=False)
+        with self.place() as place:
+            process = self.begin_load(place, proxy, case)
             machine.expect(process, "warm")
             cpu = machine.cpu_seconds(proxy.pid)
+            machine.tell(process)
             machine.expect(process, "over")
             cpu = machine.cpu_seconds(proxy.pid) - cpu
+            machine.tell(process)
             answer: dict[str, Any] = json.loads(machine.first_line(process))
         return {**answer, "cpu": cpu}
 
@@ -86,9 +100,9 @@ class StoredTasks:
         page: list[dict[str, Any]] = self._get(f"/registry/tasks?limit={_PAGE}")["tasks"]
         return page
 
-    def fetch(self, task: str) -> dict[str, Any]:
+    def fetch(self, task: str, role: str) -> dict[str, Any]:
         body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": task}}
-        answer = ask(self._hub.port, self._hub.path, "POST", body, token=self._hub.calls_with)
+        answer = ask(self._hub.port, self._hub.path(role), "POST", body, token=self._hub.calls_with)
         found: dict[str, Any] = answer.get("result") or {"error": answer.get("error")}
         return found
 

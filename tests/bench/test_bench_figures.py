@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-from tests.bench.figures import Case, Figure, Sample, cells, markdown_table, rows, table_of, text_table
+from hub.engines.sqlite.files import MIGRATIONS
+from tests.bench.figures import Case, Figure, Sample, Section, cells, markdown_table, rows, table_of, text_table
+from tests.bench.filling import fill
 from tests.bench.honesty import check_counts, check_stored
+from tests.bench.picture import draw, panels
 from tests.bench.proxies import Proxy
 from tests.bench.rig import StoredTasks
+from tests.bench.targets import UNARY, compared, table_of_targets
 
 CASE = Case("plain", "send", 32, 1)
 STREAM = Case("streams", "stream", 2, 4)
@@ -24,7 +32,7 @@ class Store(StoredTasks):
     """A store that says what a test wants it to say."""
 
     def __init__(self, total: int, *tasks: dict[str, Any]) -> None:
-        super().__init__(Proxy("hub", 0, 0, "/"))
+        super().__init__(Proxy("hub", 0, 0))
         self._total = total
         self._tasks = {task["id"]: task for task in tasks}
 
@@ -34,7 +42,7 @@ class Store(StoredTasks):
     def newest(self) -> list[dict[str, Any]]:
         return [{"id": task["id"], "state": task["status"]["state"], "events": task["events"]} for task in self._tasks.values()]
 
-    def fetch(self, task: str) -> dict[str, Any]:
+    def fetch(self, task: str, role: str) -> dict[str, Any]:
         return self._tasks.get(task, {"error": "not found"})
 
 
@@ -54,7 +62,7 @@ def test_ratios_are_to_the_floor_in_cost_and_to_the_peer_in_rate() -> None:
         ("plain", "agent"): [Sample(rate=300, cpu_us=3000, p50_ms=1, p99_ms=2)],
         ("plain", "hub"): [Sample(rate=6_000, cpu_us=150, p50_ms=1, p99_ms=2)],
     }
-    nginx, agent, hub = rows(CASE, samples, floor="nginx", peer="agent", proxies=("nginx", "agent", "hub"))
+    nginx, agent, hub = rows(CASE, samples, floor="nginx", peer="agent")
     assert (nginx.cpu_to_floor, agent.cpu_to_floor, hub.cpu_to_floor) == (1, 200, 10)
     assert (nginx.rate_to_peer, agent.rate_to_peer, hub.rate_to_peer) == (200, 1, 20)
     assert cells(hub) == ["hub", "6,000 ±0%", "1.00", "2.0", "150 ±0%", "10.0×", "20.0×"]
@@ -62,7 +70,7 @@ def test_ratios_are_to_the_floor_in_cost_and_to_the_peer_in_rate() -> None:
 
 def test_tables_have_a_line_for_each_row_and_name_their_unit() -> None:
     samples = {("streams", "nginx"): [Sample(1, 1, 1, 1)]}
-    table = table_of(STREAM, rows(STREAM, samples, floor="nginx", peer="nginx", proxies=("nginx",)))
+    table = table_of(STREAM, rows(STREAM, samples, floor="nginx", peer="nginx"))
     assert table[0][1] == "events/s"
     assert len({len(line) for line in text_table(table).splitlines()}) == 1
     assert markdown_table(table).splitlines()[1] == "|---|---:|---:|---:|---:|---:|---:|"
@@ -97,3 +105,46 @@ def test_every_call_must_be_a_stored_task_with_all_its_events() -> None:
     assert check_stored(one, 6, Store(7, stored(state="working")), STREAM) != []
     assert check_stored(one, 6, Store(7, stored(parts=1)), STREAM) != []
     assert check_stored(one, 6, Store(7, stored(name="other")), STREAM) != []
+
+
+def test_a_target_is_met_missed_or_beyond_what_was_hoped_for() -> None:
+    def verdict(nginx: float, hub: float) -> str:
+        values = {f"{UNARY}/nginx/cpu": nginx, f"{UNARY}/hub/cpu": hub}
+        return compared([Section("plain", [], values=values)])[0].verdict
+
+    assert [verdict(10, 30), verdict(10, 60), verdict(10, 61)] == ["stretch", "met", "missed"]
+    rates = {f"{UNARY}/sdk-1.3/rate": 100, f"{UNARY}/hub/rate": 3100}
+    cost, rate, *others = compared([Section("plain", [], values=rates)])
+    assert (cost.verdict, rate.verdict) == ("not measured", "met")
+    assert not any(other.measured for other in others)
+    assert table_of_targets([rate])[1][1:] == ["≥ 30×", "≥ 60×", "31.0×", "met"]
+
+
+def test_the_picture_has_a_bar_for_each_and_the_longest_is_the_largest() -> None:
+    values = {f"{UNARY}/nginx/cpu": 12.0, f"{UNARY}/hub/cpu": 50.0, f"{UNARY}/sdk-1.3/cpu": 3000.0}
+    (panel,) = panels(values, ("nginx", "hub", "sdk-1.3"))
+    root = ElementTree.fromstring(draw([panel]))
+    widths = [float(bar.get("width", 0)) for bar in root.iter("{http://www.w3.org/2000/svg}rect")]
+    assert widths == sorted(widths)
+    assert len(widths) == 3
+    assert 0 < widths[0] < widths[-1] < float(root.get("width", 0))
+
+
+_SOME = {"TEXT": "x", "INTEGER": 1, "REAL": 100_000.0, "BLOB": b"{}"}
+
+
+def test_copies_of_a_task_are_finished_tasks_with_events_and_times_of_their_own(tmp_path: Path) -> None:
+    database = tmp_path / "hub.db"
+    with closing(sqlite3.connect(database)) as db:
+        for step in sorted(MIGRATIONS.glob("*.sql")):
+            db.executescript(step.read_text())
+        columns = {row[1]: _SOME[row[2].upper()] for row in db.execute("pragma table_info(task)") if row[1] != "caller_key"}
+        db.execute(f"insert into task ({', '.join(columns)}) values ({', '.join('?' * len(columns))})", [*columns.values()])
+        db.execute("insert into event values (?, 'task', 'completed', '0.3', x'7b7d')", ((1 << 24) + 1,))
+        db.commit()
+    fill(database, 50)
+    with closing(sqlite3.connect(database)) as db:
+        counts = "select count(*), count(distinct id), count(distinct context), count(distinct idle_since) from task"
+        assert db.execute(counts).fetchone() == (51, 51, 51, 51)
+        assert db.execute("select count(*) from event join task on key = place >> 24").fetchone() == (51,)
+        assert db.execute("select min(idle_since) > 100000 - 86400, max(idle_since) from task").fetchone() == (1, 100_000.0)

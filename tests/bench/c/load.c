@@ -1,29 +1,17 @@
 /* Calls an A2A 0.3 endpoint over keep-alive connections and checks what comes back.
  *
- *   load PORT PATH send|stream CONNECTIONS MILLISECONDS EVENTS [TOKEN]
+ *   load PORT PATH send|stream|hold CONNECTIONS MILLISECONDS EVENTS [TOKEN]
  *
  * Every call has a messageId of its own. A call is good if its answer is a result with exactly EVENTS events, the last of
  * which says "completed", of a task whose id no other call got.
  *
  * It warms up first, over the same connections: until twice as many calls as connections have ended (a slow server takes
  * a while from the first rush to its pace), but at least WARM_LEAST and at most WARM_MOST. Then it prints "warm", measures
- * for MILLISECONDS and prints "over"; no call is begun after that, those that run are waited for. At last comes one line of
- * JSON. Counts are of everything; rates and times are of what ended while it measured. */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/tcp.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/random.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
+ * for MILLISECONDS and prints "over"; no call is begun after that, those that run are waited for. After each of these words it
+ * stands still until it gets a line: whoever reads clocks at these moments has the time to. At last comes one line of JSON. Counts are of everything; rates and times are of what ended while it measured.
+ *
+ * "hold" begins one stream on each connection, says so once all have begun, and holds them until its input ends. */
+#include "common.h"
 
 #define LINE_SIZE 65536
 #define PATIENCE_NS 30000000000ull /* how long a call may take after the last was begun */
@@ -49,10 +37,10 @@ typedef struct {
     size_t count, room;
 } Numbers;
 
-static struct sockaddr_in address;
 static const char *path, *token = "none";
 static bool stream;
-static int poller;
+static Conn *conns;
+static int poller, port, count;
 static long expected;
 static uint64_t calls, events, bad, broken, begun, run_id, window_calls, window_events;
 static bool measuring, stopped;
@@ -60,12 +48,6 @@ static Numbers call_times, event_times;
 static uint64_t *ids;
 static size_t id_count, id_room;
 static char samples[SAMPLES][80], complaint[200];
-
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void note(Numbers *numbers, uint64_t ns) {
     if (!measuring) return;
@@ -99,11 +81,7 @@ static void complain(Conn *c, const char *why) {
 }
 
 static void open_conn(Conn *c) {
-    int on = 1;
-    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(c->fd, (struct sockaddr *)&address, sizeof address)) exit((perror("connect"), 2));
-    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    fcntl(c->fd, F_SETFL, O_NONBLOCK);
+    c->fd = connect_to(port);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &event);
 }
@@ -121,7 +99,7 @@ static void begin_call(Conn *c) {
     int length = snprintf(request, sizeof request,
                           "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nAccept: %s\r\n"
                           "Content-Length: %d\r\n\r\n%s",
-                          path, ntohs(address.sin_port), token, stream ? "text/event-stream" : "application/json", size, body);
+                          path, port, token, stream ? "text/event-stream" : "application/json", size, body);
     c->busy = true;
     c->faulty = c->completed = c->streamed = false;
     c->part = HEAD;
@@ -274,52 +252,60 @@ static void print_times(const char *name, Numbers *times) {
            times->at[times->count * 99 / 100], name, times->at[times->count - 1]);
 }
 
-static void say(const char *word) {
-    puts(word);
-    fflush(stdout);
+static void say_and_wait(const char *word) {
+    say(word);
+    if (getchar() == EOF) exit(5);
 }
 
-int main(int argc, char **argv) {
-    if (argc < 7) return fprintf(stderr, "load PORT PATH send|stream CONNECTIONS MILLISECONDS EVENTS [TOKEN]\n"), 2;
-    address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    path = argv[2];
-    stream = !strcmp(argv[3], "stream");
-    int count = atoi(argv[4]);
-    uint64_t duration = strtoull(argv[5], NULL, 10) * 1000000;
-    expected = atol(argv[6]);
-    if (argc > 7 && *argv[7]) token = argv[7];
-    if (getrandom(&run_id, sizeof run_id, 0) != sizeof run_id) return 3;
-    poller = epoll_create1(EPOLL_CLOEXEC);
-    Conn *conns = calloc((size_t)count, sizeof *conns);
-    for (int i = 0; i < count; i++) open_conn(&conns[i]);
-    uint64_t hung, repeated = 0, started = now_ns(), mark = 0;
+/* Until all calls have ended, or hang. Returns how many do. */
+static int measure(uint64_t *duration) {
+    uint64_t started = now_ns(), mark = 0;
     for (int i = 0; i < count; i++) begin_call(&conns[i]);
     for (;;) {
         struct epoll_event ready[256];
-        int seen = epoll_wait(poller, ready, 256, 2);
+        int seen = epoll_wait(poller, ready, 256, 2), hung = 0;
         for (int i = 0; i < seen; i++) on_readable(ready[i].data.ptr);
         uint64_t now = now_ns();
         if (stopped) {
-            hung = 0;
             for (int i = 0; i < count; i++) hung += conns[i].busy;
-            if (!hung || now > mark + PATIENCE_NS) break;
-        } else if (measuring && now >= mark + duration) {
+            if (!hung || now > mark + PATIENCE_NS) return hung;
+        } else if (measuring && now >= mark + *duration) {
             measuring = false;
             stopped = true;
-            say("over");
-            duration = now - mark;
-            mark = now;
+            *duration = now - mark;
+            say_and_wait("over");
+            mark = now_ns();
         } else if (!mark && now > started + WARM_LEAST && (calls >= 2 * (uint64_t)count || now > started + WARM_MOST)) {
+            say_and_wait("warm");
             measuring = true;
-            say("warm");
             mark = now_ns();
         }
     }
+}
+
+/* A stream on each connection; once every one has had its first event, until the input ends. */
+static int hold(void) {
+    uint64_t started = now_ns();
+    int open = 0;
+    for (int i = 0; i < count; i++) begin_call(&conns[i]);
+    while (open < count && now_ns() < started + PATIENCE_NS) {
+        struct epoll_event ready[256];
+        int seen = epoll_wait(poller, ready, 256, 10);
+        for (int i = 0; i < seen; i++) on_readable(ready[i].data.ptr);
+        for (open = 0; open < count && conns[open].events && !conns[open].faulty;) open++;
+    }
+    printf("{\"open\":%d,\"broken\":%llu,\"complaint\":\"%s\"}\n", open, (unsigned long long)broken, complaint);
+    fflush(stdout);
+    return getchar() == EOF ? 0 : 1;
+}
+
+static void report(int hung, uint64_t duration) {
+    uint64_t repeated = 0;
     qsort(ids, id_count, sizeof *ids, by_hash);
     for (size_t i = 1; i < id_count; i++) repeated += ids[i] == ids[i - 1];
-    printf("{\"begun\":%llu,\"calls\":%llu,\"events\":%llu,\"bad\":%llu,\"broken\":%llu,\"hung\":%llu,\"repeated_ids\":%llu",
+    printf("{\"begun\":%llu,\"calls\":%llu,\"events\":%llu,\"bad\":%llu,\"broken\":%llu,\"hung\":%d,\"repeated_ids\":%llu",
            (unsigned long long)begun, (unsigned long long)calls, (unsigned long long)events, (unsigned long long)bad,
-           (unsigned long long)broken, (unsigned long long)hung, (unsigned long long)repeated);
+           (unsigned long long)broken, hung, (unsigned long long)repeated);
     printf(",\"window_calls\":%llu,\"window_events\":%llu,\"seconds\":%.6f", (unsigned long long)window_calls,
            (unsigned long long)window_events, (double)duration / 1e9);
     print_times("call", &call_times);
@@ -327,5 +313,23 @@ int main(int argc, char **argv) {
     printf(",\"complaint\":\"%s\",\"sample\":[", complaint);
     for (size_t i = 0; i < SAMPLES && i < id_count; i++) printf("%s\"%s\"", i ? "," : "", samples[i]);
     printf("]}\n");
+}
+
+int main(int argc, char **argv) {
+    if (argc < 7) return fprintf(stderr, "load PORT PATH send|stream|hold CONNECTIONS MILLISECONDS EVENTS [TOKEN]\n"), 2;
+    port = atoi(argv[1]);
+    path = argv[2];
+    stream = strcmp(argv[3], "send");
+    count = atoi(argv[4]);
+    uint64_t duration = strtoull(argv[5], NULL, 10) * 1000000;
+    expected = atol(argv[6]);
+    if (argc > 7 && *argv[7]) token = argv[7];
+    if (getrandom(&run_id, sizeof run_id, 0) != sizeof run_id) return 3;
+    poller = epoll_create1(EPOLL_CLOEXEC);
+    conns = calloc((size_t)count, sizeof *conns);
+    for (int i = 0; i < count; i++) open_conn(&conns[i]);
+    if (!strcmp(argv[3], "hold")) return hold();
+    int hung = measure(&duration);
+    report(hung, duration);
     return 0;
 }

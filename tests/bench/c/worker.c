@@ -1,28 +1,18 @@
-/* An A2A 0.3 worker that does nothing but answer, so that what is measured is what stands in front of it.
+/* An A2A worker that does nothing but answer, so that what is measured is what stands in front of it. It speaks 0.3, and 1.0
+ * to who calls it by the names of 1.0.
  *
  * POST /              message/send: one completed Task. message/stream: as many events as the plan says, one write each.
  *                     Every call is a new task with an id of its own.
- * GET  /plan?events=20&interval_us=0   what the next calls get: 1 event is a lone completed Task
+ * GET  /plan?events=20&interval_us=0   what the next calls get: 1 event is a lone completed Task. With an interval, the second
+ *                     event comes after a random part of it: streams that begin together do not stay in step.
  * GET  /count         calls and events answered since the start
- * GET  /.well-known/agent-card.json
+ * GET  /.well-known/agent-card.json    its card in 0.3
+ * GET  /card-1.0      its card in 1.0
  *
  * Prints its port and serves on loopback until it is killed or its standard input ends. */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/tcp.h>
-#include <poll.h>
+#include "common.h"
+
 #include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/random.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #define MOST_CONNECTIONS 8192
 #define IN_SIZE 16384
@@ -30,9 +20,39 @@
 #define ANSWER_TEXT 295 /* makes a completed Task of about 570 bytes, with its envelope */
 #define CHUNK_TEXT 90   /* makes an artifact event of about 350 bytes, with its envelope */
 
+/* How a dialect writes what this worker says. */
+typedef struct {
+    const char *send, *stream, *completed, *begins, *chunk, *ends;
+} Dialect;
+
+#define ANSWER "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":"
+#define CHUNK_PARTS "\"text\":\"@%020llu %.*s\"}]},\"append\":%s,\"lastChunk\":%s}"
+static const Dialect classic = {
+    "\"message/send\"",
+    "\"message/stream\"",
+    ANSWER "{\"kind\":\"task\",\"id\":\"%s\",\"contextId\":%s,\"status\":{\"state\":\"completed\",\"timestamp\":\"%s\"},"
+           "\"artifacts\":[{\"artifactId\":\"answer\",\"parts\":[{\"kind\":\"text\",\"text\":\"%.*s\"}]}]}}",
+    ANSWER "{\"kind\":\"task\",\"id\":\"%s\",\"contextId\":%s,\"status\":{\"state\":\"working\",\"timestamp\":\"%s\"}}}",
+    ANSWER "{\"kind\":\"artifact-update\",\"taskId\":\"%s\",\"contextId\":%s,\"artifact\":{\"artifactId\":\"answer\","
+           "\"parts\":[{\"kind\":\"text\"," CHUNK_PARTS "}",
+    ANSWER "{\"kind\":\"status-update\",\"taskId\":\"%s\",\"contextId\":%s,\"status\":{\"state\":\"completed\","
+           "\"timestamp\":\"%s\"},\"final\":true}}",
+};
+static const Dialect modern = {
+    "\"SendMessage\"",
+    "\"SendStreamingMessage\"",
+    ANSWER "{\"task\":{\"id\":\"%s\",\"contextId\":%s,\"status\":{\"state\":\"TASK_STATE_COMPLETED\",\"timestamp\":\"%s\"},"
+           "\"artifacts\":[{\"artifactId\":\"answer\",\"parts\":[{\"text\":\"%.*s\"}]}]}}}",
+    ANSWER "{\"task\":{\"id\":\"%s\",\"contextId\":%s,\"status\":{\"state\":\"TASK_STATE_WORKING\",\"timestamp\":\"%s\"}}}}",
+    ANSWER "{\"artifactUpdate\":{\"taskId\":\"%s\",\"contextId\":%s,\"artifact\":{\"artifactId\":\"answer\",\"parts\":[{" CHUNK_PARTS "}}",
+    ANSWER "{\"statusUpdate\":{\"taskId\":\"%s\",\"contextId\":%s,\"status\":{\"state\":\"TASK_STATE_COMPLETED\","
+           "\"timestamp\":\"%s\"}}}}",
+};
+
 typedef struct {
     int fd;
-    bool streaming, last, waits_to_write;
+    bool streaming, waits_to_write;
+    const Dialect *dialect;
     int events, sent;
     uint64_t interval, due;
     char call[96], task[40], context[128];
@@ -45,12 +65,6 @@ static int poller, listener, paced;
 static int plan_events = 20;
 static uint64_t plan_interval, calls, events, run_id;
 static char padding[ANSWER_TEXT + 1];
-
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static const char *timestamp(void) {
     static time_t last;
@@ -93,31 +107,15 @@ static void end_conn(Conn *c) {
 }
 
 static int completed_task(const Conn *c, char *to, size_t room) {
-    return snprintf(to, room,
-                    "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"kind\":\"task\",\"id\":\"%s\",\"contextId\":%s,\"status\":{\"state\":"
-                    "\"completed\",\"timestamp\":\"%s\"},\"artifacts\":[{\"artifactId\":\"answer\",\"parts\":[{\"kind\":\"text\","
-                    "\"text\":\"%.*s\"}]}]}}",
-                    c->call, c->task, c->context, timestamp(), ANSWER_TEXT, padding);
+    return snprintf(to, room, c->dialect->completed, c->call, c->task, c->context, timestamp(), ANSWER_TEXT, padding);
 }
 
 static int stream_event(const Conn *c, char *to, size_t room) {
     if (c->events == 1) return completed_task(c, to, room);
-    if (c->sent == 0)
-        return snprintf(to, room,
-                        "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"kind\":\"task\",\"id\":\"%s\",\"contextId\":%s,\"status\":{"
-                        "\"state\":\"working\",\"timestamp\":\"%s\"}}}",
-                        c->call, c->task, c->context, timestamp());
-    if (c->sent == c->events - 1)
-        return snprintf(to, room,
-                        "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"kind\":\"status-update\",\"taskId\":\"%s\",\"contextId\":%s,"
-                        "\"status\":{\"state\":\"completed\",\"timestamp\":\"%s\"},\"final\":true}}",
-                        c->call, c->task, c->context, timestamp());
+    if (c->sent == 0) return snprintf(to, room, c->dialect->begins, c->call, c->task, c->context, timestamp());
+    if (c->sent == c->events - 1) return snprintf(to, room, c->dialect->ends, c->call, c->task, c->context, timestamp());
     /* "@" and the moment of writing: the client reads from it how long the event took. */
-    return snprintf(to, room,
-                    "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"kind\":\"artifact-update\",\"taskId\":\"%s\",\"contextId\":%s,"
-                    "\"artifact\":{\"artifactId\":\"answer\",\"parts\":[{\"kind\":\"text\",\"text\":\"@%020llu %.*s\"}]},"
-                    "\"append\":%s,\"lastChunk\":%s}}",
-                    c->call, c->task, c->context, (unsigned long long)now_ns(), CHUNK_TEXT, padding,
+    return snprintf(to, room, c->dialect->chunk, c->call, c->task, c->context, (unsigned long long)now_ns(), CHUNK_TEXT, padding,
                     c->sent > 1 ? "true" : "false", c->sent == c->events - 2 ? "true" : "false");
 }
 
@@ -131,6 +129,7 @@ static void next_event(Conn *c) {
     char event[OUT_SIZE - 512];
     int size = stream_event(c, event, sizeof event);
     const char *head = c->sent ? "" : "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n";
+    c->due += c->sent || !c->interval ? c->interval : (uint64_t)random() % c->interval;
     bool last = ++c->sent == c->events;
     c->out_len = (size_t)snprintf(c->out, OUT_SIZE, "%s%x\r\ndata: %s\n\n\r\n%s", head, size + 8, event, last ? "0\r\n\r\n" : "");
     c->out_at = 0;
@@ -139,17 +138,17 @@ static void next_event(Conn *c) {
         c->streaming = false;
         if (c->interval) paced--;
     }
-    c->due += c->interval;
 }
 
 static void answer_call(Conn *c, const char *body, size_t size) {
     char method[64] = "", json[OUT_SIZE - 256];
     if (!member(body, size, "\"id\"", c->call, sizeof c->call)) strcpy(c->call, "null");
     member(body, size, "\"method\"", method, sizeof method);
-    bool stream = !strcmp(method, "\"message/stream\"");
-    if (!stream && strcmp(method, "\"message/send\"")) {
+    c->dialect = strstr(method, "message/") ? &classic : &modern;
+    bool stream = !strcmp(method, c->dialect->stream);
+    if (!stream && strcmp(method, c->dialect->send)) {
         int length = snprintf(json, sizeof json, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":%d,\"message\":\"no\"}}", c->call,
-                              !strcmp(method, "\"tasks/get\"") ? -32001 : -32601);
+                              !strcmp(method, "\"tasks/get\"") || !strcmp(method, "\"GetTask\"") ? -32001 : -32601);
         reply(c, json, length);
         return;
     }
@@ -170,6 +169,22 @@ static void answer_call(Conn *c, const char *body, size_t size) {
     }
 }
 
+static int card(char *json, size_t room, bool newest) {
+    struct sockaddr_in own;
+    socklen_t size = sizeof own;
+    char where[200];
+    getsockname(listener, (struct sockaddr *)&own, &size);
+    snprintf(where, sizeof where,
+             newest ? "\"supportedInterfaces\":[{\"url\":\"http://127.0.0.1:%d/\",\"protocolBinding\":\"JSONRPC\",\"protocolVersion\":\"1.0\"}]"
+                    : "\"protocolVersion\":\"0.3.0\",\"url\":\"http://127.0.0.1:%d/\",\"preferredTransport\":\"JSONRPC\"",
+             ntohs(own.sin_port));
+    return snprintf(json, room,
+                    "{\"name\":\"bench\",\"description\":\"Answers at once.\",\"version\":\"1\",%s,\"capabilities\":{\"streaming\":true},"
+                    "\"defaultInputModes\":[\"text/plain\"],\"defaultOutputModes\":[\"text/plain\"],\"skills\":[{\"id\":\"bench\","
+                    "\"name\":\"bench\",\"description\":\"Answers at once.\",\"tags\":[\"bench\"]}]}",
+                    where);
+}
+
 static void answer_get(Conn *c, const char *path) {
     char json[1024];
     int size;
@@ -182,15 +197,7 @@ static void answer_get(Conn *c, const char *path) {
     } else if (!strncmp(path, "/count", 6)) {
         size = snprintf(json, sizeof json, "{\"calls\":%llu,\"events\":%llu}", (unsigned long long)calls, (unsigned long long)events);
     } else {
-        struct sockaddr_in own;
-        socklen_t room = sizeof own;
-        getsockname(listener, (struct sockaddr *)&own, &room);
-        size = snprintf(json, sizeof json,
-                        "{\"name\":\"bench\",\"description\":\"Answers at once.\",\"version\":\"1\",\"protocolVersion\":\"0.3.0\",\"url\":"
-                        "\"http://127.0.0.1:%d/\",\"preferredTransport\":\"JSONRPC\",\"capabilities\":{\"streaming\":true},"
-                        "\"defaultInputModes\":[\"text/plain\"],\"defaultOutputModes\":[\"text/plain\"],\"skills\":[{\"id\":\"bench\","
-                        "\"name\":\"bench\",\"description\":\"Answers at once.\",\"tags\":[\"bench\"]}]}",
-                        ntohs(own.sin_port));
+        size = card(json, sizeof json, !strncmp(path, "/card-1.0", 9));
     }
     reply(c, json, size);
 }

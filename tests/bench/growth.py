@@ -1,0 +1,96 @@
+"""What a call costs where much is enrolled or stored, beside a hub where little is."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+
+from tests.bench import machine
+from tests.bench.asking import ask
+from tests.bench.enrolling import EACH_FARM, enrol_many, names
+from tests.bench.figures import Case, Row, Section, number, rows, table_of, times
+from tests.bench.filling import fill
+from tests.bench.machine import Place
+from tests.bench.proxies import Proxy, resume, serve
+from tests.bench.rig import Rig
+from tests.bench.turns import in_turn, measure, say
+
+FEW, WORKERS, TASKS = "10 workers", "10,000 workers", "1,000,000 tasks"
+_WORKERS, _ROLES, _TASKS = 10_000, 1_000, 1_000_000
+_ASKED = 30
+
+
+def grown(rig: Rig, rounds: int, seconds: float) -> list[Section]:
+    case = Case("Plain calls, 32 connections, in hubs that hold much", "send", 32, 1, seconds=seconds)
+    with rig.place() as place:
+        say("growth: enrolling 10,000 workers")
+        hubs = [_with_few(rig, place), _with_workers(rig, place)]
+        say("growth: storing 1,000,000 tasks")
+        hubs.append(_with_tasks(rig, place))
+        samples, problems = in_turn(rig, hubs, [case], rounds)
+        made = rows(case, samples, floor=FEW, peer=FEW)
+        asked = _questions(hubs)
+    note = (
+        "Three hubs, in turn. The role that is called has 10 workers in each; one knows 10,000 in 1,000 roles; one holds "
+        "1,000,000 tasks that ended in the last 20 hours, all of the same caller. Leases are swept as usual."
+    )
+    calls = Section(case.title, table_of(case, made, floor=FEW, peer=FEW), note, _values(made), problems)
+    return [calls, asked]
+
+
+def _values(made: list[Row]) -> dict[str, float]:
+    return {f"growth {row.proxy}": row.cpu_to_floor for row in made}
+
+
+def _with_few(rig: Rig, place: Place) -> Proxy:
+    hub = serve(place, FEW)
+    enrol_many(hub, rig.worker_port, list(names(10, 1)), token=hub.enrol_with[0])
+    return hub
+
+
+def _with_workers(rig: Rig, place: Place) -> Proxy:
+    hub = serve(place, WORKERS, farms=_WORKERS // EACH_FARM)
+    wanted = list(names(_WORKERS, _ROLES))
+    for farm, token in enumerate(hub.enrol_with):
+        enrol_many(hub, rig.worker_port, wanted[farm * EACH_FARM : (farm + 1) * EACH_FARM], token=token)
+    return hub
+
+
+def _with_tasks(rig: Rig, place: Place) -> Proxy:
+    """A hub takes one call, goes down, finds a million tasks like that one, and comes back."""
+    with rig.place() as short:
+        hub = serve(short, TASKS)
+        enrol_many(hub, rig.worker_port, list(names(10, 1)), token=hub.enrol_with[0])
+        rig.plan(1, 0)
+        measure(rig, hub, Case("one", "send", 1, 1, seconds=0.01))
+    fill(next(hub.data.glob("*.db")), _TASKS)
+    return resume(place, hub)
+
+
+def _questions(hubs: list[Proxy]) -> Section:
+    """What people and clients ask between calls: CPU time and the time that they wait."""
+    few, workers, tasks = hubs
+    asked = [
+        ("the newest 50 tasks", "/registry/tasks?limit=50", tasks),
+        ("the newest 50 tasks of a role", "/registry/tasks?limit=50&role=bench", tasks),
+        ("the workers of one role", "/registry/agents?role=bench", workers),
+        ("the role's card", "/agents/bench/.well-known/agent-card.json", workers),
+        ("the hub's card", "/.well-known/agent-card.json", workers),
+    ]
+    table, values = [["", "p50 ms, little held", "p50 ms, much held", "CPU to little"]], {}
+    for what, path, much in asked:
+        (before, cpu_before), (after, cpu_after) = _cost(few, path), _cost(much, path)
+        table.append([what, number(before), number(after), times(cpu_after / cpu_before)])
+        values[f"ask {what}"] = cpu_after / cpu_before
+    return Section("Questions to the same hubs", table, "One at a time.", values)
+
+
+def _cost(hub: Proxy, path: str) -> tuple[float, float]:
+    """Milliseconds that one takes, the median, and CPU seconds each. What ran before has ended when this begins."""
+    ask(hub.port, path, token=hub.calls_with)
+    waited, cpu = [], machine.cpu_seconds(hub.pid)
+    for _ in range(_ASKED):
+        began = time.perf_counter()
+        ask(hub.port, path, token=hub.calls_with)
+        waited.append((time.perf_counter() - began) * 1000)
+    return median(waited), (machine.cpu_seconds(hub.pid) - cpu) / _ASKED

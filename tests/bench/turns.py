@@ -1,0 +1,55 @@
+"""Every case in front of every proxy, in turn, for some rounds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from tests.bench.figures import Case, Sample, Samples
+from tests.bench.honesty import check_counts, check_stored
+from tests.bench.proxies import Proxy
+from tests.bench.rig import Rig, StoredTasks
+
+
+def in_turn(rig: Rig, proxies: Sequence[Proxy], cases: Sequence[Case], rounds: int) -> tuple[Samples, list[str]]:
+    """What was measured, and what was not honest about it."""
+    samples: Samples = {}
+    problems: list[str] = []
+    for turn in range(1, rounds + 1):
+        for case in cases:
+            rig.plan(case.events, case.interval_us)
+            for proxy in proxies:
+                if case.leaves_out(proxy.name):
+                    continue
+                say(f"round {turn} of {rounds}: {case.title}: {proxy.name}")
+                sample, found = measure(rig, proxy, case)
+                samples.setdefault((case.title, proxy.name), []).append(sample)
+                problems += [f"round {turn}, {case.title}, {proxy.name}: {problem}" for problem in found]
+    say("")
+    return samples, problems
+
+
+def measure(rig: Rig, proxy: Proxy, case: Case) -> tuple[Sample, list[str]]:
+    stored = StoredTasks(proxy) if proxy.is_hub else None
+    tasks = stored.total() if stored else 0
+    calls, events = rig.served()
+    answer = rig.load(proxy, case)
+    calls_after, events_after = rig.served()
+    problems = check_counts(answer, (calls_after - calls, events_after - events), case)
+    if stored:
+        problems += check_stored(answer, tasks, stored, case)
+    units = answer[f"window_{case.unit}s"]
+    timed = "event" if case.interval_us else "call"
+    sample = Sample(
+        rate=units / answer["seconds"],
+        cpu_us=answer["cpu"] * 1e6 / max(units, 1),
+        p50_ms=answer.get(f"{timed}_p50_us", 0) / 1000,
+        p99_ms=answer.get(f"{timed}_p99_us", 0) / 1000,
+    )
+    return sample, problems
+
+
+def say(progress: str) -> None:
+    """One line that overwrites itself, for people."""
+    if sys.stderr.isatty():
+        print(f"\r{progress:79}", end="" if progress else "\r", file=sys.stderr, flush=True)
