@@ -33,7 +33,7 @@ lock: .venv/.tools
 	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras --extra hub -o requirements.lock pyproject.toml
 
 audit: .venv/.tools
-	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
+	@$(BIN)/python scripts/audit.py
 
 format: .venv/.dev
 	$(BIN)/ruff format .

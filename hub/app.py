@@ -46,6 +46,7 @@ from hub.web.cards import Cards, add_cards
 from hub.web.catalog import Catalog, add_catalog
 from hub.web.edge import Edge
 from hub.web.jsonrpc import JsonRpc
+from hub.web.openapi import add_description
 from hub.web.operations import Operations
 from hub.web.ops import add_operations
 from hub.web.pages import create_pages
@@ -264,6 +265,7 @@ def _edge(
     add_tasks(pages, hub)
     add_pushes(pages, push)
     add_operations(pages, hub, directory, engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
+    add_description(pages)
     lines = Lines(keep_alive=settings.keep_alive, patience=settings.reader_patience)
     operations = Operations(hub, push)
     rpc = JsonRpc(operations, observer, max_body=settings.max_body, max_batch=settings.max_batch, lines=lines)

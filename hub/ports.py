@@ -243,11 +243,13 @@ class Pushes(Protocol):
 
     async def release(self, claim: Claim) -> None: ...
 
-    async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None) -> DeadPage:
-        """Newest first. A letter stays listed until it is delivered."""
+    async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None, whole: bool = False) -> DeadPage:
+        """Newest first; `whole`: those of all callers in his workspace. A letter stays listed until it is delivered."""
 
     async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
-        """Owe that event again, beside what follows in order. DeadLetterNotFound."""
+        """Owe that event again, beside what follows in order. The task may be anybody's in the caller's workspace.
+        DeadLetterNotFound.
+        """
 
 
 class Engine(Protocol):

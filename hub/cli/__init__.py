@@ -110,7 +110,7 @@ def explained(error: Exception) -> Problem:
     if isinstance(error, HubError):
         from hub.wire.faults import row_of
 
-        return Problem(error.message, row_of(error).reason, 1)
+        return Problem(error.message, row_of(type(error)).reason, 1)
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
     return Problem(f"{type(error).__name__} at {place}", "INTERNAL", 1, "this is a bug in rolecall; please report this line")

@@ -99,7 +99,7 @@ async def _hub(hub: HubClient) -> Check:
         fix = "does --hub (ROLECALL_HUB) name the hub itself, with the right port and no path?"
         return failed("hub", str(error), fix, EXIT_CODES["NOT_A_HUB"])
     took = duration(time.monotonic() - started)
-    if "running_tasks" not in health or "checks" not in health:
+    if "uptime_seconds" not in health or "checks" not in health:
         fix = "does --hub (ROLECALL_HUB) name the hub itself, with the right port and no path?"
         return failed("hub", f"what answers at {hub.url} is no hub", fix, EXIT_CODES["NOT_A_HUB"])
     if health.get("status") != "ok":

@@ -61,10 +61,14 @@ class Push:
         await self._pushes.delete(caller, task, config)
         self._deliveries.leave(task, config)
 
-    async def dead_letters(self, caller: Caller, *, limit: int = _DEAD_AT_ONCE, before: str | None = None) -> DeadPage:
-        return await self._pushes.dead_letters(caller, limit=limit, before=before)
+    async def dead_letters(
+        self, caller: Caller, *, limit: int = _DEAD_AT_ONCE, before: str | None = None, whole: bool = False
+    ) -> DeadPage:
+        """`whole`: for operators, those of everybody in the workspace."""
+        return await self._pushes.dead_letters(caller, limit=limit, before=before, whole=whole)
 
     async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
+        """For operators: the task may be anybody's in the workspace."""
         await self._pushes.redeliver(caller, task, config, cursor)
 
 

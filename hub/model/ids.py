@@ -13,8 +13,10 @@ TaskId = NewType("TaskId", str)
 Cursor = NewType("Cursor", int)
 START = Cursor(0)
 
-_ROLE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-_INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,126}")
+ROLE = "[a-z0-9][a-z0-9._-]{0,62}"
+INSTANCE = "[A-Za-z0-9][A-Za-z0-9._:-]{0,126}"
+_ROLE = re.compile(ROLE)
+_INSTANCE = re.compile(INSTANCE)
 
 # First path segments of the hub itself: a role of this name could never be told from them.
 RESERVED_ROLES = frozenset({"agents", "a2a", "v1", "registry", "mcp", "dashboard", "tasks", "subscribe"})

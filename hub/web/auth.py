@@ -100,10 +100,22 @@ def caller(right: Right = Right.READ) -> Caller:
     return principal_of(_scope(), right).caller
 
 
+def may(right: Right) -> bool:
+    """For pages that show more to some."""
+    found: Principal | None = _scope()[_KEY]
+    return found is not None and found.may(right)
+
+
 def operators_view() -> None:
-    """What is about all workspaces at once is for `default`, the workspace of who runs the hub. HubWide."""
-    if caller().workspace != LOCAL.workspace:
+    """What is about all workspaces at once is for `default`, the workspace of who runs the hub. Unauthenticated, HubWide."""
+    caller()
+    if not sees_all():
         raise HubWide
+
+
+def sees_all() -> bool:
+    """Whether what is about all workspaces at once is his to see."""
+    return may(Right.READ) and viewer().workspace == LOCAL.workspace
 
 
 def enroller() -> Principal:

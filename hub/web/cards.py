@@ -10,7 +10,7 @@ from quart import Quart, Response, request
 
 from hub import __version__
 from hub.core.directory import Directory
-from hub.errors import RoleUnknown
+from hub.errors import RoleUnknown, VersionNotSupported
 from hub.model.a2a import JsonObject
 from hub.model.card import (
     HTTP_JSON,
@@ -25,7 +25,9 @@ from hub.model.card import (
 from hub.model.ids import Caller
 from hub.model.worker import Registration
 from hub.web.auth import Gate, viewer
+from hub.web.described import told
 from hub.web.pages import briefly_kept
+from hub.web.shapes import Card, Version
 from hub.wire.cards import capabilities, merged, pure_03, pure_10, skills
 from hub.wire.dialect import CLASSIC, NEWEST
 from hub.wire.jsontext import dump
@@ -39,6 +41,7 @@ _CORS = {
     "Access-Control-Expose-Headers": "ETag",
 }
 _TEXT = ("text/plain",)
+_HEADERS = {"A2A-Version": Version, "If-None-Match": str}
 _SCHEMES: dict[str, JsonObject] = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -108,14 +111,19 @@ class Cards:
 
 
 def add_cards(app: Quart, cards: Cards) -> None:
+    answers = {200: Card, 304: None}
+
+    @told("The hub's card.", answers, VersionNotSupported, headers=_HEADERS)
+    def of_the_hub() -> Response:
+        return _served(cards.hub(viewer(), _asked()))
+
+    @told("A role's card, made from its live workers'.", answers, RoleUnknown, VersionNotSupported, headers=_HEADERS)
+    def of_a_role(role: str) -> Response:
+        return _served(cards.role(viewer(), role, _asked()))
+
     for path in PATHS:
-        app.add_url_rule(f"/.well-known/{path}", f"hub-{path}", lambda: _served(cards.hub(viewer(), _asked())), methods=["GET"])
-        app.add_url_rule(
-            f"/agents/<role>/.well-known/{path}",
-            f"role-{path}",
-            lambda role: _served(cards.role(viewer(), role, _asked())),
-            methods=["GET"],
-        )
+        app.add_url_rule(f"/.well-known/{path}", f"hub-{path}", of_the_hub, methods=["GET"])
+        app.add_url_rule(f"/agents/<role>/.well-known/{path}", f"role-{path}", of_a_role, methods=["GET"])
 
     @app.after_request
     async def allow_reading(response: Response) -> Response:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlsplit
 
-from quart import Quart, Response, request
+from quart import Quart, Response
 
 from hub.core.directory import Directory
 from hub.model.a2a import JsonObject
 from hub.model.ids import Caller
 from hub.web.auth import viewer
+from hub.web.described import told
 from hub.web.pages import briefly_kept
+from hub.web.shapes import CatalogDocument
 from hub.wire.jsontext import dump
 from hub.wire.timestamp import timestamp
 
@@ -53,9 +55,13 @@ class Catalog:
 
 
 def add_catalog(app: Quart, catalog: Catalog) -> None:
-    @app.route(PATH, methods=["GET", "OPTIONS"])
+    @app.route(PATH, methods=["OPTIONS"])
+    @told("Who may read it: every page.", {204: None})
+    async def ai_catalog_options() -> Response:
+        return Response(status=204, headers={"Allow": "GET, HEAD, OPTIONS", **_HEADERS})
+
+    @app.route(PATH, methods=["GET"], provide_automatic_options=False)
+    @told("The live roles as an AI Catalog.", {200: {MEDIA: CatalogDocument}})
     async def ai_catalog() -> Response:
-        if request.method == "OPTIONS":
-            return Response(status=204, headers={"Allow": "GET, HEAD, OPTIONS", **_HEADERS})
         headers = {**_HEADERS, **briefly_kept()}
         return Response(dump(catalog.document(viewer())), content_type=MEDIA, headers=headers)

@@ -74,6 +74,8 @@ def read_flat_name(document: JsonObject) -> WorkerId:
     """The flat form's name. Explicit fields win; without an instance one is made up."""
     name = _text(document, "name", 200)
     role, instance = split_name(name) if name else ("", None)
+    if instance is not None and not is_instance(instance):
+        raise OfferInvalid("name", "has behind its colon what is no instance")
     role = _text(document, "role", 200) or role
     instance = _text(document, "instance_id", 200) or instance
     if not role:
@@ -124,11 +126,12 @@ def _card(document: JsonObject, worker: WorkerId) -> JsonObject:
     capabilities = {**_object(card, "capabilities"), **_object(document, "capabilities")}
     card["capabilities"] = {_CAMEL.get(name, name): value for name, value in capabilities.items()}
     _modernise(card)
-    skills = card.get("skills") or []
+    skills = card.get("skills")
+    skills = [] if skills is None else skills
     if not isinstance(skills, list) or len(skills) > _MOST_SKILLS or not all(isinstance(skill, dict) for skill in skills):
         raise OfferInvalid("card.skills", f"must be a list of at most {_MOST_SKILLS} objects")
     for skill in skills:
-        if not isinstance(skill.get("tags") or [], list):
+        if not isinstance(skill.get("tags"), list | None):
             raise OfferInvalid("card.skills.tags", "must be a list of strings")
     card["skills"] = skills
     return card
@@ -180,16 +183,18 @@ def _count(document: JsonObject, field: str, *, lowest: int) -> int | None:
     value: Any = document.get(field)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= 1_000_000_000:
-        raise OfferInvalid(field, f"must be a whole number from {lowest}")
-    return value
+    # To JSON 4.0 is 4, and some languages know no other way to write it.
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole or not lowest <= value <= 1_000_000_000:
+        raise OfferInvalid(field, f"must be a whole number from {lowest} to 1000000000")
+    return int(value)
 
 
 def _labels(value: Any) -> dict[str, str]:
     if value is None:
         return {}
     fits = isinstance(value, dict) and len(value) <= _MOST_LABELS
-    if not fits or not all(isinstance(k, str) and isinstance(v, str) and len(k) + len(v) <= 256 for k, v in value.items()):
+    if not fits or not all(len(k) <= 128 and isinstance(v, str) and len(v) <= 256 for k, v in value.items()):
         raise OfferInvalid("labels", f"must be an object of at most {_MOST_LABELS} short strings")
     return dict(value)
 

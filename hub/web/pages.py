@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from quart import Quart, Response, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from hub.errors import BodyTooLarge, BodyTooSlow, HubError, InvalidParams, InvalidRequest, MediaTypeNotSupported, RouteError
 from hub.model.a2a import JsonObject
@@ -33,14 +33,13 @@ def create_pages(max_body: int) -> Quart:
             return problem(BodyTooLarge(max_body))
         if error.code == 408:
             return problem(BodyTooSlow())
-        status = error.code or 500
-        allowed = getattr(error, "valid_methods", None)
-        response = _problem(
-            status, error.name, f"{request.method} {request.path[:200]} is not an address of this hub.", "NOT_FOUND"
-        )
-        if status == 405 and allowed:
-            response.headers["Allow"] = ", ".join(sorted(allowed))
-        return response
+        if isinstance(error, MethodNotAllowed):
+            allowed = ", ".join(sorted(error.valid_methods or ()))
+            refused = _problem(405, error.name, f"This address takes {allowed}.", "METHOD_NOT_ALLOWED")
+            refused.headers["Allow"] = allowed
+            return refused
+        told = f"{request.method} {request.path[:200]} is not an address of this hub."
+        return _problem(error.code or 500, error.name, told, "NOT_FOUND")
 
     @app.errorhandler(Exception)
     async def on_bug(error: Exception) -> Response:

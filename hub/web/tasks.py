@@ -6,12 +6,14 @@ from quart import Quart, Response, request
 
 from hub.core.hub import Hub
 from hub.errors import InvalidParams, TaskNotFound
-from hub.model.a2a import JsonObject, TaskState
+from hub.model.a2a import TaskState
 from hub.model.command import Target, TaskQuery
 from hub.model.ids import TaskId
 from hub.model.task import TaskRow
 from hub.web.auth import caller
+from hub.web.described import told
 from hub.web.pages import reply, whole_number
+from hub.web.shapes import ATask, Decided, TaskFilter, Tasks
 from hub.wire.timestamp import timestamp
 
 _MOST = 100
@@ -19,19 +21,22 @@ _MOST = 100
 
 def add_tasks(app: Quart, hub: Hub) -> None:
     @app.get("/registry/tasks")
+    @told("One's own tasks.", {200: Tasks}, InvalidParams, query=TaskFilter)
     async def tasks() -> Response:
         page = await hub.page(caller(), _query())
         items = [_item(row) for row in page.rows]
-        return reply({"tasks": items, "total": page.total, "next_cursor": page.before})
+        found: Tasks = {"tasks": items, "total": page.total, "next_cursor": page.before}
+        return reply(found)
 
     @app.get("/registry/tasks/<task>/decision")
+    @told("Why a task's worker was chosen, as long as the hub remembers it.", {200: Decided}, TaskNotFound)
     async def decision(task: str) -> Response:
         # The name may be of the caller's own making, and then be another's id: what counts is the task that it means to him.
         found = await hub.task(caller(), TaskId(task), Target())
         made = hub.decisions.of(found.id)
         if made is None:
             raise TaskNotFound("The hub no longer remembers why that task's worker was chosen.")
-        document = {
+        document: Decided = {
             "task": made.task,
             "role": made.worker.role,
             "worker": str(made.worker),
@@ -49,16 +54,16 @@ def _query() -> TaskQuery:
         state = TaskState(args["state"]) if "state" in args else None
     except ValueError as error:
         raise InvalidParams(f'"state" must be one of {", ".join(TaskState)}.') from error
-    return TaskQuery(args.get("context_id"), args.get("role"), state, limit=limit, before=args.get("cursor"))
+    return TaskQuery(args.get("context_id"), args.get("role"), state, limit=limit, before=args.get("cursor") or None)
 
 
-def _item(row: TaskRow) -> JsonObject:
+def _item(row: TaskRow) -> ATask:
     return {
         "id": row.id,
         "role": row.role,
         "worker": str(row.worker) if row.worker else None,
         "context_id": row.context,
-        "state": row.state.value,
+        "state": row.state,
         "created": timestamp(row.created),
         "updated": timestamp(row.updated),
         "events": row.at,

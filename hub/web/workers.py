@@ -1,4 +1,4 @@
-"""The registry over HTTP: enrol, beat, withdraw, drain, probe, find, watch. docs/reference/http.md is its description."""
+"""The registry over HTTP: enrol, beat, withdraw, drain, probe, find, watch. docs/reference/http.md tells it to people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from typing import Any
 from quart import Quart, Response, request
 
 from hub.core.directory import Directory, Granted
-from hub.errors import InvalidParams, LeaseError, LeaseSuperseded, LeaseUnknown, Overloaded
+from hub.errors import (
+    InstanceConflict,
+    InvalidParams,
+    LeaseError,
+    LeaseSuperseded,
+    LeaseUnknown,
+    OfferInvalid,
+    Overloaded,
+    TooManyHeld,
+)
 from hub.model.a2a import JsonObject
 from hub.model.command import AgentQuery
 from hub.model.ids import Caller, WorkerId, split_name
@@ -20,28 +29,53 @@ from hub.model.worker import Registration, RegistryChange
 from hub.ports import Vault
 from hub.web.audit import noted
 from hub.web.auth import caller, enroller
+from hub.web.described import EVENTS, told
 from hub.web.offers import check_name, read_beat, read_boot, read_credential, read_flat_name, read_offer, read_proof, read_ttl
 from hub.web.pages import json_object, problem, reply, whole_number
+from hub.web.shapes import (
+    Agent,
+    AgentAndCard,
+    AgentFilter,
+    Agents,
+    ASkill,
+    Change,
+    Enrolment,
+    FlatEnrolment,
+    Heartbeat,
+    Lease,
+    Probed,
+    Proof,
+    ProofInQuery,
+    Revision,
+    Since,
+    Why,
+    Withdrawn,
+)
 from hub.wire.jsontext import dump
 from hub.wire.sse import KEEP_ALIVE, RESPONSE_HEADERS, write_frame
 from hub.wire.timestamp import timestamp
 
 ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one instance."
 _STATES = ("ready", "suspect", "draining")
+_REFUSED = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
+_GONE = (OfferInvalid, LeaseUnknown, LeaseSuperseded)
 
 
 def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: timedelta, most_watching: int) -> None:
     @app.put("/registry/agents/<role>/<instance>")
+    @told("Enrol a worker. Repeating it is harmless.", {200: Lease, 201: Lease}, *_REFUSED, body=Enrolment)
     async def enrol(role: str, instance: str) -> Response:
         check_name(role, instance)
         return await _enrol(directory, vault, WorkerId(role, instance), await json_object())
 
     @app.post("/registry/agents")
+    @told("Enrol a worker, with its name in the body.", {200: Lease, 201: Lease}, *_REFUSED, body=FlatEnrolment)
     async def enrol_flat() -> Response:
         document = await json_object()
         return await _enrol(directory, vault, read_flat_name(document), document)
 
     @app.post("/registry/agents/<name>/heartbeat")
+    @told("Renew a lease.", {200: Lease}, *_GONE, body=Heartbeat, body_required=False)
     async def beat(name: str) -> Response:
         document = await json_object(required=False)
         try:
@@ -51,6 +85,7 @@ def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: 
         return reply(_lease(directory, granted))
 
     @app.delete("/registry/agents/<name>")
+    @told("Withdraw a worker.", {200: Withdrawn}, *_GONE, body=Proof, body_required=False, query=ProofInQuery)
     async def withdraw(name: str) -> Response:
         document = await json_object(required=False)
         for field in ("epoch", "lease"):
@@ -61,9 +96,11 @@ def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: 
                 await directory.withdraw(enroller(), _worker(name), read_proof(document))
         except (LeaseUnknown, LeaseSuperseded) as error:
             return _unregistered(error)
-        return reply({"name": name, "registered": False})
+        withdrawn: Withdrawn = {"name": name, "registered": False}
+        return reply(withdrawn)
 
     @app.post("/registry/agents/<name>/drain")
+    @told("Give a worker no new tasks.", {200: Agent}, OfferInvalid, LeaseUnknown, body=Why, body_required=False)
     async def drain(name: str) -> Response:
         document = await json_object(required=False)
         reason = str(document.get("reason") or "drained by an operator")[:200]
@@ -73,27 +110,41 @@ def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: 
         return reply(_item(directory, drained))
 
     @app.post("/registry/agents/<name>/probe")
+    @told("Have the hub connect to a worker's address.", {200: Probed}, OfferInvalid, LeaseUnknown)
     async def probe(name: str) -> Response:
         operator = caller(Right.OPERATE)
         with noted(operator, "probe", name):
             probed, reached = await directory.probe(operator, _worker(name))
-        return reply({"name": str(probed.worker), "url": probed.offer.url, "reachable": reached})
+        found: Probed = {"name": str(probed.worker), "url": probed.offer.url, "reachable": reached}
+        return reply(found)
 
     @app.get("/registry/agents")
     @app.get("/agents")
+    @told("Find live workers.", {200: Agents}, InvalidParams, query=AgentFilter)
     async def find() -> Response:
         found, cursor = directory.find(caller(), _query())
         items = [_item(directory, registration) for registration in found]
-        return reply({"agents": items, "count": len(items), "next_cursor": cursor, "routing_note": ROUTING_NOTE})
+        page: Agents = {"agents": items, "count": len(items), "next_cursor": cursor, "routing_note": ROUTING_NOTE}
+        return reply(page)
 
     @app.get("/registry/agents/<name>")
+    @told("One live worker, with its card.", {200: AgentAndCard}, OfferInvalid, LeaseUnknown)
     async def show(name: str) -> Response:
         registration = directory.get(caller(), _worker(name))
-        return reply({**_item(directory, registration), "card": registration.offer.card})
+        shown: AgentAndCard = {**_item(directory, registration), "card": registration.offer.card}
+        return reply(shown)
 
     watching: set[object] = set()
 
     @app.get("/registry/events")
+    @told(
+        "What changes in the registry, as server-sent events.",
+        {200: {EVENTS: Change}},
+        InvalidParams,
+        Overloaded,
+        query=Since,
+        headers={"Last-Event-ID": Revision},
+    )
     async def feed() -> Response:
         if len(watching) >= most_watching:
             raise Overloaded("open feeds", most_watching, "ROLECALL_MAX_STREAMS")
@@ -131,20 +182,20 @@ async def _changes(
 
 
 def _change_frame(change: RegistryChange) -> bytes:
-    document = {
+    document: Change = {
         "revision": change.revision,
-        "event": change.kind.value,
+        "event": change.kind,
         "name": str(change.worker),
         "role": change.worker.role,
         "instance_id": change.worker.instance,
         "epoch": change.epoch,
-        "state": change.health.value if change.health else None,
+        "state": change.health,
         "at": timestamp(change.at),
     }
     return write_frame(dump(document), cursor=change.revision, event=change.kind.value)
 
 
-def _lease(directory: Directory, granted: Granted) -> JsonObject:
+def _lease(directory: Directory, granted: Granted) -> Lease:
     registration = granted.registration
     return {
         "name": str(registration.worker),
@@ -156,11 +207,11 @@ def _lease(directory: Directory, granted: Granted) -> JsonObject:
         "heartbeat_seconds": round(granted.heartbeat.total_seconds(), 3),
         "registered": True,
         "expires_in": _seconds(directory.expires_in(registration)),
-        "state": registration.health.value,
+        "state": registration.health,
     }
 
 
-def _item(directory: Directory, registration: Registration) -> JsonObject:
+def _item(directory: Directory, registration: Registration) -> Agent:
     offer = registration.offer
     capabilities = offer.card.get("capabilities") or {}
     return {
@@ -174,19 +225,20 @@ def _item(directory: Directory, registration: Registration) -> JsonObject:
             "push_notifications": capabilities.get("pushNotifications") is True,
         },
         "last_seen": timestamp(registration.last_seen),
-        "state": registration.health.value,
+        "state": registration.health,
         "load": {"in_flight": registration.load, "capacity": offer.capacity},
         "expires_in": _seconds(directory.expires_in(registration)),
         "skills": [_skill(skill) for skill in offer.skills],
         "labels": offer.labels,
-        "models_supported": offer.models,
+        "models_supported": list(offer.models),
         "epoch": registration.epoch,
         "reason": registration.reason,
     }
 
 
-def _skill(skill: JsonObject) -> JsonObject:
-    return {name: skill.get(name) for name in ("id", "name", "description", "tags")}
+def _skill(skill: JsonObject) -> ASkill:
+    get = skill.get
+    return {"id": get("id"), "name": get("name"), "description": get("description"), "tags": get("tags")}
 
 
 def _query() -> AgentQuery:
@@ -205,7 +257,7 @@ def _query() -> AgentQuery:
         text=args.get("q"),
         state=state,
         limit=limit,
-        after=args.get("cursor"),
+        after=args.get("cursor") or None,
     )
 
 

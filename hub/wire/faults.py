@@ -118,9 +118,9 @@ _A2A_DOMAIN = "a2a-protocol.org"
 _SPECIFIED = {-32700, *range(-32603, -32599), *range(-32009, -32000)}
 
 
-def row_of(error: BaseException) -> Row:
+def row_of(error: type[BaseException]) -> Row:
     """The nearest class in the table, along the error's own ancestry."""
-    for kind in type(error).__mro__:
+    for kind in error.__mro__:
         if kind in TABLE:
             return TABLE[kind]
     return _INTERNAL
@@ -128,7 +128,7 @@ def row_of(error: BaseException) -> Row:
 
 def fault_of(error: BaseException, dialect: str | None = None) -> Fault:
     """`dialect`: the caller's, because versions differ in what they call some errors."""
-    row = _BY_DIALECT.get((dialect, type(error))) or row_of(error)
+    row = _BY_DIALECT.get((dialect, type(error))) or row_of(type(error))
     if isinstance(error, errors.WorkerFault):
         return _of_worker(error, dialect)
     if not isinstance(error, HubError):

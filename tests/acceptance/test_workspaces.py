@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -21,7 +22,7 @@ OPEN_PAGES = ["/.well-known/agent-card.json", "/.well-known/ai-catalog.json", "/
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     data = tmp_path_factory.mktemp("workspaces")
     tokens = make_tokens(data)
-    with start_hub(data) as hub, httpx.Client(trust_env=False, timeout=30) as http:
+    with start_hub(data, push_allowed_hosts="127.0.0.1") as hub, httpx.Client(trust_env=False, timeout=30) as http:
         found = World(hub, tokens, http)
         env = {"ROLECALL_TOKEN": tokens["worker"]}
         worker = start_worker("tests.acceptance.workers:asker", WORKER, hub.url, log=data / "w.log", env=env)
@@ -43,6 +44,25 @@ def test_without_a_token_cards_are_those_of_the_default_workspace(world: World) 
     assert world.ask("none", "GET", f"/agents/{ROLE}/.well-known/agent-card.json").status_code == 200
     assert HIDDEN_ROLE not in world.ask("none", "GET", OPEN_PAGES[0]).text
     assert world.ask("none", "GET", "/health").json()["workers"] == 1
+
+
+def test_how_many_tasks_run_is_told_to_those_who_may_see_the_hubs_figures(world: World) -> None:
+    for who, told in (("none", False), ("wrong", False), ("stranger", False), ("reader", True), ("owner", True)):
+        assert ("running_tasks" in world.ask(who, "GET", "/health").json()) is told, who
+        assert (world.ask(who, "GET", "/metrics").status_code == 200) is told, who
+
+
+def test_an_admin_sees_and_sends_again_what_died_in_his_workspace(world: World) -> None:
+    task = world.dead_letter("owner")
+    assert all(task in world.ask(who, "GET", "/registry/push/dead-letters").text for who in ("owner", "admin"))
+    assert all(task not in world.ask(who, "GET", "/registry/push/dead-letters").text for who in ("other", "reader", "stranger"))
+    (letter,) = [
+        one for one in world.ask("admin", "GET", "/registry/push/dead-letters").json()["dead_letters"] if one["task"] == task
+    ]
+    again = f"/registry/push/dead-letters/{task}/c/{letter['cursor']}/redeliver"
+    assert world.ask("owner", "POST", again).status_code == 403
+    assert world.ask("admin", "POST", again).status_code == 202
+    assert world.ask("admin", "POST", again.replace(task, str(uuid4()))).status_code == 404
 
 
 @pytest.mark.parametrize(("member", "hidden", "nobodys"), [("role", HIDDEN_ROLE, "xxxxxx"), ("skill", SKILL, "x" * len(SKILL))])

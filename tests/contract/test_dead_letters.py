@@ -113,6 +113,10 @@ async def test_dead_letters_come_newest_first_in_pages_and_to_their_owner_alone(
     assert [(letter.at, letter.task) for page in pages for letter in page.letters] == sorted(died, reverse=True)
     for caller in (BERT, OTHER_ANNA):
         assert not (await engine.pushes.dead_letters(caller, limit=10)).letters
+    page = await engine.pushes.dead_letters(BERT, limit=2, whole=True)
+    rest = await engine.pushes.dead_letters(BERT, limit=9, before=page.before, whole=True)
+    assert [(letter.at, letter.task) for letter in (*page.letters, *rest.letters)] == sorted(died, reverse=True)
+    assert not (await engine.pushes.dead_letters(OTHER_ANNA, limit=10, whole=True)).letters
     for nonsense in ("x", "1/2/3", "a/1/t/c", "1.0/x/t/c"):
         with pytest.raises(InvalidParams):
             await engine.pushes.dead_letters(ANNA, limit=10, before=nonsense)
@@ -135,6 +139,21 @@ async def test_a_dead_letter_can_be_sent_again_beside_what_follows(engine: Engin
     assert await engine.pushes.delivered(claims[0], Cursor(2), hold=LEASE) is None
     with pytest.raises(DeadLetterNotFound):
         await engine.pushes.redeliver(ANNA, task, "c", Cursor(1))
+
+
+async def test_whoever_operates_sends_the_letters_of_his_workspace_again_and_no_others(engine: Engine) -> None:
+    task = await admitted(engine)
+    await told(engine, task)
+    await append(engine, task, text("1"))
+    await buried(engine, task)
+    with pytest.raises(TaskNotFound):
+        await engine.pushes.redeliver(OTHER_ANNA, task, "c", Cursor(1))
+    with pytest.raises(DeadLetterNotFound):
+        await engine.pushes.redeliver(BERT, task, "d", Cursor(1))
+    assert not await claimed(engine)
+    await engine.pushes.redeliver(BERT, task, "c", Cursor(1))
+    claim = await the_claim(engine)
+    assert (claim.only, claim.caller) == (True, ANNA)
 
 
 async def test_a_dead_letter_that_fails_again_is_the_same_dead_letter(engine: Engine, clock: MovableClock) -> None:

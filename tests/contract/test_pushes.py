@@ -63,10 +63,12 @@ async def test_the_configs_of_somebody_elses_task_cannot_be_told_from_those_of_n
             pushes.get(caller, asked, "c"),
             pushes.list(caller, asked),
             pushes.delete(caller, asked, "c"),
-            pushes.redeliver(caller, asked, "c", Cursor(1)),
         ):
             with pytest.raises(TaskNotFound):
                 await call
+    for caller, asked in ((OTHER_ANNA, task), (ANNA, new_task_id())):
+        with pytest.raises(TaskNotFound):
+            await pushes.redeliver(caller, asked, "c", Cursor(1))
     assert len(await pushes.list(ANNA, task)) == 1
 
 

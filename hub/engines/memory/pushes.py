@@ -145,12 +145,12 @@ class MemoryPushes:
             delivery.held, delivery.at = False, self._clock.monotonic()
             self._owed.give()
 
-    async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None) -> DeadPage:
+    async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None, whole: bool = False) -> DeadPage:
         mark = LetterMark.parse(before) if before is not None else None
         mine = [
             letter._replace(url=kept.configs[letter.config].url)
             for task, kept in self._kept.items()
-            if kept.letters and self._held[task].row.caller == caller
+            if kept.letters and self._is_his(task, caller, whole)
             for letter in kept.letters.values()
             if mark is None or LetterMark.of(letter) < mark
         ]
@@ -158,7 +158,9 @@ class MemoryPushes:
         return page_of(mine[: limit + 1], limit)
 
     async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
-        self._own(caller, task)
+        held = self._held.get(task)
+        if held is None or held.hidden or not self._is_his(task, caller, whole=True):
+            raise TaskNotFound
         kept, key = self._kept.get(task), _Key(task, config, cursor)
         if kept is None or key not in kept.letters:
             raise DeadLetterNotFound
@@ -196,6 +198,11 @@ class MemoryPushes:
             raise TaskNotFound
         held.seen_by(caller)
         return held
+
+    def _is_his(self, task: TaskId, caller: Caller, whole: bool) -> bool:
+        """`whole`: his workspace's is his."""
+        whose = self._held[task].row.caller
+        return whose.workspace == caller.workspace if whole else whose == caller
 
     def _last(self, key: _Key) -> Cursor:
         held = self._held[key.task]

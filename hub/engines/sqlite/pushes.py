@@ -81,10 +81,10 @@ on conflict do update set reason = excluded.reason, at = excluded.at
 _LETTERS = """
 select t.id, d.config, d.cursor, c.url, d.reason, d.at from dead_letter d
 join task t on t.key = d.task join push_config c on c.task = d.task and c.id = d.config
-where d.workspace = ? and d.caller = ? {} order by d.at desc, t.id desc, d.config desc, d.cursor desc limit ?
+where d.workspace = ? {} order by d.at desc, t.id desc, d.config desc, d.cursor desc limit ?
 """
-_LETTERS_BEHIND = _LETTERS.format("and (d.at, t.id, d.config, d.cursor) < (?, ?, ?, ?)")
-_LETTERS_FIRST = _LETTERS.format("")
+_HIS = "and d.caller = ?"
+_BEHIND = "and (d.at, t.id, d.config, d.cursor) < (?, ?, ?, ?)"
 _FIND_LETTER = """
 select d.task, c.host from dead_letter d join push_config c on c.task = d.task and c.id = d.config
 where d.task = :key and d.config = :config and d.cursor = :cursor
@@ -214,11 +214,11 @@ class SqlitePushes:
         values = self._values_of(claim, None)
         await self._writer.submit(lambda db: db.execute(_RELEASE, values).rowcount, lambda _: self._owed.give())
 
-    async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None) -> DeadPage:
-        if before is None:
-            rows = await self._reader.rows(_LETTERS_FIRST, (*caller, limit + 1))
-        else:
-            rows = await self._reader.rows(_LETTERS_BEHIND, (*caller, *LetterMark.parse(before), limit + 1))
+    async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None, whole: bool = False) -> DeadPage:
+        his, behind = "" if whole else _HIS, "" if before is None else _BEHIND
+        who = (caller.workspace,) if whole else caller
+        mark = () if before is None else LetterMark.parse(before)
+        rows = await self._reader.rows(_LETTERS.format(f"{his} {behind}"), (*who, *mark, limit + 1))
         return page_of([DeadLetter(*row) for row in rows], limit)
 
     async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
@@ -288,8 +288,8 @@ def _deleted(db: sqlite3.Connection, values: dict[str, Any]) -> bool:
 
 
 def _redelivered(db: sqlite3.Connection, values: dict[str, Any]) -> bool | None:
-    """None: no such task."""
-    task = db.execute(f"select key from task where {_OWN}", values).fetchone()
+    """None: no such task in the workspace."""
+    task = db.execute("select key from task where id = :task and workspace = :workspace and not hidden", values).fetchone()
     if task is None:
         return None
     letter = db.execute(_FIND_LETTER, {**values, "key": task[0]}).fetchone()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hub.errors import InvalidParams, PushConfigNotFound, TaskNotFound, WebhookRejected
-from hub.model.ids import Caller, Cursor, TaskId
+from hub.model.ids import Caller, TaskId
 from hub.model.push import PushConfig
 from hub.vault import SealingVault, random_key
 from tests.flow.conftest import ME, House
@@ -99,7 +99,6 @@ async def test_an_unknown_task_is_unknown_before_its_url_is_judged(post: Post, h
             post.push.get(ME, mine, "c"),
             post.push.list(ME, mine),
             post.push.delete(ME, mine, "c"),
-            post.push.redeliver(ME, mine, "c", Cursor(1)),
         ):
             with pytest.raises(TaskNotFound):
                 await call

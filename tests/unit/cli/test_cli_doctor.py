@@ -12,7 +12,7 @@ from hub.cli import run
 from tests.helpers.processes import free_port
 from tests.unit.cli.scripted_hub import ScriptedHub, Told
 
-HEALTH = {"status": "ok", "version": "1", "checks": {"store": True, "taking_calls": True}, "running_tasks": 0}
+HEALTH = {"status": "ok", "version": "1", "checks": {"store": True, "taking_calls": True}, "uptime_seconds": 1.0}
 CARD = {"name": "echo", "url": "http://w/", "protocolVersion": "0.3.0", "skills": [{"id": "say", "name": "Say"}]}
 REFUSED = Told({"title": "Forbidden", "detail": "may not enrol", "reason": "FORBIDDEN", "status": 403}, 403)
 

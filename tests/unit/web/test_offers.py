@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from hub.errors import OfferInvalid
 from hub.model.ids import WorkerId
-from hub.web.offers import read_offer
+from hub.web.offers import read_beat, read_flat_name, read_offer
 
 WHO = WorkerId("a", "b")
 
@@ -43,3 +44,41 @@ def test_capabilities_in_snake_case_are_read_beside_those_of_the_card() -> None:
     offer = read_offer(said, WHO)
     assert offer.card["capabilities"] == {"streaming": True, "pushNotifications": True}
     assert offer.streaming is True
+
+
+def test_a_whole_number_is_one_however_it_is_written() -> None:
+    assert read_offer({"url": "http://w/", "capacity": 4.0}, WHO).capacity == 4
+    assert read_beat({"in_flight": 0.0}).in_flight == 0
+    for said in (4.5, 0, 0.0, -1.0, 1e10, 1e308, True, "4"):
+        with pytest.raises(OfferInvalid):
+            read_offer({"url": "http://w/", "capacity": said}, WHO)
+
+
+@pytest.mark.parametrize("skills", ["", 0, False, {}, [{"tags": ""}], [{"tags": {}}], [1], [{}] * 101])
+def test_skills_are_a_list_of_objects_and_their_tags_a_list(skills: Any) -> None:
+    with pytest.raises(OfferInvalid):
+        card_of(skills=skills)
+
+
+def test_skills_and_tags_may_be_left_out() -> None:
+    assert card_of(skills=None)["skills"] == card_of()["skills"] == []
+    assert card_of(skills=[{"tags": None}])["skills"] == [{"tags": None}]
+
+
+@pytest.mark.parametrize("name", ["a:", "a:!", "a: b"])
+def test_a_name_with_no_instance_behind_its_colon_is_no_name(name: str) -> None:
+    for said in ({"name": name}, {"name": name, "role": "b", "instance_id": "c"}):
+        with pytest.raises(OfferInvalid, match="name"):
+            read_flat_name(said)
+
+
+@pytest.mark.parametrize(
+    ("labels", "fit"), [({"a" * 128: "b" * 256}, True), ({"a" * 129: ""}, False), ({"a": "b" * 257}, False)]
+)
+def test_labels_are_short(labels: dict[str, str], fit: bool) -> None:
+    said = {"url": "http://w/", "labels": labels}
+    if fit:
+        assert read_offer(said, WHO).labels == labels
+        return
+    with pytest.raises(OfferInvalid):
+        read_offer(said, WHO)

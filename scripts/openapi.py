@@ -1,0 +1,34 @@
+"""Write docs/reference/openapi.json from the hub's routes. A test fails when they drift: run this again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import httpx
+
+from hub.app import assemble
+from hub.config import Settings
+from hub.web.openapi import PATH
+
+FILE = Path(__file__).parents[1] / "docs" / "reference" / "openapi.json"
+
+
+async def written() -> str:
+    """The description as a hub serves it, laid out for people."""
+    async with assemble(Settings.of(store="memory:"), port=8420) as rolecall:
+        transport = httpx.ASGITransport(app=rolecall.edge)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            served = (await client.get(PATH)).raise_for_status().json()
+    return json.dumps(served, indent=1, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    FILE.write_text(asyncio.run(written()), encoding="utf-8")
+    sys.stdout.write(f"{FILE}\n")
+
+
+if __name__ == "__main__":
+    main()
