@@ -17,13 +17,14 @@ from tests.bench.idle import open_streams, starts
 from tests.bench.proxies import ROOT, STARTERS, has_server_setting
 from tests.bench.rig import Missing, Rig
 from tests.bench.storm import storms
-from tests.bench.targets import BURST, PACED, compared, table_of_targets
+from tests.bench.targets import BURST, PACED, UNARY, compared, table_of_targets
 from tests.bench.turns import in_turn
 
 RESULTS = ROOT / "bench-results"
 # The agents cannot keep that pace: they would be measured for minutes, on their way ever further behind.
 _WITHOUT_AGENTS = ("sdk-",)
 _HUBS_ALONE = ("sdk-", "nginx")
+_UNTRANSLATED = ", 0.3 to 0.3"
 Part = Callable[[Rig], list[Section]]
 
 
@@ -33,8 +34,8 @@ def cases(seconds: float, unary: Sequence[int]) -> list[Case]:
         *plain,
         Case(BURST, "stream", 100, 20, seconds=seconds),
         Case(PACED, "stream", 500, 20, interval_us=100_000, seconds=seconds, without=_WITHOUT_AGENTS),
-        Case("Plain calls, 32 connections, from 0.3 to 1.0", "send", 32, 1, seconds=seconds, role="apart", without=_HUBS_ALONE),
-        Case(f"{BURST}, from 0.3 to 1.0", "stream", 100, 20, seconds=seconds, role="apart", without=_HUBS_ALONE),
+        Case(f"{UNARY}, from 0.3 to 1.0", "send", 32, 1, 0, seconds, "apart", without=_HUBS_ALONE, beside=UNARY),
+        Case(f"{BURST}, from 0.3 to 1.0", "stream", 100, 20, 0, seconds, "apart", without=_HUBS_ALONE, beside=BURST),
     ]
 
 
@@ -87,12 +88,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _sections(wanted: Sequence[Case], samples: Samples) -> list[Section]:
     found = []
     for case in wanted:
-        made = rows(case, samples, floor="nginx", peer="sdk-1.3")
+        floor, peer = "nginx", "sdk-1.3"
+        taken = samples
+        if case.beside:
+            floor = peer = f"hub{_UNTRANSLATED}"
+            taken = _with_untranslated(case, samples)
+        made = rows(case, taken, floor=floor, peer=peer)
         note = "p50 and p99: from the worker's write to the client's read." if case.interval_us else ""
         values = {f"{case.title}/{row.proxy}/{name}": figure.middle for row in made for name, figure in row.figures()}
         if made:
-            found.append(Section(case.title, table_of(case, made), note, values))
+            found.append(Section(case.title, table_of(case, made, floor=floor, peer=peer), note, values))
     return found
+
+
+def _with_untranslated(case: Case, samples: Samples) -> Samples:
+    """The same proxies as they did where the caller and the worker spoke alike, first."""
+    proxies = [proxy for title, proxy in samples if title == case.title]
+    alike = {(case.title, f"{proxy}{_UNTRANSLATED}"): samples.get((case.beside, proxy), []) for proxy in proxies}
+    return {title: found for title, found in {**alike, **samples}.items() if found}
 
 
 def _complaints(folder: Path) -> list[str]:

@@ -11,7 +11,8 @@ from statistics import median
 @dataclass(frozen=True, slots=True)
 class Case:
     """One kind of load. `interval_us` 0: the worker writes its events back to back. `role`: who is called, in a hub.
-    `without`: beginnings of the names of those that it is not tried on.
+    `without`: beginnings of the names of those that it is not tried on. `beside`: the title of the case that it is compared
+    with, proxy by proxy, in place of nginx and the agents.
     """
 
     title: str
@@ -22,6 +23,7 @@ class Case:
     seconds: float = 3.0
     role: str = "bench"
     without: tuple[str, ...] = ()
+    beside: str = ""
 
     def leaves_out(self, proxy: str) -> bool:
         return proxy.startswith(self.without) if self.without else False

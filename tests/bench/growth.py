@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from statistics import median
 
 from tests.bench import machine
@@ -12,30 +13,53 @@ from tests.bench.figures import Case, Row, Section, number, rows, table_of, time
 from tests.bench.filling import fill
 from tests.bench.machine import Place
 from tests.bench.proxies import Proxy, resume, serve
-from tests.bench.rig import Rig
+from tests.bench.rig import Rig, StoredTasks
+from tests.bench.stalls import HEADS, held
 from tests.bench.turns import in_turn, measure, say
 
 FEW, WORKERS, TASKS = "10 workers", "10,000 workers", "1,000,000 tasks"
 _WORKERS, _ROLES, _TASKS = 10_000, 1_000, 1_000_000
 _ASKED = 30
+_FORGETS_AFTER = 30.0
+_HELD = (
+    "GET /livez of hubs that get nothing else, a millisecond after each answer: what it waits at most is how long a sweep of "
+    "leases, or retention at work, holds the loop. The longest is the median of three tries, that of retention of one."
+)
 
 
 def grown(rig: Rig, rounds: int, seconds: float) -> list[Section]:
     case = Case("Plain calls, 32 connections, in hubs that hold much", "send", 32, 1, seconds=seconds)
+    say("growth: storing 1,000,000 tasks")
+    full = _filled(rig)
     with rig.place() as place:
         say("growth: enrolling 10,000 workers")
-        hubs = [_with_few(rig, place), _with_workers(rig, place)]
-        say("growth: storing 1,000,000 tasks")
-        hubs.append(_with_tasks(rig, place))
+        hubs = [_with_few(rig, place), _with_workers(rig, place), resume(place, full)]
         samples, problems = in_turn(rig, hubs, [case], rounds)
         made = rows(case, samples, floor=FEW, peer=FEW)
         asked = _questions(hubs)
+        say("growth: how long the loop is held")
+        waits = [held(hub, tries=3, seconds=3) for hub in hubs]
+    line, longest, lost = _forgetting(rig, full)
     note = (
         "Three hubs, in turn. The role that is called has 10 workers in each; one knows 10,000 in 1,000 roles; one holds "
         "1,000,000 tasks that ended in the last 20 hours, all of the same caller. Leases are swept as usual."
     )
     calls = Section(case.title, table_of(case, made, floor=FEW, peer=FEW), note, _values(made), problems)
-    return [calls, asked]
+    values = {f"held {hub.name}": wait for hub, (_, wait) in zip(hubs, waits, strict=True)} | {"held retention": longest}
+    stalls = Section("How long the loop is held", [HEADS, *(cells for cells, _ in waits), line], _HELD, values, lost)
+    return [calls, asked, stalls]
+
+
+def _forgetting(rig: Rig, full: Proxy) -> tuple[list[str], float, list[str]]:
+    """The same tasks again, most of them now beyond retention. It begins after half a minute."""
+    say("growth: what retention holds up")
+    with rig.place() as place:
+        hub = resume(place, replace(full, name=f"{TASKS}, being forgotten"), {"ROLECALL_RETENTION": "3600"})
+        before = StoredTasks(hub).total()
+        time.sleep(max(0.0, _FORGETS_AFTER - 1 - machine.age(hub.pid)))
+        line, longest = held(hub, tries=1, seconds=4)
+        gone = before - StoredTasks(hub).total()
+    return line, longest, [] if gone else ["growth: retention dropped nothing, so its cost is not known"]
 
 
 def _values(made: list[Row]) -> dict[str, float]:
@@ -56,15 +80,15 @@ def _with_workers(rig: Rig, place: Place) -> Proxy:
     return hub
 
 
-def _with_tasks(rig: Rig, place: Place) -> Proxy:
-    """A hub takes one call, goes down, finds a million tasks like that one, and comes back."""
-    with rig.place() as short:
-        hub = serve(short, TASKS)
+def _filled(rig: Rig) -> Proxy:
+    """A hub takes one call, goes down, and finds a million tasks like that one when it comes back."""
+    with rig.place() as place:
+        hub = serve(place, TASKS)
         enrol_many(hub, rig.worker_port, list(names(10, 1)), token=hub.enrol_with[0])
         rig.plan(1, 0)
         measure(rig, hub, Case("one", "send", 1, 1, seconds=0.01))
     fill(next(hub.data.glob("*.db")), _TASKS)
-    return resume(place, hub)
+    return hub
 
 
 def _questions(hubs: list[Proxy]) -> Section:

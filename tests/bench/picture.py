@@ -75,7 +75,7 @@ def _panel(panel: Panel, top: int) -> str:
     for power in range(low, high + 1):
         at = _LEFT + across(10.0**power)
         parts.append(f'<line class="line" x1="{at:.1f}" x2="{at:.1f}" y1="{first - 4}" y2="{last}"/>')
-        parts.append(f'<text class="tick" x="{at:.1f}" y="{last + 14}" text-anchor="middle">{10.0**power:,g}</text>')
+        parts.append(f'<text class="tick" x="{at:.1f}" y="{last + 14}" text-anchor="middle">{_tick(power)}</text>')
     for row, (name, size) in enumerate(panel.bars):
         y, wide = first + row * (_BAR + _GAP), across(size)
         kind = "hub" if name.startswith("hub") else "other"
@@ -83,3 +83,7 @@ def _panel(panel: Panel, top: int) -> str:
         parts.append(f'<rect class="{kind}" x="{_LEFT}" y="{y}" width="{wide:.1f}" height="{_BAR}" rx="2"/>')
         parts.append(f'<text x="{_LEFT + wide + 6:.1f}" y="{y + 14}">{number(size)}</text>')
     return "\n".join(parts)
+
+
+def _tick(power: int) -> str:
+    return f"{10**power:,}" if power >= 0 else f"{10.0**power:g}"
