@@ -82,9 +82,10 @@ def test_a_dead_worker_is_red_and_everything_else_green(tmp_path: Path) -> None:
 
 
 def test_with_tokens_each_kind_is_told_what_it_may_not_see(tmp_path: Path) -> None:
+    """On a hub that other machines can reach."""
     tokens = make_tokens(tmp_path)
     with (
-        start_hub(tmp_path) as hub,
+        start_hub(tmp_path, host="0.0.0.0", worker_networks="127.0.0.0/8") as hub,
         start_worker(
             "tests.acceptance.workers:asker",
             "asker:a",

@@ -134,7 +134,7 @@ def test_the_hub_keeps_to_its_description(hub: Hub, door: Door, tmp_path: Path) 
 def test_the_hub_keeps_to_its_description_for_long(hub: Hub, door: Door, tmp_path: Path) -> None:
     tried(hub, door, tmp_path, phases=EVERY_PHASE, examples=FEW, seed=1)
     before = resident(hub.pid)
-    for seed in range(2, 8):
+    for seed in range(2, 5):
         found = tried(hub, door, tmp_path, phases=EVERY_PHASE, examples=MANY, seed=seed)
         print(f"{found.cases} cases, {resident(hub.pid) - before:.0f} MB more")
         assert found.cases > 3000
