@@ -107,9 +107,7 @@ def _questions(hubs: list[Proxy]) -> Section:
         before, after = _waits(few, path), _waits(much, path)
         table.append([f"{what}, of {much.name}", number(before), number(after), times(after / before)])
         values[f"ask {what}"] = after / before
-    return Section(
-        "Questions to the same hubs", table, "One at a time. The small hub holds but this run's tasks.", values
-    )
+    return Section("Questions to the same hubs", table, "One at a time. The small hub holds but this run's tasks.", values)
 
 
 def _waits(hub: Proxy, path: str) -> float:
