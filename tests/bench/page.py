@@ -49,7 +49,8 @@ _BODY = """\
 - The worker and the client are small C programs (`tests/bench/c`). Every call has a message id of its own and yields a new
   task. Calls are of A2A 0.3, and so is the worker, but where "from 0.3 to 1.0" says that every answer is translated. A stream
   is 20 events: a Task, artifact chunks of about 350 bytes, and the final status, each written by itself, in turn
-  with those of the other streams; the next stream begins when one has ended. Paced streams begin at different moments, and do not stay in step.
+  with those of the other streams; the next stream begins when one has ended. Paced streams begin at different moments, and
+  do not stay in step.
 - The hub runs as `rolecall serve`: SQLite on {disk}, `synchronous=FULL`; every event is on disk before the client sees it.
   Every request shows a token and is held to the limits. Changed are but `{changed}`: one caller sends everything, and more
   than one may; and nobody sends heartbeats, but where it says so. `hub-hypercorn` is the same on Hypercorn as it comes.
