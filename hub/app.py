@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -41,18 +43,20 @@ from hub.telemetry import metrics as telemetry
 from hub.tokens import FILE_NAME as TOKENS_FILE
 from hub.tokens import TokenBook
 from hub.vault import SealingVault, kept_key, key_from, random_key
+from hub.web.asgi import patient
 from hub.web.auth import Gate
 from hub.web.cards import Cards, add_cards
 from hub.web.catalog import Catalog, add_catalog
+from hub.web.doors import Doors
 from hub.web.edge import Edge
 from hub.web.jsonrpc import JsonRpc
+from hub.web.leases import Leases
 from hub.web.openapi import add_description
 from hub.web.operations import Operations
 from hub.web.ops import add_operations
 from hub.web.pages import create_pages
 from hub.web.pushes import add_pushes
 from hub.web.rest import Rest
-from hub.web.stream import Lines
 from hub.web.tasks import add_tasks
 from hub.web.turnstile import Turnstile
 from hub.web.workers import add_registry
@@ -63,6 +67,7 @@ log = logging.getLogger(__name__)
 _FORGET_EVERY = 30.0
 _KEEP_ALIVE_REQUESTS = 1_000_000
 _BACKLOG = 2048
+_ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
 _WHILE_READING = "Unhandled exception in client_connected_cb"
 _WEBHOOK_LIMITS = ClientLimits(per_origin=16, overall=256)
 
@@ -167,10 +172,28 @@ async def serve(
             log.info("going down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
             rolecall.hub.drain()
 
+        _calm_collector()
         if ready is not None:
             ready(settings.url(port))
         log.info("ready", extra={"event": "ready", "url": settings.url(port), "store": settings.store})
-        await hypercorn_serve(rolecall.edge, _server_config(settings, listener), shutdown_trigger=until_stopped)  # type: ignore[arg-type]  # hypercorn types scopes as TypedDicts of its own
+        if settings.server == "hypercorn":
+            edge = patient(rolecall.edge, settings.reader_patience)
+            await hypercorn_serve(edge, _server_config(settings, listener), shutdown_trigger=until_stopped)
+        else:
+            await _serve(rolecall, settings, listener, until_stopped)
+
+
+async def _serve(
+    rolecall: Rolecall, settings: Settings, listener: socket.socket, until_stopped: Callable[[], Awaitable[None]]
+) -> None:
+    doors = Doors(rolecall.edge, most=settings.max_connections, patience=settings.reader_patience)
+    timekeeper = asyncio.create_task(doors.keep_time(), name="lines' time")
+    await doors.open(listener, backlog=_BACKLOG)
+    try:
+        await until_stopped()
+        await doors.close(settings.drain)
+    finally:
+        timekeeper.cancel()
 
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None, alter: Alter = as_they_are) -> None:
@@ -186,6 +209,16 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None, alter
 
     with asyncio.Runner(loop_factory=_loop_factory(settings.loop)) as runner:
         runner.run(main())
+
+
+def _calm_collector() -> None:
+    """What is there by now stays: the collector need not look at it again. Hardly anything of a call is a cycle, so that
+    reference counts free it, and the collector need not look after every few calls either.
+    """
+    gc.collect()
+    gc.freeze()
+    sys.setswitchinterval(0.001)
+    gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS, 20, 20)
 
 
 def _webhook_guard(settings: Settings, port: int) -> WebhookGuard:
@@ -261,17 +294,19 @@ def _edge(
     )
     add_cards(pages, cards)
     add_catalog(pages, Catalog(directory, name=settings.name, public_url=settings.url(port)))
-    add_registry(pages, directory, vault, keep_alive=timedelta(seconds=settings.keep_alive), most_watching=settings.max_streams)
+    leases = Leases(directory, vault, max_body=settings.max_body)
+    leases.add_to(pages)
+    add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive), most_watching=settings.max_streams)
     add_tasks(pages, hub)
     add_pushes(pages, push)
     add_operations(pages, hub, directory, engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
     add_description(pages)
-    lines = Lines(keep_alive=settings.keep_alive, patience=settings.reader_patience)
+    keep_alive = settings.keep_alive
     operations = Operations(hub, push)
-    rpc = JsonRpc(operations, observer, max_body=settings.max_body, max_batch=settings.max_batch, lines=lines)
+    rpc = JsonRpc(operations, observer, max_body=settings.max_body, max_batch=settings.max_batch, keep_alive=keep_alive)
     turnstile = Turnstile(rate=settings.max_rate, at_once=settings.max_at_once)
-    rest = Rest(operations, observer, max_body=settings.max_body, lines=lines)
-    return Edge(gate, turnstile, rpc, rest, pages, max_body=settings.max_body)
+    rest = Rest(operations, observer, max_body=settings.max_body, keep_alive=keep_alive)
+    return Edge(gate, turnstile, rpc, leases, rest, pages, max_body=settings.max_body)
 
 
 def _store_url(settings: Settings) -> str:

@@ -176,6 +176,12 @@ class Settings:
         "Higher: larger answers, and one worker can fill that much disk per task.",
         unit="bytes",
     )
+    max_connections: int = setting(
+        20_000,
+        read.whole(1, 10_000_000),
+        "How many connections callers and workers may have open to the hub.",
+        "Higher: more memory. At the limit a new one is answered with OVERLOADED and closed.",
+    )
     max_streams: int = setting(
         10_000,
         read.whole(1, 10_000_000),
@@ -307,6 +313,12 @@ class Settings:
         "The hub's description on its card.",
         "What clients and people see; nothing is routed by it.",
         aliases=("A2A_AGENT_DESCRIPTION",),
+    )
+    server: str = setting(
+        "own",
+        read.choice("own", "hypercorn"),
+        "What speaks HTTP to callers.",
+        "hypercorn also speaks HTTP/2, takes several times the processor time for each call, and knows no max_connections.",
     )
     loop: str = setting(
         "auto",

@@ -167,6 +167,15 @@ class HeadTooLarge(AccessError):
         super().__init__(f"A request may have {most} headers, of {size} bytes together.")
 
 
+class HeadEndless(AccessError):
+    def __init__(self, size: int) -> None:
+        super().__init__(f"A request's head may have {size} bytes.")
+
+
+class CodingUnknown(AccessError):
+    """The only transfer coding that this hub takes is chunked."""
+
+
 # --- one task
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hub.errors import (
@@ -263,7 +262,7 @@ def _read_send(call: Call) -> Message:
     if call.dialect == CLASSIC:
         return send
     message = translated_message(send.params["message"], call.dialect, CLASSIC)
-    return replace(send, params={**send.params, "message": message}, dialect=CLASSIC)
+    return send._replace(params={**send.params, "message": message}, dialect=CLASSIC)
 
 
 def _task(task_log: TaskLog, dialect: str, history_length: int | None = None, *, upto: int | None = None) -> bytes:

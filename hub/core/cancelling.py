@@ -19,7 +19,7 @@ async def cancel(around: Surroundings, relays: Relays, row: TaskRow) -> None:
     """TaskNotCancelable: its worker says that it is too late."""
     relay = relays.of(row.id) or await _silent_relay(around, row)
     if not relay.scribe.ids.worker_task and not relay.scribe.ended:
-        await asyncio.wait([relay.started], timeout=_PATIENCE)
+        await relay.started.within(_PATIENCE)
     worker = row.worker
     registration = worker and around.engine.registry.get(row.caller.workspace, worker)
     if registration is None or registration.epoch != row.epoch or not relay.scribe.ids.worker_task:

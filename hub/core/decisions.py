@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from typing import NamedTuple
 
 from hub.core.router import Route
@@ -23,12 +23,10 @@ class Decisions:
     """A ring: the oldest goes when a new one comes."""
 
     def __init__(self) -> None:
-        self._ring: OrderedDict[TaskId, Decision] = OrderedDict()
+        self._ring: deque[Decision] = deque(maxlen=_REMEMBERED)
 
     def note(self, task: TaskId, route: Route, at: float) -> None:
-        self._ring[task] = Decision(task, route.registration.worker, route.rule, route.candidates, at)
-        if len(self._ring) > _REMEMBERED:
-            self._ring.popitem(last=False)
+        self._ring.append(Decision(task, route.registration.worker, route.rule, route.candidates, at))
 
     def of(self, task: TaskId) -> Decision | None:
-        return self._ring.get(task)
+        return next((made for made in reversed(self._ring) if made.task == task), None)

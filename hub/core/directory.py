@@ -72,7 +72,7 @@ class Directory:
         before = self._registry.get(workspace, offer.worker)
         enrol = partial(self._registry.enrol, workspace, offer, owner=holder.name, boot=boot, ttl=lease)
         if before is None:
-            with self._places.one(), self._shares.one(holder.caller) if holder != LOCAL else nullcontext():
+            with self._places, self._shares.one(holder.caller) if holder != LOCAL else nullcontext():
                 registration = await enrol()
             return Granted(registration, self._heartbeat(lease), True)
         epoch = before.epoch

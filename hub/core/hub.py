@@ -95,14 +95,15 @@ class Hub:
             await self._started_or_shown(call)
             return await self._views.now(call.task, View(send.dialect, send.history_length, send.alias))
         await call.started()
-        log = await self._until_rest(call.task, call.began)
-        if call.began != START or not log:
+        log = await self._engine.events.read(call.task)
+        if not _rests(log, call.began):
+            await self._until_rest(call.task, call.began)
             log = await self._engine.events.read(call.task)
         return await self._views.of(call.task, log, View(send.dialect, send.history_length, send.alias))
 
     async def stream(self, caller: Caller, send: Send) -> Reading:
         """The answer to a message as a stream. Returns once the worker has begun to answer."""
-        with self._streams.one():
+        with self._streams:
             return await self._stream(caller, send)
 
     async def _stream(self, caller: Caller, send: Send) -> Reading:
@@ -116,7 +117,7 @@ class Hub:
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> Reading:
         """Come back to a task: as of the reader's cursor, or as of now, and then what follows."""
-        with self._streams.one():
+        with self._streams:
             return await self._subscribe(caller, command)
 
     async def _subscribe(self, caller: Caller, command: Subscribe) -> Reading:
@@ -170,11 +171,15 @@ class Hub:
         content = content_of(turn)
 
         async def start() -> Call:
-            async with self._names.alone(caller, send.alias):
-                known = await self._known(caller, send, content)
-                if known is not None:
-                    return known
-                relay = await self._admit(caller, send, turn)
+            if send.alias or send.key is not None:
+                async with self._names.alone(caller, send.alias):
+                    known = await self._known(caller, send, content)
+                    relay = await self._admit(caller, send, turn) if known is None else None
+            else:
+                known, relay = None, await self._admit(caller, send, turn)
+            if relay is None:
+                assert known is not None
+                return known
             return Call(relay.scribe.ids.task, relay.role, relay.began, content, relay)
 
         return await self._repeats.once(names_of(caller, send, content), content, start)
@@ -193,12 +198,12 @@ class Hub:
 
     async def _admit(self, caller: Caller, send: Send, turn: Turn) -> Relay:
         """Route, store, and only then call: what may run can be found again."""
-        with self._open_tasks.one():
+        with self._open_tasks:
             return await self._admit_one(caller, send, turn)
 
     async def _admit_one(self, caller: Caller, send: Send, turn: Turn) -> Relay:
-        row = await self._continued(caller, send)
-        references = await self._references(caller, send)
+        row = await self._continued(caller, send) if send.task_id or send.alias or send.context_id else None
+        references = await self._references(caller, send) if send.references else {}
         if row is not None:
             return await self._go_on(caller, row, send, references)
         route = await self._route(caller, send)
@@ -297,32 +302,28 @@ class Hub:
 
     # --- how a call ends
 
-    async def _until_rest(self, task: TaskId, after: Cursor) -> Sequence[Logged]:
-        """Follow until an end or a pause; what was followed is the log, where it was followed from the start."""
-        seen: list[Logged] = []
+    async def _until_rest(self, task: TaskId, after: Cursor) -> None:
+        """Follow until an end or a pause."""
         following = self._engine.events.follow(task, after=after, idle=self._limits.keep_alive)
         self._waiting.add(following)
         try:
             if self.draining:
                 following.stop()
             async for batch in following:
-                seen.extend(batch)
-                if seen and (seen[-1].event.ends or seen[-1].event.pauses):
+                if _rests(batch, after):
                     break
         finally:
             following.stop()
             self._waiting.discard(following)
-        return seen
 
     async def _started_or_shown(self, call: Call) -> None:
         relay = call.relay
         if relay is None:
             return
-        done, _ = await asyncio.wait([relay.started], timeout=_REVEAL_AFTER)
-        if not done:
-            await relay.scribe.reveal()
+        if await relay.started.within(_REVEAL_AFTER):
+            await relay.started.wait()
         else:
-            relay.started.result()
+            await relay.scribe.reveal()
 
     def _reading(self, task: TaskId, role: str, dialect: str, alias: str, *, after: Cursor, first: Logged | None) -> Reading:
         async def rests_at(cursor: Cursor) -> bool:
@@ -373,3 +374,8 @@ class Hub:
         for _ in range(_SWEEPS):
             if not await self._engine.tasks.forget(ended_for=self._limits.retention, paused_for=self._limits.paused):
                 return
+
+
+def _rests(log: Sequence[Logged], after: Cursor) -> bool:
+    """Its last event is behind `after`, and nothing comes without a further message."""
+    return bool(log) and log[-1].cursor > after and (log[-1].event.ends or log[-1].event.pauses)

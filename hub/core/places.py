@@ -11,6 +11,8 @@ from hub.model.ids import Caller
 
 
 class Places:
+    """Entered for as long as it takes to fill a place. Overloaded if there is none."""
+
     def __init__(self, filled: Sized, limit: int, what: str, setting: str) -> None:
         self._filled = filled
         self._limit = limit
@@ -18,16 +20,13 @@ class Places:
         self._setting = setting
         self._promised = 0
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """For as long as it takes to fill it. Overloaded if there is none."""
+    def __enter__(self) -> None:
         if len(self._filled) + self._promised >= self._limit:
             raise Overloaded(self._what, self._limit, self._setting)
         self._promised += 1
-        try:
-            yield
-        finally:
-            self._promised -= 1
+
+    def __exit__(self, *exc: object) -> None:
+        self._promised -= 1
 
 
 class Shares:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
+from hub.core.beginning import Beginning
 from hub.core.patience import Patience
 from hub.core.router import Route
 from hub.core.scribe import Scribe
@@ -83,9 +84,10 @@ class Relay:
         self._called_at = self._changed_at = self.heard_at = around.clock.monotonic()
         if send is None:
             self._called_at -= max(0.0, around.clock.wall() - (row.created if len(turns) == 1 else row.updated))
-        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.started.add_done_callback(_seen)
+        self.started = Beginning()
         self.task: asyncio.Task[None] | None = None
+        self.over = False
+        self.when_over: list[Callable[[], None]] = []
 
     @property
     def rests(self) -> bool:
@@ -127,6 +129,13 @@ class Relay:
         finally:
             self._fail_start(WorkerLost(f"{self.worker} said nothing to this."))
             self._count(-1)
+            self.tell_over()
+
+    def tell_over(self) -> None:
+        """Those who want to know, before anybody who has waited for this relay goes on."""
+        self.over = True
+        while self.when_over:
+            self.when_over.pop()()
 
     async def end(self, error: HubError, state: TaskState) -> None:
         """End the task on the hub's own account; whoever waits for its beginning gets the end."""
@@ -308,7 +317,7 @@ class Relay:
         self._giving_up = True
         nothing_came = self.scribe.at == self.began
         nothing_ran = isinstance(error, NotProcessed | RequestError | RouteError | WorkerFault)
-        if nothing_came and nothing_ran and not self.started.done():
+        if nothing_came and nothing_ran and not self.started.come:
             self.taken_back = True
             if self.began == START:
                 await self._insist(lambda: self._around.engine.tasks.discard(self._row.id))
@@ -375,24 +384,18 @@ class Relay:
         self._changed_at = self.heard_at = self._around.clock.monotonic()
 
     def _begun(self) -> None:
-        if not self.started.done():
-            self.started.set_result(None)
+        if not self.started.come:
+            self.started.happen()
             self._around.observer.first_event(self._row.role, self._around.clock.monotonic() - self._called_at)
         if self.rests:
             self._count(-1)
 
     def _fail_start(self, error: HubError) -> None:
-        if not self.started.done():
-            self.started.set_exception(error)
+        """Who waits for the beginning hears of it; if nobody does, the log says so all the same."""
+        self.started.happen(error)
 
     def _count(self, step: int) -> None:
         """This relay's share of its worker's load: counted once, given back once."""
         if self._registration is not None and self._counted is (step < 0):
             self._registration.in_flight += step
             self._counted = step > 0
-
-
-def _seen(started: asyncio.Future[None]) -> None:
-    """A caller may have gone before the start failed; the relay has said so in the log."""
-    if not started.cancelled():
-        started.exception()

@@ -46,8 +46,7 @@ class Relays:
     ) -> Relay:
         relay = Relay(self._around, row, turns, route=route, send=send, references=references)
         self._running[row.id] = relay
-        relay.task = self._supervisor.run_once(f"relay {row.id}", relay.run())
-        relay.task.add_done_callback(lambda _: self._gone(row.id, relay))
+        relay.task = self._supervisor.run_once(f"relay {row.id}", relay.run(), then=lambda: self._gone(row.id, relay))
         return relay
 
     async def clear(self, task: TaskId) -> None:
@@ -87,8 +86,7 @@ class Relays:
         task = relay.scribe.ids.task
         if relay.scribe.ids.worker_task and task not in self._probing:
             self._probing.add(task)
-            probe = self._supervisor.run_once(f"probe {task}", self._probe(relay))
-            probe.add_done_callback(lambda _: self._probing.discard(task))
+            self._supervisor.run_once(f"probe {task}", self._probe(relay), then=lambda: self._probing.discard(task))
 
     async def _probe(self, relay: Relay) -> None:
         """A task that its worker calls unfinished is a sign of life; one that has ended was ended on a dead line."""
@@ -116,9 +114,10 @@ class Relays:
     def show_all(self) -> None:
         """Nobody is to wait any longer for a worker's first word: the hub goes down."""
         for relay in tuple(self._running.values()):
-            if not relay.started.done():
+            if not relay.started.come:
                 self._supervisor.run_once(f"showing {relay.scribe.ids.task}", relay.show())
 
     def _gone(self, task: TaskId, relay: Relay) -> None:
         if self._running.get(task) is relay:
             del self._running[task]
+        relay.tell_over()  # one that was cancelled before its first step has not

@@ -6,14 +6,14 @@ people retype examples. It is recognised while the first one runs, and for a whi
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from hashlib import blake2b
 
+from hub.core.beginning import Beginning
 from hub.core.relay import Relay
-from hub.errors import BrokenOff, KeyConflict
+from hub.errors import BrokenOff, HubError, KeyConflict
 from hub.model.command import Send
 from hub.model.ids import Caller, Cursor, TaskId
 from hub.model.task import Turn
@@ -37,14 +37,37 @@ class Call:
     async def started(self) -> None:
         """Until the worker has begun to answer, or the error why it has not. Others may wait for the same."""
         if self.relay is not None:
-            await asyncio.shield(self.relay.started)
+            await self.relay.started.wait()
+
+
+class _Start:
+    """A call on its way to being taken on."""
+
+    __slots__ = ("_call", "_done")
+
+    def __init__(self) -> None:
+        self._done = Beginning()
+        self._call: Call | None = None
+
+    async def call(self) -> Call:
+        """Raises what kept it from being taken on."""
+        await self._done.wait()
+        assert self._call is not None
+        return self._call
+
+    def succeed(self, call: Call) -> None:
+        self._call = call
+        self._done.happen()
+
+    def fail(self, error: HubError) -> None:
+        self._done.happen(error)
 
 
 class Repeats:
     def __init__(self, clock: Clock, window: timedelta) -> None:
         self._clock = clock
         self._window = window.total_seconds()
-        self._calls: dict[bytes, asyncio.Future[Call]] = {}
+        self._calls: dict[bytes, _Start] = {}
         self._ended: deque[tuple[float, bytes]] = deque()
 
     def __len__(self) -> int:
@@ -58,47 +81,46 @@ class Repeats:
         for name in names:
             known = self._calls.get(name)
             if known is not None:
-                call = await asyncio.shield(known)
+                call = await known.call()
                 if call.content != content:
                     raise KeyConflict
                 return call
-        future: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(_looked_at)
+        starting = _Start()
         for name in names:
-            self._calls[name] = future
+            self._calls[name] = starting
         try:
             call = await start()
         except BaseException as error:
             self._drop(names)
             # A starter that is cancelled takes nobody with it: the others are told to try again.
-            future.set_exception(error if isinstance(error, Exception) else BrokenOff())
+            starting.fail(error if isinstance(error, HubError) else BrokenOff())
             raise
-        future.set_result(call)
+        starting.succeed(call)
         self._watch(call, names)
         return call
 
     def remember(self, call: Call, names: tuple[bytes, ...]) -> None:
         """A call that an earlier hub took on."""
-        future: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
-        future.set_result(call)
+        started = _Start()
+        started.succeed(call)
         for name in names:
-            self._calls.setdefault(name, future)
+            self._calls.setdefault(name, started)
         self._watch(call, names)
 
     def _watch(self, call: Call, names: tuple[bytes, ...]) -> None:
         relay = call.relay
-        if relay is None or relay.task is None or relay.task.done():
+        if relay is None or relay.over:
             self._note_end(names)
             return
 
-        def over(_: object) -> None:
+        def over() -> None:
             call.relay = None
             if relay.taken_back:
                 self._drop(names)
             else:
                 self._note_end(names)
 
-        relay.task.add_done_callback(over)
+        relay.when_over.append(over)
 
     def _note_end(self, names: tuple[bytes, ...]) -> None:
         now = self._clock.monotonic()
@@ -136,9 +158,3 @@ def names_after_restart(caller: Caller, role: str, content: bytes) -> tuple[byte
 
 def _name(caller: Caller, kind: str, text: bytes) -> bytes:
     return blake2b(b"\0".join((*(part.encode() for part in (*caller, kind)), text)), digest_size=16).digest()
-
-
-def _looked_at(future: asyncio.Future[Call]) -> None:
-    """A start that failed has told its own caller; nobody else need have waited."""
-    if not future.cancelled():
-        future.exception()

@@ -48,7 +48,10 @@ class Scribe:
                     self._observer.dropped(self._role, "foreign task", 1)
                     continue
                 ids = _learned(ids, heard)
-                events += await self._events_of(heard, ids, events, position, gap=gap)
+                if heard.kind is not EventKind.TASK and (events or self.at != START):
+                    events.append(self._codec.adopt(heard, ids))
+                else:
+                    events += await self._opening_or_missing(heard, ids, events, position, gap=gap)
                 over = self.ended or (bool(events) and events[-1].ends)
                 position = heard.position or position
             if events and self.state in PAUSED and events[0].state is None:
@@ -78,14 +81,12 @@ class Scribe:
             events = [self._codec.opening(ids, self._turns[0])] if self.at == START else []
             await self._append([*events, self._codec.verdict(ids, state, error)], ids, self.position)
 
-    async def _events_of(
+    async def _opening_or_missing(
         self, heard: Heard, ids: Ids, pending: list[Event], position: str | None, *, gap: bool
     ) -> Sequence[Event]:
         """`pending` is what this batch has brought so far, and `position` the worker's behind it."""
         if self.at == START and not pending:
             return self._codec.begin(heard, ids, self._turns[0])
-        if heard.kind is not EventKind.TASK:
-            return (self._codec.adopt(heard, ids),)
         if pending:
             # The comparison is with the log, so what this batch brought before has to be there.
             await self._append(pending, ids, position)

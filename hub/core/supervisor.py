@@ -17,13 +17,21 @@ class Supervisor:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def run_once(self, name: str, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run it to its end. Its failure is logged here: it has nobody else to tell."""
-        task = asyncio.create_task(self._logged(name, job), name=name)
+    def run_once(
+        self, name: str, job: Coroutine[Any, Any, None], *, then: Callable[[], None] | None = None
+    ) -> asyncio.Task[None]:
+        """Run it to its end, and then call `then`. Its failure is logged here: it has nobody else to tell."""
+        task = asyncio.get_running_loop().create_task(self._logged(name, job), name=name)
+
+        def over(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            # A task that is cancelled before its first step never gets to its job, which has to be put away all the same.
+            job.close()
+            if then is not None:
+                then()
+
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        # A task that is cancelled before its first step never gets to its job, which has to be put away all the same.
-        task.add_done_callback(lambda _: job.close())
+        task.add_done_callback(over)
         return task
 
     def keep_running(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from hub.engines.tail import Tail
@@ -40,7 +39,10 @@ def numbered(events: Sequence[Event], after: Cursor) -> list[Logged]:
 
 
 def weight(events: Sequence[Event]) -> int:
-    return sum(len(event.body) for event in events)
+    size = 0
+    for event in events:
+        size += len(event.body)
+    return size
 
 
 class Held(Tail):
@@ -74,7 +76,11 @@ class Held(Tail):
     @property
     def weight(self) -> int:
         """What it takes of memory, about."""
-        return 1_000 + self.size + sum(len(turn.params) for turn in self.turns or ())
+        size = 1_000 + self.size
+        if self.turns is not None:
+            for turn in self.turns:
+                size += len(turn.params)
+        return size
 
     def shed(self) -> None:
         super().shed()
@@ -84,8 +90,8 @@ class Held(Tail):
     def row(self) -> TaskRow:
         """Built when asked for: most events are appended without anybody looking at the row."""
         if self._row.at != self.end:
-            self._row = replace(
-                self._row, state=self._state, at=self.end, position=self.position, size=self._logged, updated=self._updated
+            self._row = self._row._replace(
+                state=self._state, at=self.end, position=self.position, size=self._logged, updated=self._updated
             )
         return self._row
 
@@ -100,8 +106,10 @@ class Held(Tail):
         self.hidden = self.hidden or verdict.hidden
         self.closed = self.closed or verdict.ends
         self.extend(logged)
-        if entry.ids is not None or not logged:
-            self._row = with_ids(replace(self.row, position=self.position, updated=updated), entry.ids)
+        if not logged:
+            self._row = self.row._replace(position=self.position, updated=updated)
+        if entry.ids is not None:
+            self._row = with_ids(self._row, entry.ids)
 
     def change(self, row: TaskRow) -> None:
         """Take over a row that differs in other things than its log."""
@@ -117,8 +125,7 @@ def with_ids(row: TaskRow, ids: Ids | None) -> TaskRow:
     """An id that is still unknown takes nothing away."""
     if ids is None:
         return row
-    return replace(
-        row,
+    return row._replace(
         context=ids.context or row.context,
         worker_task=ids.worker_task or row.worker_task,
         worker_context=ids.worker_context or row.worker_context,

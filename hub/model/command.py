@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hub.model.a2a import JsonObject, TaskState
 from hub.model.ids import Cursor, TaskId
 from hub.model.push import PushConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """How a call names its role. The path is kept apart because it must agree with everything else."""
 
     path_role: str | None = None
@@ -20,8 +20,7 @@ class Target:
     skill: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """A message to a role or to a task. `params` is the request as the caller spelled it; nobody changes it."""
 
     target: Target

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from hub.model.a2a import JsonObject, TaskState
 
@@ -25,8 +25,7 @@ class PartKind(StrEnum):
     DATA = "data"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """`value` is text, base64 text (the standard alphabet, padded), an address, or any JSON value."""
 
     kind: PartKind
@@ -36,8 +35,7 @@ class Part:
     metadata: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     message_id: str
     role: Role
     parts: tuple[Part, ...]

@@ -7,7 +7,6 @@ import re
 import time
 from ipaddress import ip_address
 from typing import NamedTuple, NewType
-from uuid import UUID
 
 TaskId = NewType("TaskId", str)
 Cursor = NewType("Cursor", int)
@@ -73,8 +72,27 @@ def new_context_id() -> str:
 
 def _uuid7() -> str:
     """Its time prefix keeps inserts at the right edge of an index, its 74 random bits keep it unguessable."""
-    millis = time.time_ns() // 1_000_000
-    value = (millis & 0xFFFF_FFFF_FFFF) << 80 | int.from_bytes(os.urandom(10), "big")
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    return str(UUID(int=value))
+    random = _entropy.take()
+    millis = time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF
+    text = f"{millis << 80 | 0x7 << 76 | (random >> 68) << 64 | 0x2 << 62 | random & 0x3FFF_FFFF_FFFF_FFFF:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+class _Entropy:
+    """Random bits of the system's, fetched for many ids at a time: to ask for a few costs as much as to ask for many."""
+
+    def __init__(self) -> None:
+        self._bytes = b""
+        self._at = 0
+
+    def take(self) -> int:
+        """80 bits that nobody has had."""
+        if self._at >= len(self._bytes):
+            self._bytes, self._at = os.urandom(_ENTROPY), 0
+        taken = int.from_bytes(self._bytes[self._at : self._at + 10], "big")
+        self._at += 10
+        return taken
+
+
+_ENTROPY = 10 * 256
+_entropy = _Entropy()

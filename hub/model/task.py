@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hub.model.a2a import TERMINAL, Ids, TaskState
 from hub.model.ids import Caller, Cursor, TaskId, WorkerId
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """One message of the caller to a task, as it was said. It is stored before the worker hears of it.
 
     `after` is the cursor that the log stood at: the fold puts the message into history behind it.
@@ -22,8 +21,7 @@ class Turn:
     params: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRow:
+class TaskRow(NamedTuple):
     """`at` names the prefix of the log that `state` is the fold of. Times are the wall clock's, in seconds."""
 
     id: TaskId
@@ -61,16 +59,14 @@ class TaskRow:
         return len(turns) > 1 and turns[-1].after == self.at
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPage:
+class TaskPage(NamedTuple):
     rows: Sequence[TaskRow]
     total: int
     before: str | None
     """Give this back to get the next page; None on the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(NamedTuple):
     """Who holds a context, and what that worker calls it."""
 
     worker: WorkerId

@@ -138,7 +138,7 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
                 continue
             position = frame.id if self._replays else None
             try:
-                batch.append(self._heard(frame, position))
+                batch.append(read_heard(self._response.worker, self._speech, frame.data, position=position, fresh=self._fresh))
             except WorkerError as error:
                 self._end(error)
                 if batch:
@@ -149,9 +149,6 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
             last = batch[-1]
             self.said_all = last.state in TERMINAL or last.state in PAUSED or last.kind is EventKind.MESSAGE
         return batch
-
-    def _heard(self, frame: Frame, position: str | None) -> Heard:
-        return read_heard(self._response.worker, self._speech, frame.data, position=position, fresh=self._fresh)
 
     def _end(self, failure: WorkerError) -> None:
         """What was heard before it still counts; nothing is read after it."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
-from hub.model.a2a import Heard, Ids, JsonObject
+from hub.model.a2a import Ids, JsonObject
 from hub.model.card import Interface
 from hub.wire import calls
 from hub.wire.jsonrpc import Reply, read_reply, write_request
@@ -37,6 +37,10 @@ class Speech:
         self._interface = interface
         self._rest = interface.binding != "JSONRPC"
         self.form = "a JSON answer" if self._rest else "a JSON-RPC response"
+        self.reply = _rest_reply if self._rest else read_reply
+        """What was answered, whichever way. ValueError where it is neither a result nor an error."""
+        self.heard, self.heard_task = calls.readers(interface.dialect)
+        """Of an answer to a message, or an event of a stream; of an answer that can only be a task. Malformed."""
 
     def say(self, ask: Ask, ids: Ids, params: JsonObject, extensions: tuple[str, ...] = ()) -> Said:
         method, verb, path = ask.value
@@ -51,24 +55,6 @@ class Speech:
             params = {**params, "tenant": interface.tenant}
         name = getattr(calls.CALLS[interface.dialect], method)
         return Said(b"POST", interface.url, write_request(ids.task, name, params), headers)
-
-    def reply(self, text: bytes | bytearray) -> Reply:
-        """What was answered, whichever way. ValueError where it is neither a result nor an error."""
-        if not self._rest:
-            return read_reply(text)
-        document = parse(text)
-        error = document.get("error") if isinstance(document, dict) else None
-        if isinstance(error, dict):
-            return _rest_error(error)
-        return Reply(document, None, "")
-
-    def heard(self, result: Any, *, position: str | None = None) -> Heard:
-        """An answer to a message, or an event of a stream. Malformed."""
-        return calls.read_result(result, self._interface.dialect, position=position)
-
-    def heard_task(self, result: Any) -> Heard:
-        """An answer that can only be a task. Malformed."""
-        return calls.read_task(result, self._interface.dialect)
 
 
 _CODES = {
@@ -85,6 +71,14 @@ _CODES = {
     "FAILED_PRECONDITION": -32004,
     "INVALID_ARGUMENT": -32602,
 }
+
+
+def _rest_reply(text: bytes | bytearray) -> Reply:
+    document = parse(text)
+    error = document.get("error") if isinstance(document, dict) else None
+    if isinstance(error, dict):
+        return _rest_error(error)
+    return Reply(document, None, "")
 
 
 def _rest_error(error: JsonObject) -> Reply:

@@ -17,21 +17,44 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
 JSON = b"application/json"
+PROBLEM = b"application/problem+json"
 _JSON_TYPES = frozenset({JSON, b"application/json-rpc", b"application/a2a+json"})
 _BODY_TIMEOUT = 10.0
 _LINGER, _LINGER_BYTES = 1.0, 8 * 1024 * 1024
+
+
+def patient(app: App, patience: float) -> App:
+    """For a server that waits for ever until a caller takes what is written to him: TimeoutError out of send."""
+
+    async def timed(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(patience):
+                await send(message)
+
+        await app(scope, receive, send_in_time if scope["type"] == "http" else send)
+
+    return timed
 
 
 class ClientGone(Exception):
     """The client left before its request was whole."""
 
 
+_HEADS = "rolecall.headers"
+WHOLE = "rolecall.whole"
+"""Set in a scope by a server that has all of the body already: nobody need look at the clock while he reads it."""
+
+
+def heads(scope: Scope) -> dict[bytes, bytes]:
+    """The headers by name, the first of each. ASGI servers hand names over in lower case."""
+    found: dict[bytes, bytes] | None = scope.get(_HEADS)
+    if found is None:
+        found = scope[_HEADS] = dict(reversed(scope["headers"]))
+    return found
+
+
 def header(scope: Scope, name: bytes) -> bytes | None:
-    """ASGI servers hand header names over in lower case."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return bytes(value)
-    return None
+    return heads(scope).get(name)
 
 
 def check_length(scope: Scope, limit: int) -> None:
@@ -44,14 +67,14 @@ def check_length(scope: Scope, limit: int) -> None:
 async def read_json_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The body of a JSON request; refused by its headers before it is read, wherever they tell enough."""
     check_length(scope, limit)
-    media = b""
-    for key, value in scope["headers"]:
-        if key == b"content-type":
-            media = value
-        elif key == b"content-encoding" and value.strip().lower() != b"identity":
-            raise MediaTypeNotSupported
+    said = heads(scope)
+    media = said.get(b"content-type", b"")
+    if said.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+        raise MediaTypeNotSupported
     if media != JSON and media.partition(b";")[0].strip().lower() not in _JSON_TYPES:
         raise MediaTypeNotSupported
+    if scope.get(WHOLE):
+        return await _read_body(receive, limit)
     try:
         async with asyncio.timeout(_BODY_TIMEOUT):
             return await _read_body(receive, limit)
@@ -86,11 +109,13 @@ async def answer(send: Send, body: bytes, *, status: int = 200, media: bytes = J
     await send({"type": "http.response.body", "body": body})
 
 
-async def answer_unread(send: Send, receive: Receive, body: bytes, *, status: int, headers: Headers = ()) -> None:
+async def answer_unread(
+    send: Send, receive: Receive, body: bytes, *, status: int, media: bytes = JSON, headers: Headers = ()
+) -> None:
     """An answer to a request whose body was not read. What is still coming is read and thrown away for a moment: a
     connection that is closed with unread bytes is reset, and the answer would be lost with it.
     """
-    head = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), (b"connection", b"close"), *headers]
+    head = [(b"content-type", media), (b"content-length", b"%d" % len(body)), (b"connection", b"close"), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body, "more_body": True})
     left = _LINGER_BYTES

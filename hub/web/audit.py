@@ -24,7 +24,7 @@ def note(who: Caller | None, did: str, on: str, outcome: str) -> None:
 
 def note_call(who: Caller | None, operation: Operation, on: str, outcome: str) -> None:
     """Reading leaves no trail."""
-    if operation in _NOTED:
+    if operation in _NOTED and _log.isEnabledFor(logging.INFO):
         note(who, operation.value, on, outcome)
 
 

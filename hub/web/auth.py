@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import cast
 
 from quart import request
@@ -12,7 +13,7 @@ from hub.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, HubWide, Smu
 from hub.model.ids import Caller
 from hub.model.principal import LOCAL, Principal, Right
 from hub.ports import Tokens
-from hub.web.asgi import Scope, header
+from hub.web.asgi import Scope, header, heads
 
 _KEY = "rolecall.principal"
 _OPEN = ("/.well-known/", "/livez", "/readyz", "/health")
@@ -56,20 +57,27 @@ class Gate:
         return self._tokens.find(token) if token is not None else None
 
     def _check_way(self, scope: Scope) -> None:
-        headers = scope["headers"]
-        if len(headers) > _MOST_HEADERS or sum(len(name) + len(value) for name, value in headers) > _LARGEST_HEAD:
+        headers, said = scope["headers"], heads(scope)
+        size = 0
+        for name, value in headers:
+            size += len(name) + len(value)
+        if len(headers) > _MOST_HEADERS or size > _LARGEST_HEAD:
             raise HeadTooLarge(_MOST_HEADERS, _LARGEST_HEAD)
-        names = [name for name, _ in headers]
-        if b"transfer-encoding" in names and b"content-length" in names:
+        if b"transfer-encoding" in said and b"content-length" in said:
             raise Smuggled
-        if self._hosts:
-            said = _HOST.fullmatch((header(scope, b"host") or header(scope, b":authority") or b"").decode("latin-1").lower())
-            if said is None or said[1] not in self._hosts:
-                raise BadHost
+        if self._hosts and _host_in(said.get(b"host") or said.get(b":authority") or b"") not in self._hosts:
+            raise BadHost
         if scope["method"] not in _SAFE:
-            site = header(scope, b"sec-fetch-site")
+            site = said.get(b"sec-fetch-site")
             if site is not None and site not in _OWN_SITES:
                 raise CrossSite
+
+
+@lru_cache(maxsize=256)
+def _host_in(said: bytes) -> str | None:
+    """The name without the port; None: that is no Host."""
+    found = _HOST.fullmatch(said[:512].decode("latin-1").lower())
+    return found[1] if found is not None else None
 
 
 def is_open(path: str) -> bool:

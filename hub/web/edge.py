@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import lru_cache
 
 from hub.errors import AccessError, BodyTooLarge, HubError, RouteError, TooManyAtOnce, TooManyRequests
 from hub.model.command import Target
 from hub.model.ids import is_instance, is_role, split_name
 from hub.model.principal import LOCAL
-from hub.web.asgi import App, Receive, Scope, Send, answer, answer_unread, check_length
+from hub.web.asgi import JSON, PROBLEM, App, Receive, Scope, Send, answer, answer_unread, check_length
 from hub.web.audit import note
 from hub.web.auth import Gate, known
 from hub.web.jsonrpc import JsonRpc
+from hub.web.leases import Leases
+from hub.web.pace import Pace
 from hub.web.rest import Rest
 from hub.web.turnstile import Turnstile
 from hub.wire.faults import fault_of
@@ -22,6 +25,7 @@ from hub.wire.rest import read_place
 _EVERY_ROLE = frozenset({"/", "/a2a", "/a2a/", "/a2a/jsonrpc", "/v1/a2a"})
 _OLD_STREAM = "/subscribe"
 _ANY = Target()
+_LONGEST_ADDRESS = 256
 _A_BROWSERS = frozenset({"GET", "HEAD"})
 _ALLOWED = {"/": b"GET, HEAD, POST"}
 _POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This address takes POST with a JSON-RPC request."}}'
@@ -30,13 +34,17 @@ _POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This
 class Edge:
     """The ASGI application that a server runs."""
 
-    def __init__(self, gate: Gate, turnstile: Turnstile, rpc: JsonRpc, rest: Rest, pages: App, *, max_body: int) -> None:
+    def __init__(
+        self, gate: Gate, turnstile: Turnstile, rpc: JsonRpc, leases: Leases, rest: Rest, pages: App, *, max_body: int
+    ) -> None:
         self._gate = gate
         self._turnstile = turnstile
         self._rpc = rpc
+        self._leases = leases
         self._rest = rest
         self._pages = pages
         self._max_body = max_body
+        self._pace = Pace()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -66,11 +74,17 @@ class Edge:
         if target is not None and not (path == "/" and verb in _A_BROWSERS):
             await answer(send, _POST_ONLY, status=405, headers=[(b"allow", _ALLOWED.get(path, b"POST"))])
             return
+        lease = self._leases.place(path, verb)
+        if lease is not None:
+            await self._pace.turn()
+            await self._leases(scope, receive, send, lease)
+            return
         place = read_place(scope["raw_path"].decode("ascii", "replace"), verb) if target is None else None
         if place is not None:
             await self._rest(scope, receive, send, place)
         else:
             check_length(scope, self._max_body)
+            await self._pace.turn()
             await self._pages(scope, receive, send)
 
 
@@ -82,16 +96,19 @@ async def _turn_away(send: Send, receive: Receive, error: HubError, *, rpc: bool
         headers.append((b"www-authenticate", b'Bearer realm="rolecall"'))
     if isinstance(error, RouteError) and error.retry_after is not None:
         headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after))))
-    body = write_error(NULL, fault) if rpc else problem_body(fault)
-    await answer_unread(send, receive, body, status=fault.status, headers=headers)
+    body, media = (write_error(NULL, fault), JSON) if rpc else (problem_body(fault), PROBLEM)
+    await answer_unread(send, receive, body, status=fault.status, media=media, headers=headers)
 
 
 def rpc_target(path: str) -> Target | None:
     """What a JSON-RPC address names, None where the path is no such address. A name that cannot be one is none."""
     if path in _EVERY_ROLE:
         return _ANY
-    if not path.startswith("/agents/"):
-        return None
+    return _role_target(path) if path.startswith("/agents/") and len(path) < _LONGEST_ADDRESS else None
+
+
+@lru_cache(maxsize=4096)
+def _role_target(path: str) -> Target | None:
     name, _, rest = path[8:].partition("/")
     if rest not in ("", "a2a"):
         return None

@@ -6,7 +6,7 @@ import re
 
 from hub.errors import GoesInCircles, InvalidParams
 from hub.model.ids import Cursor
-from hub.web.asgi import Headers, Scope, header
+from hub.web.asgi import Headers, Scope, header, heads
 from hub.web.operations import Extras
 
 _EXTENSION = re.compile(r"[!-+\--~]{1,256}")
@@ -14,11 +14,16 @@ _MOST_EXTENSIONS = 32
 _MOST_HOPS = 8
 _IN_QUERY = b"A2A-Version="
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")
+_OURS = frozenset({b"last-event-id", b"idempotency-key", b"traceparent", b"a2a-hop", *_EXTENSION_HEADERS})
+NOTHING = Extras()
 
 
 def read_extras(scope: Scope) -> Extras:
     """InvalidParams for what cannot be meant."""
-    return Extras(after=_cursor(scope), key=_key(scope), trace=_trace(scope), extensions=_extensions(scope), hops=_hops(scope))
+    said = heads(scope)
+    if _OURS.isdisjoint(said):
+        return NOTHING
+    return Extras(after=_cursor(said), key=_key(said), trace=_trace(said), extensions=_extensions(scope), hops=_hops(said))
 
 
 def version_of(scope: Scope) -> str | None:
@@ -32,14 +37,17 @@ def version_of(scope: Scope) -> str | None:
 
 def echoed(scope: Scope) -> Headers:
     """Extensions that were asked for are passed on to the worker; the answer says so under the same name."""
+    said = heads(scope)
     for name in _EXTENSION_HEADERS:
-        if header(scope, name) is not None:
+        if name in said:
             return [(name, ", ".join(_extensions(scope)).encode("ascii"))]
     return ()
 
 
 def _extensions(scope: Scope) -> tuple[str, ...]:
     said: list[str] = []
+    if heads(scope).keys().isdisjoint(_EXTENSION_HEADERS):
+        return ()
     for name, value in scope["headers"]:
         if name in _EXTENSION_HEADERS:
             said += [item.strip() for item in value.decode("ascii", "ignore").split(",")]
@@ -47,8 +55,8 @@ def _extensions(scope: Scope) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fitting))[:_MOST_EXTENSIONS]
 
 
-def _key(scope: Scope) -> str | None:
-    value = header(scope, b"idempotency-key")
+def _key(heads: dict[bytes, bytes]) -> str | None:
+    value = heads.get(b"idempotency-key")
     if value is None or not value.strip():
         return None
     if len(value) > 255 or not value.isascii():
@@ -56,22 +64,22 @@ def _key(scope: Scope) -> str | None:
     return value.strip().decode()
 
 
-def _trace(scope: Scope) -> str | None:
-    value = header(scope, b"traceparent")
+def _trace(heads: dict[bytes, bytes]) -> str | None:
+    value = heads.get(b"traceparent")
     return value.decode("ascii", "ignore")[:256] if value else None
 
 
-def _hops(scope: Scope) -> int:
+def _hops(heads: dict[bytes, bytes]) -> int:
     """Hubs that call each other in a circle would do so for ever."""
-    value = header(scope, b"a2a-hop") or b"0"
+    value = heads.get(b"a2a-hop", b"0")
     hops = int(value) if value.isdigit() and len(value) < 4 else _MOST_HOPS
     if hops >= _MOST_HOPS:
         raise GoesInCircles(_MOST_HOPS)
     return hops
 
 
-def _cursor(scope: Scope) -> Cursor | None:
-    value = header(scope, b"last-event-id")
+def _cursor(heads: dict[bytes, bytes]) -> Cursor | None:
+    value = heads.get(b"last-event-id")
     if value is None or not value.strip():
         return None
     if not value.isdigit() or len(value) > 18:

@@ -18,7 +18,7 @@ from hub.web.audit import note_call
 from hub.web.auth import principal_of
 from hub.web.headers import echoed, read_extras, version_of
 from hub.web.operations import Call, Operations, right_for
-from hub.web.stream import EventStream, Lines, opening
+from hub.web.stream import EventStream, opening
 from hub.wire.answers import wrapped
 from hub.wire.faults import Fault, fault_of
 from hub.wire.jsonrpc import NULL, Request, read_body, read_id, read_request, write_error, write_result
@@ -64,12 +64,12 @@ class Asked(NamedTuple):
 
 
 class JsonRpc:
-    def __init__(self, operations: Operations, observer: Observer, *, max_body: int, max_batch: int, lines: Lines) -> None:
+    def __init__(self, operations: Operations, observer: Observer, *, max_body: int, max_batch: int, keep_alive: float) -> None:
         self._operations = operations
         self._observer = observer
         self._max_body = max_body
         self._max_batch = max_batch
-        self._lines = lines
+        self._keep_alive = keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, target: Target, *, only: str | None = None) -> None:
         """`only`: the one method that this address takes."""
@@ -101,7 +101,7 @@ class JsonRpc:
 
     async def _call(self, asked: Asked, scope: Scope) -> bytes:
         """One request's whole answer; whatever goes wrong is an answer too."""
-        role, method, call_id = asked.target.path_role or "", asked.operation.value, asked.request.id
+        role, method, call_id = asked.target.path_role or "", asked.operation, asked.request.id
         started = time.perf_counter()
         self._observer.call_started(role, method)
         outcome = "ok"
@@ -115,11 +115,11 @@ class JsonRpc:
             self._ended(asked, role, outcome, started)
 
     async def _stream(self, asked: Asked, scope: Scope, receive: Receive, send: Send, *, named: bool) -> None:
-        role, method, call_id = asked.target.path_role or "", asked.operation.value, asked.request.id
+        role, method, call_id = asked.target.path_role or "", asked.operation, asked.request.id
         started = time.perf_counter()
         self._observer.call_started(role, method)
         outcome = "ok"
-        stream = EventStream(send, receive, self._lines, echoed(scope))
+        stream = EventStream(send, receive, self._keep_alive, echoed(scope))
         try:
             reading = await stream.wait_for(opening(self._operations.open(asked.call(scope)), method))
             speller = Speller(reading.dialect, reading.alias)
@@ -155,7 +155,7 @@ class JsonRpc:
         return await self._call(asked, scope)
 
     def _ended(self, asked: Asked, role: str, outcome: str, started: float) -> None:
-        seconds, method = time.perf_counter() - started, asked.operation.value
+        seconds, method = time.perf_counter() - started, asked.operation
         self._observer.call_ended(role, method, outcome, seconds)
         note_call(asked.caller, asked.operation, role, outcome)
         if log.isEnabledFor(logging.DEBUG):

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from hub.errors import OfferInvalid
+from hub.errors import LeaseUnknown, OfferInvalid
 from hub.model.a2a import JsonObject
 from hub.model.card import JSONRPC, Interface, can_replay
 from hub.model.ids import WorkerId, is_instance, is_role, split_name
@@ -92,6 +92,15 @@ def check_name(role: str, instance: str | None) -> None:
         )
     if instance is not None and not is_instance(instance):
         raise OfferInvalid("instance_id", "1 to 127 of letters, digits, '.', '_', ':', '-', beginning with a letter or digit")
+
+
+def read_worker(name: str) -> WorkerId:
+    """One worker's name in an address."""
+    role, instance = split_name(name)
+    check_name(role, instance)
+    if instance is None:
+        raise LeaseUnknown(f"Name a worker as role:instance; {role} is a role.")
+    return WorkerId(role, instance)
 
 
 def read_boot(document: JsonObject) -> str:

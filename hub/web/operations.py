@@ -133,4 +133,4 @@ def _read_send(call: Call) -> Send:
     read = requests.READ_SEND[call.dialect or CLASSIC]
     extras = call.extras
     send = read(call.params, call.target, trace=extras.trace, key=extras.key, extensions=extras.extensions)
-    return replace(send, hops=extras.hops) if extras.hops else send
+    return send._replace(hops=extras.hops) if extras.hops else send

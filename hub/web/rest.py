@@ -15,7 +15,7 @@ from hub.web.audit import note_call
 from hub.web.auth import known, principal_of
 from hub.web.headers import echoed, read_extras, version_of
 from hub.web.operations import Call, Operations, right_for
-from hub.web.stream import EventStream, Lines, opening
+from hub.web.stream import EventStream, opening
 from hub.wire.answers import wrapped
 from hub.wire.dialect import CLASSIC, NEWEST, OLDEST
 from hub.wire.faults import Fault, fault_of
@@ -47,11 +47,11 @@ class BareFrames:
 
 
 class Rest:
-    def __init__(self, operations: Operations, observer: Observer, *, max_body: int, lines: Lines) -> None:
+    def __init__(self, operations: Operations, observer: Observer, *, max_body: int, keep_alive: float) -> None:
         self._operations = operations
         self._observer = observer
         self._max_body = max_body
-        self._lines = lines
+        self._keep_alive = keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, place: Place) -> None:
         if place.operation is None:
@@ -93,7 +93,7 @@ class Rest:
         await answer(send, b"{}" if result == b"null" else result, headers=echoed(scope))
 
     async def _stream(self, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
-        stream = EventStream(send, receive, self._lines, echoed(scope))
+        stream = EventStream(send, receive, self._keep_alive, echoed(scope))
         try:
             reading = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
             await stream.copy(reading, BareFrames(Speller(reading.dialect, reading.alias)))

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from hub.core.reading import Reading
 from hub.errors import HubError, TaskNotFound
 from hub.model.a2a import Logged
 from hub.web.asgi import Headers, Receive, Send
 from hub.wire.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
-
-
-class Lines(NamedTuple):
-    """How a client's line is kept, in seconds. `patience`: who takes nothing for this long is dropped; its cursor brings it
-    back.
-    """
-
-    keep_alive: float
-    patience: float
 
 
 class Voice(Protocol):
@@ -31,17 +22,17 @@ class Voice(Protocol):
 class EventStream:
     """One SSE response. Opens at once when the answer takes long, so that nobody waits in silence."""
 
-    def __init__(self, send: Send, receive: Receive, lines: Lines, headers: Headers = ()) -> None:
+    def __init__(self, send: Send, receive: Receive, keep_alive: float, headers: Headers = ()) -> None:
         self._send = send
         self._receive = receive
-        self._lines = lines
+        self._keep_alive = keep_alive
         self._headers = (*RESPONSE_HEADERS, *headers)
         self.open = False
 
     async def wait_for(self, opening: asyncio.Task[Reading]) -> Reading:
         """The reading, once its worker has begun to answer; comments keep the line alive until then."""
         try:
-            while not (await asyncio.wait([opening], timeout=self._lines.keep_alive))[0]:
+            while not (await asyncio.wait([opening], timeout=self._keep_alive))[0]:
                 await self._write(KEEP_ALIVE)
         finally:
             opening.cancel()
@@ -75,11 +66,10 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write(self, body: bytes) -> None:
-        async with asyncio.timeout(self._lines.patience):
-            if not self.open:
-                self.open = True
-                await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
-            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        if not self.open:
+            self.open = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def _write_events(self, batch: Sequence[Logged], voice: Voice) -> None:
         try:

@@ -1,16 +1,14 @@
-"""The registry over HTTP: enrol, beat, withdraw, drain, probe, find, watch. docs/reference/http.md tells it to people."""
+"""The registry over HTTP: withdraw, drain, probe, find, watch. docs/reference/http.md tells it to people."""
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from quart import Quart, Response, request
 
-from hub.core.directory import Directory, Granted
+from hub.core.directory import Directory
 from hub.errors import (
     InstanceConflict,
     InvalidParams,
@@ -23,14 +21,14 @@ from hub.errors import (
 )
 from hub.model.a2a import JsonObject
 from hub.model.command import AgentQuery
-from hub.model.ids import Caller, WorkerId, split_name
+from hub.model.ids import Caller
 from hub.model.principal import Right
 from hub.model.worker import Registration, RegistryChange
-from hub.ports import Vault
 from hub.web.audit import noted
 from hub.web.auth import caller, enroller
 from hub.web.described import EVENTS, told
-from hub.web.offers import check_name, read_beat, read_boot, read_credential, read_flat_name, read_offer, read_proof, read_ttl
+from hub.web.leases import seconds
+from hub.web.offers import read_proof, read_worker
 from hub.web.pages import json_object, problem, reply, whole_number
 from hub.web.shapes import (
     Agent,
@@ -39,10 +37,6 @@ from hub.web.shapes import (
     Agents,
     ASkill,
     Change,
-    Enrolment,
-    FlatEnrolment,
-    Heartbeat,
-    Lease,
     Probed,
     Proof,
     ProofInQuery,
@@ -61,29 +55,7 @@ _REFUSED = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
 _GONE = (OfferInvalid, LeaseUnknown, LeaseSuperseded)
 
 
-def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: timedelta, most_watching: int) -> None:
-    @app.put("/registry/agents/<role>/<instance>")
-    @told("Enrol a worker. Repeating it is harmless.", {200: Lease, 201: Lease}, *_REFUSED, body=Enrolment)
-    async def enrol(role: str, instance: str) -> Response:
-        check_name(role, instance)
-        return await _enrol(directory, vault, WorkerId(role, instance), await json_object())
-
-    @app.post("/registry/agents")
-    @told("Enrol a worker, with its name in the body.", {200: Lease, 201: Lease}, *_REFUSED, body=FlatEnrolment)
-    async def enrol_flat() -> Response:
-        document = await json_object()
-        return await _enrol(directory, vault, read_flat_name(document), document)
-
-    @app.post("/registry/agents/<name>/heartbeat")
-    @told("Renew a lease.", {200: Lease}, *_GONE, body=Heartbeat, body_required=False)
-    async def beat(name: str) -> Response:
-        document = await json_object(required=False)
-        try:
-            granted = await directory.beat(enroller(), _worker(name), read_proof(document), read_beat(document))
-        except (LeaseUnknown, LeaseSuperseded) as error:
-            return _unregistered(error)
-        return reply(_lease(directory, granted))
-
+def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, most_watching: int) -> None:
     @app.delete("/registry/agents/<name>")
     @told("Withdraw a worker.", {200: Withdrawn}, *_GONE, body=Proof, body_required=False, query=ProofInQuery)
     async def withdraw(name: str) -> Response:
@@ -93,7 +65,7 @@ def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: 
                 document.setdefault(field, _int_or_text(request.args[field]) if field == "epoch" else request.args[field])
         try:
             with noted(enroller().caller, "withdraw", name):
-                await directory.withdraw(enroller(), _worker(name), read_proof(document))
+                await directory.withdraw(enroller(), read_worker(name), read_proof(document))
         except (LeaseUnknown, LeaseSuperseded) as error:
             return _unregistered(error)
         withdrawn: Withdrawn = {"name": name, "registered": False}
@@ -106,7 +78,7 @@ def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: 
         reason = str(document.get("reason") or "drained by an operator")[:200]
         operator = caller(Right.OPERATE)
         with noted(operator, "drain", name):
-            drained = await directory.drain(operator, _worker(name), reason)
+            drained = await directory.drain(operator, read_worker(name), reason)
         return reply(_item(directory, drained))
 
     @app.post("/registry/agents/<name>/probe")
@@ -114,7 +86,7 @@ def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: 
     async def probe(name: str) -> Response:
         operator = caller(Right.OPERATE)
         with noted(operator, "probe", name):
-            probed, reached = await directory.probe(operator, _worker(name))
+            probed, reached = await directory.probe(operator, read_worker(name))
         found: Probed = {"name": str(probed.worker), "url": probed.offer.url, "reachable": reached}
         return reply(found)
 
@@ -130,7 +102,7 @@ def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: 
     @app.get("/registry/agents/<name>")
     @told("One live worker, with its card.", {200: AgentAndCard}, OfferInvalid, LeaseUnknown)
     async def show(name: str) -> Response:
-        registration = directory.get(caller(), _worker(name))
+        registration = directory.get(caller(), read_worker(name))
         shown: AgentAndCard = {**_item(directory, registration), "card": registration.offer.card}
         return reply(shown)
 
@@ -154,17 +126,6 @@ def add_registry(app: Quart, directory: Directory, vault: Vault, *, keep_alive: 
         response = Response(_changes(directory, whose, after, keep_alive, watching), headers=headers)
         response.timeout = None
         return response
-
-
-async def _enrol(directory: Directory, vault: Vault, worker: WorkerId, document: JsonObject) -> Response:
-    offer = read_offer(document, worker)
-    credential = read_credential(document)
-    if credential:
-        offer = replace(offer, credential=b64encode(vault.seal(credential.encode())).decode())
-    holder = enroller()
-    with noted(holder.caller, "enrol", str(worker)):
-        granted = await directory.enrol(holder, offer, boot=read_boot(document), ttl=read_ttl(document))
-    return reply(_lease(directory, granted), 201 if granted.is_new else 200)
 
 
 async def _changes(
@@ -195,22 +156,6 @@ def _change_frame(change: RegistryChange) -> bytes:
     return write_frame(dump(document), cursor=change.revision, event=change.kind.value)
 
 
-def _lease(directory: Directory, granted: Granted) -> Lease:
-    registration = granted.registration
-    return {
-        "name": str(registration.worker),
-        "role": registration.worker.role,
-        "instance_id": registration.worker.instance,
-        "epoch": registration.epoch,
-        "lease": registration.secret,
-        "ttl_seconds": registration.ttl.total_seconds(),
-        "heartbeat_seconds": round(granted.heartbeat.total_seconds(), 3),
-        "registered": True,
-        "expires_in": _seconds(directory.expires_in(registration)),
-        "state": registration.health,
-    }
-
-
 def _item(directory: Directory, registration: Registration) -> Agent:
     offer = registration.offer
     capabilities = offer.card.get("capabilities") or {}
@@ -227,7 +172,7 @@ def _item(directory: Directory, registration: Registration) -> Agent:
         "last_seen": timestamp(registration.last_seen),
         "state": registration.health,
         "load": {"in_flight": registration.load, "capacity": offer.capacity},
-        "expires_in": _seconds(directory.expires_in(registration)),
+        "expires_in": seconds(directory.expires_in(registration)),
         "skills": [_skill(skill) for skill in offer.skills],
         "labels": offer.labels,
         "models_supported": list(offer.models),
@@ -265,14 +210,6 @@ def _capability(name: str | None) -> str | None:
     return {"push_notifications": "pushNotifications"}.get(name, name) if name else None
 
 
-def _worker(name: str) -> WorkerId:
-    role, instance = split_name(name)
-    check_name(role, instance)
-    if instance is None:
-        raise LeaseUnknown(f"Name a worker as role:instance; {role} is a role.")
-    return WorkerId(role, instance)
-
-
 def _unregistered(error: LeaseError) -> Response:
     return problem(error, registered=False)
 
@@ -285,7 +222,3 @@ def _cursor(text: str | None) -> int | None:
 
 def _int_or_text(text: str) -> Any:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else text
-
-
-def _seconds(span: timedelta | None) -> float | None:
-    return None if span is None else round(span.total_seconds(), 3)

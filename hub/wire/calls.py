@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from hub.model.a2a import Heard, Ids, JsonObject
@@ -25,6 +26,13 @@ class Calls(Protocol):
     def send_params(self, params: JsonObject, message: JsonObject, *, stream: bool) -> JsonObject: ...
     def foreign_params(self, message: JsonObject, metadata: JsonObject, modes: list[str], *, stream: bool) -> JsonObject: ...
     def task_params(self, ids: Ids) -> JsonObject: ...
+
+
+class ReadResult(Protocol):
+    def __call__(self, result: Any, *, position: str | None = None) -> Heard: ...
+
+
+ReadTask = Callable[[Any], Heard]
 
 
 class HeardIn(Protocol):
@@ -61,14 +69,10 @@ def task_params(ids: Ids) -> JsonObject:
     return CALLS[ids.spoken].task_params(ids)
 
 
-def read_result(result: Any, dialect: str, *, position: str | None = None) -> Heard:
-    """The answer to a message, or one event of its stream. Malformed."""
-    return _HEARD[dialect].read_result(result, position=position)
-
-
-def read_task(result: Any, dialect: str) -> Heard:
-    """The answer to a call that can only be answered with a task. Malformed."""
-    return _HEARD[dialect].read_task(result)
+def readers(dialect: str) -> tuple[ReadResult, ReadTask]:
+    """For the answer to a message, or one event of its stream; for an answer that can only be a task."""
+    heard = _HEARD[dialect]
+    return heard.read_result, heard.read_task
 
 
 def _modes(params: JsonObject) -> list[str]:

@@ -51,6 +51,8 @@ TABLE: dict[type[HubError], Row] = {
     errors.CrossSite: Row(-32600, 403, "CROSS_SITE"),
     errors.Smuggled: Row(-32600, 400, "INVALID_REQUEST"),
     errors.HeadTooLarge: Row(-32600, 431, "HEAD_TOO_LARGE"),
+    errors.HeadEndless: Row(-32600, 431, "HEAD_TOO_LARGE"),
+    errors.CodingUnknown: Row(-32600, 501, "CODING_UNKNOWN"),
     errors.TaskNotFound: Row(-32001, 404, "TASK_NOT_FOUND"),
     errors.TaskNotCancelable: Row(-32002, 400, "TASK_NOT_CANCELABLE"),
     errors.TaskOver: Row(-32004, 400, "UNSUPPORTED_OPERATION"),

@@ -10,6 +10,9 @@ from hub.model.a2a import EventKind, Heard, JsonObject, TaskState
 
 _MOST_ITEMS = 100_000
 _LONGEST_ID = 1024
+_IDS = frozenset({"taskId", "contextId"})
+_LISTS = frozenset({"extensions", "referenceTaskIds"})
+_COMMON = frozenset({"metadata", "name", "description", *_IDS, *_LISTS})
 
 
 class Malformed(ValueError):
@@ -120,20 +123,20 @@ class Ear(NamedTuple):
 
 def _check_common(holder: JsonObject) -> None:
     """Members that readers rely on: gone where they are null, refused where they are of a wrong type."""
-    _check_metadata(holder)
-    for name in ("name", "description"):
-        if not isinstance(holder.get(name, ""), str):
+    for name in _COMMON.intersection(holder):
+        value = holder[name]
+        if name == "metadata":
+            _check_metadata(holder)
+        elif name in _IDS:
+            if value is None:
+                del holder[name]
+            elif not isinstance(value, str) or len(value) > _LONGEST_ID:
+                raise Malformed(f"{name} is not a string of at most {_LONGEST_ID} characters")
+        elif name in _LISTS:
+            if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+                del holder[name]
+        elif not isinstance(value, str):
             del holder[name]
-    for name in ("extensions", "referenceTaskIds"):
-        texts = holder.get(name, [])
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            del holder[name]
-    for name in ("taskId", "contextId"):
-        value = holder.get(name)
-        if value is None:
-            holder.pop(name, None)
-        elif not isinstance(value, str) or len(value) > _LONGEST_ID:
-            raise Malformed(f"{name} is not a string of at most {_LONGEST_ID} characters")
 
 
 def _check_metadata(holder: JsonObject) -> None:

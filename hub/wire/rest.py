@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -112,7 +111,7 @@ def _prefix(words: list[str]) -> tuple[Target, str | None, list[str]]:
     if named is None:
         return target, None, words
     # A tenant behind a role's own address has to agree with it, as it would in the body.
-    return replace(target, role=named[0], instance=named[1]) if target.path_role else Target(*named), None, words[1:]
+    return target._replace(role=named[0], instance=named[1]) if target.path_role else Target(*named), None, words[1:]
 
 
 def _role(word: str) -> tuple[str, str | None] | None:

@@ -105,7 +105,7 @@ def _said_in(spoken: str, heard: Heard) -> Heard:
         return heard
     content = SHAPES[heard.dialect].read(heard.kind, heard.document)
     result = parse(wrapped(heard.kind, dump(SHAPES[spoken].write(content)), spoken))
-    return calls.read_result(result, spoken, position=heard.position)
+    return calls.readers(spoken)[0](result, position=heard.position)
 
 
 def task(

@@ -43,8 +43,8 @@ LISTED: dict[int, tuple[str, ...]] = {
     18: (f"{_CONNECTIONS}::test_18_a_length_beside_chunks_is_refused_and_the_line_closed",),
     19: (
         f"{_CONNECTIONS}::test_19_a_head_that_can_be_read_in_two_ways_is_refused",
-        f"{_CONNECTIONS}::test_19_nor_is_one_in_http_2",
-        f"{_CONNECTIONS}::test_19_http_2_is_spoken",
+        "tests/hostile/test_hypercorn.py::test_19_nor_is_one_in_http_2",
+        "tests/hostile/test_hypercorn.py::test_19_http_2_is_spoken",
         f"{_CONNECTIONS}::test_19_a_coding_that_is_not_known_is_not_guessed",
     ),
     20: (

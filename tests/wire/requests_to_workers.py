@@ -67,7 +67,7 @@ def _asked(dialect: str, **members: Any) -> Send:
             **({"tenant": "echo"} if new else {}),
         }
     send = READ_SEND[dialect](params, Target(), trace=_TRACE, extensions=("urn:one", "urn:two"))
-    return replace(send, message_id="m-1")
+    return send._replace(message_id="m-1")
 
 
 async def made(way: Interface) -> dict[str, str]:

@@ -19,7 +19,6 @@ from hub.web.edge import rpc_target
 from hub.web.jsonrpc import JsonRpc
 from hub.web.operations import Operations
 from hub.web.rest import Rest
-from hub.web.stream import Lines
 from hub.wire.jsontext import dump
 from hub.wire.rest import read_place
 from tests.flow.conftest import House, made_house
@@ -208,9 +207,9 @@ def _renamed(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 def front_of(house: House) -> App:
     """Both bindings, with nobody to be kept out."""
-    operations, lines = Operations(house.hub, house.push), Lines(keep_alive=15, patience=15)
-    rpc = JsonRpc(operations, Silent(), max_body=10_000, max_batch=50, lines=lines)
-    rest = Rest(operations, Silent(), max_body=10_000, lines=lines)
+    operations, keep_alive = Operations(house.hub, house.push), 15.0
+    rpc = JsonRpc(operations, Silent(), max_body=10_000, max_batch=50, keep_alive=keep_alive)
+    rest = Rest(operations, Silent(), max_body=10_000, keep_alive=keep_alive)
     gate = Gate(None)
 
     async def front(scope: Scope, receive: Receive, send: Send) -> None:

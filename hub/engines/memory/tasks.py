@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
 
 from hub.engines.held import Held, PageMark
@@ -45,7 +44,7 @@ class MemoryTasks:
 
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
         held = self._known(task)
-        held.change(replace(held.row, worker=worker, epoch=epoch, spoken=spoken))
+        held.change(held.row._replace(worker=worker, epoch=epoch, spoken=spoken))
 
     async def discard(self, task: TaskId) -> None:
         held = self._held.pop(task, None)

@@ -36,7 +36,8 @@ class Cache:
         weight = held.weight
         self._size += weight - (known[1] if known is not None else 0)
         self._recent[task] = (held, weight)
-        self._known[task] = held
+        if known is None:
+            self._known[task] = held
         most, size = self._limits
         while len(self._recent) > most or (self._size > size and len(self._recent) > 1):
             _, (oldest, its_weight) = self._recent.popitem(last=False)

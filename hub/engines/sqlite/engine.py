@@ -15,11 +15,9 @@ from hub.engines.sqlite.pushes import SqlitePushes
 from hub.engines.sqlite.reader import Reader
 from hub.engines.sqlite.registry import SqliteRegistry
 from hub.engines.sqlite.tasks import SqliteTasks
-from hub.engines.sqlite.writer import Writer
+from hub.engines.sqlite.writer import BUSY_MS, Writer
 from hub.errors import StoreError
 from hub.ports import Clock
-
-BUSY = 5.0
 
 
 class SqliteEngine:
@@ -78,11 +76,16 @@ class SqliteEngine:
 
     def _connect(self) -> sqlite3.Connection:
         """The writer's connection, made on its thread. Every commit is on the disk before it is acknowledged."""
-        db = sqlite3.connect(self._database, isolation_level=None, timeout=BUSY, cached_statements=256)
+        db = sqlite3.connect(
+            self._database, isolation_level=None, timeout=BUSY_MS / 1000, cached_statements=256, check_same_thread=False
+        )
         try:
             for pragma in ("journal_mode = wal", "synchronous = full", "temp_store = memory", "journal_size_limit = 67108864"):
                 db.execute(f"pragma {pragma}")
             migrate(db)
+            # What is changed on the loop stays in memory until the thread commits it, and waits there for nobody.
+            db.execute("pragma cache_spill = off")
+            db.execute("pragma busy_timeout = 0")
         except (sqlite3.Error, StoreError):
             db.close()
             raise

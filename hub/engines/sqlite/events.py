@@ -51,19 +51,19 @@ _HELD = f"select key, hidden, pushes, {MEMBERS} from task where id = ?"
 def _update(*, ends: bool, ids: bool) -> str:
     """Only what changes is named: SQLite rewrites the index of every column that an update names."""
     sets = [
-        "last = :last",
-        "state = coalesce(:state, state)",
-        "position = coalesce(:position, position)",
-        "size = size + :size",
-        "updated = :now",
+        "last = ?4",
+        "state = coalesce(?5, state)",
+        "position = coalesce(?6, position)",
+        "size = size + ?7",
+        "updated = ?8",
     ]
     if ends:
-        sets += ["idle_since = :now", "hidden = :hidden"]
+        sets += ["idle_since = ?8", "hidden = ?9"]
     if ids:
-        for name in ("context", "worker_task", "worker_context"):
-            sets.append(f"{name} = coalesce(nullif(:{name}, ''), {name})")
+        for number, name in enumerate(("context", "worker_task", "worker_context"), 10):
+            sets.append(f"{name} = coalesce(nullif(?{number}, ''), {name})")
     # The id as well, because a key that was discarded may have a new owner.
-    return f"update task set {', '.join(sets)} where key = :key and id = :task and last = :after and idle_since is null"
+    return f"update task set {', '.join(sets)} where key = ?1 and id = ?2 and last = ?3 and idle_since is null"
 
 
 _UPDATES = {(ends, ids): _update(ends=ends, ids=ids) for ends in (False, True) for ids in (False, True)}
@@ -89,22 +89,15 @@ class SqliteLog:
         held = self._cache.find(task)
         key = held.key if held is not None else None
         sql = _UPDATES[verdict.ends, entry.ids is not None]
-        values = {
-            "task": task,
-            "last": end,
-            "state": verdict.state,
-            "position": entry.position,
-            "size": weight(entry.events),
-            "now": now,
-            "hidden": verdict.hidden,
-            "after": after,
-        }
+        values: tuple[Any, ...] = (task, after, end, verdict.state, entry.position, weight(entry.events), now)
+        if verdict.ends or entry.ids is not None:
+            values += (verdict.hidden,)
         if entry.ids is not None:
-            values |= entry.ids._asdict()
+            values += entry.ids[1:4]
 
         def write(db: sqlite3.Connection) -> bool:
             found = (key,) if key is not None else db.execute(_KEY, (task,)).fetchone()
-            if found is None or db.execute(sql, {**values, "key": found[0]}).rowcount != 1:
+            if found is None or db.execute(sql, (found[0], *values)).rowcount != 1:
                 return False
             base = found[0] << CURSOR_BITS
             db.executemany(_ADD, [(base + at, event.kind, event.state, event.dialect, event.body) for at, event in logged])
@@ -118,7 +111,7 @@ class SqliteLog:
             if won and (held is None or held.pushes):
                 self._owed.give()
 
-        if not await self._writer.submit(write, publish):
+        if not await self._writer.submit(write, publish, brief=True):
             raise LogMoved
         return end
 

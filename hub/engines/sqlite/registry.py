@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from hub.engines.feed import KEPT
-from hub.engines.leases import Draft, Key, LeaseTable, Step, Terms, health_after
+from hub.engines.leases import Draft, Key, LeaseTable, Step, Terms, health_after, terms_of
 from hub.engines.sqlite.writer import Writer
 from hub.errors import LeaseUnknown
 from hub.model.card import Interface
@@ -22,6 +22,10 @@ from hub.ports import Clock
 
 # The stored feed is cut this often: a restart finds what it needs, and the table stays small.
 CUT_EVERY = 256
+# Rows that are written in one piece.
+_STEPS, _BEATS = 50, 200
+# So many enrol at a time: when thousands come back, calls find room in the same commits.
+_ENROLLING = 16
 
 _KEEP = """
 insert or replace into lease (workspace, role, instance, owner, epoch, boot, offer, ttl, health, reason, registered_at,
@@ -51,15 +55,21 @@ class SqliteRegistry(LeaseTable):
         super().__init__(clock, b"")
         self._writer = writer
         self._beaten: set[Key] = set()
+        self._enrolling = asyncio.Semaphore(_ENROLLING)
         # Names with an operation under way: the next one on that name is decided when this one is known.
         self._pending: dict[Key, asyncio.Future[list[list[int]]]] = {}
 
     async def enrol(
         self, workspace: str, offer: Offer, *, owner: str = "", boot: str, ttl: timedelta, supersede: bool = False
     ) -> Registration:
-        await self._settled((workspace, offer.worker))
-        step = self.decide_enrol(workspace, offer, owner=owner, boot=boot, ttl=ttl, supersede=supersede)
-        await self._store([step])
+        async with self._enrolling:
+            await self._settled((workspace, offer.worker))
+            step = self.decide_enrol(workspace, offer, owner=owner, boot=boot, ttl=ttl, supersede=supersede)
+            if self._is_stored(step):
+                self.apply(step, ())
+                self._beaten.add(step.key)
+            else:
+                await self._store([step])
         taken = self._leases.get(step.key)
         if taken is None:
             raise LeaseUnknown
@@ -91,7 +101,12 @@ class SqliteRegistry(LeaseTable):
         beaten, self._beaten = self._beaten, set()
         if steps or beaten:
             try:
-                await self._store(steps, [row for key in beaten if (row := self._beat_row(key))])
+                # In pieces, so that nobody's call waits for all of them.
+                for at in range(0, len(steps), _STEPS):
+                    await self._store(steps[at : at + _STEPS])
+                beats = [row for key in beaten if (row := self._beat_row(key))]
+                for at in range(0, len(beats), _BEATS):
+                    await self._store((), beats[at : at + _BEATS])
             except BaseException:
                 self._beaten |= beaten
                 raise
@@ -115,11 +130,16 @@ class SqliteRegistry(LeaseTable):
             for step, its in zip(steps, revisions, strict=True):
                 self.apply(step, its)
 
-        stored = self._writer.submit(write, apply)
+        stored = self._writer.submit(write, apply, brief=True)
         for step in steps:
             self._pending[step.key] = stored
         stored.add_done_callback(lambda _: self._unpend(steps, stored))
         await asyncio.shield(stored)
+
+    def _is_stored(self, step: Step) -> bool:
+        """Who enrols once more as he is has a lease already; it lasts longer now, as after a beat."""
+        lease = self._leases.get(step.key)
+        return lease is not None and not step.drafts and terms_of(lease.registration) == step.terms
 
     def _unpend(self, steps: Sequence[Step], stored: asyncio.Future[list[list[int]]]) -> None:
         stored.exception()  # looked at here, because a caller that was cancelled will not

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -77,7 +76,7 @@ class SqliteTasks:
             if place is not None:
                 self._cache.keep(row.id, Held(row, [turn], key=place, pushes=push is not None))
 
-        await self._writer.submit(write, publish)
+        await self._writer.submit(write, publish, brief=True)
 
     async def keyed(self, caller: Caller, key: str) -> TaskId | None:
         rows = await self._reader.rows(
@@ -98,7 +97,7 @@ class SqliteTasks:
                 held.turns = [*held.turns, turn]
                 self._cache.keep(task, held)
 
-        if await self._writer.submit(write, publish) is None:
+        if await self._writer.submit(write, publish, brief=True) is None:
             raise TaskNotFound
 
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
@@ -109,9 +108,9 @@ class SqliteTasks:
         def publish(known: bool) -> None:
             held = self._cache.written(task) if known else None
             if held is not None:
-                held.change(replace(held.row, worker=worker, epoch=epoch, spoken=spoken))
+                held.change(held.row._replace(worker=worker, epoch=epoch, spoken=spoken))
 
-        if not await self._writer.submit(write, publish):
+        if not await self._writer.submit(write, publish, brief=True):
             raise TaskNotFound
 
     async def discard(self, task: TaskId) -> None:

@@ -1,10 +1,11 @@
-"""The one writer: a thread that commits whatever has queued up while its last commit ran (docs/decisions/0001)."""
+"""The one writer: commits whatever has queued up while its last commit ran (docs/decisions/0001 and 0008)."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -15,7 +16,9 @@ T = TypeVar("T")
 
 # Everything that waits for its commit. A relay has one append under way, so this many tasks write at once at most.
 QUEUE_LIMIT = 20_000
-BATCH_LIMIT = 1_000
+BATCH_LIMIT = 500
+BUSY_MS = 5_000
+"""How long another process may hold the database before nothing can be stored."""
 # What a value that cannot be stored raises: that item's own fault, and not its batch's.
 _ITEM_FAULTS = (
     sqlite3.IntegrityError,
@@ -28,11 +31,16 @@ _ITEM_FAULTS = (
 
 
 class _Item(Generic[T]):
-    __slots__ = ("error", "future", "result", "then", "work")
+    __slots__ = ("brief", "error", "future", "result", "then", "work")
 
     def __init__(
-        self, work: Callable[[sqlite3.Connection], T], then: Callable[[T], None] | None, future: asyncio.Future[T]
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        then: Callable[[T], None] | None,
+        future: asyncio.Future[T],
+        brief: bool,
     ) -> None:
+        self.brief = brief
         self.work = work
         self.then = then
         self.future = future
@@ -56,13 +64,21 @@ class Writer:
     """Work is run in the order in which it was submitted, many pieces in one transaction, and settled in that order.
 
     A piece that cannot be stored fails alone. If the transaction fails, all its pieces do, and nothing of it is kept.
+
+    The connection belongs to the loop or to the thread, never to both: whoever has a batch under way. A batch of brief pieces
+    is run on the loop and only its commit, which waits for the disk, on the thread (docs/decisions/0008). Any other batch is
+    the thread's from beginning to end.
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
-        self._queue: SimpleQueue[_Item[Any] | None] = SimpleQueue()
+        self._queue: deque[_Item[Any]] = deque()
+        self._orders: SimpleQueue[Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
+        self._batch: list[_Item[Any]] = []
         self._waiting = 0
         self._open = False
+        self._busy = False
+        self._db: sqlite3.Connection
         self.commits = 0
 
     async def start(self) -> None:
@@ -75,28 +91,67 @@ class Writer:
         await started
         self._open = True
 
-    def submit(self, work: Callable[[sqlite3.Connection], T], then: Callable[[T], None] | None = None) -> asyncio.Future[T]:
-        """The future of a piece of work, done when it is durable. `then` runs on the loop just before."""
+    def submit(
+        self, work: Callable[[sqlite3.Connection], T], then: Callable[[T], None] | None = None, *, brief: bool = False
+    ) -> asyncio.Future[T]:
+        """The future of a piece of work, done when it is durable. `then` runs on the loop just before. `brief`: a few rows
+        that are found by their keys.
+        """
         if not self._open or self._waiting >= QUEUE_LIMIT:
             raise StoreUnavailable
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting += 1
-        self._queue.put(_Item(work, then, future))
+        self._queue.append(_Item(work, then, future, brief))
+        if not self._busy:
+            self._busy = True
+            self._loop.call_soon(self._next)
         return future
 
     async def close(self) -> None:
         """Everything submitted is written first."""
         if self._open:
             self._open = False
-            self._queue.put(None)
+            if not self._busy:
+                self._orders.put(None)
             await asyncio.shield(self._ended)
 
     # --- on the loop
+
+    def _next(self) -> None:
+        """Everything that has come, up to a limit, as one batch."""
+        batch = self._batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_LIMIT))]
+        if not batch:
+            self._busy = False
+            if not self._open:
+                self._orders.put(None)
+            return
+        order = self._write
+        try:
+            if all(item.brief for item in batch) and self._run_here(batch):
+                order = self._commit
+        except BaseException:
+            self._orders.put(None)  # a bug: see _settle_end
+            raise
+        self._orders.put(lambda db: order(db, batch))
+
+    def _run_here(self, batch: list[_Item[Any]]) -> bool:
+        """False: something is in the way, such as another process's lock, and the thread has to wait for it or tell."""
+        db = self._db
+        try:
+            db.execute("begin immediate")
+            for item in batch:
+                item.result = item.work(db)
+        except (sqlite3.Error, ValueError, OverflowError):
+            if db.in_transaction:
+                db.rollback()
+            return False
+        return True
 
     def _settle(self, batch: list[_Item[Any]]) -> None:
         self._waiting -= len(batch)
         for item in batch:
             item.settle()
+        self._next()
 
     def _settle_start(self, started: asyncio.Future[None], error: Exception | None) -> None:
         if started.done():
@@ -106,14 +161,15 @@ class Writer:
         else:
             started.set_exception(error)
 
-    def _settle_end(self, left: list[_Item[Any]]) -> None:
+    def _settle_end(self) -> None:
         """A thread that broke must not leave anybody waiting."""
         self._open = False
-        while not self._queue.empty():
-            left.extend(item for item in [self._queue.get_nowait()] if item is not None)
+        left = [*self._batch, *self._queue]
+        self._batch = []
+        self._queue.clear()
         for item in left:
             item.error = StoreUnavailable()
-        self._settle(left)
+            item.settle()
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -121,50 +177,49 @@ class Writer:
 
     def _run(self, started: asyncio.Future[None]) -> None:
         try:
-            db = self._connect()
+            db = self._db = self._connect()
         except (sqlite3.Error, OSError, HubError) as error:
             self._loop.call_soon_threadsafe(self._settle_start, started, error)
             return
         self._loop.call_soon_threadsafe(self._settle_start, started, None)
-        batch: list[_Item[Any]] = []
         try:
-            while batch := self._next_batch():
-                self._write(db, batch)
-                self._loop.call_soon_threadsafe(self._settle, batch)
+            while (order := self._orders.get()) is not None:
+                order(db)
         finally:
             db.close()
-            self._loop.call_soon_threadsafe(self._settle_end, batch)
+            self._loop.call_soon_threadsafe(self._settle_end)
 
-    def _next_batch(self) -> list[_Item[Any]]:
-        """Empty: there will be no more."""
-        batch: list[_Item[Any]] = []
-        item = self._queue.get()
-        while item is not None:
-            batch.append(item)
-            if len(batch) >= BATCH_LIMIT or self._queue.empty():
-                return batch
-            item = self._queue.get_nowait()
-        if batch:
-            self._queue.put(None)  # seen, but first comes what was submitted before it
-        return batch
+    def _commit(self, db: sqlite3.Connection, batch: list[_Item[Any]]) -> None:
+        try:
+            db.execute("commit")
+            self.commits += 1
+        except sqlite3.Error as error:
+            self._fail(db, batch, error)
+        self._loop.call_soon_threadsafe(self._settle, batch)
 
     def _write(self, db: sqlite3.Connection, batch: list[_Item[Any]]) -> None:
-        try:
-            self._transact(db, batch)
-        except (sqlite3.Error, ValueError, OverflowError) as error:
-            if db.in_transaction:
-                db.rollback()
-            if isinstance(error, _ITEM_FAULTS) and len(batch) > 1:
-                for item in batch:
-                    self._write(db, [item])
-                return
-            for item in batch:
-                item.error = StoreUnavailable()
-                item.error.__cause__ = error
+        db.execute(f"pragma busy_timeout = {BUSY_MS}")
+        self._write_together(db, batch)
+        db.execute("pragma busy_timeout = 0")
+        self._loop.call_soon_threadsafe(self._settle, batch)
 
-    def _transact(self, db: sqlite3.Connection, batch: list[_Item[Any]]) -> None:
-        db.execute("begin immediate")
+    def _write_together(self, db: sqlite3.Connection, batch: list[_Item[Any]]) -> None:
+        try:
+            db.execute("begin immediate")
+            for item in batch:
+                item.result = item.work(db)
+            db.execute("commit")
+            self.commits += 1
+        except (sqlite3.Error, ValueError, OverflowError) as error:
+            self._fail(db, batch, error)
+
+    def _fail(self, db: sqlite3.Connection, batch: list[_Item[Any]], error: Exception) -> None:
+        if db.in_transaction:
+            db.rollback()
+        if isinstance(error, _ITEM_FAULTS) and len(batch) > 1:
+            for item in batch:
+                self._write_together(db, [item])
+            return
         for item in batch:
-            item.result = item.work(db)
-        db.execute("commit")
-        self.commits += 1
+            item.error = StoreUnavailable()
+            item.error.__cause__ = error

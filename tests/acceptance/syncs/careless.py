@@ -32,16 +32,17 @@ def leave_syncing_to_the_system() -> None:
 
 
 def tell_before_the_commit() -> None:
-    def write(writer: Writer, db: sqlite3.Connection, batch: list[Any]) -> None:
-        db.execute("begin immediate")
+    def tell(batch: list[Any]) -> None:
         for item in batch:
-            item.result = item.work(db)
-        writer._loop.call_soon_threadsafe(writer._settle, list(batch))
-        batch.clear()
+            item.settle()
+
+    def commit(writer: Writer, db: sqlite3.Connection, batch: list[Any]) -> None:
+        writer._loop.call_soon_threadsafe(tell, batch)
         time.sleep(LATE)
         db.execute("commit")
+        writer._loop.call_soon_threadsafe(writer._settle, [])
 
-    Writer._write = write  # type: ignore[method-assign, assignment]
+    Writer._commit = commit  # type: ignore[method-assign, assignment]
 
 
 FAULTS: dict[str, Callable[[], None]] = {

@@ -86,8 +86,9 @@ def _parts(text: Any, raw: Any, json: Any, objects: Any, maybe: Any, metadata: A
     files = st.builds(Part, st.just(PartKind.RAW), raw, maybe, maybe, metadata) | st.builds(
         Part, st.just(PartKind.URL), text, maybe, maybe, metadata
     )
-    plain = st.builds(Part, st.just(PartKind.TEXT), text, metadata=metadata) | st.builds(
-        Part, st.just(PartKind.DATA), objects, metadata=metadata
+    nothing = st.none()
+    plain = st.builds(Part, st.just(PartKind.TEXT), text, nothing, nothing, metadata) | st.builds(
+        Part, st.just(PartKind.DATA), objects, nothing, nothing, metadata
     )
     modern = st.builds(Part, st.just(PartKind.TEXT), text, maybe, maybe, metadata) | st.builds(
         Part, st.just(PartKind.DATA), json, maybe, maybe, metadata

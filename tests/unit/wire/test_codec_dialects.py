@@ -79,7 +79,7 @@ def row(spoken: str = "0.3", state: TaskState = TaskState.COMPLETED) -> TaskRow:
 @pytest.mark.parametrize("spoken", SPOKEN)
 @pytest.mark.parametrize("dialect", ["0.3", "1.0"])
 def test_a_bare_message_is_a_whole_answer(dialect: str, spoken: str) -> None:
-    (event,) = codec.begin(calls.read_result(bare(spoken), spoken), ids(spoken), turn(dialect))
+    (event,) = codec.begin(calls.readers(spoken)[0](bare(spoken)), ids(spoken), turn(dialect))
     assert (event.kind, event.dialect) == (EventKind.MESSAGE, spoken)
     said = parse(codec.spelled(event, dialect))
     assert (said["role"], said["contextId"]) == ("agent" if dialect == "0.3" else "ROLE_AGENT", "C")
@@ -88,7 +88,7 @@ def test_a_bare_message_is_a_whole_answer(dialect: str, spoken: str) -> None:
 @pytest.mark.parametrize("spoken", SPOKEN)
 def test_under_the_oldest_names_it_is_a_task_that_ends_with_it(spoken: str) -> None:
     asked = turn("0.1")
-    log = placed(codec.begin(calls.read_result(bare(spoken), spoken), ids(spoken), asked))
+    log = placed(codec.begin(calls.readers(spoken)[0](bare(spoken)), ids(spoken), asked))
     assert [event.state for _, event in log] == [TaskState.SUBMITTED, TaskState.COMPLETED]
     task = parse(codec.snapshot((asked,), log, dialect="0.1", history_length=0, alias="mine"))
     assert task == {
@@ -137,7 +137,7 @@ def test_later_turns_stand_in_the_history_in_the_readers_dialect(spoken: str) ->
     """The first was said in 0.3 and the second in 1.0."""
     asks = {"state": "input-required" if spoken == "0.3" else "TASK_STATE_INPUT_REQUIRED"}
     task: JsonObject = {"id": "wt", "contextId": "wc", "status": asks}
-    heard = calls.read_result({"kind": "task", **task} if spoken == "0.3" else {"task": task}, spoken)
+    heard = calls.readers(spoken)[0]({"kind": "task", **task} if spoken == "0.3" else {"task": task})
     first = turn("0.3")
     log = placed([*codec.begin(heard, ids(spoken), first), codec.resumed(ids(spoken))])
     answer = Turn(Cursor(1), "m2", "1.0", dump({"message": {"messageId": "m2", "role": "ROLE_USER", "parts": [{"data": [1]}]}}))
@@ -154,8 +154,8 @@ def test_later_turns_stand_in_the_history_in_the_readers_dialect(spoken: str) ->
 
 def notices(dialect: str, *heards: JsonObject) -> list[JsonObject]:
     asked = turn("0.1")
-    events = list(codec.begin(calls.read_result(heards[0], "0.3"), ids("0.3"), asked))
-    events += [codec.adopt(calls.read_result(heard, "0.3"), ids("0.3")) for heard in heards[1:]]
+    events = list(codec.begin(calls.readers("0.3")[0](heards[0]), ids("0.3"), asked))
+    events += [codec.adopt(calls.readers("0.3")[0](heard), ids("0.3")) for heard in heards[1:]]
     log = placed(events)
     told = [codec.notice(row(), (asked,), log[:at], dialect=dialect) for at in range(1, len(log) + 1)]
     return [parse(body) for body in told]
@@ -184,7 +184,7 @@ def odd_log() -> tuple[Turn, list[Logged]]:
         "artifact": {"artifactId": "a", "parts": [{"kind": "song", "song": "la"}]},
     }
     opening = codec.opening(ids("0.3"), asked)
-    return asked, placed([opening, codec.adopt(calls.read_result(song, "0.3"), ids("0.3"))])
+    return asked, placed([opening, codec.adopt(calls.readers("0.3")[0](song), ids("0.3"))])
 
 
 def test_content_that_only_its_own_dialect_can_carry_is_refused_to_the_others_and_never_cut() -> None:

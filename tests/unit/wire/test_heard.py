@@ -25,7 +25,7 @@ def said(spoken: str, kind: str, **members: Any) -> JsonObject:
 
 
 def heard_in(spoken: str, kind: str, **members: Any) -> JsonObject:
-    return calls.read_result(said(spoken, kind, **members), spoken).document
+    return calls.readers(spoken)[0](said(spoken, kind, **members)).document
 
 
 def task(spoken: str, **members: Any) -> JsonObject:
@@ -42,7 +42,7 @@ def test_every_kind_is_told_apart_and_gives_its_ids(spoken: str) -> None:
         EventKind.MESSAGE: {**ids, "messageId": "m", "role": AGENT[spoken], "parts": [TEXT[spoken]]},
     }
     for kind, members in documents.items():
-        heard = calls.read_result(said(spoken, kind.value, **members), spoken, position="b.1")
+        heard = calls.readers(spoken)[0](said(spoken, kind.value, **members), position="b.1")
         assert (heard.kind, heard.dialect, heard.position) == (kind, spoken, "b.1")
         assert (heard.task, heard.context) == ("wt", "wc")
         assert heard.state == (TaskState.WORKING if kind in (EventKind.TASK, EventKind.STATUS) else None)
@@ -52,7 +52,7 @@ def test_every_kind_is_told_apart_and_gives_its_ids(spoken: str) -> None:
 @pytest.mark.parametrize(("spoken", "names"), [("0.3", STATES_03), ("1.0", STATES_10)])
 def test_a_state_is_heard_in_any_spelling_and_kept_in_the_specified_one(spoken: str, names: dict[str, TaskState]) -> None:
     for name, state in {**names, "dreaming": TaskState.UNKNOWN}.items():
-        heard = calls.read_result(said(spoken, "task", **task(spoken, status={"state": name})), spoken)
+        heard = calls.readers(spoken)[0](said(spoken, "task", **task(spoken, status={"state": name})))
         assert heard.state is state
         kept = heard.document["status"]["state"]
         assert kept == state.value if spoken == "0.3" else kept.startswith("TASK_STATE_")
@@ -173,13 +173,13 @@ def test_null_is_content_for_data_alone() -> None:
 )
 def test_a_result_of_1_0_has_exactly_one_of_its_four_members(result: JsonObject) -> None:
     with pytest.raises(Malformed, match="not one of task, message, statusUpdate, artifactUpdate"):
-        calls.read_result(result, "1.0")
+        calls.readers("1.0")[0](result)
 
 
 def test_a_task_of_1_0_is_understood_bare_and_wrapped_wherever_it_stands() -> None:
     for result in (task("1.0"), {"task": task("1.0")}):
-        for read in (calls.read_result, calls.read_task):
-            heard = read({**result}, "1.0")
+        for read in calls.readers("1.0"):
+            heard = read({**result})
             assert (heard.kind, heard.task) == (EventKind.TASK, "wt")
 
 
@@ -190,6 +190,6 @@ def test_careless_workers_of_0_3_are_told_apart_by_their_members() -> None:
         ({"taskId": "wt", "artifact": {"parts": []}}, EventKind.ARTIFACT),
         ({"role": "agent", "parts": [{"type": "text", "text": "x"}, {"text": "y"}]}, EventKind.MESSAGE),
     ):
-        heard = calls.read_result(document, "0.3")
+        heard = calls.readers("0.3")[0](document)
         assert heard.kind is kind
         assert heard.document["kind"] == kind.value

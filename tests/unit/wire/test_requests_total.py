@@ -180,7 +180,7 @@ def test_anything_that_a_worker_says_is_heard_or_malformed_and_what_was_heard_ca
     @given(damaged(*SAID[spoken]) | strange_documents)
     def try_one(said: Any) -> None:
         try:
-            heard = calls.read_result(said, spoken)
+            heard = calls.readers(spoken)[0](said)
         except Malformed as error:
             outcomes[False] += 1
             assert len(str(error)) < 200
@@ -216,9 +216,9 @@ def log_and_read(heard: Heard, spoken: str) -> None:
 @pytest.mark.parametrize("spoken", SPOKEN)
 @pytest.mark.parametrize("said", [None, [], "x", 1, True, {}])
 def test_what_is_no_document_at_all_is_malformed(said: Any, spoken: str) -> None:
-    for read in (calls.read_result, calls.read_task):
+    for read in calls.readers(spoken):
         with pytest.raises(Malformed):
-            read(said, spoken)
+            read(said)
 
 
 _KNOWN = ("tasks", "t", "t:cancel", ":subscribe", "v1", "a2a", "rest", "agents", "echo", "message:send", "card")

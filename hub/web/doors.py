@@ -1,0 +1,82 @@
+"""Our own HTTP/1.1 server: lets callers in, up to a number; keeps time; and closes without cutting anybody off."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from hub.errors import HubError, Overloaded
+from hub.web.asgi import App
+from hub.web.line import Line
+
+_LOOK_EVERY = 1.0
+_LETTING_GO = 1.0
+
+
+class Doors:
+    """`most` lines at a time; who comes then is told so. `patience`: who takes nothing for this long is cut off."""
+
+    head_within = 5.0
+    idle_for = 75.0
+    """Longer than proxies keep theirs, so that it is not the hub that closes a line just as they use it."""
+
+    def __init__(self, app: App, *, most: int, patience: float) -> None:
+        self.app = app
+        self.patience = patience
+        self._most = most
+        self._lines: set[Line] = set()
+        self._server: asyncio.Server | None = None
+        self._empty = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    async def open(self, listener: socket.socket, *, backlog: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Line(self, loop), sock=listener, backlog=backlog)
+
+    async def keep_time(self) -> None:
+        """Forever: close the lines whose callers have had their time."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            now = loop.time()
+            for line in [line for line in self._lines if line.due <= now]:
+                line.expire()
+
+    async def close(self, within: float) -> None:
+        """Let nobody in any more; answer what has been asked; after `within` seconds cut off whoever is left."""
+        if self._server is not None:
+            self._server.close()
+        for line in tuple(self._lines):
+            line.close()
+        await self._until_empty(within)
+        tasks = [line.task for line in self._lines if line.task is not None]
+        for line in tuple(self._lines):
+            line.abort()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._until_empty(_LETTING_GO)
+
+    async def _until_empty(self, within: float) -> None:
+        self._empty.clear()
+        if self._lines:
+            try:
+                async with asyncio.timeout(within):
+                    await self._empty.wait()
+            except TimeoutError:
+                pass
+
+    # --- the lines' side
+
+    def opened(self, line: Line) -> HubError | None:
+        self._lines.add(line)
+        if len(self._lines) > self._most:
+            return Overloaded("connections", self._most, "ROLECALL_MAX_CONNECTIONS")
+        return None
+
+    def closed(self, line: Line) -> None:
+        self._lines.discard(line)
+        if not self._lines:
+            self._empty.set()

@@ -1,0 +1,170 @@
+"""What workers do all the time: enrol and beat. Bytes in, bytes out; Quart only knows that these addresses are taken."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from quart import Quart
+
+from hub.core.directory import Directory, Granted
+from hub.errors import (
+    HubError,
+    InstanceConflict,
+    InvalidRequest,
+    LeaseSuperseded,
+    LeaseUnknown,
+    OfferInvalid,
+    Overloaded,
+    RouteError,
+    TooManyHeld,
+)
+from hub.model.a2a import JsonObject
+from hub.model.ids import WorkerId
+from hub.model.principal import Principal, Right
+from hub.ports import Vault
+from hub.web.asgi import PROBLEM, ClientGone, Receive, Scope, Send, answer, answer_unread, heads, read_json_body
+from hub.web.audit import noted
+from hub.web.auth import principal_of
+from hub.web.described import told
+from hub.web.offers import (
+    check_name,
+    read_beat,
+    read_boot,
+    read_credential,
+    read_flat_name,
+    read_offer,
+    read_proof,
+    read_ttl,
+    read_worker,
+)
+from hub.web.shapes import Enrolment, FlatEnrolment, Heartbeat, Lease
+from hub.wire.faults import fault_of
+from hub.wire.jsontext import NotJson, dump, parse
+from hub.wire.problem import problem_body
+
+_REFUSED = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
+_GONE = (OfferInvalid, LeaseUnknown, LeaseSuperseded)
+_UNREAD = frozenset({408, 413, 415})
+
+Handler = Callable[..., Awaitable[Granted]]
+
+
+class Place(NamedTuple):
+    """Who answers at an address, and what it names. `needed`: there has to be a body."""
+
+    handler: Handler
+    named: tuple[str, ...]
+    needed: bool
+
+
+class Leases:
+    def __init__(self, directory: Directory, vault: Vault, *, max_body: int) -> None:
+        self._directory = directory
+        self._vault = vault
+        self._max_body = max_body
+
+    def add_to(self, app: Quart) -> None:
+        """To the table of addresses, which describes them and knows what each takes. `place` finds them before Quart does."""
+        taken: tuple[tuple[str, str, Any], ...] = (
+            ("PUT", "/registry/agents/<role>/<instance>", self.enrol),
+            ("POST", "/registry/agents", self.enrol_flat),
+            ("POST", "/registry/agents/<name>/heartbeat", self.beat),
+        )
+        for verb, rule, handler in taken:
+            app.add_url_rule(rule, endpoint=f"{verb} {rule}", view_func=handler, methods=[verb])
+
+    def place(self, path: str, verb: str) -> Place | None:
+        """None: that is another's."""
+        _, *words = path.removesuffix("/").split("/")
+        if words[:2] != ["registry", "agents"] or "" in words:
+            return None
+        if verb == "PUT" and len(words) == 4:
+            return Place(self.enrol, tuple(words[2:]), True)
+        if verb == "POST" and len(words) == 2:
+            return Place(self.enrol_flat, (), True)
+        if verb == "POST" and len(words) == 4 and words[3] == "heartbeat":
+            return Place(self.beat, (words[2],), False)
+        return None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, place: Place) -> None:
+        try:
+            holder = principal_of(scope, Right.ENROL)
+            document = await self._read(scope, receive, needed=place.needed)
+            granted = await place.handler(holder, document, *place.named)
+        except ClientGone:
+            return
+        except HubError as error:
+            await _refuse(send, receive, error)
+            return
+        await answer(send, dump(lease_of(self._directory, granted)), status=201 if granted.is_new else 200)
+
+    @told("Enrol a worker. Repeating it is harmless.", {200: Lease, 201: Lease}, *_REFUSED, body=Enrolment)
+    async def enrol(self, holder: Principal, document: JsonObject, role: str, instance: str) -> Granted:
+        check_name(role, instance)
+        return await self._enrol(holder, document, WorkerId(role, instance))
+
+    @told("Enrol a worker, with its name in the body.", {200: Lease, 201: Lease}, *_REFUSED, body=FlatEnrolment)
+    async def enrol_flat(self, holder: Principal, document: JsonObject) -> Granted:
+        return await self._enrol(holder, document, read_flat_name(document))
+
+    @told("Renew a lease.", {200: Lease}, *_GONE, body=Heartbeat, body_required=False)
+    async def beat(self, holder: Principal, document: JsonObject, name: str) -> Granted:
+        return await self._directory.beat(holder, read_worker(name), read_proof(document), read_beat(document))
+
+    async def _enrol(self, holder: Principal, document: JsonObject, worker: WorkerId) -> Granted:
+        offer = read_offer(document, worker)
+        credential = read_credential(document)
+        if credential:
+            offer = replace(offer, credential=b64encode(self._vault.seal(credential.encode())).decode())
+        with noted(holder.caller, "enrol", str(worker)):
+            return await self._directory.enrol(holder, offer, boot=read_boot(document), ttl=read_ttl(document))
+
+    async def _read(self, scope: Scope, receive: Receive, *, needed: bool) -> JsonObject:
+        """The body as an object; one that may be left out is an empty one then."""
+        said = heads(scope)
+        if not needed and b"transfer-encoding" not in said and said.get(b"content-length", b"0") == b"0":
+            return {}
+        body = await read_json_body(scope, receive, self._max_body)
+        try:
+            document = parse(body) if body or needed else {}
+        except NotJson as error:
+            raise InvalidRequest("The body must be one JSON object in UTF-8.") from error
+        if not isinstance(document, dict):
+            raise InvalidRequest("The body must be a JSON object.")
+        return document
+
+
+def lease_of(directory: Directory, granted: Granted) -> Lease:
+    registration = granted.registration
+    return {
+        "name": str(registration.worker),
+        "role": registration.worker.role,
+        "instance_id": registration.worker.instance,
+        "epoch": registration.epoch,
+        "lease": registration.secret,
+        "ttl_seconds": registration.ttl.total_seconds(),
+        "heartbeat_seconds": round(granted.heartbeat.total_seconds(), 3),
+        "registered": True,
+        "expires_in": seconds(directory.expires_in(registration)),
+        "state": registration.health,
+    }
+
+
+def seconds(span: timedelta | None) -> float | None:
+    return None if span is None else round(span.total_seconds(), 3)
+
+
+async def _refuse(send: Send, receive: Receive, error: HubError) -> None:
+    fault = fault_of(error)
+    gone = {"registered": False} if isinstance(error, LeaseUnknown | LeaseSuperseded) else {}
+    body = problem_body(fault, **gone)
+    if fault.status in _UNREAD:
+        await answer_unread(send, receive, body, status=fault.status, media=PROBLEM)
+        return
+    wait = error.retry_after if isinstance(error, RouteError) else None
+    headers = [(b"retry-after", b"%d" % max(1, round(wait)))] if wait is not None else []
+    await answer(send, body, status=fault.status, media=PROBLEM, headers=headers)
