@@ -282,7 +282,7 @@ def _edge(
     vault: SealingVault,
     observer: telemetry.Metrics,
 ) -> Edge:
-    pages = create_pages(settings.max_body)
+    pages = create_pages(settings.max_body, settings.max_depth)
     gate = Gate(_tokens(settings), _hosts(settings), exposed=not is_loopback(settings.host))
     cards = Cards(
         directory,
@@ -294,7 +294,7 @@ def _edge(
     )
     add_cards(pages, cards)
     add_catalog(pages, Catalog(directory, name=settings.name, public_url=settings.url(port)))
-    leases = Leases(directory, vault, max_body=settings.max_body)
+    leases = Leases(directory, vault, max_body=settings.max_body, max_depth=settings.max_depth)
     leases.add_to(pages)
     add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive), most_watching=settings.max_streams)
     add_tasks(pages, hub)
@@ -303,9 +303,12 @@ def _edge(
     add_description(pages)
     keep_alive = settings.keep_alive
     operations = Operations(hub, push)
-    rpc = JsonRpc(operations, observer, max_body=settings.max_body, max_batch=settings.max_batch, keep_alive=keep_alive)
+    depth = settings.max_depth
+    rpc = JsonRpc(
+        operations, observer, max_body=settings.max_body, max_depth=depth, max_batch=settings.max_batch, keep_alive=keep_alive
+    )
     turnstile = Turnstile(rate=settings.max_rate, at_once=settings.max_at_once)
-    rest = Rest(operations, observer, max_body=settings.max_body, keep_alive=keep_alive)
+    rest = Rest(operations, observer, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
     return Edge(gate, turnstile, rpc, leases, rest, pages, max_body=settings.max_body)
 
 

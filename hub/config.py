@@ -114,6 +114,12 @@ class Settings:
         "Higher: larger messages get in, and a caller can make the hub hold that much memory.",
         unit="bytes",
     )
+    max_depth: int = setting(
+        100,
+        read.whole(16, 190),
+        "How many arrays and objects may lie in one another in a request's JSON.",
+        "Higher: workers get what is nested that deep.",
+    )
     drain: float = setting(
         30.0,
         read.seconds(0, 3600),

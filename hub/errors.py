@@ -93,6 +93,11 @@ class BodyTooLarge(RequestError):
         self.limit = limit
 
 
+class TooDeep(InvalidRequest):
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The JSON is nested deeper than the limit of {limit} levels (ROLECALL_MAX_DEPTH).")
+
+
 class BodyTooSlow(RequestError):
     """The body did not arrive in time. Send it again, faster."""
 

@@ -64,10 +64,13 @@ class Asked(NamedTuple):
 
 
 class JsonRpc:
-    def __init__(self, operations: Operations, observer: Observer, *, max_body: int, max_batch: int, keep_alive: float) -> None:
+    def __init__(
+        self, operations: Operations, observer: Observer, *, max_body: int, max_depth: int, max_batch: int, keep_alive: float
+    ) -> None:
         self._operations = operations
         self._observer = observer
         self._max_body = max_body
+        self._max_depth = max_depth
         self._max_batch = max_batch
         self._keep_alive = keep_alive
 
@@ -75,7 +78,7 @@ class JsonRpc:
         """`only`: the one method that this address takes."""
         call_id, method = NULL, ""
         try:
-            document = read_body(await read_json_body(scope, receive, self._max_body))
+            document = read_body(await read_json_body(scope, receive, self._max_body), self._max_depth)
             if isinstance(document, list) and only is None:
                 await answer(send, await self._batch(document, target, scope), headers=echoed(scope))
                 return

@@ -20,6 +20,7 @@ from hub.errors import (
     OfferInvalid,
     Overloaded,
     RouteError,
+    TooDeep,
     TooManyHeld,
 )
 from hub.model.a2a import JsonObject
@@ -43,7 +44,7 @@ from hub.web.offers import (
 )
 from hub.web.shapes import Enrolment, FlatEnrolment, Heartbeat, Lease
 from hub.wire.faults import fault_of
-from hub.wire.jsontext import NotJson, dump, parse
+from hub.wire.jsontext import NotJson, dump, is_deeper, parse
 from hub.wire.problem import problem_body
 
 _REFUSED = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
@@ -62,10 +63,11 @@ class Place(NamedTuple):
 
 
 class Leases:
-    def __init__(self, directory: Directory, vault: Vault, *, max_body: int) -> None:
+    def __init__(self, directory: Directory, vault: Vault, *, max_body: int, max_depth: int) -> None:
         self._directory = directory
         self._vault = vault
         self._max_body = max_body
+        self._max_depth = max_depth
 
     def add_to(self, app: Quart) -> None:
         """To the table of addresses, which describes them and knows what each takes. `place` finds them before Quart does."""
@@ -133,6 +135,8 @@ class Leases:
             document = parse(body) if body or needed else {}
         except NotJson as error:
             raise InvalidRequest("The body must be one JSON object in UTF-8.") from error
+        if is_deeper(body, self._max_depth):
+            raise TooDeep(self._max_depth)
         if not isinstance(document, dict):
             raise InvalidRequest("The body must be a JSON object.")
         return document

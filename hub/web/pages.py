@@ -5,21 +5,33 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from quart import Quart, Response, request
+from quart import Quart, Response, current_app, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from hub.errors import BodyTooLarge, BodyTooSlow, HubError, InvalidParams, InvalidRequest, MediaTypeNotSupported, RouteError
+from hub.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    HubError,
+    InvalidParams,
+    InvalidRequest,
+    MediaTypeNotSupported,
+    RouteError,
+    TooDeep,
+)
 from hub.model.a2a import JsonObject
 from hub.wire.faults import fault_of
-from hub.wire.jsontext import NotJson, dump, parse
+from hub.wire.jsontext import NotJson, dump, is_deeper, parse
 
 log = logging.getLogger(__name__)
 
+_MAX_DEPTH = "ROLECALL_MAX_DEPTH"
 
-def create_pages(max_body: int) -> Quart:
+
+def create_pages(max_body: int, max_depth: int) -> Quart:
     app = Quart("rolecall", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = max_body
     app.config["BODY_TIMEOUT"] = 10
+    app.config[_MAX_DEPTH] = max_depth
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
 
@@ -71,6 +83,8 @@ async def json_object(*, required: bool = True) -> JsonObject:
         document = parse(body)
     except NotJson as error:
         raise InvalidRequest("The body must be one JSON object in UTF-8.") from error
+    if is_deeper(body, current_app.config[_MAX_DEPTH]):
+        raise TooDeep(current_app.config[_MAX_DEPTH])
     if not isinstance(document, dict):
         raise InvalidRequest("The body must be a JSON object.")
     return document

@@ -47,10 +47,11 @@ class BareFrames:
 
 
 class Rest:
-    def __init__(self, operations: Operations, observer: Observer, *, max_body: int, keep_alive: float) -> None:
+    def __init__(self, operations: Operations, observer: Observer, *, max_body: int, max_depth: int, keep_alive: float) -> None:
         self._operations = operations
         self._observer = observer
         self._max_body = max_body
+        self._max_depth = max_depth
         self._keep_alive = keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, place: Place) -> None:
@@ -78,7 +79,7 @@ class Rest:
         caller = principal_of(scope, right_for(operation)).caller
         if operation in _WITH_BODY:
             # What stands in the query besides would go on to a worker: it may be a secret of somebody in between.
-            said: JsonObject = read_body(await read_json_body(scope, receive, self._max_body))
+            said: JsonObject = read_body(await read_json_body(scope, receive, self._max_body), self._max_depth)
             if not isinstance(said, dict):
                 raise InvalidRequest("The body must be a JSON object.")
         else:

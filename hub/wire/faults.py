@@ -33,6 +33,7 @@ class Row(NamedTuple):
 TABLE: dict[type[HubError], Row] = {
     errors.ParseError: Row(-32700, 400, "PARSE_ERROR"),
     errors.InvalidRequest: Row(-32600, 400, "INVALID_REQUEST"),
+    errors.TooDeep: Row(-32600, 400, "TOO_DEEP"),
     errors.MethodNotFound: Row(-32601, 404, "METHOD_NOT_FOUND"),
     errors.InvalidParams: Row(-32602, 400, "INVALID_PARAMS"),
     errors.BodyTooLarge: Row(-32600, 413, "BODY_TOO_LARGE"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hub.errors import InvalidParams, InvalidRequest, ParseError
+from hub.errors import InvalidParams, InvalidRequest, ParseError, TooDeep
 from hub.model.a2a import JsonObject
 from hub.wire.faults import Fault
-from hub.wire.jsontext import NotJson, dump, parse
+from hub.wire.jsontext import DEEPEST, NotJson, dump, is_deeper, parse
 
 NULL = b"null"
 _LONGEST_ID = 1024
@@ -30,12 +30,15 @@ class Reply(NamedTuple):
     reason: str = ""
 
 
-def read_body(body: bytes | bytearray) -> Any:
-    """The JSON value of a request's body: an object, or an array for a batch."""
+def read_body(body: bytes | bytearray, most_deep: int = DEEPEST) -> Any:
+    """The JSON value of a request's body: an object, or an array for a batch. ParseError, TooDeep."""
     try:
-        return parse(body)
+        document = parse(body)
     except NotJson as error:
         raise ParseError from error
+    if is_deeper(body, most_deep):
+        raise TooDeep(most_deep)
+    return document
 
 
 def read_id(entry: Any) -> bytes:

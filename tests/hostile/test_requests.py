@@ -89,19 +89,28 @@ async def test_what_is_no_json_is_a_parse_error_and_goes_nowhere(
     assert worker.requests == []
 
 
-@pytest.mark.parametrize("depth", [64, 150, 190, *range(194, 202), 1000])
+@pytest.mark.parametrize("depth", [64, 96, 97, 98, 150, 190, *range(194, 202), 1000])
 async def test_3_what_is_deep_is_taken_whole_or_refused(http: httpx.AsyncClient, worker: RawServer, depth: int) -> None:
-    """The limit is 200 levels of the whole request. What is taken can be read in every dialect."""
+    """The limit is 100 levels of the whole request, the parser's own 200. What is taken can be read in every dialect."""
     answer = await ask(http, sending(nested(depth)))
-    if "error" in answer:
-        assert (answer["error"]["code"], depth > 190, worker.requests) == (-32700, True, [])
+    if depth > 97:
+        assert worker.requests == []
+        assert answer["error"]["code"] == -32600 or (answer["error"]["code"], depth > 190) == (-32700, True)
+        assert "ROLECALL_MAX_DEPTH" in answer["error"]["message"] or depth > 190
         return
-    assert (answer["result"]["status"]["state"], depth < 200) == ("completed", True)
+    assert answer["result"]["status"]["state"] == "completed"
     assert nested(depth) in worker.requests[0].body
     for method, version in (("tasks/get", "0.3"), ("GetTask", "1.0")):
         body = dump({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": answer["result"]["id"]}})
         read = await http.post("/", content=body, headers={**JSON, "A2A-Version": version})
         assert nested(depth) in read.content
+
+
+@pytest.mark.parametrize("path", ["/message:send", "/v1/message:send", "/registry/agents"])
+async def test_3_what_is_too_deep_is_refused_by_the_settings_name_on_every_binding(http: httpx.AsyncClient, path: str) -> None:
+    response = await http.post(path, content=nested(101), headers=JSON)
+    assert response.status_code == 400
+    assert "ROLECALL_MAX_DEPTH" in response.text
 
 
 async def test_3_brackets_in_a_text_are_not_depth(http: httpx.AsyncClient, worker: RawServer) -> None:

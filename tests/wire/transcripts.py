@@ -208,8 +208,8 @@ def _renamed(document: dict[str, Any], name: str) -> dict[str, Any]:
 def front_of(house: House) -> App:
     """Both bindings, with nobody to be kept out."""
     operations, keep_alive = Operations(house.hub, house.push), 15.0
-    rpc = JsonRpc(operations, Silent(), max_body=10_000, max_batch=50, keep_alive=keep_alive)
-    rest = Rest(operations, Silent(), max_body=10_000, keep_alive=keep_alive)
+    rpc = JsonRpc(operations, Silent(), max_body=10_000, max_depth=100, max_batch=50, keep_alive=keep_alive)
+    rest = Rest(operations, Silent(), max_body=10_000, max_depth=100, keep_alive=keep_alive)
     gate = Gate(None)
 
     async def front(scope: Scope, receive: Receive, send: Send) -> None:

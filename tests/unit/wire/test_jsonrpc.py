@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hub.errors import InvalidParams, InvalidRequest, ParseError, RoleUnknown, WorkerFault
+from hub.errors import InvalidParams, InvalidRequest, ParseError, RoleUnknown, TooDeep, WorkerFault
 from hub.wire.faults import fault_of
 from hub.wire.jsonrpc import NULL, read_body, read_id, read_reply, read_request, write_error, write_result
 from hub.wire.jsontext import parse
@@ -32,6 +32,12 @@ from hub.wire.jsontext import parse
 def test_what_is_no_json_is_a_parse_error(body: bytes) -> None:
     with pytest.raises(ParseError):
         read_body(body)
+
+
+def test_what_is_deeper_than_the_limit_is_no_request() -> None:
+    assert read_body(b"[[[]]]", 3) == [[[]]]
+    with pytest.raises(TooDeep, match="ROLECALL_MAX_DEPTH"):
+        read_body(b"[[[]]]", 2)
 
 
 def test_a_large_exponent_that_is_finite_is_a_number() -> None:

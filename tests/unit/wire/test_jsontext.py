@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+import timeit
 from typing import Any
 
 import pytest
 
-from hub.wire.jsontext import NotJson, dump, parse
+from hub.wire.jsontext import NotJson, dump, is_deeper, parse
 
 DIGITS = "1" * 400
 
@@ -47,3 +49,36 @@ def test_what_only_looks_like_one_is_kept(value: Any) -> None:
 def test_what_is_no_json_is_refused(text: bytes) -> None:
     with pytest.raises(NotJson):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [
+        (b"1", 0),
+        (b"[]", 1),
+        (b'{"a":[{}]}', 3),
+        (b"[[],[],[[]],[]]", 3),
+        (b'["[[[[","\\"[[[[\\\\",{"[{":"]}"}]', 2),
+        (b'[["]]"],"]",[[""]]]', 3),
+        (b"[" + b"{}," * 500 + b"{}]", 2),
+    ],
+)
+def test_depth_is_what_lies_in_one_another_outside_of_texts(text: bytes, depth: int) -> None:
+    assert not is_deeper(text, depth)
+    assert depth == 0 or is_deeper(text, depth - 1)
+
+
+@pytest.mark.parametrize("piece", [b'"', b'\\"', b'"\\', b'"[', b"[", b'{"', b"]["])
+def test_how_deep_something_is_is_seen_in_one_pass_whatever_it_is(piece: bytes) -> None:
+    """Ten times as much takes ten times as long, not a hundred times."""
+
+    def seconds(count: int) -> float:
+        text = b"[[" + piece * count
+        return min(timeit.repeat(lambda: is_deeper(text, 1), number=1, repeat=5, timer=time.process_time))
+
+    assert seconds(100_000) < 30 * max(seconds(10_000), 0.001)
+
+
+def test_a_usual_request_is_not_held_up() -> None:
+    text = dump({"id": 1, "params": {"message": {"parts": [{"text": "x" * 400}], "metadata": {"a": [1, {"b": 2}]}}}})
+    assert min(timeit.repeat(lambda: is_deeper(text, 100), number=1000, repeat=5, timer=time.process_time)) < 0.005
