@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -105,7 +106,7 @@ async def assemble(
         Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
         Client(hooks := _webhook_guard(settings, port), _WEBHOOK_LIMITS) as hook_client,
     ):
-        observer = telemetry.Metrics(engine.registry.everyone)
+        observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()))
         vault = _vault(settings)
         parts = Surroundings(
             engine=engine,

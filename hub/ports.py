@@ -7,7 +7,7 @@ or caller is not found, exactly like what does not exist.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import NamedTuple, Protocol
@@ -77,8 +77,13 @@ class Registry(Protocol):
     def roles(self, workspace: str) -> Sequence[str]:
         """Roles with at least one live lease, sorted."""
 
-    def everyone(self) -> Sequence[Registration]:
-        """All live leases of all workspaces, role by role."""
+    def everyone(self) -> Iterator[Sequence[Registration]]:
+        """All live leases of all workspaces, role by role. A role's sequence is the same object for as long as the same leases
+        are live and none of them is to end sooner than all of them were: who has looked at it need not look again.
+        """
+
+    def revision(self) -> int:
+        """Rises with each change that the feed tells of."""
 
     def __len__(self) -> int:
         """How many leases are held, those that have expired and are not swept yet included."""

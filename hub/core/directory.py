@@ -137,6 +137,10 @@ class Directory:
     def expires_in(self, registration: Registration) -> timedelta | None:
         return self._registry.expires_in(registration)
 
+    def revision(self) -> int:
+        """Rises with every change of who is there, or of what one of them says of itself."""
+        return self._registry.revision()
+
     def changes(self, caller: Caller, *, after: int | None, idle: timedelta) -> RegistryFeed:
         return self._registry.changes(caller.workspace, after=after, idle=idle)
 

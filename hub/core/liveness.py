@@ -28,6 +28,14 @@ def about_to_end(*, ttl: float, left: float, look_every: float) -> bool:
     return left <= min(2 * look_every, ttl / 4)
 
 
+def next_look(*, ttl: float, left: float, heartbeat: float, look_every: float, ready: bool) -> float:
+    """Seconds in which neither can become true, however often the worker beats meanwhile. One that is doubted already may
+    beat, and be missed again.
+    """
+    doubt = left - ttl + _BEATS_MISSED * heartbeat if ready else _BEATS_MISSED * heartbeat
+    return min(doubt, left - min(2 * look_every, ttl / 4))
+
+
 def too_many(ending: Sequence[T], *, live: int, gone_lately: int) -> Sequence[T]:
     """Those of `ending` that must be asked before they go: all beyond a fifth of the role (but three may always go)."""
     may_go = max(_ALWAYS, int(_SHARE * (live + gone_lately))) - gone_lately

@@ -7,9 +7,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from itertools import groupby
 
-from hub.core.liveness import LATELY, about_to_end, missed_a_beat, too_many
+from hub.core.liveness import LATELY, about_to_end, missed_a_beat, next_look, too_many
 from hub.model.worker import Health, Registration
 from hub.ports import Clock, Forwarder, Registry
 
@@ -37,17 +36,26 @@ class Sweep:
         self._heartbeat_of = heartbeat_of
         self._gone: dict[Role, deque[float]] = {}
         self._unanswered: set[tuple[str, int]] = set()
+        self._looked: dict[Role, tuple[Sequence[Registration], float]] = {}
 
     async def look(self) -> None:
         """Once around. To be called every `EVERY` seconds."""
-        for role, registrations in groupby(self._registry.everyone(), key=_role_of):
-            await self._look_at(role, list(registrations))
-            await asyncio.sleep(0)
+        seen: dict[Role, tuple[Sequence[Registration], float]] = {}
+        for live in self._registry.everyone():
+            role = _role_of(live[0])
+            known = self._looked.get(role)
+            if known is None or known[0] is not live or self._clock.monotonic() >= known[1]:
+                known = live, await self._look_at(role, live)
+                await asyncio.sleep(0)
+            seen[role] = known
+        self._looked = seen
         for ended in await self._registry.sweep():
             self._gone.setdefault(_role_of(ended), deque()).append(self._clock.monotonic())
             self._unanswered.discard(_lease(ended))
 
-    async def _look_at(self, role: Role, registrations: Sequence[Registration]) -> None:
+    async def _look_at(self, role: Role, registrations: Sequence[Registration]) -> float:
+        """When it has to be looked at again, as long as it holds the same leases."""
+        again, began = float("inf"), self._clock.monotonic()
         ending: list[Registration] = []
         doubted: list[Registration] = []
         for number, registration in enumerate(registrations, 1):
@@ -58,7 +66,9 @@ class Sweep:
                 continue
             ttl, seconds = registration.ttl.total_seconds(), left.total_seconds()
             heartbeat = self._heartbeat_of(registration.ttl).total_seconds()
-            if registration.health is Health.READY and missed_a_beat(ttl=ttl, left=seconds, heartbeat=heartbeat):
+            ready = registration.health is Health.READY
+            again = min(again, next_look(ttl=ttl, left=seconds, heartbeat=heartbeat, look_every=EVERY, ready=ready))
+            if ready and missed_a_beat(ttl=ttl, left=seconds, heartbeat=heartbeat):
                 doubted.append(registration)
             if about_to_end(ttl=ttl, left=seconds, look_every=EVERY) and _lease(registration) not in self._unanswered:
                 ending.append(registration)
@@ -66,6 +76,7 @@ class Sweep:
             await self._doubt(doubted[:_STORED_AT_ONCE])
         if ending:
             await self._ask(too_many(ending, live=len(registrations), gone_lately=self._gone_lately(role)))
+        return began + again
 
     async def _doubt(self, doubted: Sequence[Registration]) -> None:
         marks = (self._registry.mark(r.workspace, r.worker, r.epoch, Health.SUSPECT, MISSED) for r in doubted)

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
@@ -74,12 +74,14 @@ class Lease:
 class _Role:
     """A role's leases, and the list of the live ones as of the last look."""
 
-    __slots__ = ("earliest", "leases", "live")
+    __slots__ = ("earliest", "leases", "live", "next_end")
 
     def __init__(self) -> None:
         self.leases: dict[WorkerId, Lease] = {}
         self.live: tuple[Registration, ...] | None = None
         self.earliest = math.inf
+        self.next_end = math.inf
+        """No lease that is held ends before this: those that have ended and are not swept yet included."""
 
     def look(self, now: float) -> tuple[Registration, ...]:
         if self.live is None or now >= self.earliest:
@@ -87,6 +89,13 @@ class _Role:
             self.live = tuple(lease.registration for lease in alive)
             self.earliest = min((lease.expires for lease in alive), default=math.inf)
         return self.live
+
+    def ended(self, now: float) -> list[Lease]:
+        """Not by looking through them all, as long as nothing can have ended."""
+        if now < self.next_end:
+            return []
+        self.next_end = min((lease.expires for lease in self.leases.values()), default=math.inf)
+        return [lease for lease in self.leases.values() if lease.expires <= now]
 
 
 class _Workspace:
@@ -132,8 +141,16 @@ class LeaseTable:
         found = room.roles.get(role)
         return found.look(now) if found is not None else ()
 
-    def everyone(self) -> Sequence[Registration]:
-        return [registration for workspace in self._workspaces for registration in self.live(workspace)]
+    def everyone(self) -> Iterator[Sequence[Registration]]:
+        now = self._clock.monotonic()
+        for room in list(self._workspaces.values()):
+            for role in list(room.roles.values()):
+                live = role.look(now)
+                if live:
+                    yield live
+
+    def revision(self) -> int:
+        return self._feed.revision
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -203,7 +220,8 @@ class LeaseTable:
 
     def decide_expiries(self) -> list[Step]:
         now = self._clock.monotonic()
-        return [self._end(lease, ChangeKind.EXPIRED) for lease in self._leases.values() if lease.expires <= now]
+        roles = [role for room in self._workspaces.values() for role in room.roles.values()]
+        return [self._end(lease, ChangeKind.EXPIRED) for role in roles for lease in role.ended(now)]
 
     def renew(self, workspace: str, worker: WorkerId, proof: Proof, beat: Beat, ttl: timedelta | None) -> Registration:
         """A beat takes effect at once. What it says of health is for `health_after`: that has to be stored."""
@@ -264,7 +282,10 @@ class LeaseTable:
         """A lease that is to end sooner than it did must be looked at sooner."""
         lease.expires = expires
         room = self._workspaces[lease.registration.workspace]
-        room.roles[role].earliest = min(room.roles[role].earliest, expires)
+        held = room.roles[role]
+        if expires < held.earliest:
+            held.earliest, held.live = expires, None
+        held.next_end = min(held.next_end, expires)
         room.earliest = min(room.earliest, expires)
 
     def _drop(self, key: Key) -> Registration | None:

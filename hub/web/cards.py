@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
+from typing import NamedTuple
 
 from quart import Quart, Response, request
 
@@ -41,11 +42,20 @@ _CORS = {
     "Access-Control-Expose-Headers": "ETag",
 }
 _TEXT = ("text/plain",)
+_MOST_KEPT = 1_000
 _HEADERS = {"A2A-Version": Version, "If-None-Match": str}
 _SCHEMES: dict[str, JsonObject] = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
+
+
+class Shown(NamedTuple):
+    """A card as it is served, and as of which change of the registry."""
+
+    revision: int
+    body: bytes
+    etag: str
 
 
 class Cards:
@@ -60,17 +70,30 @@ class Cards:
         self._public_url = public_url.rstrip("/")
         self._version = version
         self._gate = gate
+        self._kept: dict[tuple[str, str | None, str | None, bool], Shown] = {}
 
-    def hub(self, caller: Caller, asked: str | None) -> JsonObject:
+    def shown(self, caller: Caller, role: str | None, asked: str | None) -> Shown:
+        """The hub's card, or a role's: made anew when the registry has changed. RoleUnknown."""
+        if role is not None and not self._directory.live(caller, role):
+            raise RoleUnknown(role, self._directory.roles(caller))
+        key, revision = (caller.workspace, role, asked, self._gate.locked), self._directory.revision()
+        kept = self._kept.get(key)
+        if kept is None or kept.revision != revision:
+            card = self._hub(caller, asked) if role is None else self._role(caller, role, asked)
+            body = dump(card)
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            kept = self._kept[key] = Shown(revision, body, f'"{sha256(body).hexdigest()[:32]}"')
+        return kept
+
+    def _hub(self, caller: Caller, asked: str | None) -> JsonObject:
         """The hub's card: every live role is a skill of it."""
         skills = tuple(self._as_skill(caller, role) for role in self._directory.roles(caller))
         profile = self._profile(self._name, self._description, f"{self._public_url}/a2a", self._public_url)
         return self._written(replace(profile, skills=skills), asked)
 
-    def role(self, caller: Caller, role: str, asked: str | None) -> JsonObject:
+    def _role(self, caller: Caller, role: str, asked: str | None) -> JsonObject:
         live = self._directory.live(caller, role)
-        if not live:
-            raise RoleUnknown(role, self._directory.roles(caller))
         cards = [registration.offer.card for registration in live]
         base = f"{self._public_url}/agents/{role}"
         profile = replace(
@@ -115,11 +138,11 @@ def add_cards(app: Quart, cards: Cards) -> None:
 
     @told("The hub's card.", answers, VersionNotSupported, headers=_HEADERS)
     def of_the_hub() -> Response:
-        return _served(cards.hub(viewer(), _asked()))
+        return _served(cards.shown(viewer(), None, _asked()))
 
     @told("A role's card, made from its live workers'.", answers, RoleUnknown, VersionNotSupported, headers=_HEADERS)
     def of_a_role(role: str) -> Response:
-        return _served(cards.role(viewer(), role, _asked()))
+        return _served(cards.shown(viewer(), role, _asked()))
 
     for path in PATHS:
         app.add_url_rule(f"/.well-known/{path}", f"hub-{path}", of_the_hub, methods=["GET"])
@@ -136,14 +159,12 @@ def _asked() -> str | None:
     return read_version(request.headers.get("A2A-Version") or request.args.get("A2A-Version"))
 
 
-def _served(card: JsonObject) -> Response:
-    body = dump(card)
-    etag = f'"{sha256(body).hexdigest()[:32]}"'
-    if etag in request.headers.get("If-None-Match", ""):
+def _served(card: Shown) -> Response:
+    if card.etag in request.headers.get("If-None-Match", ""):
         response = Response(status=304)
     else:
-        response = Response(body, content_type="application/json")
-    response.headers["ETag"] = etag
+        response = Response(card.body, content_type="application/json")
+    response.headers["ETag"] = card.etag
     response.headers.update(briefly_kept())
     return response
 

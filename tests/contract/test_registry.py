@@ -343,7 +343,7 @@ async def test_everyone_is_every_workspaces_leases_role_by_role(registry: Regist
     for workspace, name in (("default", "b:1"), ("default", "a:1"), ("other", "a:1"), ("default", "b:2")):
         role, _, instance = name.partition(":")
         await registry.enrol(workspace, an_offer(worker=WorkerId(role, instance)), boot="boot", ttl=TTL)
-    roles = [(lease.workspace, lease.worker.role) for lease in registry.everyone()]
+    roles = [(lease.workspace, lease.worker.role) for live in registry.everyone() for lease in live]
     assert sorted(roles) == [("default", "a"), ("default", "b"), ("default", "b"), ("other", "a")]
     assert len(registry) == 4
     at = [n for n, role in enumerate(roles) if role == ("default", "b")]

@@ -48,9 +48,14 @@ select key, id, last from (
 )
 limit ?3
 """
-# How much one call of `forget` drops: the writer is busy for that long. A task larger than that goes alone.
-FORGET_TASKS = 200
-FORGET_EVENTS = 10_000
+_STILL_FORGETTABLE = f"""
+select 1 from task where key = ?3 and id = ?4 and (
+  idle_since < ?1 or idle_since is null and updated < ?2 and state in ({", ".join(f"'{state}'" for state in sorted(PAUSED))})
+)
+"""
+# How much one call of `forget` drops: all others wait for that long. A task larger than that goes alone.
+FORGET_TASKS = 50
+FORGET_EVENTS = 2_000
 
 
 class SqliteTasks:
@@ -178,25 +183,33 @@ class SqliteTasks:
 
     async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
         now = self._clock.wall()
-        values = (now - ended_for.total_seconds(), now - paused_for.total_seconds(), FORGET_TASKS)
+        before = (now - ended_for.total_seconds(), now - paused_for.total_seconds())
+        found = _in_one_piece(await self._reader.rows(_FORGETTABLE, (*before, FORGET_TASKS)))
+        brief = sum(last for _, _, last in found) <= FORGET_EVENTS
 
         def write(db: sqlite3.Connection) -> list[TaskId]:
-            gone: list[TaskId] = []
-            events = 0
-            for key, task, last in db.execute(_FORGETTABLE, values).fetchall():
-                if gone and events + last > FORGET_EVENTS:
-                    break
+            gone = [(key, task) for key, task, _ in found if db.execute(_STILL_FORGETTABLE, (*before, key, task)).fetchone()]
+            for key, _ in gone:
                 _delete(db, key)
-                gone.append(task)
-                events += last
-            return gone
+            return [task for _, task in gone]
 
         def publish(gone: list[TaskId]) -> None:
             for task in gone:
                 self._cache.drop(task)
 
-        gone = await self._writer.submit(write, publish)
-        return len(gone)
+        if not found:
+            return 0
+        await self._writer.submit(write, publish, brief=brief)
+        return len(found)
+
+
+def _in_one_piece(found: Sequence[tuple[int, TaskId, int]]) -> Sequence[tuple[int, TaskId, int]]:
+    events = 0
+    for count, (_, _, last) in enumerate(found):
+        events += last
+        if count and events > FORGET_EVENTS:
+            return found[:count]
+    return found
 
 
 def row_of(members: Sequence[Any]) -> TaskRow:
