@@ -36,7 +36,12 @@ def text(holder: JsonObject, name: str, where: str) -> str:
 
 
 def optional_text(holder: JsonObject, name: str, where: str) -> str | None:
-    return None if holder.get(name) is None else text(holder, name, where) or None
+    value = holder.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise Untranslatable(f'"{where}.{name}" must be a string.')
+    return value or None
 
 
 def flag(holder: JsonObject, name: str, where: str) -> bool:
@@ -63,6 +68,8 @@ def items(holder: JsonObject, name: str, where: str) -> Sequence[Any]:
 
 
 def texts(holder: JsonObject, name: str, where: str) -> tuple[str, ...]:
+    if holder.get(name) is None:
+        return ()
     value = tuple(items(holder, name, where))
     if not all(isinstance(item, str) for item in value):
         raise Untranslatable(f'"{where}.{name}" must be a list of strings.')
