@@ -203,6 +203,25 @@ async def test_pages_filter_by_context_role_and_state(engine: Engine) -> None:
     assert (await engine.tasks.page(ANNA, TaskQuery(role="echo", limit=1))).total == 3
 
 
+async def test_totals_follow_what_is_hidden_discarded_and_forgotten(engine: Engine, clock: MovableClock) -> None:
+    async def totals(role: str | None = None) -> list[int]:
+        queries = (TaskQuery(role=role), TaskQuery(role=role, since=0.0))
+        return [(await engine.tasks.page(ANNA, query)).total for query in queries]
+
+    first, second, third = [await admitted(engine) for _ in range(3)]
+    await admitted(engine, role="coder", worker=WorkerId("coder", "one"))
+    assert [await totals(), await totals("coder"), await totals("nobody")] == [[4, 4], [1, 1], [0, 0]]
+    await append(engine, first, message())
+    assert await totals() == [3, 3]
+    await engine.tasks.discard(second)
+    assert await totals("echo") == [1, 1]
+    await append(engine, third, DONE)
+    clock.advance(DAY.total_seconds() + 1)
+    while await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY):
+        pass
+    assert [await totals(), await totals("echo")] == [[1, 1], [0, 0]]
+
+
 async def test_page_token_that_nobody_gave_is_refused(engine: Engine) -> None:
     for token in ("", "x", "nothing/at-all"):
         with pytest.raises(InvalidParams):

@@ -145,13 +145,18 @@ class SqliteTasks:
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
         where, values = _filter(caller, query.context_id, query.role)
+        plain = query.context_id is None and query.state is None and query.since is None
+        if plain:
+            total = await self._reader.rows(f"select coalesce(sum(tasks), 0) from tally where {where}", values)
+        where += " and not hidden"
         if query.state is not None:
             where += " and state = ?"
             values.append(query.state)
         if query.since is not None:
             where += " and updated >= ?"
             values.append(query.since)
-        total = int((await self._reader.rows(f"select count(*) from task where {where}", values))[0][0])
+        if not plain:
+            total = await self._reader.rows(f"select count(*) from task where {where}", values)
         if query.before is not None:
             where += " and (updated, id) < (?, ?)"
             values.extend(PageMark.parse(query.before))
@@ -160,19 +165,21 @@ class SqliteTasks:
         )
         rows = [row_of(members) for members in found[: query.limit]]
         more = len(found) > len(rows) > 0
-        return TaskPage(rows, total, str(PageMark(rows[-1].updated, rows[-1].id)) if more else None)
+        return TaskPage(rows, int(total[0][0]), str(PageMark(rows[-1].updated, rows[-1].id)) if more else None)
 
     async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
         where, values = _filter(caller, context, role)
         rows = await self._reader.rows(
-            f"select worker, worker_context from task where {where} and worker is not null order by key desc limit 1", values
+            f"select worker, worker_context from task where {where} and not hidden and worker is not null "
+            "order by key desc limit 1",
+            values,
         )
         return Conversation(_worker(rows[0][0]), rows[0][1]) if rows else None
 
     async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
         where, values = _filter(caller, context, role)
         states = sorted(PAUSED)
-        sql = f"select id from task where {where} and state in ({', '.join('?' * len(states))}) order by key"
+        sql = f"select id from task where {where} and not hidden and state in ({', '.join('?' * len(states))}) order by key"
         return [TaskId(task) for (task,) in await self._reader.rows(sql, [*values, *states])]
 
     async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
@@ -248,7 +255,7 @@ def _worker(name: str) -> WorkerId:
 
 
 def _filter(caller: Caller, context: str | None, role: str | None) -> tuple[str, list[Any]]:
-    where, values = "workspace = ? and caller = ? and not hidden", list[Any](caller)
+    where, values = "workspace = ? and caller = ?", list[Any](caller)
     for column, value in (("context", context), ("role", role)):
         if value is not None:
             where += f" and {column} = ?"
