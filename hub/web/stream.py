@@ -13,6 +13,10 @@ from hub.web.asgi import Headers, Receive, Send
 from hub.wire.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
 
 
+_MUCH = 8
+"""Events at a time of a reader who has fallen behind."""
+
+
 class Voice(Protocol):
     """How a binding puts events into frames."""
 
@@ -43,8 +47,9 @@ class EventStream:
         try:
             async for batch in reading:
                 await self._write_events(batch, voice)
-                # A server that has lost its client returns from send at once: without this the loop would never turn.
-                await asyncio.sleep(0)
+                if len(batch) > _MUCH:
+                    # There is more, and it goes out without waiting for anything: others have their turn between.
+                    await asyncio.sleep(0)
             if reading.broken_off:
                 await self._write(COME_BACK)
             elif not self.open:
