@@ -82,6 +82,7 @@ class Rolecall:
     directory: Directory
     engine: Engine
     push: Push
+    observer: telemetry.Metrics
 
 
 Alter = Callable[[Surroundings], Surroundings]
@@ -152,7 +153,7 @@ async def assemble(
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
             supervisor.keep_running("push", deliveries.run)
             supervisor.keep_running("loop lag", lambda: _measure_lag(observer, clock))
-            yield Rolecall(edge, hub, directory, engine, push)
+            yield Rolecall(edge, hub, directory, engine, push, observer)
         finally:
             hub.drain()
             await supervisor.close()
@@ -187,7 +188,8 @@ async def serve(
 async def _serve(
     rolecall: Rolecall, settings: Settings, listener: socket.socket, until_stopped: Callable[[], Awaitable[None]]
 ) -> None:
-    doors = Doors(rolecall.edge, most=settings.max_connections, patience=settings.reader_patience)
+    most = settings.max_connections
+    doors = Doors(rolecall.edge, rolecall.observer, most=most, patience=settings.reader_patience)
     timekeeper = asyncio.create_task(doors.keep_time(), name="lines' time")
     await doors.open(listener, backlog=_BACKLOG)
     try:
@@ -310,7 +312,7 @@ def _edge(
     )
     turnstile = Turnstile(rate=settings.max_rate, at_once=settings.max_at_once)
     rest = Rest(operations, observer, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
-    return Edge(gate, turnstile, rpc, leases, rest, pages, max_body=settings.max_body)
+    return Edge(gate, turnstile, rpc, leases, rest, pages, observer, max_body=settings.max_body)
 
 
 def _store_url(settings: Settings) -> str:

@@ -71,6 +71,13 @@ FAMILIES = {
             "Attempts to tell a webhook of an event: delivered, failed (it is tried again), dead (given up).",
         ),
         Family("push_lag_seconds", "histogram", (), "From the first event that a receiver lacked until it had them all."),
+        Family("connections_active", "gauge", (), "Connections that are open and served; the server hypercorn does not tell."),
+        Family(
+            "refused_total",
+            "counter",
+            ("reason",),
+            "Requests and connections that were turned away before they became calls: no token, too large, overloaded, …",
+        ),
         Family("event_loop_lag_seconds", "gauge", (), "How late the event loop was, last time it was looked at."),
     )
 }
@@ -170,6 +177,12 @@ class Metrics:
 
     def push_caught_up(self, seconds: float) -> None:
         self._push_lag.observe((), seconds)
+
+    def connections(self, count: int) -> None:
+        self._counts["connections_active"][()] = count
+
+    def refused(self, reason: str) -> None:
+        self._counts["refused_total"][(reason,)] += 1
 
     def loop_lag(self, seconds: float) -> None:
         self._lag = seconds

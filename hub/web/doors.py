@@ -5,26 +5,32 @@ from __future__ import annotations
 import asyncio
 import socket
 
+from hub.core.observe import Observer
 from hub.errors import HubError, Overloaded
 from hub.web.asgi import App
 from hub.web.line import Line
 
-_LOOK_EVERY = 1.0
 _LETTING_GO = 1.0
 
 
 class Doors:
-    """`most` lines at a time; who comes then is told so. `patience`: who takes nothing for this long is cut off."""
+    """`most` lines at a time. Who comes then is told so, as long as those who are told are not as many again; beyond that a
+    line is cut at once. `patience`: who takes nothing for this long is cut off.
+    """
 
+    look_every = 1.0
     head_within = 5.0
     idle_for = 75.0
     """Longer than proxies keep theirs, so that it is not the hub that closes a line just as they use it."""
 
-    def __init__(self, app: App, *, most: int, patience: float) -> None:
+    def __init__(self, app: App, observer: Observer, *, most: int, patience: float) -> None:
         self.app = app
         self.patience = patience
+        self._observer = observer
         self._most = most
         self._lines: set[Line] = set()
+        self._refused: set[Line] = set()
+        """Those of them that nobody serves."""
         self._server: asyncio.Server | None = None
         self._empty = asyncio.Event()
 
@@ -39,7 +45,7 @@ class Doors:
         """Forever: close the lines whose callers have had their time."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(self.look_every)
             now = loop.time()
             for line in [line for line in self._lines if line.due <= now]:
                 line.expire()
@@ -71,12 +77,22 @@ class Doors:
     # --- the lines' side
 
     def opened(self, line: Line) -> HubError | None:
+        served = len(self._lines) - len(self._refused)
         self._lines.add(line)
-        if len(self._lines) > self._most:
-            return Overloaded("connections", self._most, "ROLECALL_MAX_CONNECTIONS")
-        return None
+        if served < self._most:
+            self._observer.connections(served + 1)
+            return None
+        self._refused.add(line)
+        if len(self._refused) > self._most:
+            line.abort()
+        return Overloaded("connections", self._most, "ROLECALL_MAX_CONNECTIONS")
+
+    def refused(self, reason: str) -> None:
+        self._observer.refused(reason)
 
     def closed(self, line: Line) -> None:
         self._lines.discard(line)
+        self._refused.discard(line)
+        self._observer.connections(len(self._lines) - len(self._refused))
         if not self._lines:
             self._empty.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import lru_cache
 
+from hub.core.observe import Observer
 from hub.errors import AccessError, BodyTooLarge, HubError, RouteError, TooManyAtOnce, TooManyRequests
 from hub.model.command import Target
 from hub.model.ids import is_instance, is_role, split_name
@@ -17,7 +18,7 @@ from hub.web.leases import Leases
 from hub.web.pace import Pace
 from hub.web.rest import Rest
 from hub.web.turnstile import Turnstile
-from hub.wire.faults import fault_of
+from hub.wire.faults import Fault, fault_of
 from hub.wire.jsonrpc import NULL, write_error
 from hub.wire.problem import problem_body
 from hub.wire.rest import read_place
@@ -35,7 +36,16 @@ class Edge:
     """The ASGI application that a server runs."""
 
     def __init__(
-        self, gate: Gate, turnstile: Turnstile, rpc: JsonRpc, leases: Leases, rest: Rest, pages: App, *, max_body: int
+        self,
+        gate: Gate,
+        turnstile: Turnstile,
+        rpc: JsonRpc,
+        leases: Leases,
+        rest: Rest,
+        pages: App,
+        observer: Observer,
+        *,
+        max_body: int,
     ) -> None:
         self._gate = gate
         self._turnstile = turnstile
@@ -43,6 +53,7 @@ class Edge:
         self._leases = leases
         self._rest = rest
         self._pages = pages
+        self._observer = observer
         self._max_body = max_body
         self._pace = Pace()
 
@@ -64,7 +75,9 @@ class Edge:
                 await self._serve(scope, receive, send, target, only)
         except (AccessError, BodyTooLarge, TooManyRequests, TooManyAtOnce) as error:
             note(known(scope), "turned away", path, type(error).__name__)
-            await _turn_away(send, receive, error, rpc=target is not None)
+            fault = fault_of(error)
+            self._observer.refused(fault.reason.lower())
+            await _turn_away(send, receive, error, fault, rpc=target is not None)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, target: Target | None, only: str | None) -> None:
         path, verb = scope["path"], scope["method"]
@@ -88,9 +101,8 @@ class Edge:
             await self._pages(scope, receive, send)
 
 
-async def _turn_away(send: Send, receive: Receive, error: HubError, *, rpc: bool) -> None:
+async def _turn_away(send: Send, receive: Receive, error: HubError, fault: Fault, *, rpc: bool) -> None:
     """Nothing of the body is read; what it is answered in is what its address speaks."""
-    fault = fault_of(error)
     headers: list[tuple[bytes, bytes]] = []
     if fault.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="rolecall"'))

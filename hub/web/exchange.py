@@ -21,8 +21,9 @@ MOST_UNREAD = 64 * 1024
 class Wire(Protocol):
     """The line that an exchange is on."""
 
-    closing: bool
-    """No further request will be taken."""
+    @property
+    def ends(self) -> bool:
+        """After this answer nothing will be said."""
 
     def write(self, data: bytes) -> None: ...
     async def drained(self) -> None:
@@ -46,6 +47,7 @@ class Exchange:
         "_waiter",
         "_wire",
         "answered",
+        "begun",
         "complete",
         "gone",
         "keeps",
@@ -59,6 +61,8 @@ class Exchange:
         self.complete = False
         """All of the request is here."""
         self.answered = False
+        self.begun = False
+        """Something of the answer is on its way."""
         self.gone = False
         self.unread = 0
         self._wire = wire
@@ -71,17 +75,13 @@ class Exchange:
         self._left: int | None = None
         self._waiter: asyncio.Future[None] | None = None
 
-    @property
-    def begun(self) -> bool:
-        """Something of the answer is on its way."""
-        return self._head is None and (self.answered or self._chunked or self._left is not None)
-
     # --- the application's side
 
     async def receive(self) -> Message:
-        if self._expects and not self.complete and not self._body:
+        if self._expects:
             self._expects = False
-            self._wire.write(_CONTINUE)
+            if not (self.complete or self._body or self.begun):
+                self._wire.write(_CONTINUE)
         while not (self._body or (self.complete and not self._told) or self.gone or self.answered):
             await self._change()
         if self.gone or self.answered or (self._told and not self._body):
@@ -102,8 +102,12 @@ class Exchange:
         if self.gone or self.answered:
             return
         body, more = message.get("body", b""), message.get("more_body", False)
-        head = self._open() if self._head is not None else b""
-        self._wire.write(head + self._framed(body, more) if head else self._framed(body, more))
+        if self._head is not None:
+            head = self._open(self._head)
+            self._head = None
+            self._wire.write(head + self._framed(body, more))
+        else:
+            self._wire.write(self._framed(body, more))
         if more:
             await self._wire.drained()
         else:
@@ -144,34 +148,38 @@ class Exchange:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _open(self) -> bytes:
+    def _open(self, said: Message) -> bytes:
         """The answer's head. A body whose length it does not say goes out in chunks, or ends with the line."""
-        assert self._head is not None
-        status, scope = self._head["status"], self.scope
-        lines = [_STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        keeps = self.keeps and not self._wire.closing
+        status, scope = said["status"], self.scope
         bare = scope["method"] == "HEAD" or status in _WITHOUT_BODY
         self._left = 0 if bare else None
-        for name, value in self._head["headers"]:
+        lines = [_STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status]
+        # Whoever is answered before he has said all is not listened to any longer.
+        keeps = self.keeps and self.complete and not self._wire.ends
+        for name, value in said["headers"]:
+            if name == b"content-length":
+                if status == HTTPStatus.NO_CONTENT:
+                    continue
+                self._left = 0 if bare else int(value)
+            elif name == b"connection":
+                keeps = keeps and value.lower() != b"close"
+                continue
             lines.append(b"%b: %b\r\n" % (name, value))
-            if name == b"content-length" and not bare:
-                self._left = int(value)
-            elif name == b"connection" and value == b"close":
-                keeps = False
         if self._left is None:
             self._chunked = scope["http_version"] == "1.1"
             if self._chunked:
                 lines.append(b"transfer-encoding: chunked\r\n")
             else:
                 keeps = False
-        if keeps and scope["http_version"] == "1.0":
-            lines.append(b"connection: keep-alive\r\n")
-        elif self.keeps and not keeps:
+        if not keeps:
             lines.append(b"connection: close\r\n")
-        self.keeps = keeps
-        self._head = None
-        lines.append(b"date: %b\r\n\r\n" % _date())
-        return b"".join(lines)
+        elif scope["http_version"] == "1.0":
+            lines.append(b"connection: keep-alive\r\n")
+        head = b"".join(lines)
+        if head.count(b"\n") != len(lines):
+            raise ValueError("a header with a line break")
+        self.keeps, self.begun = keeps, True
+        return b"%bdate: %b\r\n\r\n" % (head, _date())
 
     def _framed(self, body: bytes, more: bool) -> bytes:
         if self._chunked:

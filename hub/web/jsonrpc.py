@@ -97,6 +97,7 @@ class JsonRpc:
             pass
         except HubError as error:
             fault = fault_of(error, dialect_of(method))
+            self._observer.refused(fault.reason.lower())
             if fault.status in _REAL_STATUS:
                 await answer_unread(send, receive, write_error(call_id, fault), status=fault.status)
             else:
@@ -154,7 +155,9 @@ class JsonRpc:
             if asked.operation in STREAMING:
                 raise UnsupportedOperation("A streaming method cannot be part of a batch.")
         except HubError as error:
-            return write_error(read_id(entry), fault_of(error, dialect_of(method)))
+            fault = fault_of(error, dialect_of(method))
+            self._observer.refused(fault.reason.lower())
+            return write_error(read_id(entry), fault)
         return await self._call(asked, scope)
 
     def _ended(self, asked: Asked, role: str, outcome: str, started: float) -> None:

@@ -12,7 +12,6 @@ from hub.model.a2a import Logged
 from hub.web.asgi import Headers, Receive, Send
 from hub.wire.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
 
-
 _MUCH = 8
 """Events at a time of a reader who has fallen behind."""
 

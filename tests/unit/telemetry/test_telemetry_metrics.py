@@ -43,6 +43,9 @@ def _use_everything(observer: Observer) -> None:
     for outcome in ("failed", "delivered", "delivered", "dead"):
         observer.pushed(outcome)
     observer.push_caught_up(2.0)
+    observer.connections(3)
+    observer.refused("overloaded")
+    observer.refused("overloaded")
     observer.loop_lag(0.004)
 
 
@@ -59,6 +62,8 @@ def test_a_call_leaves_its_counts_and_times() -> None:
     assert _value(metrics, "registrations_total", role="echo", outcome="withdrawn") == 1
     assert _value(metrics, "push_deliveries_total", outcome="delivered") == 2
     assert _value(metrics, "push_lag_seconds_sum") == 2.0
+    assert _value(metrics, "connections_active") == 3
+    assert _value(metrics, "refused_total", reason="overloaded") == 2
     assert _value(metrics, "event_loop_lag_seconds") == 0.004
 
 
