@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-_AT_A_TIME = 4
+_AT_A_TIME = 2
 """In one turn of the loop. Between them every call takes a step."""
 
 
