@@ -10,6 +10,7 @@ from hub.model.a2a import EventKind, Heard, JsonObject, TaskState
 
 _MOST_ITEMS = 100_000
 _LONGEST_ID = 1024
+_NAMES = {kind: kind.value for kind in EventKind}
 _IDS = frozenset({"taskId", "contextId"})
 _LISTS = frozenset({"extensions", "referenceTaskIds"})
 _COMMON = frozenset({"metadata", "name", "description", *_IDS, *_LISTS})
@@ -51,7 +52,7 @@ class Ear(NamedTuple):
                     del document[name]
         else:
             self._check_message(document, "message")
-        self.mark(kind.value, document)
+        self.mark(_NAMES[kind], document)
         task = document.get("id" if kind is EventKind.TASK else "taskId") or ""
         return Heard(kind, state, document, self.dialect, task, document.get("contextId") or "", position)
 
@@ -99,7 +100,7 @@ class Ear(NamedTuple):
     def _check_message(self, message: Any, where: str) -> None:
         if not isinstance(message, dict):
             raise Malformed(f"{where} is not an object")
-        self.mark(EventKind.MESSAGE.value, message)
+        self.mark("message", message)
         role = message.get("role")
         if not isinstance(role, str) or role not in self.roles:
             message["role"] = self.agent
@@ -117,7 +118,8 @@ class Ear(NamedTuple):
         for part in parts:
             if not isinstance(part, dict):
                 raise Malformed(f"{where}.parts holds something that is not an object")
-            _check_metadata(part)
+            if "metadata" in part:
+                _check_metadata(part)
             self.part(part)
 
 
