@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from hub.errors import TooManyAtOnce, TooManyRequests
 from hub.model.ids import Caller
@@ -22,19 +21,17 @@ class Turnstile:
         self._drops: dict[Caller, tuple[float, float]] = {}
         self._inside: dict[Caller, int] = {}
 
-    @contextmanager
-    def one(self, caller: Caller) -> Iterator[None]:
-        """For as long as the request lasts. TooManyRequests, TooManyAtOnce."""
+    def one(self, caller: Caller) -> Inside:
+        """To be entered for as long as the request lasts. TooManyRequests, TooManyAtOnce."""
+        return Inside(self, caller)
+
+    def enter(self, caller: Caller) -> None:
         inside = self._inside.get(caller, 0)
         if self._at_once and inside >= self._at_once:
             raise TooManyAtOnce(self._at_once)
         if self._rate:
             self._take(caller)
         self._inside[caller] = inside + 1
-        try:
-            yield
-        finally:
-            self._leave(caller)
 
     def _take(self, caller: Caller) -> None:
         now, most = self._monotonic(), 2 * self._rate
@@ -46,9 +43,25 @@ class Turnstile:
             self._drops.clear()
         self._drops[caller] = (left - 1, now)
 
-    def _leave(self, caller: Caller) -> None:
+    def leave(self, caller: Caller) -> None:
         left = self._inside[caller] - 1
         if left:
             self._inside[caller] = left
         else:
             del self._inside[caller]
+
+
+class Inside:
+    """One request's way through. A generator would cost several times as much, and every request pays for it."""
+
+    __slots__ = ("_caller", "_turnstile")
+
+    def __init__(self, turnstile: Turnstile, caller: Caller) -> None:
+        self._turnstile = turnstile
+        self._caller = caller
+
+    def __enter__(self) -> None:
+        self._turnstile.enter(self._caller)
+
+    def __exit__(self, *exc: object) -> None:
+        self._turnstile.leave(self._caller)
