@@ -16,6 +16,7 @@ import uvloop
 from hub.core.observe import Silent
 from hub.web.asgi import Receive, Scope, Send, answer, answer_unread
 from hub.web.doors import Doors
+from tests.helpers.processes import wait_for
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 PATIENCE = 0.3
@@ -131,6 +132,18 @@ class House:
 
     def caller(self) -> Caller:
         return Caller(self.port)
+
+    def forget(self) -> None:
+        """As if nobody had been here."""
+        self.let_go()
+        wait_for(lambda: not len(self.doors))
+        asyncio.run_coroutine_threadsafe(self._hold_back(), self.loop).result(5)
+        self.desk.asked.clear()
+        self.desk.left.clear()
+        self.counts.reasons.clear()
+
+    async def _hold_back(self) -> None:
+        self.desk.go.clear()
 
     def let_go(self) -> None:
         self.loop.call_soon_threadsafe(self.desk.go.set)

@@ -15,10 +15,16 @@ POST = b"POST /%b HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
 CHUNKS = b"POST /%b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-@pytest.fixture(params=LOOPS)
-def house(request: pytest.FixtureRequest) -> Iterator[House]:
+@pytest.fixture(scope="module", params=LOOPS)
+def shared(request: pytest.FixtureRequest) -> Iterator[House]:
     with open_house(request.param) as house:
         yield house
+
+
+@pytest.fixture
+def house(shared: House) -> House:
+    shared.forget()
+    return shared
 
 
 @pytest.fixture

@@ -1,0 +1,96 @@
+"""The other server, which one setting chooses, keeps the promises that matter most: calls, streams that survive, drains, and
+readers that stop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.loadclients import StreamReader, metric, open_stream
+from tests.helpers.client import Reader, get_task, send, texts
+from tests.helpers.processes import start_hub, start_worker, wait_for
+
+SETTINGS = {"server": "hypercorn", "lease_ttl": 4, "heartbeat": 0.5, "worker_silence": 3, "reader_patience": 1}
+PATIENCE = 1.0
+
+
+class House:
+    """A hub, and workers that outlive it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.hub = start_hub(folder, **SETTINGS)
+        self._workers = [
+            start_worker(f"tests.acceptance.{source}", f"{role}:a", self.hub.url, log=folder / f"{role}.log")
+            for source, role in (("workers:counter", "counter"), ("loadworkers:reams", "reams"), ("workers:instant", "echo"))
+        ]
+
+    def open_again(self) -> None:
+        self.hub = start_hub(self._folder, port=self.hub.port, **SETTINGS)
+
+    def close(self) -> None:
+        for process in (*self._workers, self.hub):
+            process.end()
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    house = House(tmp_path_factory.mktemp("house"))
+    yield house
+    house.close()
+    assert "Traceback" not in house.hub.output
+
+
+def test_a_call_is_answered(house: House) -> None:
+    task = send(house.hub.url, "echo", "hello")
+    assert texts(task) == ["hello"]
+    assert get_task(house.hub.url, task["id"]) == task
+
+
+def test_a_reader_that_stops_is_dropped(house: House) -> None:
+    with StreamReader(house.hub.port, open_stream("reams", "400 0.005")) as reader:
+        reader.read_until(lambda it: len(it.numbers) >= 5)
+        halted = time.monotonic()
+        assert metric(house.hub, "streams_active") == 1
+        wait_for(lambda: metric(house.hub, "streams_active") == 0, 8 * PATIENCE)
+        assert time.monotonic() - halted >= 0.9 * PATIENCE
+        reader.read_until(lambda it: it.broken)
+        assert not reader.ended
+
+
+def test_streams_survive_the_hubs_death_exactly(house: House) -> None:
+    readers = [Reader(house.hub.url, "counter", "50 0.02") for _ in range(5)]
+    threads = [reader.start() for reader in readers]
+    wait_for(lambda: all(len(reader.chunks) > 5 for reader in readers))
+    house.hub.kill9()
+    for thread in threads:
+        thread.join(5)
+    assert not any(reader.done for reader in readers)
+    house.open_again()
+    for thread in [reader.start_again() for reader in readers]:
+        thread.join(10)
+    for reader in readers:
+        assert reader.chunks == [f"{n} " for n in range(50)]
+        assert [cursor for cursor, _ in reader.frames] == list(range(1, len(reader.frames) + 1))
+        assert reader.state == "completed"
+
+
+def test_twenty_streams_come_back_to_a_hub_that_was_told_to_stop_and_miss_nothing(house: House) -> None:
+    readers = [Reader(house.hub.url, "counter", "50 0.02") for _ in range(20)]
+    threads = [reader.start() for reader in readers]
+    wait_for(lambda: all(len(reader.chunks) > 3 for reader in readers))
+    told = time.monotonic()
+    assert house.hub.stop(10) == 0
+    assert time.monotonic() - told < 5
+    for thread in threads:
+        thread.join(2)
+    assert not any(reader.done or reader.errors for reader in readers)
+    house.open_again()
+    for thread in [reader.start_again() for reader in readers]:
+        thread.join(10)
+    missed = sum(reader.chunks != [f"{n} " for n in range(50)] for reader in readers)
+    assert missed == 0

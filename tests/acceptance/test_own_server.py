@@ -1,0 +1,160 @@
+"""The hub's own server as a process, on the plain event loop: callers who do odd things, some of which HTTP allows."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.acceptance.loadclients import StreamReader, metric, open_stream
+from tests.helpers.client import text_message
+from tests.helpers.processes import HubProcess, start_hub, start_worker, wait_for
+from tests.unit.web.house import Caller
+
+WORKERS = "tests.acceptance.loadworkers"
+H2C = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n"
+MOST = 40
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    folder = tmp_path_factory.mktemp("hub")
+    with ExitStack() as closing:
+        hub = closing.enter_context(start_hub(folder, loop="asyncio", max_connections=MOST, drain=5))
+        for role in ("echo", "reams"):
+            closing.enter_context(start_worker(f"{WORKERS}:{role}", f"{role}:a", hub.url, log=folder / f"{role}.log"))
+        yield hub
+        assert "Traceback" not in hub.output
+
+
+@pytest.fixture
+def caller(hub: HubProcess) -> Iterator[Caller]:
+    with Caller(hub.port) as caller:
+        yield caller
+
+
+def sending(text: str, headers: str = "", *, role: str = "echo") -> bytes:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": text_message(text)})
+    kind = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    return f"POST /agents/{role} HTTP/1.1\r\n{kind}{headers}\r\n{body}".encode()
+
+
+def get(path: str, headers: str = "") -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode()
+
+
+def refused(hub: HubProcess, reason: str) -> int:
+    text = httpx.get(f"{hub.url}/metrics", trust_env=False).text
+    found = re.search(rf'^a2a_hub_refused_total{{reason="{reason}"}} (\S+)$', text, re.MULTILINE)
+    return int(float(found[1])) if found else 0
+
+
+def test_calls_in_one_go_are_answered_in_order(caller: Caller) -> None:
+    caller.say(b"".join(sending(f"number {n}.") for n in range(50)))
+    for n in range(50):
+        caller.hear(f"number {n}.".encode())
+
+
+def test_a_call_with_an_offer_to_upgrade_is_a_call(caller: Caller) -> None:
+    caller.say(sending("from Java", H2C)).hear(b"from Java")
+    caller.say(get("/livez", H2C)).hear(b"HTTP/1.1 200")
+
+
+def test_who_has_said_all_and_ends_his_side_is_answered(caller: Caller) -> None:
+    heard = caller.say(sending("one") + sending("two")).done_talking().rest()
+    assert heard.count(b"HTTP/1.1 200") == 2
+    assert heard.endswith(b"}")
+
+
+def test_a_call_by_its_whole_address_is_a_call_and_another_sites_address_is_not(hub: HubProcess) -> None:
+    for address, status in ((f"http://localhost:{hub.port}/livez", b"200"), ("http://evil.example/livez", b"421")):
+        with Caller(hub.port) as caller:
+            caller.say(get(address)).hear(b"HTTP/1.1 " + status)
+
+
+@pytest.mark.parametrize("request_line", ["OPTIONS *", "OPTIONS /", "HEAD /livez", "HEAD /.well-known/agent-card.json"])
+def test_rare_requests_do_no_harm(caller: Caller, request_line: str) -> None:
+    head = caller.say(f"{request_line} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).hear(b"\r\n\r\n")
+    assert re.match(rb"HTTP/1.1 (200|204|404|405) ", head)
+    if request_line.startswith("HEAD"):
+        assert caller.say(get("/livez")).hear(b"\r\n\r\n").startswith(b"HTTP/1.1 200")
+
+
+def test_a_stream_whose_reader_leaves_is_over(hub: HubProcess) -> None:
+    with StreamReader(hub.port, open_stream("reams", "100 0.02")) as reader:
+        reader.read_until(lambda it: len(it.numbers) > 3)
+        assert metric(hub, "streams_active") == 1
+        reader.close(reset=True)
+        wait_for(lambda: metric(hub, "streams_active") == 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "reason"),
+    [
+        (get("/livez").replace(b"localhost", b"evil"), 421, "bad_host"),
+        (sending("x").replace(b"application/json", b"text/plain"), 415, "media_type_not_supported"),
+        (sending("x").replace(b"Content-Length: ", b"Content-Length: 99999999"), 413, "body_too_large"),
+        (b"GET /livez HTTP/1.1\r\n\r\n", 400, "invalid_request"),
+        (get("/livez", "X: " + "a" * 70_000 + "\r\n"), 431, "head_too_large"),
+        (get("/livez", "Transfer-Encoding: gzip\r\n"), 501, "coding_unknown"),
+        (sending("x").replace(b"message/send", b"message/sing"), 200, "method_not_found"),
+    ],
+)
+def test_what_is_refused_is_counted(hub: HubProcess, caller: Caller, data: bytes, status: int, reason: str) -> None:
+    before = refused(hub, reason)
+    assert caller.say(data).hear(b"\r\n").startswith(b"HTTP/1.1 %d" % status)
+    assert refused(hub, reason) == before + 1
+
+
+def test_beyond_the_limit_callers_are_told_so_until_somebody_leaves(hub: HubProcess) -> None:
+    before = refused(hub, "overloaded")
+    callers: list[Caller] = []
+    try:
+        while not callers or callers[-1].say(get("/livez")).hear(b"\r\n\r\n").startswith(b"HTTP/1.1 200"):
+            callers.append(Caller(hub.port))
+        told = callers.pop()
+        assert len(callers) <= MOST
+        told.line.close()
+        callers[0].say(get("/metrics"))
+        text = callers[0].hear(b"a2a_hub_event_loop_lag_seconds ").decode()
+        assert f"\na2a_hub_connections_active {MOST}.0\n" in text
+        assert f'a2a_hub_refused_total{{reason="overloaded"}} {before + 1}.0' in text
+        callers.pop().line.close()
+        wait_for(lambda: _served(hub), 5)
+    finally:
+        for caller in callers:
+            caller.line.close()
+
+
+def _served(hub: HubProcess) -> bool:
+    with Caller(hub.port) as caller:
+        try:
+            return caller.say(get("/livez")).hear(b"\r\n\r\n").startswith(b"HTTP/1.1 200")
+        except ConnectionError:
+            return False
+
+
+def test_a_hub_that_goes_ends_its_streams_whole_and_says_so_to_who_keeps_his_line(tmp_path: Path) -> None:
+    with ExitStack() as closing:
+        hub = closing.enter_context(start_hub(tmp_path, drain=5))
+        worker = start_worker(f"{WORKERS}:reams", "reams:a", hub.url, log=tmp_path / "worker.log")
+        closing.callback(worker.kill9)
+        stream = closing.enter_context(StreamReader(hub.port, open_stream("reams", "500 0.02")))
+        idle = closing.enter_context(Caller(hub.port))
+        idle.say(get("/livez")).hear(b"\r\n\r\n")
+        stream.read_until(lambda it: len(it.numbers) > 3)
+        told = time.monotonic()
+        assert hub.stop(8) == 0
+        assert time.monotonic() - told < 3
+        stream.read_until(lambda it: it.ended)
+        assert stream.numbers == list(range(len(stream.numbers)))
+        idle.rest()
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.1", hub.port), 2)
