@@ -22,7 +22,7 @@ test: .venv/.dev
 
 bench: .venv/.dev
 	scripts/install-bench-tools
-	$(BIN)/python scripts/bench
+	$(BIN)/python scripts/bench --write
 
 soak: .venv/.dev
 	scripts/install-test-tools
