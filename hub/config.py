@@ -186,7 +186,7 @@ class Settings:
         20_000,
         read.whole(1, 10_000_000),
         "How many connections callers and workers may have open to the hub.",
-        "Higher: more memory. At the limit a new one is answered with OVERLOADED and closed.",
+        "Higher: more memory. At the limit a new one, also for /livez, is answered with OVERLOADED and closed.",
     )
     max_streams: int = setting(
         10_000,

@@ -72,6 +72,7 @@ class Line(asyncio.Protocol):
         self._next: asyncio.Future[None] | None = None
         self._taken = asyncio.Event()
         self._full = False
+        self._paused = False
         self._unsent = 0
         self._held = b""
         """What has come and is not yet looked at: enough is waiting."""
@@ -134,7 +135,7 @@ class Line(asyncio.Protocol):
             return
         if self._held:
             self._loop.call_soon(self._go_on)
-        else:
+        elif self._paused:
             self._listen()
 
     # --- asyncio.Protocol
@@ -198,17 +199,18 @@ class Line(asyncio.Protocol):
         intake = self._intake
         if intake is None:
             return
-        knew_head, at = intake.in_head, 0
-        while at < len(data) and not self._stuffed():
+        knew_head, at, stuffed = intake.in_head, 0, self._stuffed()
+        while at < len(data) and not stuffed:
             wrong = intake.feed(data[at : at + _PIECE])
             if wrong is not None:
                 self._misread(wrong)
                 return
             at += _PIECE
+            stuffed = self._stuffed()
         self._held = data[at:]
-        if self._held or self._stuffed():
+        if stuffed:
             self._pause()
-        else:
+        elif self._paused:
             self._listen()
         if intake.in_head and not knew_head and self._serving is None and not self._waiting:
             self.due = self._loop.time() + self._house.head_within
@@ -227,11 +229,13 @@ class Line(asyncio.Protocol):
         return self._intake is not None and self._intake.in_head
 
     def _pause(self) -> None:
-        if self._transport is not None and not self._transport.is_closing() and self._transport.is_reading():
+        if not self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = True
             self._transport.pause_reading()
 
     def _listen(self) -> None:
-        if self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = False
             self._transport.resume_reading()
 
     def _misread(self, error: HubError) -> None:
@@ -258,7 +262,8 @@ class Line(asyncio.Protocol):
         try:
             while await self._another():
                 await self._answer(self._waiting.popleft())
-                await self.drained()
+                if self._full:
+                    await self.drained()
         except TookNothing:
             pass
         finally:
