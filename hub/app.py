@@ -24,6 +24,7 @@ from hub.clock import TICK, WakingClock
 from hub.config import ConfigError, Settings
 from hub.core.directory import Directory, Terms
 from hub.core.hub import Hub, Limits
+from hub.core.places import WorkspacePlaces
 from hub.core.push import Deliveries, Pace
 from hub.core.pushes import Push
 from hub.core.router import Router
@@ -123,7 +124,9 @@ async def assemble(
         around = alter(parts)
         limits = Limits(
             open_tasks=settings.max_open_tasks,
+            open_tasks_each=settings.max_open_tasks_per_workspace,
             streams=settings.max_streams,
+            streams_each=settings.max_streams_per_workspace,
             keep_alive=timedelta(seconds=settings.keep_alive),
             retention=timedelta(seconds=settings.retention),
             paused=timedelta(seconds=settings.max_pause),
@@ -188,8 +191,13 @@ async def serve(
 async def _serve(
     rolecall: Rolecall, settings: Settings, listener: socket.socket, until_stopped: Callable[[], Awaitable[None]]
 ) -> None:
-    most = settings.max_connections
-    doors = Doors(rolecall.edge, rolecall.observer, most=most, patience=settings.reader_patience)
+    doors = Doors(
+        rolecall.edge,
+        rolecall.observer,
+        most=settings.max_connections,
+        patience=settings.reader_patience,
+        max_head=settings.max_head,
+    )
     timekeeper = asyncio.create_task(doors.keep_time(), name="lines' time")
     await doors.open(listener, backlog=_BACKLOG)
     try:
@@ -286,7 +294,8 @@ def _edge(
     observer: telemetry.Metrics,
 ) -> Edge:
     pages = create_pages(settings.max_body, settings.max_depth)
-    gate = Gate(_tokens(settings), _hosts(settings), exposed=not is_loopback(settings.host))
+    exposed = not is_loopback(settings.host)
+    gate = Gate(_tokens(settings), _hosts(settings), max_head=settings.max_head, exposed=exposed)
     cards = Cards(
         directory,
         name=settings.name,
@@ -297,15 +306,16 @@ def _edge(
     )
     add_cards(pages, cards)
     add_catalog(pages, Catalog(directory, name=settings.name, public_url=settings.url(port)))
-    leases = Leases(directory, vault, max_body=settings.max_body, max_depth=settings.max_depth)
+    leases = Leases(directory, vault, max_body=settings.max_body, max_depth=settings.max_depth, max_card=settings.max_card)
     leases.add_to(pages)
-    add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive), most_watching=settings.max_streams)
+    feeds = WorkspacePlaces(settings.max_streams, settings.max_streams_per_workspace, "open feeds", "ROLECALL_MAX_STREAMS")
+    add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive), feeds=feeds)
     add_tasks(pages, hub)
     add_pushes(pages, push)
     add_operations(pages, hub, directory, engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
     add_description(pages)
     keep_alive = settings.keep_alive
-    operations = Operations(hub, push)
+    operations = Operations(hub, push, cards.extended)
     depth = settings.max_depth
     rpc = JsonRpc(
         operations, observer, max_body=settings.max_body, max_depth=depth, max_batch=settings.max_batch, keep_alive=keep_alive
@@ -363,6 +373,7 @@ def _server_config(settings: Settings, listener: socket.socket) -> ServerConfig:
     config.backlog = _BACKLOG
     config.graceful_timeout = settings.drain
     config.keep_alive_max_requests = _KEEP_ALIVE_REQUESTS
+    config.h11_max_incomplete_size = config.h2_max_header_list_size = 2 * settings.max_head
     config.accesslog = None
     config.errorlog = None
     config.include_server_header = False

@@ -114,6 +114,20 @@ class Settings:
         "Higher: larger messages get in, and a caller can make the hub hold that much memory.",
         unit="bytes",
     )
+    max_head: int = setting(
+        32 * 1024,
+        read.size(4096, 1024**2),
+        "Largest headers of a request, all together.",
+        "Higher: longer cookies and tokens get in, and every connection can hold twice that much memory.",
+        unit="bytes",
+    )
+    max_card: int = setting(
+        64 * 1024,
+        read.size(1024, 16 * 1024**2),
+        "Largest card that a worker may enrol with, as JSON.",
+        "Higher: more skills and texts get in, and each of max_agents workers can hold that much memory and disk.",
+        unit="bytes",
+    )
     max_depth: int = setting(
         100,
         read.whole(16, 190),
@@ -161,6 +175,12 @@ class Settings:
         "How many unfinished tasks the hub takes on.",
         "Higher: more memory and disk. At the limit new calls are refused with OVERLOADED.",
     )
+    max_open_tasks_per_workspace: int = setting(
+        50_000,
+        read.whole(1, 10_000_000),
+        "How many unfinished tasks one workspace may have. Without tokens there is one workspace.",
+        "Higher: one workspace can fill more of max_open_tasks. At the limit its new calls are refused with OVERLOADED.",
+    )
     max_pause: float = setting(
         7 * 86_400.0,
         read.seconds(1, 10 * 365 * 86_400),
@@ -193,6 +213,12 @@ class Settings:
         read.whole(1, 10_000_000),
         "How many streams may be open to callers.",
         "Higher: more memory. At the limit new streams are refused with OVERLOADED.",
+    )
+    max_streams_per_workspace: int = setting(
+        5_000,
+        read.whole(1, 10_000_000),
+        "How many streams may be open to the callers of one workspace. Without tokens there is one workspace.",
+        "Higher: one workspace can fill more of max_streams. At the limit its new streams are refused with OVERLOADED.",
     )
     reader_patience: float = setting(
         30.0,

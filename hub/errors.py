@@ -169,12 +169,12 @@ class HeadTooLarge(AccessError):
     """The request's head is too large."""
 
     def __init__(self, most: int, size: int) -> None:
-        super().__init__(f"A request may have {most} headers, of {size} bytes together.")
+        super().__init__(f"A request may have {most} headers, of {size} bytes together (ROLECALL_MAX_HEAD on the hub).")
 
 
 class HeadEndless(AccessError):
     def __init__(self, size: int) -> None:
-        super().__init__(f"A request's head may have {size} bytes.")
+        super().__init__(f"A request's head may have {size} bytes, its address included: twice ROLECALL_MAX_HEAD on the hub.")
 
 
 class CodingUnknown(AccessError):
@@ -293,8 +293,8 @@ class BrokenOff(RouteError):
 
 
 class Overloaded(RouteError):
-    def __init__(self, what: str, limit: int, setting: str) -> None:
-        super().__init__(f"The hub holds {limit} {what}, its limit ({setting}). Try again later.")
+    def __init__(self, what: str, limit: int, setting: str, *, holder: str = "The hub") -> None:
+        super().__init__(f"{holder} holds {limit} {what}, its limit ({setting}). Try again later.")
         self.retry_after = 5.0
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hub.core.cancelling import cancel
 from hub.core.decisions import Decisions
 from hub.core.names import Names, alias_key
-from hub.core.places import Places
+from hub.core.places import WorkspacePlaces
 from hub.core.pushes import Push
 from hub.core.reading import Reading
 from hub.core.relay import Relay
@@ -52,7 +52,10 @@ class Limits:
     """Bounds that a caller can meet. Durations in seconds."""
 
     open_tasks: int = 100_000
+    open_tasks_each: int = 50_000
+    """Of one workspace; so below."""
     streams: int = 10_000
+    streams_each: int = 5_000
     keep_alive: timedelta = timedelta(seconds=15)
     retention: timedelta = timedelta(hours=24)
     paused: timedelta = timedelta(days=7)
@@ -78,10 +81,10 @@ class Hub:
         self._waiting: set[Subscription] = set()
         self._being_answered: set[TaskId] = set()
         self._repeats = Repeats(around.clock, limits.same_message)
-        self.relays = Relays(around, supervisor)
+        self._open_tasks = WorkspacePlaces(limits.open_tasks, limits.open_tasks_each, "open tasks", "ROLECALL_MAX_OPEN_TASKS")
+        self.relays = Relays(around, supervisor, self._open_tasks)
         self._names = Names(around, self.relays, limits.same_message)
-        self._streams = Places(self._readings, limits.streams, "open streams", "ROLECALL_MAX_STREAMS")
-        self._open_tasks = Places(self.relays, limits.open_tasks, "open tasks", "ROLECALL_MAX_OPEN_TASKS")
+        self._streams = WorkspacePlaces(limits.streams, limits.streams_each, "open streams", "ROLECALL_MAX_STREAMS")
         self.decisions = Decisions()
         self.draining = False
 
@@ -102,21 +105,21 @@ class Hub:
 
     async def stream(self, caller: Caller, send: Send) -> Reading:
         """The answer to a message as a stream. Returns once the worker has begun to answer."""
-        with self._streams:
+        with self._streams.one(caller.workspace):
             return await self._stream(caller, send)
 
     async def _stream(self, caller: Caller, send: Send) -> Reading:
         call = await self._begin(caller, send)
         await call.started()
         if call.began == START:
-            return self._reading(call.task, call.role, send.dialect, send.alias, after=START, first=None)
+            return self._reading(caller, call.task, call.role, send.dialect, send.alias, after=START, first=None)
         # The answer to a paused task opens with the task as it went on, not as it waited.
         first = await self._views.as_of(call.task, Cursor(call.began + 1))
-        return self._reading(call.task, call.role, send.dialect, send.alias, after=first.cursor, first=first)
+        return self._reading(caller, call.task, call.role, send.dialect, send.alias, after=first.cursor, first=first)
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> Reading:
         """Come back to a task: as of the reader's cursor, or as of now, and then what follows."""
-        with self._streams:
+        with self._streams.one(caller.workspace):
             return await self._subscribe(caller, command)
 
     async def _subscribe(self, caller: Caller, command: Subscribe) -> Reading:
@@ -128,9 +131,9 @@ class Hub:
         if row.ended and at == row.at and dialect in _SINCE_1_0:
             raise TaskOver
         if row.at == START:
-            return self._reading(row.id, row.role, dialect, row.alias, after=START, first=None)
+            return self._reading(caller, row.id, row.role, dialect, row.alias, after=START, first=None)
         first = await self._views.as_of(row.id, at) if at > START else None
-        return self._reading(row.id, row.role, dialect, row.alias, after=at, first=first)
+        return self._reading(caller, row.id, row.role, dialect, row.alias, after=at, first=first)
 
     # --- tasks
 
@@ -197,7 +200,7 @@ class Hub:
 
     async def _admit(self, caller: Caller, send: Send, turn: Turn) -> Relay:
         """Route, store, and only then call: what may run can be found again."""
-        with self._open_tasks:
+        with self._open_tasks.one(caller.workspace):
             return await self._admit_one(caller, send, turn)
 
     async def _admit_one(self, caller: Caller, send: Send, turn: Turn) -> Relay:
@@ -324,7 +327,9 @@ class Hub:
         else:
             await relay.scribe.reveal()
 
-    def _reading(self, task: TaskId, role: str, dialect: str, alias: str, *, after: Cursor, first: Logged | None) -> Reading:
+    def _reading(
+        self, caller: Caller, task: TaskId, role: str, dialect: str, alias: str, *, after: Cursor, first: Logged | None
+    ) -> Reading:
         async def rests_at(cursor: Cursor) -> bool:
             log = await self._engine.events.read(task, after=cursor)
             return not log
@@ -335,15 +340,21 @@ class Hub:
             first=first,
             rests_at=rests_at,
             observer=self._around.observer,
+            workspace=caller.workspace,
             role=role,
             dialect=dialect,
             alias=alias,
-            on_close=self._readings.discard,
+            on_close=self._closed,
         )
         self._readings.add(reading)
+        self._streams.fill(caller.workspace)
         if self.draining:
             reading.break_off()
         return reading
+
+    def _closed(self, reading: Reading) -> None:
+        self._readings.discard(reading)
+        self._streams.leave(reading.workspace)
 
     # --- coming up
 

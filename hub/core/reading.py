@@ -25,6 +25,7 @@ class Reading:
         first: Logged | None,
         rests_at: Callable[[Cursor], Awaitable[bool]],
         observer: Observer,
+        workspace: str,
         role: str,
         dialect: str,
         alias: str,
@@ -35,6 +36,8 @@ class Reading:
         self._rests_at = rests_at
         self._observer = observer
         self._role = role
+        self.workspace = workspace
+        """Whose open stream this is."""
         self.dialect = dialect
         """The reader's: the log may be kept in another."""
         self.alias = alias

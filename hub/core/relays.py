@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from hub.core.places import WorkspacePlaces
 from hub.core.relay import Relay
 from hub.core.router import Route
 from hub.core.supervisor import Supervisor
@@ -23,7 +24,9 @@ _LINGER = 5.0
 
 
 class Relays:
-    def __init__(self, around: Surroundings, supervisor: Supervisor) -> None:
+    def __init__(self, around: Surroundings, supervisor: Supervisor, places: WorkspacePlaces) -> None:
+        """Each fills one of `places`, for as long as it is there."""
+        self._places = places
         self._around = around
         self._supervisor = supervisor
         self._running: dict[TaskId, Relay] = {}
@@ -45,8 +48,10 @@ class Relays:
         references: dict[str, str] | None = None,
     ) -> Relay:
         relay = Relay(self._around, row, turns, route=route, send=send, references=references)
+        if row.id not in self._running:
+            self._places.fill(row.caller.workspace)
         self._running[row.id] = relay
-        relay.task = self._supervisor.run_once(f"relay {row.id}", relay.run(), then=lambda: self._gone(row.id, relay))
+        relay.task = self._supervisor.run_once(f"relay {row.id}", relay.run(), then=lambda: self._gone(row, relay))
         return relay
 
     async def clear(self, task: TaskId) -> None:
@@ -117,7 +122,8 @@ class Relays:
             if not relay.started.come:
                 self._supervisor.run_once(f"showing {relay.scribe.ids.task}", relay.show())
 
-    def _gone(self, task: TaskId, relay: Relay) -> None:
-        if self._running.get(task) is relay:
-            del self._running[task]
+    def _gone(self, row: TaskRow, relay: Relay) -> None:
+        if self._running.get(row.id) is relay:
+            del self._running[row.id]
+            self._places.leave(row.caller.workspace)
         relay.tell_over()  # one that was cancelled before its first step has not

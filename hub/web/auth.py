@@ -20,17 +20,18 @@ _OPEN = ("/.well-known/", "/livez", "/readyz", "/health")
 _BEARER = "bearer "
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES = (b"same-origin", b"same-site", b"none")
-_MOST_HEADERS, _LARGEST_HEAD = 200, 32 * 1024
+_MOST_HEADERS = 200
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]{1,5})?")
 
 
 class Gate:
     """`tokens` None: there are none, and everybody is the one local caller. `hosts`: what we may be called; empty: anything.
-    `exposed`: others than this machine get here, so that without tokens nobody gets in.
+    `exposed`: others than this machine get here, so that without tokens nobody gets in. `max_head`: bytes of all headers.
     """
 
-    def __init__(self, tokens: Tokens | None, hosts: Sequence[str] = (), *, exposed: bool = False) -> None:
+    def __init__(self, tokens: Tokens | None, hosts: Sequence[str] = (), *, max_head: int, exposed: bool = False) -> None:
         self._tokens = tokens
+        self._max_head = max_head
         self._exposed = exposed
         self._hosts = frozenset(host.lower() for host in hosts)
 
@@ -61,8 +62,8 @@ class Gate:
         size = 0
         for name, value in headers:
             size += len(name) + len(value)
-        if len(headers) > _MOST_HEADERS or size > _LARGEST_HEAD:
-            raise HeadTooLarge(_MOST_HEADERS, _LARGEST_HEAD)
+        if len(headers) > _MOST_HEADERS or size > self._max_head:
+            raise HeadTooLarge(_MOST_HEADERS, self._max_head)
         if b"transfer-encoding" in said and b"content-length" in said:
             raise Smuggled
         if self._hosts and _host_in(said.get(b"host") or said.get(b":authority") or b"") not in self._hosts:

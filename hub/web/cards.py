@@ -11,7 +11,7 @@ from quart import Quart, Response, request
 
 from hub import __version__
 from hub.core.directory import Directory
-from hub.errors import RoleUnknown, VersionNotSupported
+from hub.errors import ExtendedCardNotConfigured, RoleUnknown, VersionNotSupported
 from hub.model.a2a import JsonObject
 from hub.model.card import (
     HTTP_JSON,
@@ -59,7 +59,7 @@ class Shown(NamedTuple):
 
 
 class Cards:
-    """`version`: every card is this version's alone; without it, what the caller asks for, or both in one."""
+    """`version`: every public card is this version's alone; without it, what the caller asks for, or both in one."""
 
     def __init__(
         self, directory: Directory, *, name: str, description: str, public_url: str, version: str | None, gate: Gate
@@ -73,26 +73,38 @@ class Cards:
         self._kept: dict[tuple[str, str | None, str | None, bool], Shown] = {}
 
     def shown(self, caller: Caller, role: str | None, asked: str | None) -> Shown:
-        """The hub's card, or a role's: made anew when the registry has changed. RoleUnknown."""
+        """The hub's card, or a role's. RoleUnknown."""
+        return self._shown(caller, role, self._version or asked)
+
+    def extended(self, caller: Caller, role: str | None, dialect: str) -> bytes:
+        """What the caller may see, in what he speaks: his workspace's roles, which nobody sees who shows no token.
+        ExtendedCardNotConfigured, RoleUnknown.
+        """
+        if not self._gate.locked:
+            raise ExtendedCardNotConfigured
+        return self._shown(caller, role, dialect).body
+
+    def _shown(self, caller: Caller, role: str | None, version: str | None) -> Shown:
+        """Made anew when the registry has changed."""
         if role is not None and not self._directory.live(caller, role):
             raise RoleUnknown(role, self._directory.roles(caller))
-        key, revision = (caller.workspace, role, asked, self._gate.locked), self._directory.revision()
+        key, revision = (caller.workspace, role, version, self._gate.locked), self._directory.revision()
         kept = self._kept.get(key)
         if kept is None or kept.revision != revision:
-            card = self._hub(caller, asked) if role is None else self._role(caller, role, asked)
+            card = self._hub(caller, version) if role is None else self._role(caller, role, version)
             body = dump(card)
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             kept = self._kept[key] = Shown(revision, body, f'"{sha256(body).hexdigest()[:32]}"')
         return kept
 
-    def _hub(self, caller: Caller, asked: str | None) -> JsonObject:
+    def _hub(self, caller: Caller, version: str | None) -> JsonObject:
         """The hub's card: every live role is a skill of it."""
         skills = tuple(self._as_skill(caller, role) for role in self._directory.roles(caller))
         profile = self._profile(self._name, self._description, f"{self._public_url}/a2a", self._public_url)
-        return self._written(replace(profile, skills=skills), asked)
+        return _written(replace(profile, skills=skills), version)
 
-    def _role(self, caller: Caller, role: str, asked: str | None) -> JsonObject:
+    def _role(self, caller: Caller, role: str, version: str | None) -> JsonObject:
         live = self._directory.live(caller, role)
         cards = [registration.offer.card for registration in live]
         base = f"{self._public_url}/agents/{role}"
@@ -103,7 +115,7 @@ class Cards:
             output_modes=_merged(cards, "defaultOutputModes") or _TEXT,
         )
         able = replace(profile.capabilities, extensions=_merged_extensions(cards))
-        return self._written(replace(profile, capabilities=able), asked)
+        return _written(replace(profile, capabilities=able), version)
 
     def _profile(self, name: str, description: str, rpc: str, rest: str) -> Profile:
         """What a worker lacks the hub supplies, so streaming is always on. What is not there is not claimed."""
@@ -116,16 +128,10 @@ class Cards:
                 Interface(rest, HTTP_JSON, NEWEST),
                 Interface(rpc, JSONRPC, CLASSIC),
             ),
-            capabilities=Capabilities(streaming=True, push_notifications=True),
+            capabilities=Capabilities(streaming=True, push_notifications=True, extended_card=self._gate.locked),
             security_schemes=_SCHEMES if self._gate.locked else {},
             requirements=({"bearer": ()}, {"apiKey": ()}) if self._gate.locked else (),
         )
-
-    def _written(self, profile: Profile, asked: str | None) -> JsonObject:
-        version = self._version or asked
-        if version == NEWEST:
-            return pure_10(profile)
-        return pure_03(profile) if version is not None else merged(profile)
 
     def _as_skill(self, caller: Caller, role: str) -> Skill:
         live = self._directory.live(caller, role)
@@ -153,6 +159,12 @@ def add_cards(app: Quart, cards: Cards) -> None:
         if "/.well-known/agent" in request.path:
             response.headers.update(_CORS)
         return response
+
+
+def _written(profile: Profile, version: str | None) -> JsonObject:
+    if version == NEWEST:
+        return pure_10(profile)
+    return pure_03(profile) if version is not None else merged(profile)
 
 
 def _asked() -> str | None:

@@ -15,7 +15,8 @@ _LETTING_GO = 1.0
 
 class Doors:
     """`most` lines at a time. Who comes then is told so, as long as those who are told are not as many again; beyond that a
-    line is cut at once. `patience`: who takes nothing for this long is cut off.
+    line is cut at once. `patience`: who takes nothing for this long is cut off. `max_head`: bytes of a request's headers. The
+    application refuses what is beyond, and says it better: here is where reading ends.
     """
 
     look_every = 1.0
@@ -23,8 +24,9 @@ class Doors:
     idle_for = 75.0
     """Longer than proxies keep theirs, so that it is not the hub that closes a line just as they use it."""
 
-    def __init__(self, app: App, observer: Observer, *, most: int, patience: float) -> None:
+    def __init__(self, app: App, observer: Observer, *, most: int, patience: float, max_head: int) -> None:
         self.app = app
+        self.most_head = 2 * max_head
         self.patience = patience
         self._observer = observer
         self._most = most

@@ -11,7 +11,6 @@ from hub.errors import CodingUnknown, HeadEndless, HubError, InvalidRequest
 from hub.web.asgi import Scope
 from hub.web.exchange import Exchange
 
-_MOST_HEAD = 64 * 1024
 _UNREADABLE = InvalidRequest("This is no request that can be read in one way only.")
 
 
@@ -20,14 +19,17 @@ class Asked(Protocol):
 
 
 class Intake:
-    """`asked` is called for every request as soon as its head is whole."""
+    """`asked` is called for every request as soon as its head is whole. `ends`: the caller's address, and ours. `most_head`:
+    bytes of a head, or of trailers.
+    """
 
-    def __init__(self, asked: Asked, client: Any, server: Any) -> None:
+    def __init__(self, asked: Asked, ends: tuple[Any, Any], *, most_head: int) -> None:
         self.in_head = False
         self.reading: Exchange | None = None
         """Whose body is on its way."""
         self._asked = asked
-        self._ends = client, server
+        self._ends = ends
+        self._most_head = most_head
         self._parser: Any = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -45,8 +47,8 @@ class Intake:
             return self._wrong or _UNREADABLE
         if self.in_head or self.reading is not None:
             self._since += len(data)
-            if self._since > _MOST_HEAD:
-                return HeadEndless(_MOST_HEAD)
+            if self._since > self._most_head:
+                return HeadEndless(self._most_head)
         return None
 
     def end(self) -> None:

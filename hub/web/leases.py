@@ -63,11 +63,12 @@ class Place(NamedTuple):
 
 
 class Leases:
-    def __init__(self, directory: Directory, vault: Vault, *, max_body: int, max_depth: int) -> None:
+    def __init__(self, directory: Directory, vault: Vault, *, max_body: int, max_depth: int, max_card: int) -> None:
         self._directory = directory
         self._vault = vault
         self._max_body = max_body
         self._max_depth = max_depth
+        self._max_card = max_card
 
     def add_to(self, app: Quart) -> None:
         """To the table of addresses, which describes them and knows what each takes. `place` finds them before Quart does."""
@@ -118,7 +119,7 @@ class Leases:
         return await self._directory.beat(holder, read_worker(name), read_proof(document), read_beat(document))
 
     async def _enrol(self, holder: Principal, document: JsonObject, worker: WorkerId) -> Granted:
-        offer = read_offer(document, worker)
+        offer = read_offer(document, worker, max_card=self._max_card)
         credential = read_credential(document)
         if credential:
             offer = replace(offer, credential=b64encode(self._vault.seal(credential.encode())).decode())

@@ -38,9 +38,10 @@ _LAST_WORDS = 1.0
 
 
 class House(Protocol):
-    """Who has opened the line. Times in seconds."""
+    """Who has opened the line. Times in seconds. `most_head`: bytes of a request's head, its address included."""
 
     app: App
+    most_head: int
     head_within: float
     idle_for: float
     patience: float
@@ -143,7 +144,8 @@ class Line(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_MOST_UNSENT)
-        self._intake = Intake(self._asked, transport.get_extra_info("peername"), transport.get_extra_info("sockname"))
+        ends = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        self._intake = Intake(self._asked, ends, most_head=self._house.most_head)
         self.due = self._loop.time() + self._house.head_within
         full = self._house.opened(self)
         if full is not None:

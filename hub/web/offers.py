@@ -15,7 +15,6 @@ from hub.model.worker import Beat, Offer, Proof
 from hub.wire.cards import interfaces
 from hub.wire.jsontext import dump
 
-_LARGEST_CARD = 64 * 1024
 _MOST_SKILLS = 100
 _MOST_LABELS = 32
 _MOST_INTERFACES = 8
@@ -27,8 +26,9 @@ _CAMEL = {
 }
 
 
-def read_offer(document: JsonObject, worker: WorkerId) -> Offer:
-    card = _card(document, worker)
+def read_offer(document: JsonObject, worker: WorkerId, *, max_card: int) -> Offer:
+    """`max_card`: bytes of its JSON."""
+    card = _card(document, worker, max_card)
     capabilities = card["capabilities"]
     url = _text(document, "url", 2048, required=True)
     return Offer(
@@ -123,15 +123,15 @@ def read_beat(document: JsonObject) -> Beat:
     return Beat(_count(document, "in_flight", lowest=0), _count(document, "capacity", lowest=1), draining)
 
 
-def _card(document: JsonObject, worker: WorkerId) -> JsonObject:
+def _card(document: JsonObject, worker: WorkerId, max_card: int) -> JsonObject:
     """The worker's card, or one made of the flat fields. Its capabilities are spelled as cards spell them."""
     card = document.get("card")
     if card is None:
         card = {"name": str(worker), "skills": []}
     if not isinstance(card, dict):
         raise OfferInvalid("card", "must be an object")
-    if len(dump(card)) > _LARGEST_CARD:
-        raise OfferInvalid("card", f"must be at most {_LARGEST_CARD} bytes of JSON")
+    if len(dump(card)) > max_card:
+        raise OfferInvalid("card", f"must be at most {max_card} bytes of JSON (ROLECALL_MAX_CARD on the hub)")
     capabilities = {**_object(card, "capabilities"), **_object(document, "capabilities")}
     card["capabilities"] = {_CAMEL.get(name, name): value for name, value in capabilities.items()}
     _modernise(card)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
 from hub.core.hub import Hub
 from hub.core.pushes import Push
 from hub.core.reading import Reading
-from hub.errors import ExtendedCardNotConfigured, MethodNotFound, RouteError
+from hub.errors import MethodNotFound, RouteError
 from hub.model.a2a import JsonObject
 from hub.model.command import Send, Target
 from hub.model.ids import Caller, Cursor
@@ -52,10 +53,15 @@ def right_for(operation: Operation) -> Right:
     return Right.READ if operation in _READS else Right.CALL
 
 
+ExtendedCard = Callable[[Caller, str | None, str], bytes]
+"""The card of a role, or the hub's own, as a caller may see it, in a dialect. ExtendedCardNotConfigured, RoleUnknown."""
+
+
 class Operations:
-    def __init__(self, hub: Hub, push: Push) -> None:
+    def __init__(self, hub: Hub, push: Push, card: ExtendedCard) -> None:
         self._hub = hub
         self._push = push
+        self._extended_card = card
         self._table = {
             Operation.SEND: self._send,
             Operation.GET: self._get,
@@ -126,7 +132,8 @@ class Operations:
         return b"null"
 
     async def _card(self, call: Call) -> bytes:
-        raise ExtendedCardNotConfigured
+        role = requests.read_card(call.params, call.target, call.dialect)
+        return self._extended_card(call.caller, role, call.dialect or CLASSIC)
 
 
 def _read_send(call: Call) -> Send:

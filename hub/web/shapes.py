@@ -52,7 +52,7 @@ class SaidSkill(TypedDict, total=False):
 
 
 class SaidCard(TypedDict, total=False):
-    """The worker's A2A card, of 64 KiB at most. Members that are not known are kept."""
+    """The worker's A2A card, of 64 KiB at most unless the hub is set otherwise. Members that are not known are kept."""
 
     skills: Annotated[list[SaidSkill], Says(maxItems=100)] | None
     capabilities: JsonObject | None

@@ -9,6 +9,7 @@ from typing import Any
 from quart import Quart, Response, request
 
 from hub.core.directory import Directory
+from hub.core.places import WorkspacePlaces
 from hub.errors import (
     InstanceConflict,
     InvalidParams,
@@ -55,7 +56,7 @@ _REFUSED = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
 _GONE = (OfferInvalid, LeaseUnknown, LeaseSuperseded)
 
 
-def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, most_watching: int) -> None:
+def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, feeds: WorkspacePlaces) -> None:
     @app.delete("/registry/agents/<name>")
     @told("Withdraw a worker.", {200: Withdrawn}, *_GONE, body=Proof, body_required=False, query=ProofInQuery)
     async def withdraw(name: str) -> Response:
@@ -106,8 +107,6 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, mos
         shown: AgentAndCard = {**_item(directory, registration), "card": registration.offer.card}
         return reply(shown)
 
-    watching: set[object] = set()
-
     @app.get("/registry/events")
     @told(
         "What changes in the registry, as server-sent events.",
@@ -118,27 +117,26 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, mos
         headers={"Last-Event-ID": Revision},
     )
     async def feed() -> Response:
-        if len(watching) >= most_watching:
-            raise Overloaded("open feeds", most_watching, "ROLECALL_MAX_STREAMS")
         whose = caller()
+        feeds.check(whose.workspace)
         after = _cursor(request.headers.get("Last-Event-ID") or request.args.get("after"))
         headers = {key.decode(): value.decode() for key, value in RESPONSE_HEADERS}
-        response = Response(_changes(directory, whose, after, keep_alive, watching), headers=headers)
+        response = Response(_changes(directory, whose, after, keep_alive, feeds), headers=headers)
         response.timeout = None
         return response
 
 
 async def _changes(
-    directory: Directory, whose: Caller, after: int | None, idle: timedelta, watching: set[object]
+    directory: Directory, whose: Caller, after: int | None, idle: timedelta, feeds: WorkspacePlaces
 ) -> AsyncGenerator[bytes, None]:
     changes = directory.changes(whose, after=after, idle=idle)
-    watching.add(changes)
+    feeds.fill(whose.workspace)
     try:
         yield KEEP_ALIVE
         async for batch in changes:
             yield b"".join(map(_change_frame, batch)) if batch else KEEP_ALIVE
     finally:
-        watching.discard(changes)
+        feeds.leave(whose.workspace)
         changes.stop()
 
 

@@ -65,6 +65,11 @@ def read_set_push(params: JsonObject, target: Target, dialect: str | None) -> Se
     return requests03.read_set_push(params, target)
 
 
+def read_card(params: JsonObject, target: Target, dialect: str | None) -> str | None:
+    """The role whose card is asked for; None: the hub's own. In 0.3 the address alone tells."""
+    return requests10.read_card(params, target) if dialect == NEWEST else target.path_role
+
+
 def read_name_push(params: JsonObject, target: Target, dialect: str | None, *, required: bool = True) -> NamePush:
     """`required`: in 1.0 a config is named by its id, and by nothing else."""
     if dialect == NEWEST:

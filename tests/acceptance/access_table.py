@@ -29,7 +29,8 @@ Params = dict[str, Any]
 
 class Named(NamedTuple):
     """One way to name something. `params` for an id; `own` and `others`: how it ends for one's own, and for what is another's
-    or nobody's. `made`: what is not his to continue begins something of his own. `of`: what the id is the id of.
+    or nobody's. `made`: what is not his to continue begins something of his own. `of`: what the id is the id of; a role is
+    named by the address.
     """
 
     params: Callable[[str, str], Params]
@@ -70,8 +71,7 @@ _LIST = {
     "context": Named(lambda one, _: {"contextId": one}, "ok", of="context"),
 }
 _CONFIG = {"url": HOOK}
-_CARD_03 = {"nothing": Named(lambda *_: {}, "-32007", own="-32007", of="nothing")}
-_CARD_10 = {"nothing": Named(lambda *_: {}, "-32004", own="-32004", of="nothing")}
+_CARD = {"role": Named(lambda *_: {}, "-32000", of="role")}
 
 # `mine`, the second argument, is a task of the caller's own, whose configs have the ids in question.
 METHODS: dict[str, Row] = {
@@ -105,8 +105,8 @@ METHODS: dict[str, Row] = {
             "config": Named(lambda one, mine: {"id": mine, "pushNotificationConfigId": one}, "ok", of="config"),
         },
     ),
-    "agent/getAuthenticatedExtendedCard": Row("read", _CARD_03),
-    "agent/authenticatedExtendedCard": Row("read", _CARD_03),
+    "agent/getAuthenticatedExtendedCard": Row("read", _CARD),
+    "agent/authenticatedExtendedCard": Row("read", _CARD),
     "SendMessage": Row("call", _sends(classic=False)),
     "SendStreamingMessage": Row("call", _sends(classic=False)),
     "GetTask": Row("read", _BY_ID),
@@ -131,7 +131,7 @@ METHODS: dict[str, Row] = {
             "config": Named(lambda one, mine: {"taskId": mine, "id": one}, "ok", of="config"),
         },
     ),
-    "GetExtendedAgentCard": Row("read", _CARD_10),
+    "GetExtendedAgentCard": Row("read", _CARD),
 }
 
 
@@ -174,13 +174,13 @@ def _rest(*, classic: bool) -> list[Address]:
         Address("DELETE", f"{_CONFIGS}/c", "call"),
         Address("GET", _MINE, "read", of="config"),
         Address("DELETE", _MINE, "call", of="config", others="ok"),
-        Address("GET", "/extendedAgentCard", "read", others="400", own="400", of="nothing"),
+        Address("GET", "/extendedAgentCard", "read", of="role"),
     ]
 
 
 REST: dict[str, list[Address]] = {
     "1.0": _rest(classic=False),
-    "0.3": [Address("GET", "/card", "read", others="400", own="400", of="nothing"), *_rest(classic=True)],
+    "0.3": [Address("GET", "/card", "read", of="role"), *_rest(classic=True)],
 }
 BASES = {"1.0": ("", {"A2A-Version": "1.0"}), "0.3": ("/v1", {})}
 

@@ -58,9 +58,9 @@ class World:
         shown = {"Authorization": f"Bearer {token}"} if token is not None else {}
         return self.http.request(verb, self.hub.url + path, json=body, headers={**shown, **headers})
 
-    def rpc(self, who: str, method: str, params: dict[str, Any], **headers: str) -> httpx.Response:
+    def rpc(self, who: str, method: str, params: dict[str, Any], role: str = ROLE, **headers: str) -> httpx.Response:
         body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
-        return self.ask(who, "POST", f"/agents/{ROLE}/", body, **headers)
+        return self.ask(who, "POST", f"/agents/{role}/", body, **headers)
 
     def result(self, who: str, method: str, params: dict[str, Any]) -> Any:
         answer = self.rpc(who, method, params).json()
@@ -86,6 +86,9 @@ class World:
         can = who in CAN_OWN
         if of == "nothing":
             return Ids("-", "-", "-")
+        if of == "role":
+            abroad = who == "stranger"
+            return Ids(HIDDEN_ROLE, ROLE, like(ROLE)) if abroad else Ids(ROLE, HIDDEN_ROLE, like(HIDDEN_ROLE))
         if of == "token":
             theirs = self._page_token(them)
             time, _, task = theirs.partition("/")

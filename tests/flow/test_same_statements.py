@@ -77,9 +77,13 @@ REFUSED = [(method, kind) for method, row in METHODS.items() for kind, way in ro
 
 def asking(store: Store, caller: Caller, method: str, params: dict[str, Any]) -> Callable[[], Awaitable[object]]:
     operation, dialect = read_method(method, None)
-    operations = Operations(store.rolecall.hub, store.rolecall.push)
+    operations = Operations(store.rolecall.hub, store.rolecall.push, _no_card)
     call = Call(caller, operation, dialect, params, Target(path_role="echo"), Extras())
     return lambda: operations.open(call) if operation in STREAMING else operations.answer(call)
+
+
+def _no_card(caller: Caller, role: str | None, dialect: str) -> bytes:
+    raise AssertionError("a card is not the store's")
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["in memory", "on disk"])

@@ -136,8 +136,9 @@ class Client:
         card: Json = self._ask("card", url, **asked)
         return card
 
-    def extended_card(self, url: str) -> Json:
-        card: Json = self._ask("extended_card", url)
+    def extended_card(self, url: str, **shown: str) -> Json:
+        """`token`: shown with the call, and the public card is taken at its word; without it the SDK is made to believe."""
+        card: Json = self._ask("extended_card", url, **shown)
         return card
 
     def legacy(self, url: str, words: str) -> Task:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import httpx
 import pytest
 
-from tests.helpers.processes import HubProcess
+from hub.model.principal import Kind, Principal
+from hub.tokens import new
+from tests.helpers.processes import HubProcess, start_hub
 from tests.interop.conftest import AGENTS, MAIN_AGENTS, OFFICIAL, ClientNamed, RoleUrl
 from tests.interop.content import Json
+from tests.interop.conversation import refusal
 from tests.interop.driven import Client
 
 READABLE = [
@@ -88,3 +95,55 @@ def test_a_base_url_without_its_last_slash_is_fine_for_the_python_sdks(
     client, url = client_named(name), role_url("own")
     assert client.card(url.rstrip("/")) == client.card(url)
     assert client.run(url.rstrip("/"), "count 1").state == "completed"
+
+
+# --- the extended card
+
+
+class Locked(NamedTuple):
+    """A hub where tokens are asked for, with a role `here` in its default workspace and `abroad` in another."""
+
+    url: str
+    here: str
+    abroad: str
+
+
+@pytest.fixture(scope="module")
+def locked(logs: Path) -> Iterator[Locked]:
+    data = logs / "locked"
+    data.mkdir()
+    holders = {role: Principal(role, Kind.ADMIN, at) for role, at in (("here", "default"), ("abroad", "acme"))}
+    tokens = {role: new(data / "tokens.json", holder, lasts=None, now=0.0)[0] for role, holder in holders.items()}
+    skill = {"id": "dig", "name": "Dig", "description": "Digs.", "tags": ["earth"]}
+    with start_hub(data) as hub:
+        for role, token in tokens.items():
+            offer = {"url": "http://127.0.0.1:9/", "card": {"name": role, "skills": [skill]}}
+            shown = {"Authorization": f"Bearer {token}"}
+            enrolled = httpx.put(f"{hub.url}/registry/agents/{role}/a", json=offer, headers=shown, trust_env=False)
+            assert enrolled.status_code == 201
+        yield Locked(hub.url, **tokens)
+
+
+def test_every_sdk_gets_the_extended_card_that_the_public_one_claims(official: Client, locked: Locked) -> None:
+    """Nobody tells the SDK that there is one: without the claim it would give back the public card."""
+    for role, token in (("here", locked.here), ("abroad", locked.abroad)):
+        card = official.extended_card(f"{locked.url}/", token=token)
+        assert card["name"] == "Rolecall"
+        assert [skill["id"] for skill in card["skills"]] == [role]
+        assert set(addresses(card).values()) <= {locked.url, f"{locked.url}/a2a"}
+
+
+def test_every_sdk_gets_the_extended_card_of_a_role_and_nobody_that_of_a_foreign_one(official: Client, locked: Locked) -> None:
+    card = official.extended_card(f"{locked.url}/agents/here/", token=locked.here)
+    assert (card["name"], [skill["id"] for skill in card["skills"]]) == ("here", ["dig"])
+    refused = refusal(lambda: official.extended_card(f"{locked.url}/agents/here/", token=locked.abroad))
+    # One SDK keeps of a 404 over REST that it was one.
+    assert 'No role "here". Live: abroad.' in refused.message or refused.message.startswith("Resource not found")
+
+
+def test_an_sdk_without_a_token_sees_the_public_card_and_gets_no_other(official: Client, locked: Locked) -> None:
+    card = official.card(f"{locked.url}/")
+    assert [skill["id"] for skill in card["skills"]] == ["here"]
+    assert "bearer" in json.dumps(card["securitySchemes"])
+    refused = refusal(lambda: official.extended_card(f"{locked.url}/"))
+    assert "401" in refused.message or "A token is needed" in refused.message

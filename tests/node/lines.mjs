@@ -43,6 +43,15 @@ export function kept(connect) {
   };
 }
 
+// A call that shows `token`.
+export const fetchShowing =
+  ({ token }) =>
+  (url, init = {}) => {
+    const headers = new Headers(init.headers);
+    if (token) headers.set("Authorization", `Bearer ${token}`);
+    return fetch(url, { ...init, headers });
+  };
+
 // Cards are asked for in `version`, "" for none; left out, the SDK has its way.
 export const fetchAs =
   ({ version }) =>

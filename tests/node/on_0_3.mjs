@@ -1,8 +1,8 @@
 // The client of @a2a-js/sdk 0.3.
 
 import { randomUUID } from "node:crypto";
-import { A2AClient, ClientFactory, DefaultAgentCardResolver } from "@a2a-js/sdk/client";
-import { drive, fetchAs, kept, read } from "./lines.mjs";
+import { A2AClient, ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory } from "@a2a-js/sdk/client";
+import { drive, fetchAs, fetchShowing, kept, read } from "./lines.mjs";
 
 const fetched = (request) => new DefaultAgentCardResolver({ fetchImpl: fetchAs(request) }).resolve(request.url);
 const client = kept(({ url }) => new ClientFactory().createFromUrl(url));
@@ -64,10 +64,12 @@ const operations = {
   push_get: async (request) => (await client(request)).getTaskPushNotificationConfig(named(request)),
   push_list: async (request) => (await client(request)).listTaskPushNotificationConfig(named(request)),
   push_delete: async (request) => (await client(request)).deleteTaskPushNotificationConfig(named(request)),
-  // The SDK asks for it only where the card claims it: here it believes so.
+  // The SDK asks for it only where the card claims it: without a token it believes so.
   extended_card: async (request) => {
-    const card = { ...(await fetched(request)), supportsAuthenticatedExtendedCard: true };
-    return (await new ClientFactory().createFromAgentCard(card)).getAgentCard();
+    const card = await fetched(request);
+    const claimed = request.token ? card : { ...card, supportsAuthenticatedExtendedCard: true };
+    const transports = [new JsonRpcTransportFactory({ fetchImpl: fetchShowing(request) })];
+    return (await new ClientFactory({ transports }).createFromAgentCard(claimed)).getAgentCard();
   },
   // The client class of 0.2, which many programs still use.
   legacy: async (request) => {

@@ -12,7 +12,7 @@ import {
   ListTaskPushNotificationConfigsResponse,
 } from "a2a-js-1x";
 import { ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory, RestTransportFactory } from "a2a-js-1x/client";
-import { drive, fetchAs, kept, read } from "./lines.mjs";
+import { drive, fetchAs, fetchShowing, kept, read } from "./lines.mjs";
 
 // Only a card that is of 0.3 and nothing else needs the SDK's compatibility.
 const compatible = ({ version }) => (version === "0.3" ? { legacyCompat: { enabled: true } } : {});
@@ -22,7 +22,7 @@ const fetched = (request) =>
 
 function factory(request) {
   const known = { JSONRPC: JsonRpcTransportFactory, "HTTP+JSON": RestTransportFactory };
-  const transports = Object.values(known).map((Transport) => new Transport(compatible(request)));
+  const transports = Object.values(known).map((Transport) => new Transport({ fetchImpl: fetchShowing(request), ...compatible(request) }));
   return new ClientFactory({ transports, preferredTransports: [request.binding] });
 }
 
@@ -104,10 +104,10 @@ const operations = {
     return ListTaskPushNotificationConfigsResponse.toJSON(await (await client(request)).listTaskPushNotificationConfig(asked));
   },
   push_delete: async (request) => (await client(request)).deleteTaskPushNotificationConfig(named(request)),
-  // The SDK asks for it only where the card claims it: here it believes so.
+  // The SDK asks for it only where the card claims it: without a token it believes so.
   extended_card: async (request) => {
     const card = await fetched(request);
-    const claimed = { ...card, capabilities: { ...card.capabilities, extendedAgentCard: true } };
+    const claimed = request.token ? card : { ...card, capabilities: { ...card.capabilities, extendedAgentCard: true } };
     return (await factory(request).createFromAgentCard(claimed)).getAgentCard();
   },
 };

@@ -15,6 +15,7 @@ from hub.core.observe import Silent
 from hub.model.card import JSONRPC, Interface
 from hub.web.asgi import App, Receive, Scope, Send
 from hub.web.auth import Gate
+from hub.web.cards import Cards
 from hub.web.edge import rpc_target
 from hub.web.jsonrpc import JsonRpc
 from hub.web.operations import Operations
@@ -207,10 +208,11 @@ def _renamed(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 def front_of(house: House) -> App:
     """Both bindings, with nobody to be kept out."""
-    operations, keep_alive = Operations(house.hub, house.push), 15.0
+    gate = Gate(None, max_head=10_000)
+    cards = Cards(house.directory, name="hub", description="", public_url="http://hub", version=None, gate=gate)
+    operations, keep_alive = Operations(house.hub, house.push, cards.extended), 15.0
     rpc = JsonRpc(operations, Silent(), max_body=10_000, max_depth=100, max_batch=50, keep_alive=keep_alive)
     rest = Rest(operations, Silent(), max_body=10_000, max_depth=100, keep_alive=keep_alive)
-    gate = Gate(None)
 
     async def front(scope: Scope, receive: Receive, send: Send) -> None:
         gate.admit(scope)

@@ -90,15 +90,13 @@ def read_subscribe(params: JsonObject, target: Target, after: Cursor | None) -> 
 
 def read_list(params: JsonObject, target: Target) -> ListTasks:
     _camel(params)
-    target = with_tenant(target, params)
-    if target.path_role is not None and target.role not in (None, target.path_role):
-        raise RoleUnknown(target.role or "", [target.path_role])
+    role = _role(target, params)
     size = params.get("pageSize")
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= _MOST_PER_PAGE):
         raise InvalidParams(f'"pageSize" must be a whole number from 1 to {_MOST_PER_PAGE}.')
     query = TaskQuery(
         context_id=_text(params, "contextId"),
-        role=target.path_role or target.role,
+        role=role,
         state=_state(params.get("status")),
         since=_since(params.get("statusTimestampAfter")),
         limit=size or 50,
@@ -122,6 +120,10 @@ def read_name_push(params: JsonObject, target: Target, *, required: bool = True)
     return NamePush(with_tenant(target, params), _task_of(params), named or None)
 
 
+def read_card(params: JsonObject, target: Target) -> str | None:
+    return _role(target, params)
+
+
 def with_tenant(target: Target, params: JsonObject) -> Target:
     """The tenant is the agent that is meant behind an endpoint; for us that is a role."""
     tenant = params.get("tenant")
@@ -129,6 +131,14 @@ def with_tenant(target: Target, params: JsonObject) -> Target:
         return target
     role, instance = asked.read_role(tenant, "tenant")
     return Target(target.path_role, target.path_instance, role, instance, target.skill)
+
+
+def _role(target: Target, params: JsonObject) -> str | None:
+    """The one that the address and the tenant name. RoleUnknown if they do not agree."""
+    target = with_tenant(target, params)
+    if target.path_role is not None and target.role not in (None, target.path_role):
+        raise RoleUnknown(target.role or "", [target.path_role])
+    return target.path_role or target.role
 
 
 def _push(config: JsonObject, task: TaskId, where: str) -> PushConfig:

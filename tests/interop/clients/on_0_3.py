@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
-from a2a.client import A2ACardResolver, A2AClient, Client, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, A2AClient, Client, ClientCallContext, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientJSONRPCError
 from a2a.types import (
     AgentCard,
@@ -139,16 +139,23 @@ class Driven:
         return dump(await (await self.client(request)).get_task_callback(named))
 
     async def extended_card(self, request: Request) -> Any:
-        """The SDK asks for it only where the card claims it: here it believes so."""
+        """The SDK asks for it only where the card claims it: without a token it believes so."""
         card = await self.fetched(request)
-        card.supports_authenticated_extended_card = True
-        return dump(await self.connected(card, streaming=True).get_card())
+        if "token" not in request:
+            card.supports_authenticated_extended_card = True
+        context = ClientCallContext(state={"http_kwargs": {"headers": shown(request)}})
+        return dump(await self.connected(card, streaming=True).get_card(context=context))
 
     async def legacy(self, request: Request) -> Any:
         """The client class of 0.2, which many programs still use."""
         client = A2AClient(self.http, await self.fetched(request))
         answer = await client.send_message(SendMessageRequest(id="1", params=MessageSendParams(message=message(request))))
         return dump(answer.root.result)
+
+
+def shown(request: Request) -> dict[str, str]:
+    """The headers that show `token`."""
+    return {"Authorization": f"Bearer {request['token']}"} if "token" in request else {}
 
 
 async def read(request: Request, answers: AsyncGenerator[Any]) -> Any:

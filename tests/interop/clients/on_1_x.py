@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
-from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
 from a2a.types import (
     AgentCard,
     AuthenticationInfo,
@@ -156,11 +156,18 @@ class Driven:
         await (await self.client(request)).delete_task_push_notification_config(named)
 
     async def extended_card(self, request: Request) -> Any:
-        """The SDK asks for it only where the card claims it: here it believes so."""
+        """The SDK asks for it only where the card claims it: without a token it believes so."""
         card = await self.fetched(request)
-        card.capabilities.extended_agent_card = True
+        if "token" not in request:
+            card.capabilities.extended_agent_card = True
+        context = ClientCallContext(service_parameters=shown(request))
         client = self.factory(request, streaming=True).create(card)
-        return MessageToDict(await client.get_extended_agent_card(GetExtendedAgentCardRequest()))
+        return MessageToDict(await client.get_extended_agent_card(GetExtendedAgentCardRequest(), context=context))
+
+
+def shown(request: Request) -> dict[str, str]:
+    """The headers that show `token`."""
+    return {"Authorization": f"Bearer {request['token']}"} if "token" in request else {}
 
 
 async def read(request: Request, answers: AsyncGenerator[Any]) -> None:

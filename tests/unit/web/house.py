@@ -222,7 +222,7 @@ def open_house(loop_kind: str, *, most: int = 100, **times: float) -> Iterator[H
 
     async def begin() -> tuple[Doors, Desk, asyncio.Task[None]]:
         desk = Desk()
-        doors = Doors(desk, counts, most=most, patience=PATIENCE)
+        doors = Doors(desk, counts, most=most, patience=PATIENCE, max_head=32 * 1024)
         doors.look_every = 0.1
         for name, value in times.items():
             setattr(doors, name, value)

@@ -53,7 +53,7 @@ def read(data: bytes, cuts: list[int]) -> tuple[list[Heard], str]:
         heard.append(Heard(scope, keeps, expects, bytearray()))
         return Kept(heard[-1])
 
-    intake = Intake(asked, None, None)
+    intake = Intake(asked, (None, None), most_head=64 * 1024)
     wrong, at = None, 0
     for cut in (*cuts, len(data)):
         if cut > at and wrong is None:

@@ -8,13 +8,19 @@ import pytest
 
 from hub.errors import OfferInvalid
 from hub.model.ids import WorkerId
+from hub.model.worker import Offer
 from hub.web.offers import read_beat, read_flat_name, read_offer
+from hub.wire.jsontext import dump
 
 WHO = WorkerId("a", "b")
 
 
+def read(said: dict[str, Any]) -> Offer:
+    return read_offer(said, WHO, max_card=10_000)
+
+
 def card_of(**card: Any) -> dict[str, Any]:
-    return read_offer({"url": "http://w/", "card": card}, WHO).card
+    return read({"url": "http://w/", "card": card}).card
 
 
 @pytest.mark.parametrize("old", [[{"scheme": "bearer"}], {"schemes": ["bearer"]}, ["bearer"]])
@@ -41,17 +47,17 @@ def test_schemes_that_a_card_declares_stand() -> None:
 
 def test_capabilities_in_snake_case_are_read_beside_those_of_the_card() -> None:
     said = {"url": "http://w/", "capabilities": {"push_notifications": True}, "card": {"capabilities": {"streaming": True}}}
-    offer = read_offer(said, WHO)
+    offer = read(said)
     assert offer.card["capabilities"] == {"streaming": True, "pushNotifications": True}
     assert offer.streaming is True
 
 
 def test_a_whole_number_is_one_however_it_is_written() -> None:
-    assert read_offer({"url": "http://w/", "capacity": 4.0}, WHO).capacity == 4
+    assert read({"url": "http://w/", "capacity": 4.0}).capacity == 4
     assert read_beat({"in_flight": 0.0}).in_flight == 0
     for said in (4.5, 0, 0.0, -1.0, 1e10, 1e308, True, "4"):
         with pytest.raises(OfferInvalid):
-            read_offer({"url": "http://w/", "capacity": said}, WHO)
+            read({"url": "http://w/", "capacity": said})
 
 
 @pytest.mark.parametrize("skills", ["", 0, False, {}, [{"tags": ""}], [{"tags": {}}], [1], [{}] * 101])
@@ -63,6 +69,15 @@ def test_skills_are_a_list_of_objects_and_their_tags_a_list(skills: Any) -> None
 def test_skills_and_tags_may_be_left_out() -> None:
     assert card_of(skills=None)["skills"] == card_of()["skills"] == []
     assert card_of(skills=[{"tags": None}])["skills"] == [{"tags": None}]
+
+
+def test_a_card_is_as_large_as_the_setting_allows() -> None:
+    """In bytes of the JSON that is kept."""
+    card = {"name": "ä", "skills": [], "capabilities": {}}
+    size = len(dump(card))
+    assert read_offer({"url": "http://w/", "card": dict(card)}, WHO, max_card=size).card == card
+    with pytest.raises(OfferInvalid, match=rf"^card: must be at most {size - 1} bytes of JSON \(ROLECALL_MAX_CARD"):
+        read_offer({"url": "http://w/", "card": dict(card)}, WHO, max_card=size - 1)
 
 
 @pytest.mark.parametrize("name", ["a:", "a:!", "a: b"])
@@ -78,7 +93,7 @@ def test_a_name_with_no_instance_behind_its_colon_is_no_name(name: str) -> None:
 def test_labels_are_short(labels: dict[str, str], fit: bool) -> None:
     said = {"url": "http://w/", "labels": labels}
     if fit:
-        assert read_offer(said, WHO).labels == labels
+        assert read(said).labels == labels
         return
     with pytest.raises(OfferInvalid):
-        read_offer(said, WHO)
+        read(said)
