@@ -86,7 +86,7 @@ class Registry(Protocol):
         """Rises with each change that the feed tells of."""
 
     def __len__(self) -> int:
-        """How many leases are held, those that have expired and are not swept yet included."""
+        """How many leases are held: those that are just being taken, or have expired and are not swept yet, included."""
 
     def held_by(self, owner: Caller) -> int:
         """How many of them one principal enrolled. Not by looking through them all."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -11,8 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from hub.core.observe import Observer
-from hub.core.places import Places, Shares
-from hub.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, RoleForbidden
+from hub.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyHeld
 from hub.model.command import AgentQuery
 from hub.model.ids import Caller, WorkerId
 from hub.model.principal import LOCAL, Kind, Network, Principal
@@ -54,8 +52,8 @@ class Directory:
         self._observer = observer
         self._terms = terms
         self._check_url = check_url
-        self._places = Places(registry, most, "registrations", "ROLECALL_MAX_AGENTS")
-        self._shares = Shares(registry.held_by, most_each)
+        self._most = most
+        self._most_each = most_each
         self._dice = dice or Random()
 
     async def enrol(self, holder: Principal, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> Granted:
@@ -72,9 +70,8 @@ class Directory:
         before = self._registry.get(workspace, offer.worker)
         enrol = partial(self._registry.enrol, workspace, offer, owner=holder.name, boot=boot, ttl=lease)
         if before is None:
-            with self._places, self._shares.one(holder.caller) if holder != LOCAL else nullcontext():
-                registration = await enrol()
-            return Granted(registration, self._heartbeat(lease), True)
+            self._check_room(holder)
+            return Granted(await enrol(), self._heartbeat(lease), True)
         epoch = before.epoch
         try:
             registration = await enrol(supersede=holder != LOCAL)
@@ -83,6 +80,12 @@ class Directory:
                 raise
             registration = await enrol(supersede=True)
         return Granted(registration, self._heartbeat(lease), registration.epoch != epoch)
+
+    def _check_room(self, holder: Principal) -> None:
+        if len(self._registry) >= self._most:
+            raise Overloaded("registrations", self._most, "ROLECALL_MAX_AGENTS")
+        if holder != LOCAL and self._registry.held_by(holder.caller) >= self._most_each:
+            raise TooManyHeld(self._most_each)
 
     async def beat(self, holder: Principal, worker: WorkerId, proof: Proof, beat: Beat) -> Granted:
         self._check_holder(holder, worker, proof)

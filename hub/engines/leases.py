@@ -121,6 +121,8 @@ class LeaseTable:
         self._hub_secret = hub_secret
         self._leases: dict[Key, Lease] = {}
         self._owned: Counter[Caller] = Counter()
+        # Names that have none yet, and get one as soon as it is stored: they count, or a flood would overtake the count.
+        self._coming: dict[Key, Caller] = {}
         self._workspaces: dict[str, _Workspace] = {}
         self._feed = Feed()
         # Epochs of names that hold no lease. A name that the feed has forgotten gives its epoch to the floor, from
@@ -153,7 +155,7 @@ class LeaseTable:
         return self._feed.revision
 
     def __len__(self) -> int:
-        return len(self._leases)
+        return len(self._leases) + len(self._coming)
 
     def held_by(self, owner: Caller) -> int:
         return self._owned[owner]
@@ -269,6 +271,7 @@ class LeaseTable:
 
     def _put(self, key: Key, lease: Lease) -> None:
         workspace, worker = key
+        self._has_come(key)
         self._disown(self._leases.get(key))
         self._leases[key] = lease
         self._owned[_owner(lease)] += 1
@@ -303,12 +306,28 @@ class LeaseTable:
             del room.roles[worker.role]
         return lease.registration
 
+    def _expect(self, key: Key, owner: Caller) -> bool:
+        """False: it has a lease, or is expected already."""
+        if key in self._leases or key in self._coming:
+            return False
+        self._coming[key] = owner
+        self._owned[owner] += 1
+        return True
+
+    def _has_come(self, key: Key) -> None:
+        """It has a lease, or will have none."""
+        owner = self._coming.pop(key, None)
+        if owner is not None:
+            self._owns_less(owner)
+
     def _disown(self, lease: Lease | None) -> None:
         if lease is not None:
-            owner = _owner(lease)
-            self._owned[owner] -= 1
-            if not self._owned[owner]:
-                del self._owned[owner]
+            self._owns_less(_owner(lease))
+
+    def _owns_less(self, owner: Caller) -> None:
+        self._owned[owner] -= 1
+        if not self._owned[owner]:
+            del self._owned[owner]
 
     def _publish(self, change: RegistryChange) -> None:
         self._last[change.workspace, change.worker.role] = change

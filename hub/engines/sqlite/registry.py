@@ -16,7 +16,7 @@ from hub.engines.leases import Draft, Key, LeaseTable, Step, Terms, health_after
 from hub.engines.sqlite.writer import Writer
 from hub.errors import LeaseUnknown
 from hub.model.card import Interface
-from hub.model.ids import WorkerId
+from hub.model.ids import Caller, WorkerId
 from hub.model.worker import Beat, ChangeKind, Health, Offer, Proof, Registration, RegistryChange
 from hub.ports import Clock
 
@@ -62,14 +62,20 @@ class SqliteRegistry(LeaseTable):
     async def enrol(
         self, workspace: str, offer: Offer, *, owner: str = "", boot: str, ttl: timedelta, supersede: bool = False
     ) -> Registration:
-        async with self._enrolling:
-            await self._settled((workspace, offer.worker))
-            step = self.decide_enrol(workspace, offer, owner=owner, boot=boot, ttl=ttl, supersede=supersede)
-            if self._is_stored(step):
-                self.apply(step, ())
-                self._beaten.add(step.key)
-            else:
-                await self._store([step])
+        key = (workspace, offer.worker)
+        comes = self._expect(key, Caller(workspace, owner))
+        try:
+            async with self._enrolling:
+                await self._settled(key)
+                step = self.decide_enrol(workspace, offer, owner=owner, boot=boot, ttl=ttl, supersede=supersede)
+                if self._is_stored(step):
+                    self.apply(step, ())
+                    self._beaten.add(step.key)
+                else:
+                    await self._store([step])
+        finally:
+            if comes:
+                self._has_come(key)
         taken = self._leases.get(step.key)
         if taken is None:
             raise LeaseUnknown
