@@ -95,6 +95,13 @@ class RawServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
+        if self.peers:
+            # Their transports are closed a turn of the loop later, and a loop that ends before has left them open.
+            closing = [asyncio.ensure_future(peer.writer.wait_closed()) for peer in self.peers]
+            _, late = await asyncio.wait(closing, timeout=1)
+            for one in late:
+                one.cancel()
+            await asyncio.gather(*closing, return_exceptions=True)
         if kind is None and self.failures:
             raise self.failures[0]
 
