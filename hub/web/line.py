@@ -156,9 +156,13 @@ class Line(asyncio.Protocol):
             self._parse(data)
 
     def eof_received(self) -> bool:
-        """A caller who has said all may still be listening; only one whom nobody answers is let go."""
+        """A caller who has said all may still be listening for its answer. In the middle of a stream he has left: to find out
+        by writing to him would take until the stream's next word.
+        """
         self._closing = True
         self._cut_short()
+        if self._serving is not None and self._serving.begun and not self._serving.answered:
+            self._serving.leave()
         return bool(self._waiting) or (self._serving is not None and not self._serving.gone)
 
     def pause_writing(self) -> None:

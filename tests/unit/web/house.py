@@ -111,6 +111,13 @@ class Desk:
             leaving.cancel()
             self.left.append(scope["path"])
 
+    async def quiet(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One word, and then nothing until the caller leaves."""
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"word", "more_body": True})
+        await self.until_gone(receive)
+        self.left.append(scope["path"])
+
     async def until_gone(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass

@@ -62,6 +62,12 @@ def test_who_leaves_while_he_is_answered_is_not_written_to(house: House) -> None
     wait_for(lambda: house.desk.left == ["/stream"] and not len(house.doors))
 
 
+def test_who_ends_in_the_middle_of_a_quiet_stream_is_missed_at_once(house: House, caller: Caller) -> None:
+    caller.say(get("quiet")).hear(b"word")
+    caller.done_talking()
+    wait_for(lambda: house.desk.left == ["/quiet"] and not len(house.doors))
+
+
 def test_who_takes_nothing_any_more_is_cut_and_what_was_for_him_is_gone(house: House, caller: Caller) -> None:
     """At once, and without the collector of cycles."""
     caller.say(get("stream")).hear(b"x" * 8000)
