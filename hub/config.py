@@ -350,7 +350,7 @@ class Settings:
         "own",
         read.choice("own", "hypercorn"),
         "What speaks HTTP to callers.",
-        "hypercorn also speaks HTTP/2, takes several times the processor time for each call, and knows no max_connections.",
+        "hypercorn also speaks HTTP/2, takes half as much processor time again for each call, and knows no max_connections.",
     )
     loop: str = setting(
         "auto",

@@ -173,16 +173,10 @@ class Hub:
         content = content_of(turn)
 
         async def start() -> Call:
-            if send.alias or send.key is not None:
-                async with self._names.alone(caller, send.alias):
-                    known = await self._known(caller, send, content)
-                    relay = await self._admit(caller, send, turn) if known is None else None
-            else:
-                known, relay = None, await self._admit(caller, send, turn)
-            if relay is None:
-                assert known is not None
-                return known
-            return Call(relay.scribe.ids.task, relay.role, relay.began, content, relay)
+            if not send.alias and send.key is None:
+                return await self._admit(caller, send, turn, content)
+            async with self._names.alone(caller, send.alias):
+                return await self._known(caller, send, content) or await self._admit(caller, send, turn, content)
 
         return await self._repeats.once(names_of(caller, send, content), content, start)
 
@@ -198,10 +192,11 @@ class Hub:
             raise KeyConflict
         return Call(task, send.target.path_role or "", START, content, self.relays.of(task))
 
-    async def _admit(self, caller: Caller, send: Send, turn: Turn) -> Relay:
+    async def _admit(self, caller: Caller, send: Send, turn: Turn, content: bytes) -> Call:
         """Route, store, and only then call: what may run can be found again."""
         with self._open_tasks.one(caller.workspace):
-            return await self._admit_one(caller, send, turn)
+            relay = await self._admit_one(caller, send, turn)
+        return Call(relay.scribe.ids.task, relay.role, relay.began, content, relay)
 
     async def _admit_one(self, caller: Caller, send: Send, turn: Turn) -> Relay:
         row = await self._continued(caller, send) if send.task_id or send.alias or send.context_id else None

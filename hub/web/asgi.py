@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from hub.errors import BodyTooLarge, BodyTooSlow, MediaTypeNotSupported
+from hub.errors import BodyTooLarge, BodyTooSlow, MediaTypeNotSupported, RouteError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -55,6 +55,12 @@ def heads(scope: Scope) -> dict[bytes, bytes]:
 
 def header(scope: Scope, name: bytes) -> bytes | None:
     return heads(scope).get(name)
+
+
+def when_again(error: BaseException) -> Headers:
+    """The header that tells when to try again, where an error says so."""
+    wait = error.retry_after if isinstance(error, RouteError) else None
+    return [(b"retry-after", b"%d" % max(1, round(wait)))] if wait is not None else ()
 
 
 def check_length(scope: Scope, limit: int) -> None:

@@ -6,11 +6,11 @@ from contextlib import nullcontext
 from functools import lru_cache
 
 from hub.core.observe import Observer
-from hub.errors import AccessError, BodyTooLarge, HubError, RouteError, TooManyAtOnce, TooManyRequests
+from hub.errors import AccessError, BodyTooLarge, HubError, TooManyAtOnce, TooManyRequests
 from hub.model.command import Target
 from hub.model.ids import is_instance, is_role, split_name
 from hub.model.principal import LOCAL
-from hub.web.asgi import JSON, PROBLEM, App, Receive, Scope, Send, answer, answer_unread, check_length
+from hub.web.asgi import JSON, PROBLEM, App, Receive, Scope, Send, answer, answer_unread, check_length, when_again
 from hub.web.audit import note
 from hub.web.auth import Gate, known
 from hub.web.jsonrpc import JsonRpc
@@ -103,11 +103,9 @@ class Edge:
 
 async def _turn_away(send: Send, receive: Receive, error: HubError, fault: Fault, *, rpc: bool) -> None:
     """Nothing of the body is read; what it is answered in is what its address speaks."""
-    headers: list[tuple[bytes, bytes]] = []
+    headers = [*when_again(error)]
     if fault.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="rolecall"'))
-    if isinstance(error, RouteError) and error.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after))))
     body, media = (write_error(NULL, fault), JSON) if rpc else (problem_body(fault), PROBLEM)
     await answer_unread(send, receive, body, status=fault.status, media=media, headers=headers)
 

@@ -14,20 +14,17 @@ from hub.core.directory import Directory, Granted
 from hub.errors import (
     HubError,
     InstanceConflict,
-    InvalidRequest,
     LeaseSuperseded,
     LeaseUnknown,
     OfferInvalid,
     Overloaded,
-    RouteError,
-    TooDeep,
     TooManyHeld,
 )
 from hub.model.a2a import JsonObject
 from hub.model.ids import WorkerId
 from hub.model.principal import Principal, Right
 from hub.ports import Vault
-from hub.web.asgi import PROBLEM, ClientGone, Receive, Scope, Send, answer, answer_unread, heads, read_json_body
+from hub.web.asgi import PROBLEM, ClientGone, Receive, Scope, Send, answer, answer_unread, heads, read_json_body, when_again
 from hub.web.audit import noted
 from hub.web.auth import principal_of
 from hub.web.described import told
@@ -44,7 +41,7 @@ from hub.web.offers import (
 )
 from hub.web.shapes import Enrolment, FlatEnrolment, Heartbeat, Lease
 from hub.wire.faults import fault_of
-from hub.wire.jsontext import NotJson, dump, is_deeper, parse
+from hub.wire.jsontext import dump, read_object
 from hub.wire.problem import problem_body
 
 _REFUSED = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
@@ -103,7 +100,7 @@ class Leases:
         except HubError as error:
             await _refuse(send, receive, error)
             return
-        await answer(send, dump(lease_of(self._directory, granted)), status=201 if granted.is_new else 200)
+        await answer(send, dump(_lease_of(self._directory, granted)), status=201 if granted.is_new else 200)
 
     @told("Enrol a worker. Repeating it is harmless.", {200: Lease, 201: Lease}, *_REFUSED, body=Enrolment)
     async def enrol(self, holder: Principal, document: JsonObject, role: str, instance: str) -> Granted:
@@ -132,18 +129,10 @@ class Leases:
         if not needed and b"transfer-encoding" not in said and said.get(b"content-length", b"0") == b"0":
             return {}
         body = await read_json_body(scope, receive, self._max_body)
-        try:
-            document = parse(body) if body or needed else {}
-        except NotJson as error:
-            raise InvalidRequest("The body must be one JSON object in UTF-8.") from error
-        if is_deeper(body, self._max_depth):
-            raise TooDeep(self._max_depth)
-        if not isinstance(document, dict):
-            raise InvalidRequest("The body must be a JSON object.")
-        return document
+        return read_object(body, self._max_depth) if body or needed else {}
 
 
-def lease_of(directory: Directory, granted: Granted) -> Lease:
+def _lease_of(directory: Directory, granted: Granted) -> Lease:
     registration = granted.registration
     return {
         "name": str(registration.worker),
@@ -170,6 +159,4 @@ async def _refuse(send: Send, receive: Receive, error: HubError) -> None:
     if fault.status in _UNREAD:
         await answer_unread(send, receive, body, status=fault.status, media=PROBLEM)
         return
-    wait = error.retry_after if isinstance(error, RouteError) else None
-    headers = [(b"retry-after", b"%d" % max(1, round(wait)))] if wait is not None else []
-    await answer(send, body, status=fault.status, media=PROBLEM, headers=headers)
+    await answer(send, body, status=fault.status, media=PROBLEM, headers=when_again(error))

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Protocol, cast
 
 from hub.errors import HubError
-from hub.web.asgi import WHOLE, App, Scope
+from hub.web.asgi import WHOLE, App, Scope, when_again
 from hub.web.exchange import MOST_UNREAD, Exchange, whole_answer
 from hub.web.intake import Intake
 from hub.wire.faults import fault_of
@@ -333,9 +333,7 @@ class Line(asyncio.Protocol):
         fault = fault_of(error)
         if isinstance(error, HubError):
             self._house.refused(fault.reason.lower())
-        wait = getattr(error, "retry_after", None)
-        headers = [(b"retry-after", b"%d" % wait)] if wait else []
-        self.write(whole_answer(fault.status, problem_body(fault), headers))
+        self.write(whole_answer(fault.status, problem_body(fault), when_again(error)))
         self._linger()
 
     def _linger(self) -> None:

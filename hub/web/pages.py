@@ -13,14 +13,12 @@ from hub.errors import (
     BodyTooSlow,
     HubError,
     InvalidParams,
-    InvalidRequest,
     MediaTypeNotSupported,
-    RouteError,
-    TooDeep,
 )
 from hub.model.a2a import JsonObject
+from hub.web.asgi import when_again
 from hub.wire.faults import fault_of
-from hub.wire.jsontext import NotJson, dump, is_deeper, parse
+from hub.wire.jsontext import dump, read_object
 
 log = logging.getLogger(__name__)
 
@@ -79,15 +77,7 @@ async def json_object(*, required: bool = True) -> JsonObject:
         return {}
     if request.mimetype not in ("application/json", "application/merge-patch+json"):
         raise MediaTypeNotSupported
-    try:
-        document = parse(body)
-    except NotJson as error:
-        raise InvalidRequest("The body must be one JSON object in UTF-8.") from error
-    if is_deeper(body, current_app.config[_MAX_DEPTH]):
-        raise TooDeep(current_app.config[_MAX_DEPTH])
-    if not isinstance(document, dict):
-        raise InvalidRequest("The body must be a JSON object.")
-    return document
+    return read_object(body, current_app.config[_MAX_DEPTH])
 
 
 def whole_number(text: str, name: str, lowest: int, highest: int) -> int:
@@ -99,10 +89,9 @@ def whole_number(text: str, name: str, lowest: int, highest: int) -> int:
 
 def problem(error: HubError, **members: Any) -> Response:
     fault = fault_of(error)
-    retry_after = error.retry_after if isinstance(error, RouteError) else None
     response = _problem(fault.status, fault.reason.replace("_", " ").capitalize(), fault.message, fault.reason, **members)
-    if retry_after is not None:
-        response.headers["Retry-After"] = str(max(1, round(retry_after)))
+    for name, value in when_again(error):
+        response.headers[name.decode()] = value.decode()
     return response
 
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 
 from hub.core.observe import Observer
-from hub.errors import HubError, InvalidRequest, RouteError, UnsupportedOperation
+from hub.errors import HubError, InvalidRequest, UnsupportedOperation
 from hub.model.a2a import JsonObject, Logged
 from hub.model.command import ITS_OWN
-from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, read_json_body
+from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, read_json_body, when_again
 from hub.web.audit import note_call
 from hub.web.auth import known, principal_of
 from hub.web.headers import echoed, read_extras, version_of
@@ -132,9 +132,7 @@ async def _refuse(send: Send, receive: Receive, fault: Fault, error: Exception) 
     if fault.status in _UNREAD:
         await answer_unread(send, receive, write_error(fault), status=fault.status)
         return
-    retry = error.retry_after if isinstance(error, RouteError) else None
-    headers = [(b"retry-after", b"%d" % max(1, round(retry)))] if retry is not None else []
-    await answer(send, write_error(fault), status=fault.status, headers=headers)
+    await answer(send, write_error(fault), status=fault.status, headers=when_again(error))
 
 
 def _wrong_verb(allowed: bytes) -> Fault:

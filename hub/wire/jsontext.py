@@ -10,6 +10,9 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from hub.errors import InvalidRequest, TooDeep
+from hub.model.a2a import JsonObject
+
 DEEPEST = 200
 # The parser refuses NaN and Infinity, depth over DEEPEST and huge integers, but reads 1e999 as infinity, and so 400 digits with
 # a point behind them. Ids in hex may look like one too: a match only means that it is worth looking. With all digits alike,
@@ -34,13 +37,23 @@ def parse(text: bytes | bytearray) -> Any:
     except ValueError as error:
         raise NotJson(str(error)) from error
     alike = text.translate(_ALIKE)
-    if (b"0e000" in alike or b"0e+000" in alike or _MANY_DIGITS in alike) and _may_be_huge(alike) and not _finite(value):
+    exponent = (b"0e000" in alike or b"0e+000" in alike) and _EXPONENT.search(alike) is not None
+    if (exponent or _MANY_DIGITS in alike) and not _finite(value):
         raise NotJson("number out of range")
     return value
 
 
-def _may_be_huge(alike: bytes | bytearray) -> bool:
-    return _MANY_DIGITS in alike or _EXPONENT.search(alike) is not None
+def read_object(text: bytes | bytearray, most_deep: int) -> JsonObject:
+    """A body that has to be one object. InvalidRequest, TooDeep."""
+    try:
+        document = parse(text)
+    except NotJson as error:
+        raise InvalidRequest("The body must be one JSON object in UTF-8.") from error
+    if is_deeper(text, most_deep):
+        raise TooDeep(most_deep)
+    if not isinstance(document, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    return document
 
 
 def is_deeper(text: bytes | bytearray, limit: int) -> bool:

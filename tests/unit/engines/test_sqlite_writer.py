@@ -136,11 +136,11 @@ async def test_full_disk_fails_the_waiting_and_nobody_after_it(engine: SqliteEng
 
 
 async def test_database_that_takes_no_write_is_said_to_be_unavailable_until_it_does(
-    engine: SqliteEngine, database: Path, clock: MovableClock
+    engine: SqliteEngine, database: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = await admitted(engine)
     lease = await enrolled(engine.registry)
-    await engine._writer.submit(lambda db: db.execute("pragma busy_timeout = 0").fetchone())
+    monkeypatch.setattr(writer_module, "BUSY_MS", 0)
     backup = sqlite3.connect(database, isolation_level=None)
     backup.execute("begin immediate")
     for refused in (
@@ -249,9 +249,11 @@ async def test_append_to_a_discarded_task_never_lands_in_the_log_of_its_successo
     assert list(await engine.events.read(successor.id)) == []
 
 
-async def test_beats_that_could_not_be_written_are_written_by_the_next_sweep(engine: SqliteEngine, database: Path) -> None:
+async def test_beats_that_could_not_be_written_are_written_by_the_next_sweep(
+    engine: SqliteEngine, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lease = await enrolled(engine.registry)
-    await engine._writer.submit(lambda db: db.execute("pragma busy_timeout = 0").fetchone())
+    monkeypatch.setattr(writer_module, "BUSY_MS", 0)
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("begin immediate")
     await engine.registry.beat("default", WORKER, proof(lease), Beat(in_flight=7))
