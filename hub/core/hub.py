@@ -239,7 +239,7 @@ class Hub:
         if row.ended:
             raise TaskEnded
         running = self.relays.of(row.id)
-        if running is not None and not running.rests:
+        if running is not None and not running.rests and not running.over:
             raise InvalidParams(_AT_WORK)
         route = self._router.to_owner(caller, row, send.target)
         if send.context_id is not None and send.context_id != row.context:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.contract.words import ANNA, DONE, admitted, append, text
 
 @pytest.mark.parametrize("sql", [pushes._NEXT_HOST, pushes._TAKE])
 async def test_what_is_due_is_found_without_looking_at_anything_else(engine: SqliteEngine, database: Path, sql: str) -> None:
-    with sqlite3.connect(database) as db:
+    with closing(sqlite3.connect(database)) as db:
         values: object = ("",) if "?" in sql else {"host": "a", "now": 0, "until": 0, "room": 1}
         plan = [row[3] for row in db.execute(f"explain query plan {sql}", values)]  # type: ignore[arg-type]  # of either kind
     assert any("INDEX delivery_due" in step for step in plan)
@@ -31,7 +32,7 @@ async def test_the_index_of_what_is_due_holds_nothing_once_all_is_delivered(engi
     while claims := await engine.pushes.claim(20, timedelta(seconds=30), at_once=20, busy={}):
         for claim in claims:
             await engine.pushes.delivered(claim, claim.last, hold=timedelta(seconds=30))
-    with sqlite3.connect(database) as db:
+    with closing(sqlite3.connect(database)) as db:
         (due,) = db.execute("select count(*) from delivery indexed by delivery_due where sent < last").fetchone()
         (kept,) = db.execute("select count(*) from delivery").fetchone()
     assert (due, kept) == (0, 50)
