@@ -70,16 +70,20 @@ class Inside:
         }
         said: list[Message] = []
         asked = False
+        answered = asyncio.Event()
 
         async def receive() -> Message:
             nonlocal asked
             if asked:
-                await asyncio.Event().wait()
+                await answered.wait()
+                return {"type": "http.disconnect"}
             asked = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: Message) -> None:
             said.append(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                answered.set()
 
         answering = asyncio.create_task(self._rolecall.edge(scope, receive, send))
         try:
