@@ -110,9 +110,9 @@ class SqliteRegistry(LeaseTable):
                 # In pieces, so that nobody's call waits for all of them.
                 for at in range(0, len(steps), _STEPS):
                     await self._store(steps[at : at + _STEPS])
-                beats = [row for key in beaten if (row := self._beat_row(key))]
-                for at in range(0, len(beats), _BEATS):
-                    await self._store((), beats[at : at + _BEATS])
+                keys = list(beaten)
+                for at in range(0, len(keys), _BEATS):
+                    await self._store((), [row for key in keys[at : at + _BEATS] if (row := self._beat_row(key))])
             except BaseException:
                 self._beaten |= beaten
                 raise
