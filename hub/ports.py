@@ -159,6 +159,11 @@ class TaskStore(Protocol):
     async def add_turn(self, task: TaskId, turn: Turn) -> None:
         """A further message of the caller; durable on return."""
 
+    async def drop_turn(self, task: TaskId, turn: Turn) -> None:
+        """Take back that message, of which the caller was told that it was refused; durable on return. No effect unless it is
+        the task's last, by its `after` and its id, and never on the one that was admitted.
+        """
+
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
         """The task's call goes to this worker from now on, in that dialect; durable on return."""
 

@@ -38,6 +38,7 @@ ops = st.one_of(
     st.tuples(st.just("append"), task_ids, small, st.lists(events, min_size=1, max_size=2), st.booleans()),
     st.tuples(st.just("append_next"), task_ids, events),
     st.tuples(st.just("turn"), task_ids),
+    st.tuples(st.just("drop_turn"), task_ids, st.sampled_from(["m-1", "more"])),
     st.tuples(st.just("assign"), task_ids, workers),
     st.tuples(st.just("discard"), task_ids),
     st.tuples(st.just("forget")),
@@ -84,6 +85,9 @@ class Asked:
 
     async def turn(self, task: TaskId) -> Any:
         await self.engine.tasks.add_turn(task, a_turn("more"))
+
+    async def drop_turn(self, task: TaskId, name: str) -> Any:
+        await self.engine.tasks.drop_turn(task, a_turn(name))
 
     async def assign(self, task: TaskId, worker: WorkerId) -> Any:
         await self.engine.tasks.assign(task, worker, 5, "1.0")

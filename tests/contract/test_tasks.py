@@ -138,6 +138,40 @@ async def test_turns_come_back_in_the_order_they_were_said(store: Store, engine:
         assert [turn.message_id for turn in await engine.tasks.turns(row.id)] == ["m-0", "m-1", "m-2", "m-3", "m-4"]
 
 
+async def test_turn_that_was_refused_is_taken_back_and_may_be_said_again(store: Store, engine: Engine) -> None:
+    task = await admitted(engine)
+    kept, refused = a_turn("kept", after=1), a_turn("refused", after=2)
+    await engine.tasks.add_turn(task, kept)
+    await engine.tasks.add_turn(task, refused)
+    await engine.tasks.drop_turn(task, refused)
+    assert list(await engine.tasks.turns(task)) == [a_turn(), kept]
+    await engine.tasks.add_turn(task, refused)
+    assert list(await engine.tasks.turns(task)) == [a_turn(), kept, refused]
+    await engine.tasks.drop_turn(task, refused)
+    if store.durable:
+        engine = await store.reopen()
+        assert list(await engine.tasks.turns(task)) == [a_turn(), kept]
+        await engine.tasks.drop_turn(task, kept)
+        assert list(await engine.tasks.turns(task)) == [a_turn()]
+
+
+async def test_only_the_last_turn_is_taken_back_and_never_the_first(engine: Engine) -> None:
+    task, other = await admitted(engine), await admitted(engine)
+    said = [a_turn(), a_turn("2", after=1), a_turn("3", after=2)]
+    await engine.tasks.add_turn(other, said[2])
+    for turn in said[1:]:
+        await engine.tasks.add_turn(task, turn)
+    for turn in (said[1], a_turn("3", after=1), a_turn("4", after=2), said[0]):
+        await engine.tasks.drop_turn(task, turn)
+    assert list(await engine.tasks.turns(task)) == said
+    for turn in reversed(said):
+        await engine.tasks.drop_turn(task, turn)
+    await engine.tasks.drop_turn(task, said[0])
+    assert list(await engine.tasks.turns(task)) == said[:1]
+    assert list(await engine.tasks.turns(other)) == [said[0], said[2]]
+    await engine.tasks.drop_turn(TaskId("never-was"), said[0])
+
+
 async def test_unknown_task_takes_no_turn_and_no_worker(engine: Engine) -> None:
     with pytest.raises(TaskNotFound):
         await engine.tasks.add_turn(TaskId("never-was"), a_turn())

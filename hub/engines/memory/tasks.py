@@ -42,6 +42,12 @@ class MemoryTasks:
         held = self._known(task)
         held.turns = [*(held.turns or ()), turn]
 
+    async def drop_turn(self, task: TaskId, turn: Turn) -> None:
+        held = self._held.get(task)
+        turns = held.turns if held is not None else None
+        if held is not None and turns and len(turns) > 1 and turns[-1][:2] == turn[:2]:
+            held.turns = turns[:-1]
+
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
         held = self._known(task)
         held.change(held.row._replace(worker=worker, epoch=epoch, spoken=spoken))

@@ -39,6 +39,11 @@ insert into turn (task, seq, after, message, dialect, params)
 select key, (select count(*) from turn where task = key), ?, ?, ?, ? from task where id = ?
 returning seq
 """
+_DROP_TURN = """
+delete from turn where task = (select key from task where id = ?1) and after = ?2 and message = ?3
+and seq = (select max(seq) from turn where task = (select key from task where id = ?1))
+returning seq
+"""
 _FORGETTABLE = f"""
 select key, id, last from (select key, id, last, idle_since from task where idle_since < ?1 order by idle_since limit ?3)
 union all
@@ -104,6 +109,20 @@ class SqliteTasks:
 
         if await self._writer.submit(write, publish, brief=True) is None:
             raise TaskNotFound
+
+    async def drop_turn(self, task: TaskId, turn: Turn) -> None:
+        def write(db: sqlite3.Connection) -> int | None:
+            found = db.execute(_DROP_TURN, (task, turn.after, turn.message_id)).fetchone()
+            return int(found[0]) if found is not None else None
+
+        def publish(seq: int | None) -> None:
+            held = self._cache.written(task) if seq is not None else None
+            # The first turn has no seq.
+            if held is not None and held.turns is not None and seq is not None and len(held.turns) == seq + 2:
+                held.turns = held.turns[:-1]
+                self._cache.keep(task, held)
+
+        await self._writer.submit(write, publish, brief=True)
 
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
         def write(db: sqlite3.Connection) -> bool:
