@@ -225,6 +225,13 @@ class LeaseTable:
         roles = [role for room in self._workspaces.values() for role in room.roles.values()]
         return [self._end(lease, ChangeKind.EXPIRED) for role in roles for lease in role.ended(now)]
 
+    def decide_expiry(self, key: Key) -> Step | None:
+        """None: there is no lease, or it has not ended."""
+        lease = self._leases.get(key)
+        if lease is None or lease.expires > self._clock.monotonic():
+            return None
+        return self._end(lease, ChangeKind.EXPIRED)
+
     def renew(self, workspace: str, worker: WorkerId, proof: Proof, beat: Beat, ttl: timedelta | None) -> Registration:
         """A beat takes effect at once. What it says of health is for `health_after`: that has to be stored."""
         lease = self._proven(workspace, worker, proof)

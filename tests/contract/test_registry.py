@@ -9,7 +9,8 @@ from hub.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
 from hub.model.ids import WorkerId
 from hub.model.worker import Beat, Health, Proof, Registration
 from hub.ports import Engine, Registry
-from tests.contract.words import ANNA, BERT, OTHER_ANNA, TTL, WORKER, an_offer, beat, enrolled, kinds, proof
+from tests.contract.conftest import Store
+from tests.contract.words import ANNA, BERT, OTHER_ANNA, SOON, TTL, WORKER, an_offer, beat, enrolled, kinds, proof
 from tests.helpers.clock import MovableClock
 
 TWO = WorkerId("echo", "two")
@@ -176,6 +177,29 @@ async def test_sweep_ends_what_has_expired_once_and_says_so(registry: Registry, 
     assert list(await registry.sweep()) == [registration]
     assert list(await registry.sweep()) == []
     assert await kinds(registry) == ["enrolled", "enrolled", "expired"]
+
+
+async def test_worker_that_enrols_again_while_many_expired_are_swept_keeps_its_new_lease(
+    store: Store, registry: Registry, clock: MovableClock
+) -> None:
+    workers = [WorkerId("echo", str(at)) for at in range(120)]
+    for worker in workers:
+        await enrolled(registry, worker)
+    before = registry.revision()
+    clock.advance(120)
+    sweeping = asyncio.ensure_future(registry.sweep())
+    await asyncio.sleep(0)
+    fresh = await enrolled(registry, workers[-1], boot="new")
+    ended = [(registration.worker, registration.epoch) for registration in await sweeping]
+    assert registry.get("default", workers[-1]) is fresh
+    assert fresh.epoch == 2
+    assert sorted(ended) == sorted((worker, 1) for worker in workers[: len(ended)])
+    feed = registry.changes("default", after=before, idle=SOON)
+    assert [(c.kind, c.epoch) for c in await anext(feed) if c.worker == workers[-1]] == [("expired", 1), ("enrolled", 2)]
+    feed.stop()
+    if store.durable:
+        engine = await store.reopen()
+        assert [registration.worker for registration in engine.registry.live("default")] == [workers[-1]]
 
 
 async def test_wall_clock_step_expires_nobody(registry: Registry, clock: MovableClock) -> None:

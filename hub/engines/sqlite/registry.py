@@ -102,20 +102,27 @@ class SqliteRegistry(LeaseTable):
             await self._store([step])
 
     async def sweep(self) -> Sequence[Registration]:
-        steps = [step for step in self.decide_expiries() if step.key not in self._pending]
-        ended = [lease.registration for step in steps if (lease := self._leases.get(step.key))]
+        ended: list[Registration] = []
         beaten, self._beaten = self._beaten, set()
-        if steps or beaten:
-            try:
-                # In pieces, so that nobody's call waits for all of them.
-                for at in range(0, len(steps), _STEPS):
-                    await self._store(steps[at : at + _STEPS])
-                keys = list(beaten)
-                for at in range(0, len(keys), _BEATS):
-                    await self._store((), [row for key in keys[at : at + _BEATS] if (row := self._beat_row(key))])
-            except BaseException:
-                self._beaten |= beaten
-                raise
+        try:
+            # In pieces, so that nobody's call waits for all of them.
+            expired = [step.key for step in self.decide_expiries()]
+            for at in range(0, len(expired), _STEPS):
+                ended += await self._end_those(expired[at : at + _STEPS])
+            keys = list(beaten)
+            for at in range(0, len(keys), _BEATS):
+                await self._store((), [row for key in keys[at : at + _BEATS] if (row := self._beat_row(key))])
+        except BaseException:
+            self._beaten |= beaten
+            raise
+        return ended
+
+    async def _end_those(self, expired: Sequence[Key]) -> Sequence[Registration]:
+        """Decided anew, because while other pieces were stored some have enrolled again."""
+        steps = [step for key in expired if key not in self._pending and (step := self.decide_expiry(key))]
+        ended = [self._leases[step.key].registration for step in steps]
+        if steps:
+            await self._store(steps)
         return ended
 
     # --- storing
