@@ -159,6 +159,7 @@ async def assemble(
             yield Rolecall(edge, hub, directory, engine, push, observer)
         finally:
             hub.drain()
+            directory.end_feeds()
             await supervisor.close()
 
 
@@ -176,6 +177,7 @@ async def serve(
             await stop.wait()
             log.info("going down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
             rolecall.hub.drain()
+            rolecall.directory.end_feeds()
 
         _calm_collector()
         if ready is not None:

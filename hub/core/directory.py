@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -55,6 +56,8 @@ class Directory:
         self._most = most
         self._most_each = most_each
         self._dice = dice or Random()
+        self._feeds: set[RegistryFeed] = set()
+        self._feeds_are_over = False
 
     async def enrol(self, holder: Principal, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> Granted:
         """A name that another process of the same holder has is given away; without tokens only when nothing answers at
@@ -144,8 +147,23 @@ class Directory:
         """Rises with every change of who is there, or of what one of them says of itself."""
         return self._registry.revision()
 
-    def changes(self, caller: Caller, *, after: int | None, idle: timedelta) -> RegistryFeed:
-        return self._registry.changes(caller.workspace, after=after, idle=idle)
+    @contextmanager
+    def changes(self, caller: Caller, *, after: int | None, idle: timedelta) -> Iterator[RegistryFeed]:
+        feed = self._registry.changes(caller.workspace, after=after, idle=idle)
+        if self._feeds_are_over:
+            feed.stop()
+        self._feeds.add(feed)
+        try:
+            yield feed
+        finally:
+            self._feeds.discard(feed)
+            feed.stop()
+
+    def end_feeds(self) -> None:
+        """Of all callers, for good: the hub goes down, and a feed has no end of its own."""
+        self._feeds_are_over = True
+        for feed in self._feeds:
+            feed.stop()
 
     async def observe(self) -> None:
         """Forever: tell the observer what changes, in all workspaces."""

@@ -129,15 +129,14 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
 async def _changes(
     directory: Directory, whose: Caller, after: int | None, idle: timedelta, feeds: WorkspacePlaces
 ) -> AsyncGenerator[bytes, None]:
-    changes = directory.changes(whose, after=after, idle=idle)
-    feeds.fill(whose.workspace)
-    try:
-        yield KEEP_ALIVE
-        async for batch in changes:
-            yield b"".join(map(_change_frame, batch)) if batch else KEEP_ALIVE
-    finally:
-        feeds.leave(whose.workspace)
-        changes.stop()
+    with directory.changes(whose, after=after, idle=idle) as changes:
+        feeds.fill(whose.workspace)
+        try:
+            yield KEEP_ALIVE
+            async for batch in changes:
+                yield b"".join(map(_change_frame, batch)) if batch else KEEP_ALIVE
+        finally:
+            feeds.leave(whose.workspace)
 
 
 def _change_frame(change: RegistryChange) -> bytes:

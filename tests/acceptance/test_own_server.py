@@ -158,3 +158,13 @@ def test_a_hub_that_goes_ends_its_streams_whole_and_says_so_to_who_keeps_his_lin
         idle.rest()
         with pytest.raises(OSError):
             socket.create_connection(("127.0.0.1", hub.port), 2)
+
+
+@pytest.mark.parametrize("server", ["own", "hypercorn"])
+def test_a_quiet_feed_does_not_hold_up_a_hub_that_goes_and_ends_whole(tmp_path: Path, server: str) -> None:
+    with start_hub(tmp_path, drain=20, server=server) as hub, Caller(hub.port) as watcher:
+        watcher.say(get("/registry/events")).hear(b":")
+        told = time.monotonic()
+        assert hub.stop(15) == 0
+        assert time.monotonic() - told < 5
+        assert watcher.rest().endswith(b"0\r\n\r\n")
