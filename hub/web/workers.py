@@ -121,7 +121,9 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
         feeds.check(whose.workspace)
         after = _cursor(request.headers.get("Last-Event-ID") or request.args.get("after"))
         headers = {key.decode(): value.decode() for key, value in RESPONSE_HEADERS}
-        response = Response(_changes(directory, whose, after, keep_alive, feeds), headers=headers)
+        # A head alone is whole at once: whoever asked for no more has to be free to go on.
+        changes = _changes(directory, whose, after, keep_alive, feeds) if request.method == "GET" else None
+        response = Response(changes, headers=headers)
         response.timeout = None
         return response
 

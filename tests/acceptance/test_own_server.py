@@ -87,6 +87,14 @@ def test_rare_requests_do_no_harm(caller: Caller, request_line: str) -> None:
         assert caller.say(get("/livez")).hear(b"\r\n\r\n").startswith(b"HTTP/1.1 200")
 
 
+def test_the_head_of_the_feed_is_a_whole_answer(caller: Caller) -> None:
+    head = caller.say(get("/registry/events").replace(b"GET", b"HEAD")).hear(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert b"content-type: text/event-stream" in head
+    assert b"content-length" not in head
+    caller.say(get("/livez")).hear(b"HTTP/1.1 200")
+
+
 def test_a_stream_whose_reader_leaves_is_over(hub: HubProcess) -> None:
     with StreamReader(hub.port, open_stream("reams", "100 0.02")) as reader:
         reader.read_until(lambda it: len(it.numbers) > 3)
