@@ -20,9 +20,9 @@ async def cancel(around: Surroundings, relays: Relays, row: TaskRow) -> None:
     relay = relays.of(row.id) or await _silent_relay(around, row)
     if not relay.scribe.ids.worker_task and not relay.scribe.ended:
         await relay.started.within(_PATIENCE)
-    worker = row.worker
+    worker, epoch = relay.worker, relay.registration.epoch if relay.registration else row.epoch
     registration = worker and around.engine.registry.get(row.caller.workspace, worker)
-    if registration is None or registration.epoch != row.epoch or not relay.scribe.ids.worker_task:
+    if registration is None or registration.epoch != epoch or not relay.scribe.ids.worker_task:
         await relay.end(_unheard(row), TaskState.CANCELED)
         return
     try:

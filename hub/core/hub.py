@@ -25,6 +25,7 @@ from hub.errors import (
     HubDraining,
     InvalidParams,
     KeyConflict,
+    LogMoved,
     NoLiveWorker,
     RoleUnknown,
     RouteError,
@@ -188,6 +189,8 @@ class Hub:
         if task is None:
             return None
         turns = await self._engine.tasks.turns(task)
+        if not turns:
+            return None  # it has just been forgotten
         if content_of(turns[0]) != content:
             raise KeyConflict
         return Call(task, send.target.path_role or "", START, content, self.relays.of(task))
@@ -196,6 +199,8 @@ class Hub:
         """Route, store, and only then call: what may run can be found again."""
         with self._open_tasks.one(caller.workspace):
             relay = await self._admit_one(caller, send, turn)
+        if self.draining:
+            self.relays.show_all()
         return Call(relay.scribe.ids.task, relay.role, relay.began, content, relay)
 
     async def _admit_one(self, caller: Caller, send: Send, turn: Turn) -> Relay:
@@ -245,7 +250,12 @@ class Hub:
         if send.context_id is not None and send.context_id != row.context:
             raise InvalidParams('"message.contextId" is not the context of that task.')
         await self.relays.clear(row.id)
+        running = self.relays.of(row.id)
+        if running is not None and not running.over:
+            raise InvalidParams(_AT_WORK)
         row = await self._engine.tasks.get(caller, row.id)
+        if row.ended:
+            raise TaskEnded
         turn = self._around.codec.record(send, after=row.at)
         if send.push is not None:
             await self._push.set(caller, replace(send.push, task=row.id))
@@ -319,8 +329,12 @@ class Hub:
             return
         if await relay.started.within(_REVEAL_AFTER):
             await relay.started.wait()
-        else:
+            return
+        try:
             await relay.scribe.reveal()
+        except LogMoved:
+            await relay.started.wait()  # taken back at this moment: its error says why
+            raise
 
     def _reading(
         self, caller: Caller, task: TaskId, role: str, dialect: str, alias: str, *, after: Cursor, first: Logged | None

@@ -58,8 +58,10 @@ class Names:
         if row is None:
             return None
         turns = await self._tasks.turns(row.id)
+        if not turns:
+            return None  # it has just been forgotten
         relay = self._relays.of(row.id)
-        asks_again = len(turns) > 1 and row.state in PAUSED and (relay is None or relay.rests)
+        asks_again = len(turns) > 1 and row.state in PAUSED and (relay is None or relay.rests or relay.over)
         long_ended = row.ended and self._clock.wall() - row.updated > self._window
         if content_of(turns[-1]) != content or asks_again or long_ended:
             return None

@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 _TASK_NOT_FOUND = -32001
 _FIRST_PAUSE = 0.25
+_AT_ONCE = 1.0
 _BELIEVED = 10
 """Silences for which an unchanged task is believed to be at work, after its stream was cut."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
@@ -71,7 +72,7 @@ class Relay:
         self._registration = route.registration if route else None
         self._may_move = route is not None and row.at == START and route.rule not in ("owner", "instance")
         self._interruption: HubError | None = None
-        self._giving_up = False
+        self._giving_up = self._leaving = False
         self.taken_back = False
         """Nothing ran, and its caller was told so: the same message may be sent again."""
         self._patience = Patience(around.silence.total_seconds())
@@ -162,8 +163,12 @@ class Relay:
             self.interrupt(DeadlinePassed(deadline))
 
     def let_go(self) -> None:
-        """Stop listening to a worker that has nothing more to say."""
-        if not self.scribe.writing and self.task is not None:
+        """Stop listening to a worker that has nothing more to say. Who waits for its first word has it in the log."""
+        if self.rests and self.scribe.at != self.began:
+            self._begun()
+        if self.scribe.writing:
+            self._leaving = True
+        elif self.task is not None:
             self.task.cancel()
 
     def still_there(self) -> None:
@@ -217,6 +222,8 @@ class Relay:
                     if self.scribe.at != self.began:
                         self._begun()
                 self._check()
+                if self._leaving and self.rests:
+                    return
 
     def _check(self) -> None:
         """What an append has led to, or what came while it was under way."""
@@ -254,10 +261,10 @@ class Relay:
         try:
             unheard = self._answering and self.scribe.at == self.began and registration.offer.replays
             if not self.scribe.ids.worker_task or unheard:
-                await self._repeat(registration)
+                await self._listen_again(registration, self._repeat(registration))
             elif registration.offer.replays:
                 attach = Attach(self.scribe.ids, self.scribe.position)
-                await self._copy(self._around.forwarder.attach(registration.offer, attach))
+                await self._listen_again(registration, self._copy(self._around.forwarder.attach(registration.offer, attach)))
             else:
                 await self._poll(registration)
         except WorkerUnreachable as error:
@@ -278,6 +285,19 @@ class Relay:
                 self._patience.nonsense(error)
             log.info("line cut", extra={"event": "relay_cut", "task": self._row.id, "why": type(error).__name__})
             await asyncio.sleep(_FIRST_PAUSE)
+
+    async def _listen_again(self, registration: Registration, stream: Awaitable[None]) -> None:
+        """A stream that ends at once, and has brought nothing, is no sign of life."""
+        clock, known = self._around.clock, (self.scribe.at, self.scribe.position)
+        began, lived = clock.monotonic(), (self._changed_at, self.heard_at)
+        await stream
+        if self.rests or known != (self.scribe.at, self.scribe.position):
+            return
+        now = clock.monotonic()
+        if now - began < _AT_ONCE:
+            self._changed_at, self.heard_at = lived
+            self._patience.silent(str(registration.worker), now - self.heard_at)
+        await asyncio.sleep(_FIRST_PAUSE)
 
     async def _repeat(self, registration: Registration) -> None:
         """The message once more, to a worker that recognises it. Any other may have run it, and has to be left alone."""
@@ -315,6 +335,7 @@ class Relay:
 
     async def _give_up(self, error: HubError) -> None:
         self._giving_up = True
+        await self.scribe.idle()  # it may be shown at this moment
         nothing_came = self.scribe.at == self.began
         nothing_ran = isinstance(error, NotProcessed | RequestError | RouteError | WorkerFault)
         if nothing_came and nothing_ran and not self.started.come:
@@ -323,6 +344,8 @@ class Relay:
                 await self._insist(lambda: self._around.engine.tasks.discard(self._row.id))
             elif isinstance(error, WorkerFault) and error.code == _TASK_NOT_FOUND:
                 await self.scribe.conclude(WorkerLost(f"{self.worker} no longer knows the task."))
+            else:
+                await self._insist(lambda: self._around.engine.tasks.drop_turn(self._row.id, self._turns[-1]))
             self._fail_start(error)
             return
         self._around.observer.worker_failed(self._row.role, type(error).__name__)

@@ -85,6 +85,9 @@ class Relays:
                     self._look_after(relay, quiet_for)
 
     def _look_after(self, relay: Relay, quiet_for: float) -> None:
+        if relay.scribe.writing:
+            relay.heard_at = self._around.clock.monotonic()  # the hub's own trouble is no silence of the worker's
+            return
         silence = self._around.silence.total_seconds()
         if quiet_for > silence:
             relay.interrupt(WorkerSilent(f"{relay.worker} gave no sign of life for {quiet_for:.0f} s."))

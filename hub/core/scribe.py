@@ -65,6 +65,11 @@ class Scribe:
         assert self.at == START
         self.ids = self.ids._replace(spoken=spoken)
 
+    async def idle(self) -> None:
+        """Until no append is under way, nor waits for one."""
+        async with self._one_at_a_time:
+            pass
+
     async def reveal(self) -> None:
         """Show the task before its worker has spoken."""
         async with self._one_at_a_time:
