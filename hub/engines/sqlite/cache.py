@@ -13,6 +13,15 @@ TASKS = 4_096
 BYTES = 16 * 1024 * 1024
 
 
+class _Load:
+    """One reading of a task. `outdated`: the task was written to meanwhile, so that what was read may be old."""
+
+    __slots__ = ("outdated",)
+
+    def __init__(self) -> None:
+        self.outdated = False
+
+
 class Cache:
     """A follower holds its task's `Held`, so that the cache finds it for as long as it is followed. The rest goes, oldest
     first, when there are too many of them or they weigh too much; a task that is followed then keeps only its place.
@@ -23,8 +32,7 @@ class Cache:
         self._known: WeakValueDictionary[TaskId, Held] = WeakValueDictionary()
         self._recent: OrderedDict[TaskId, tuple[Held, int]] = OrderedDict()
         self._size = 0
-        # Tasks that are being loaded; True: written to meanwhile, so that what was read may be old.
-        self._loading: dict[TaskId, bool] = {}
+        self._loading: dict[TaskId, set[_Load]] = {}
 
     def find(self, task: TaskId) -> Held | None:
         recent = self._recent.get(task)
@@ -45,6 +53,7 @@ class Cache:
             oldest.shed()
 
     def drop(self, task: TaskId) -> None:
+        self._outdate(task)
         held = self.find(task)
         _, weight = self._recent.pop(task, (None, 0))
         self._size -= weight
@@ -54,18 +63,28 @@ class Cache:
 
     def written(self, task: TaskId) -> Held | None:
         """The task that a write has just changed. None: not in memory; whoever is loading it has to start again."""
-        held = self.find(task)
-        if held is None and task in self._loading:
-            self._loading[task] = True
-        return held
+        # Also while it is in memory: it may have left again before the load has ended.
+        self._outdate(task)
+        return self.find(task)
 
     async def load(self, task: TaskId, read: Callable[[TaskId], Awaitable[Held]]) -> Held:
         while (held := self.find(task)) is None:
-            self._loading.setdefault(task, False)
+            load = _Load()
+            self._loading.setdefault(task, set()).add(load)
             try:
                 loaded = await read(task)
             finally:
-                outdated = self._loading.pop(task, True)
-            if not outdated and self.find(task) is None:
+                self._end(task, load)
+            if not load.outdated and self.find(task) is None:
                 self.keep(task, loaded)
         return held
+
+    def _end(self, task: TaskId, load: _Load) -> None:
+        loads = self._loading[task]
+        loads.remove(load)
+        if not loads:
+            del self._loading[task]
+
+    def _outdate(self, task: TaskId) -> None:
+        for load in self._loading.get(task, ()):
+            load.outdated = True

@@ -12,14 +12,17 @@ import pytest
 
 from hub.engines import leases
 from hub.engines.held import Held, outcome
+from hub.engines.sqlite import events as events_module
 from hub.engines.sqlite import registry as registry_module
 from hub.engines.sqlite.cache import Cache
 from hub.engines.sqlite.engine import SqliteEngine
 from hub.engines.tail import TAIL_BYTES, TAIL_EVENTS
+from hub.errors import TaskNotFound
 from hub.model.a2a import Logged, TaskState
 from hub.model.ids import START, Cursor, TaskId, WorkerId
 from hub.ports import Entry
 from tests.contract.words import (
+    ANNA,
     DONE,
     LONG,
     SOON,
@@ -41,6 +44,41 @@ def held(events: int = 0, size: int = 100) -> Held:
     held = Held(a_row(), [a_turn()])
     held.extend([Logged(Cursor(at), text("x" * size)) for at in range(1, events + 1)])
     return held
+
+
+async def left_memory(engine: SqliteEngine) -> TaskId:
+    """A task that is only in the store."""
+    cache = engine._tasks._cache
+    cache._limits = (1, 10_000)
+    task = await admitted(engine)
+    await admitted(engine)
+    gc.collect()
+    assert cache.find(task) is None
+    return task
+
+
+class Loads:
+    """So many loads of a task are held up once they have read what is stored."""
+
+    def __init__(self, engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch, *, most: int) -> None:
+        self._read, self._left = engine._reader.rows, most
+        self._have_read, self._go = asyncio.Event(), asyncio.Event()
+        monkeypatch.setattr(engine._reader, "rows", self._rows)
+
+    async def _rows(self, sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
+        found = await self._read(sql, parameters)
+        if sql == events_module._HELD and self._left:
+            self._left -= 1
+            if not self._left:
+                self._have_read.set()
+            await self._go.wait()
+        return found
+
+    async def all_read(self) -> None:
+        await asyncio.wait_for(self._have_read.wait(), 5)
+
+    def go_on(self) -> None:
+        self._go.set()
 
 
 @pytest.mark.parametrize(("events", "size"), [(3 * TAIL_EVENTS, 1), (100, TAIL_BYTES // 10)])
@@ -122,6 +160,61 @@ async def test_task_written_while_it_is_loaded_is_loaded_again(engine: SqliteEng
     assert [logged.cursor for logged in await anext(reader)] == [1]
     await append(engine, task, text("2"), after=1)
     assert [logged.cursor for logged in await anext(reader)] == [2]
+
+
+async def test_each_of_two_readers_that_load_a_task_while_it_is_written_hears_its_end(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, loads = await left_memory(engine), Loads(engine, monkeypatch, most=2)
+    readers = [asyncio.ensure_future(collected(engine.events.follow(task, after=START, idle=LONG))) for _ in range(2)]
+    await loads.all_read()
+    await append(engine, task, DONE)
+    loads.go_on()
+    heard = await asyncio.wait_for(asyncio.gather(*readers), 5)
+    assert [[logged.cursor for logged in events] for events in heard] == [[1], [1]]
+    assert (await engine.tasks.get(ANNA, task)).ended
+
+
+async def test_loader_that_gave_up_leaves_the_others_to_be_told(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, loads = await left_memory(engine), Loads(engine, monkeypatch, most=2)
+    gives_up, stays = [asyncio.ensure_future(engine.events.tail(task)) for _ in range(2)]
+    await loads.all_read()
+    gives_up.cancel()
+    await asyncio.wait([gives_up])
+    await append(engine, task, DONE)
+    loads.go_on()
+    tail = await stays
+    assert (tail.end, tail.closed) == (1, True)
+    assert not engine._tasks._cache._loading
+
+
+async def test_load_that_is_older_than_a_task_that_came_and_went_is_not_kept(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, loads = await left_memory(engine), Loads(engine, monkeypatch, most=1)
+    loading = asyncio.ensure_future(engine.events.tail(task))
+    await loads.all_read()
+    await engine.events.tail(task)
+    await append(engine, task, DONE)
+    await admitted(engine)
+    gc.collect()
+    assert engine._tasks._cache.find(task) is None
+    loads.go_on()
+    tail = await loading
+    assert (tail.end, tail.closed) == (1, True)
+
+
+async def test_task_discarded_while_it_is_loaded_is_not_kept(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, loads = await left_memory(engine), Loads(engine, monkeypatch, most=1)
+    loading = asyncio.ensure_future(engine.events.tail(task))
+    await loads.all_read()
+    await engine.tasks.discard(task)
+    loads.go_on()
+    with pytest.raises(TaskNotFound):
+        await loading
+    assert engine._tasks._cache.find(task) is None
+    with pytest.raises(TaskNotFound):
+        await engine.tasks.get(ANNA, task)
 
 
 async def test_stored_feed_is_cut_and_epochs_still_do_not_repeat(
