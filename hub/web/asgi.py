@@ -16,6 +16,8 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 """Each framework types these three for itself."""
 Headers = Iterable[tuple[bytes, bytes]]
 
+MOST_HEADERS = 200
+"""That a request may have."""
 JSON = b"application/json"
 PROBLEM = b"application/problem+json"
 _JSON_TYPES = frozenset({JSON, b"application/json-rpc", b"application/a2a+json"})

@@ -13,14 +13,13 @@ from hub.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, HubWide, Smu
 from hub.model.ids import Caller
 from hub.model.principal import LOCAL, Principal, Right
 from hub.ports import Tokens
-from hub.web.asgi import Scope, header, heads
+from hub.web.asgi import MOST_HEADERS, Scope, header, heads
 
 _KEY = "rolecall.principal"
 _OPEN = ("/.well-known/", "/livez", "/readyz", "/health")
 _BEARER = "bearer "
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES = (b"same-origin", b"same-site", b"none")
-_MOST_HEADERS = 200
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]{1,5})?")
 
 
@@ -62,8 +61,8 @@ class Gate:
         size = 0
         for name, value in headers:
             size += len(name) + len(value)
-        if len(headers) > _MOST_HEADERS or size > self._max_head:
-            raise HeadTooLarge(_MOST_HEADERS, self._max_head)
+        if len(headers) > MOST_HEADERS or size > self._max_head:
+            raise HeadTooLarge(MOST_HEADERS, self._max_head)
         if b"transfer-encoding" in said and b"content-length" in said:
             raise Smuggled
         if self._hosts and _host_in(said.get(b"host") or said.get(b":authority") or b"") not in self._hosts:

@@ -15,7 +15,7 @@ _WITHOUT_BODY = frozenset({204, 304})
 _GONE = {"type": "http.disconnect"}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 MOST_UNREAD = 64 * 1024
-"""Bytes of a body that wait for somebody to want them."""
+"""Bytes of bodies that wait for somebody to want them."""
 
 
 class Wire(Protocol):
@@ -68,7 +68,7 @@ class Exchange:
         self._wire = wire
         self._loop = loop
         self._expects = expects
-        self._body: list[bytes] = []
+        self._body = bytearray()
         self._told = False
         self._head: Message | None = None
         self._chunked = False
@@ -86,7 +86,7 @@ class Exchange:
             await self._change()
         if self.gone or self.answered or (self._told and not self._body):
             return await self._until_gone()
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        body = bytes(self._body)
         self._body.clear()
         self._told = self.complete
         if self.unread:
@@ -117,7 +117,7 @@ class Exchange:
     # --- the line's side
 
     def take(self, data: bytes) -> None:
-        self._body.append(data)
+        self._body += data
         self.unread += len(data)
         self._wake()
 

@@ -7,11 +7,14 @@ from urllib.parse import unquote
 
 import httptools
 
-from hub.errors import CodingUnknown, HeadEndless, HubError, InvalidRequest
-from hub.web.asgi import Scope
+from hub.errors import CodingUnknown, HeadEndless, HeadTooLarge, HubError, InvalidRequest
+from hub.web.asgi import MOST_HEADERS, Scope
 from hub.web.exchange import Exchange
 
 _UNREADABLE = InvalidRequest("This is no request that can be read in one way only.")
+
+_MOST_KEPT = MOST_HEADERS + 56
+"""Headers of one request. The application refuses fewer, and says it better."""
 
 
 class Asked(Protocol):
@@ -67,6 +70,8 @@ class Intake:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.in_head:  # else it is a trailer: who may do what has been looked at without it
+            if len(self._headers) == _MOST_KEPT:
+                self._stop(HeadTooLarge(MOST_HEADERS, self._most_head // 2))
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:

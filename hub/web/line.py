@@ -228,8 +228,11 @@ class Line(asyncio.Protocol):
             self._parse(data)
 
     def _stuffed(self) -> bool:
+        """Of who is being served only his own body counts, and only while it comes: he must be able to get all of it."""
+        if self._waiting:
+            return len(self._waiting) >= _MOST_WAITING or sum([one.unread for one in self._waiting]) > MOST_UNREAD
         reading = self._intake.reading if self._intake is not None else None
-        return len(self._waiting) >= _MOST_WAITING or (reading is not None and reading.unread > MOST_UNREAD)
+        return reading is not None and reading.unread > MOST_UNREAD
 
     def _in_head(self) -> bool:
         return self._intake is not None and self._intake.in_head

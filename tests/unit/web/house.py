@@ -165,6 +165,10 @@ class House:
     def requests_held(self) -> int:
         return sum(len(line._waiting) for line in tuple(self.doors._lines))
 
+    def bytes_held(self) -> int:
+        """Of the bodies of requests that wait."""
+        return sum(exchange.unread for line in tuple(self.doors._lines) for exchange in tuple(line._waiting))
+
 
 class Caller:
     def __init__(self, port: int) -> None:

@@ -65,6 +65,15 @@ def cuts(dice: random.Random, data: bytes) -> list[int]:
     return sorted(dice.sample(range(len(data)), min(len(data), dice.choice([1, 3, 10, 60]))))
 
 
+def test_a_head_of_more_headers_than_anybody_needs_is_no_request() -> None:
+    """However short they are: each costs many times its bytes."""
+    head = b"GET / HTTP/1.1\r\nHost: a\r\n%b\r\n"
+    assert read(head % (b"a:\r\n" * 250), [])[1] == ""
+    heard, wrong = read(head % (b"a:\r\n" * 300), [])
+    assert not heard
+    assert "200 headers" in wrong
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_requests_are_the_same_wherever_they_are_cut(seed: int) -> None:
     dice = random.Random(seed)

@@ -62,6 +62,27 @@ def test_a_crowd_behind_a_request_that_takes_long_is_answered_in_the_end(house: 
         caller.hear(b"GET /%d 0" % n)
 
 
+def test_bodies_behind_a_request_that_takes_long_wait_outside_and_are_answered_in_the_end(house: House, caller: Caller) -> None:
+    size = 20_000
+    crowd = b"".join(POST % (b"%d" % n, size) + bytes(size) for n in range(16))
+    caller.say(get("wait"), crowd[:-1])
+    wait_for(lambda: house.desk.asked == ["/wait"])
+    time.sleep(0.1)
+    assert house.bytes_held() < 100_000
+    house.let_go()
+    caller.say(crowd[-1:], get("last"))
+    for n in range(16):
+        caller.hear(b"POST /%d %d" % (n, size))
+    caller.hear(b"GET /last 0")
+
+
+def test_bodies_that_nobody_reads_do_not_hold_up_the_next_request(house: House, caller: Caller) -> None:
+    caller.say(get("wait"), *(POST % (path, 60_000) + bytes(60_000) for path in (b"early", b"echo")), get("last"))
+    wait_for(lambda: house.desk.asked == ["/wait"])
+    house.let_go()
+    caller.hear(b"GET /last 0")
+
+
 def test_who_asks_on_and_on_and_takes_nothing_is_not_answered_on_and_on(house: House, caller: Caller) -> None:
     """The answers would pile up in memory, whatever is done about one answer."""
     caller.say(get("big/4000000") * 10)
