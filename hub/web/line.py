@@ -310,12 +310,13 @@ class Line(asyncio.Protocol):
             self._break_off(exchange, failed=failed)
 
     def _break_off(self, exchange: Exchange, *, failed: bool) -> None:
-        """There can be no answer after this one."""
-        self._closing = True
+        """There can be no answer after this one, so whatever else is asked must not be done."""
+        self._closing = self._deaf = True
+        self._held = b""
         self._waiting.clear()
         if exchange.answered:
             self._wrong = None
-            if not exchange.complete:
+            if self._paused or not exchange.complete:  # there is more to come
                 self._linger()
         elif exchange.begun:
             self._over = True

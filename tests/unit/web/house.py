@@ -95,6 +95,10 @@ class Desk:
     async def silent(self, scope: Scope, receive: Receive, send: Send) -> None:
         pass
 
+    async def farewell(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """So much that the line is not gone as soon as it is said that it closes."""
+        await answer(send, bytes(6_000_000), headers=[(b"connection", b"close")])
+
     async def big(self, scope: Scope, receive: Receive, send: Send) -> None:
         await answer(send, bytes(int(scope["path"].split("/")[2])))
 

@@ -155,6 +155,18 @@ def test_an_application_that_says_nothing_does_not_hold_the_line(house: House, c
 # --- the hub that goes
 
 
+@pytest.mark.parametrize("more", [b"", get("x"), get("x") * 3000])
+def test_what_is_asked_after_it_was_said_that_the_line_closes_is_not_done(house: House, caller: Caller, more: bytes) -> None:
+    caller.say(get("farewell") + more)
+    wait_for(lambda: bool(house.desk.asked))
+    time.sleep(0.05)
+    caller.say(POST % (b"effect", 2) + b"hi")
+    heard = caller.rest()
+    assert heard.count(b"HTTP/1.1 ") == 1
+    assert len(heard.partition(b"\r\n\r\n")[2]) == 6_000_000
+    assert house.desk.asked == ["/farewell"]
+
+
 def test_a_hub_that_goes_answers_what_it_was_asked_and_nothing_else(house: House) -> None:
     with house.caller() as idle, house.caller() as busy, house.caller() as streaming, house.caller() as halfway:
         idle.say(get("one")).hear(b"GET /one 0")
