@@ -35,6 +35,7 @@ class Doors:
         """Those of them that nobody serves."""
         self._server: asyncio.Server | None = None
         self._empty = asyncio.Event()
+        self._closing = False
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -54,6 +55,7 @@ class Doors:
 
     async def close(self, within: float) -> None:
         """Let nobody in any more; answer what has been asked; after `within` seconds cut off whoever is left."""
+        self._closing = True
         if self._server is not None:
             self._server.close()
         for line in tuple(self._lines):
@@ -81,6 +83,9 @@ class Doors:
     def opened(self, line: Line) -> HubError | None:
         served = len(self._lines) - len(self._refused)
         self._lines.add(line)
+        if self._closing:  # the system had let him in before it heard
+            line.abort()
+            return None
         if served < self._most:
             self._observer.connections(served + 1)
             return None

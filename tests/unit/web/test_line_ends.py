@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
 import struct
 import time
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
+from hub.web.line import Line
 from tests.helpers.processes import wait_for
 from tests.unit.web.house import LOOPS, PATIENCE, Caller, House, open_house
 from tests.unit.web.test_line import CHUNKS, POST, get
@@ -165,6 +168,24 @@ def test_what_is_asked_after_it_was_said_that_the_line_closes_is_not_done(house:
     assert heard.count(b"HTTP/1.1 ") == 1
     assert len(heard.partition(b"\r\n\r\n")[2]) == 6_000_000
     assert house.desk.asked == ["/farewell"]
+
+
+def test_who_gets_in_as_the_doors_close_is_not_served(house: House) -> None:
+    """The system says yes to a caller before the server hears of him."""
+    ours, theirs = socket.socketpair()
+
+    async def come_late() -> None:
+        await house.doors.close(1)
+        await house.loop.connect_accepted_socket(lambda: Line(house.doors, house.loop), ours)
+
+    with theirs:
+        theirs.settimeout(2)
+        theirs.sendall(get("late"))
+        asyncio.run_coroutine_threadsafe(come_late(), house.loop).result(5)
+        with suppress(ConnectionError):
+            assert theirs.recv(1000) == b""
+        wait_for(lambda: not len(house.doors))
+    assert house.desk.asked == []
 
 
 def test_a_hub_that_goes_answers_what_it_was_asked_and_nothing_else(house: House) -> None:
