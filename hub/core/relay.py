@@ -224,6 +224,7 @@ class Relay:
                 self._check()
                 if self._leaving and self.rests:
                     return
+                self._leaving = False
 
     def _check(self) -> None:
         """What an append has led to, or what came while it was under way."""
