@@ -116,6 +116,11 @@ class Exchange:
 
     # --- the line's side
 
+    @property
+    def streams(self) -> bool:
+        """In the middle of an answer that did not say how long it is."""
+        return self.begun and not self.answered and self._left is None
+
     def take(self, data: bytes) -> None:
         self._body += data
         self.unread += len(data)

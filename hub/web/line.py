@@ -161,7 +161,7 @@ class Line(asyncio.Protocol):
         """
         self._closing = True
         self._cut_short()
-        if self._serving is not None and self._serving.begun and not self._serving.answered:
+        if self._serving is not None and self._serving.streams:
             self._serving.leave()
         return bool(self._waiting) or (self._serving is not None and not self._serving.gone)
 

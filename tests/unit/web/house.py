@@ -102,6 +102,13 @@ class Desk:
     async def big(self, scope: Scope, receive: Receive, send: Send) -> None:
         await answer(send, bytes(int(scope["path"].split("/")[2])))
 
+    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As frameworks send one: its length is said, and its end comes apart."""
+        size = int(scope["path"].split("/")[2])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
+        await send({"type": "http.response.body", "body": bytes(size), "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
     async def stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Until the caller leaves."""
         leaving = asyncio.create_task(self.until_gone(receive))

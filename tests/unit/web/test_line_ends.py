@@ -71,6 +71,13 @@ def test_who_ends_in_the_middle_of_a_quiet_stream_is_missed_at_once(house: House
     wait_for(lambda: house.desk.left == ["/quiet"] and not len(house.doors))
 
 
+def test_who_ends_while_a_long_page_is_on_its_way_gets_all_of_it(house: House, caller: Caller) -> None:
+    caller.say(get("page/6000000")).hear(b"\r\n\r\n")
+    caller.done_talking()
+    time.sleep(0.05)
+    assert len(caller.rest()) == 6_000_000
+
+
 def test_who_takes_nothing_any_more_is_cut_and_what_was_for_him_is_gone(house: House, caller: Caller) -> None:
     """At once, and without the collector of cycles."""
     caller.say(get("stream")).hear(b"x" * 8000)
