@@ -128,6 +128,8 @@ class JsonRpc:
             reading = await stream.wait_for(opening(self._operations.open(asked.call(scope)), method))
             speller = Speller(reading.dialect, reading.alias)
             await stream.copy(reading, Frames(call_id, speller, named=named))
+        except ClientGone:
+            outcome = "client gone"
         except Exception as error:
             fault = self._fault(error, asked.request.method)
             outcome = fault.reason.lower()

@@ -98,6 +98,8 @@ class Rest:
         try:
             reading = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
             await stream.copy(reading, BareFrames(Speller(reading.dialect, reading.alias)))
+        except ClientGone:
+            raise
         except Exception as error:
             if not stream.open:
                 raise

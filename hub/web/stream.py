@@ -9,11 +9,13 @@ from typing import Any, Protocol
 from hub.core.reading import Reading
 from hub.errors import HubError, TaskNotFound
 from hub.model.a2a import Logged
-from hub.web.asgi import Headers, Receive, Send
+from hub.web.asgi import ClientGone, Headers, Receive, Send
 from hub.wire.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
 
 _MUCH = 8
 """Events at a time of a reader who has fallen behind."""
+_TAKEN_ON_WITHIN = 5.0
+"""Seconds for a message to be stored. One that is broken off before would be a task that nobody runs."""
 
 
 class Voice(Protocol):
@@ -30,19 +32,30 @@ class EventStream:
         self._receive = receive
         self._keep_alive = keep_alive
         self._headers = (*RESPONSE_HEADERS, *headers)
+        self._gone: asyncio.Task[None] | None = None
         self.open = False
 
     async def wait_for(self, opening: asyncio.Task[Reading]) -> Reading:
-        """The reading, once its worker has begun to answer; comments keep the line alive until then."""
+        """The reading, once its worker has begun to answer; comments keep the line alive until then. ClientGone."""
+        gone = self._watch()
+        both = (opening, gone)
         try:
-            while not (await asyncio.wait([opening], timeout=self._keep_alive))[0]:
+            while not (await asyncio.wait(both, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED))[0]:
                 await self._write(KEEP_ALIVE)
-        finally:
+            if opening.done():
+                return opening.result()
+        except BaseException:
             opening.cancel()
-        return opening.result()
+            gone.cancel()
+            # Whoever answers instead may want to hear what is left of the body, and two cannot listen.
+            await asyncio.wait([gone])
+            raise
+        _let_go(opening)
+        raise ClientGone
 
     async def copy(self, reading: Reading, voice: Voice) -> None:
-        gone = asyncio.create_task(self._until_gone(reading), name="client of a stream")
+        gone = self._watch()
+        gone.add_done_callback(lambda _: reading.close())
         try:
             async for batch in reading:
                 await self._write_events(batch, voice)
@@ -52,8 +65,8 @@ class EventStream:
             if reading.broken_off:
                 await self._write(COME_BACK)
             elif not self.open:
-                # The task was taken back while this reader waited for its first event.
-                raise TaskNotFound
+                # The task was taken back while this reader waited for its first event, or he has left.
+                raise ClientGone if gone.done() else TaskNotFound
             await self.close()
         except TimeoutError:
             pass
@@ -83,11 +96,27 @@ class EventStream:
             for logged in batch:
                 await self._write(voice.frames((logged,)))
 
-    async def _until_gone(self, reading: Reading) -> None:
+    def _watch(self) -> asyncio.Task[None]:
+        """One for the whole stream: two cannot listen."""
+        if self._gone is None:
+            self._gone = asyncio.create_task(self._until_gone(), name="client of a stream")
+        return self._gone
+
+    async def _until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        reading.close()
 
 
 def opening(reading: Coroutine[Any, Any, Reading], task: str) -> asyncio.Task[Reading]:
     return asyncio.create_task(reading, name=f"opening of {task}")
+
+
+def _let_go(opening: asyncio.Task[Reading]) -> None:
+    """Nobody waits for it any more, so that it must not keep a place for as long as its worker is silent."""
+    opening.add_done_callback(_close_unread)
+    asyncio.get_running_loop().call_later(_TAKEN_ON_WITHIN, opening.cancel)
+
+
+def _close_unread(opening: asyncio.Task[Reading]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

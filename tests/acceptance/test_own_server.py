@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -40,8 +41,8 @@ def caller(hub: HubProcess) -> Iterator[Caller]:
         yield caller
 
 
-def sending(text: str, headers: str = "", *, role: str = "echo") -> bytes:
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": text_message(text)})
+def sending(text: str, headers: str = "", *, role: str = "echo", method: str = "message/send") -> bytes:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": text_message(text)})
     kind = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     return f"POST /agents/{role} HTTP/1.1\r\n{kind}{headers}\r\n{body}".encode()
 
@@ -139,6 +140,32 @@ def test_beyond_the_limit_callers_are_told_so_until_somebody_leaves(hub: HubProc
     finally:
         for caller in callers:
             caller.line.close()
+
+
+def test_who_leaves_before_his_worker_says_a_word_does_not_keep_his_place(tmp_path: Path) -> None:
+    """The worker takes every call, and says nothing."""
+    with (
+        start_hub(tmp_path, max_streams=1, worker_silence=60, drain=1) as hub,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+    ):
+        offer = {"url": f"http://127.0.0.1:{silent.getsockname()[1]}/", "capabilities": {"streaming": True}}
+        assert httpx.put(f"{hub.url}/registry/agents/echo/a", json=offer, trust_env=False).status_code == 201
+        caller = StreamReader(hub.port, sending("one", method="message/stream"))
+        with silent.accept()[0]:
+            assert _has_no_place(hub)
+            caller.close(reset=True)
+            wait_for(lambda: not _has_no_place(hub), 10)
+
+
+def _has_no_place(hub: HubProcess) -> bool:
+    """For one more stream."""
+    with Caller(hub.port) as caller:
+        caller.line.settimeout(0.5)
+        try:
+            caller.say(sending(uuid4().hex, method="message/stream")).hear(b"OVERLOADED")
+        except TimeoutError:
+            return False
+    return True
 
 
 def _served(hub: HubProcess) -> bool:
