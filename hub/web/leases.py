@@ -125,11 +125,19 @@ class Leases:
 
     async def _read(self, scope: Scope, receive: Receive, *, needed: bool) -> JsonObject:
         """The body as an object; one that may be left out is an empty one then."""
-        said = heads(scope)
-        if not needed and b"transfer-encoding" not in said and said.get(b"content-length", b"0") == b"0":
+        if not needed and _has_no_body(scope):
             return {}
         body = await read_json_body(scope, receive, self._max_body)
         return read_object(body, self._max_depth) if body or needed else {}
+
+
+def _has_no_body(scope: Scope) -> bool:
+    """As far as the head tells. In HTTP/2 a body need not say its length; what it is it has to say."""
+    said = heads(scope)
+    length = said.get(b"content-length")
+    if length is not None or b"transfer-encoding" in said:
+        return length == b"0" and b"transfer-encoding" not in said
+    return scope["http_version"].startswith("1") or b"content-type" not in said
 
 
 def _lease_of(directory: Directory, granted: Granted) -> Lease:

@@ -1,0 +1,37 @@
+"""What workers do all the time, as bytes."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from hub.core.directory import Directory
+from hub.model.a2a import JsonObject
+from hub.ports import Vault
+from hub.web.asgi import Message, Scope
+from hub.web.leases import Leases
+
+BODY = b'{"status": "busy"}'
+
+
+@pytest.mark.parametrize(("version", "read"), [("1.1", {}), ("2", {"status": "busy"})])
+async def test_a_body_whose_length_is_not_said_is_one_in_http_2_alone(version: str, read: JsonObject) -> None:
+    nobody: Any = None
+    leases = Leases(cast(Directory, nobody), cast(Vault, nobody), max_body=1000, max_depth=10, max_card=1000)
+    scope: Scope = {"http_version": version, "headers": [(b"content-type", b"application/json")]}
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    assert await leases._read(scope, receive, needed=False) == read
+
+
+async def test_no_body_in_http_2_is_no_body() -> None:
+    nobody: Any = None
+    leases = Leases(cast(Directory, nobody), cast(Vault, nobody), max_body=1000, max_depth=10, max_card=1000)
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    assert await leases._read({"http_version": "2", "headers": []}, receive, needed=False) == {}
