@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import threading
 from collections import deque
@@ -13,6 +14,8 @@ from typing import Any, Generic, TypeVar
 from hub.errors import HubError, StoreUnavailable
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 # Everything that waits for its commit. A relay has one append under way, so this many tasks write at once at most.
 QUEUE_LIMIT = 20_000
@@ -49,14 +52,19 @@ class _Item(Generic[T]):
 
     def settle(self) -> None:
         """Tell the loop's side. `then` runs even if nobody waits any more: what is committed has to be known."""
-        if self.error is not None:
-            if not self.future.done():
-                self.future.set_exception(self.error)
-            return
         result: Any = self.result
-        if self.then is not None:
-            self.then(result)
-        if not self.future.done():
+        if self.error is None and self.then is not None:
+            try:
+                self.then(result)
+            except Exception as bug:
+                log.exception("What was written could not be taken over.")
+                self.error = StoreUnavailable()
+                self.error.__cause__ = bug
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
             self.future.set_result(result)
 
 

@@ -219,6 +219,28 @@ async def test_writer_that_breaks_leaves_nobody_waiting(engine: SqliteEngine) ->
         await engine.ping()
 
 
+async def test_bug_in_what_follows_a_write_is_told_of_and_leaves_nobody_else_waiting(
+    engine: SqliteEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: int) -> None:
+        raise RuntimeError("a bug")
+
+    async with held_up(engine):
+        waiting = [
+            engine._writer.submit(lambda db: 1),
+            engine._writer.submit(lambda db: 2, broken),
+            engine._writer.submit(lambda db: 3),
+        ]
+        cancelled = engine._writer.submit(lambda db: 4, broken)
+        cancelled.cancel()
+    first, second, third = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+    assert (first, third) == (1, 3)
+    assert isinstance(second, StoreUnavailable)
+    assert isinstance(second.__cause__, RuntimeError)
+    assert caplog.text.count("RuntimeError: a bug") == 2
+    await asyncio.wait_for(engine.ping(), 5)
+
+
 async def test_short_task_is_served_without_a_read_of_the_store(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_read(*_: object) -> list[tuple[object, ...]]:
         raise AssertionError("read from the store")
