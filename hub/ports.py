@@ -157,7 +157,7 @@ class TaskStore(Protocol):
         """The caller's task with that key, a bare message included."""
 
     async def add_turn(self, task: TaskId, turn: Turn) -> None:
-        """A further message of the caller; durable on return."""
+        """A further message of the caller; durable on return. It changes the task's `updated`, unless the task has ended."""
 
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
         """Take back that message, of which the caller was told that it was refused; durable on return. No effect unless it is

@@ -115,6 +115,12 @@ class Held(Tail):
         """Take over a row that differs in other things than its log."""
         self._row = row
 
+    def touch(self, updated: float) -> None:
+        """The caller has said something more; to a task that has ended it says nothing."""
+        if not self.closed:
+            self._updated = updated
+            self._row = self.row._replace(updated=updated)
+
     def seen_by(self, caller: Caller) -> TaskRow:
         if self.hidden or self._row.caller != caller:
             raise TaskNotFound

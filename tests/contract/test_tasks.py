@@ -354,6 +354,32 @@ async def test_forget_drops_what_ended_longer_ago_and_nothing_else(engine: Engin
     assert set(await ids_of(engine, TaskQuery())) == {young, still_open}
 
 
+async def test_answer_to_a_task_that_was_paused_for_long_keeps_it(store: Store, engine: Engine, clock: MovableClock) -> None:
+    answered, waiting = await admitted(engine), await admitted(engine)
+    for task in (answered, waiting):
+        await append(engine, task, status(TaskState.INPUT_REQUIRED))
+    clock.advance(DAY.total_seconds() - 1)
+    await engine.tasks.add_turn(answered, a_turn("2", after=1))
+    assert (await engine.tasks.get(ANNA, answered)).updated == clock.wall()
+    clock.advance(2)
+    assert await engine.tasks.forget(ended_for=DAY, paused_for=DAY) == 1
+    assert await ids_of(engine, TaskQuery()) == [answered]
+    if store.durable:
+        engine = await store.reopen()
+        assert (await engine.tasks.get(ANNA, answered)).updated == clock.wall() - 2
+
+
+async def test_forgotten_task_is_gone_with_its_readers(engine: Engine, clock: MovableClock) -> None:
+    task = await admitted(engine)
+    await append(engine, task, status(TaskState.INPUT_REQUIRED))
+    reader = engine.events.follow(task, after=Cursor(1), idle=SOON)
+    assert list(await anext(reader)) == []
+    clock.advance(DAY.total_seconds() + 1)
+    assert await engine.tasks.forget(ended_for=DAY, paused_for=DAY) == 1
+    with pytest.raises(StopAsyncIteration):
+        await anext(reader)
+
+
 async def test_forget_takes_a_bounded_piece_per_call(engine: Engine, clock: MovableClock) -> None:
     for _ in range(450):
         await append(engine, await admitted(engine), DONE)

@@ -41,6 +41,7 @@ class MemoryTasks:
     async def add_turn(self, task: TaskId, turn: Turn) -> None:
         held = self._known(task)
         held.turns = [*(held.turns or ()), turn]
+        held.touch(self._clock.wall())
 
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
         held = self._held.get(task)
@@ -104,7 +105,7 @@ class MemoryTasks:
             if (self._idle_since(held) < ended if held.closed else held.row.state in PAUSED and held.row.updated < paused)
         ]
         for task in old[:FORGET_AT_ONCE]:
-            del self._held[task]
+            self._held.pop(task).close()
             self._pushes.forget(task)
         self._drop_keys()
         return len(old[:FORGET_AT_ONCE])

@@ -96,13 +96,17 @@ class SqliteTasks:
 
     async def add_turn(self, task: TaskId, turn: Turn) -> None:
         values = (turn.after, turn.message_id, turn.dialect, turn.params, task)
+        now = self._clock.wall()
 
         def write(db: sqlite3.Connection) -> int | None:
             found = db.execute(_ADD_TURN, values).fetchone()
+            db.execute("update task set updated = ? where id = ? and idle_since is null", (now, task))
             return int(found[0]) if found is not None else None
 
         def publish(seq: int | None) -> None:
             held = self._cache.written(task) if seq is not None else None
+            if held is not None:
+                held.touch(now)
             if held is not None and held.turns is not None and seq is not None and len(held.turns) == seq + 1:
                 held.turns = [*held.turns, turn]
                 self._cache.keep(task, held)
