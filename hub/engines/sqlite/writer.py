@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from hub.errors import HubError, StoreUnavailable
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 # Everything that waits for its commit. A relay has one append under way, so this many tasks write at once at most.
 QUEUE_LIMIT = 20_000
@@ -53,19 +50,19 @@ class _Item(Generic[T]):
     def settle(self) -> None:
         """Tell the loop's side. `then` runs even if nobody waits any more: what is committed has to be known."""
         result: Any = self.result
-        if self.error is None and self.then is not None:
-            try:
+        try:
+            if self.error is None and self.then is not None:
                 self.then(result)
-            except Exception as bug:
-                log.exception("What was written could not be taken over.")
-                self.error = StoreUnavailable()
-                self.error.__cause__ = bug
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(result)
+        except BaseException as bug:
+            self.error = StoreUnavailable()
+            self.error.__cause__ = bug
+            raise
+        finally:
+            if not self.future.done():
+                if self.error is not None:
+                    self.future.set_exception(self.error)
+                else:
+                    self.future.set_result(result)
 
 
 class Writer:
@@ -157,9 +154,20 @@ class Writer:
 
     def _settle(self, batch: list[_Item[Any]]) -> None:
         self._waiting -= len(batch)
-        for item in batch:
-            item.settle()
-        self._next()
+        self._tell(iter(batch))
+
+    def _tell(self, batch: Iterator[_Item[Any]]) -> None:
+        """A bug in what one of them wanted to know is that one's alone: the loop tells of it, and the others go on."""
+        all_told = False
+        try:
+            for item in batch:
+                item.settle()
+            all_told = True
+        finally:
+            if all_told:
+                self._next()
+            else:
+                self._loop.call_soon(self._tell, batch)
 
     def _settle_start(self, started: asyncio.Future[None], error: Exception | None) -> None:
         if started.done():
