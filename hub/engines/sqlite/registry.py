@@ -109,7 +109,7 @@ class SqliteRegistry(LeaseTable):
             expired = [step.key for step in self.decide_expiries()]
             for at in range(0, len(expired), _STEPS):
                 ended += await self._end_those(expired[at : at + _STEPS])
-            keys = list(beaten)
+            keys = sorted(beaten)  # neighbours stand on the same pages: a third of the writing
             for at in range(0, len(keys), _BEATS):
                 await self._store((), [row for key in keys[at : at + _BEATS] if (row := self._beat_row(key))])
         except BaseException:
