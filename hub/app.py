@@ -85,6 +85,11 @@ class Rolecall:
     push: Push
     observer: telemetry.Metrics
 
+    def drain(self) -> None:
+        """Nothing new; whoever waits, or listens without end, is let go."""
+        self.hub.drain()
+        self.directory.end_feeds()
+
 
 Alter = Callable[[Surroundings], Surroundings]
 
@@ -148,6 +153,7 @@ async def assemble(
         push = Push(around.engine.pushes, webhooks, vault, deliveries, most=settings.max_push_configs)
         hub = Hub(around, supervisor, limits, push)
         edge = _edge(settings, port, hub, directory, engine, push, vault, observer)
+        rolecall = Rolecall(edge, hub, directory, engine, push, observer)
         try:
             await hub.settle()
             supervisor.keep_running("silence watch", hub.relays.watch)
@@ -156,10 +162,9 @@ async def assemble(
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
             supervisor.keep_running("push", deliveries.run)
             supervisor.keep_running("loop lag", lambda: _measure_lag(observer, clock))
-            yield Rolecall(edge, hub, directory, engine, push, observer)
+            yield rolecall
         finally:
-            hub.drain()
-            directory.end_feeds()
+            rolecall.drain()
             await supervisor.close()
 
 
@@ -176,8 +181,7 @@ async def serve(
         async def until_stopped() -> None:
             await stop.wait()
             log.info("going down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
-            rolecall.hub.drain()
-            rolecall.directory.end_feeds()
+            rolecall.drain()
 
         _calm_collector()
         if ready is not None:

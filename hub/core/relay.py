@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 _TASK_NOT_FOUND = -32001
 _FIRST_PAUSE = 0.25
 _AT_ONCE = 1.0
+"""A stream that lasts no longer than this, and brings nothing, has not begun."""
 _BELIEVED = 10
 """Silences for which an unchanged task is believed to be at work, after its stream was cut."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
@@ -72,7 +73,9 @@ class Relay:
         self._registration = route.registration if route else None
         self._may_move = route is not None and row.at == START and route.rule not in ("owner", "instance")
         self._interruption: HubError | None = None
-        self._giving_up = self._leaving = False
+        self._giving_up = False
+        self._leaving = False
+        """Was to be let go in the middle of an append."""
         self.taken_back = False
         """Nothing ran, and its caller was told so: the same message may be sent again."""
         self._patience = Patience(around.silence.total_seconds())

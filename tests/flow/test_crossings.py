@@ -150,3 +150,17 @@ async def test_a_refused_answer_is_not_sent_by_the_next_hub(house: House) -> Non
     await asyncio.sleep(0.2)
     assert len(house.forwarder.asked("deliver")) == delivered
     assert [turn["role"] for turn in (await house.get(task_id))["history"]] == ["user"]
+
+
+async def test_a_cancel_that_waits_while_the_call_moves_goes_to_the_worker_that_has_it(house: House) -> None:
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", 0.2, WorkerRefused("echo:a"))
+    sending = asyncio.create_task(house.send("x"))
+    await asyncio.sleep(0.05)
+    await house.enrol("echo:b")
+    house.forwarder.plan("echo:b", task(), 5.0)
+    house.forwarder.plan_fetch("echo:b", task("canceled"))
+    (task_id,) = house.hub.relays._running
+    assert (await house.cancel(task_id))["status"]["state"] == "canceled"
+    assert house.forwarder.asked("cancel") == ["echo:b"]
+    assert (await asyncio.wait_for(sending, 4))["status"]["state"] == "canceled"

@@ -140,12 +140,7 @@ async def test_writing_to_a_task_that_left_memory_still_reaches_its_reader(engin
 
 
 async def test_task_written_while_it_is_loaded_is_loaded_again(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = engine._tasks._cache
-    cache._limits = (1, 10_000)
-    task = await admitted(engine)
-    await admitted(engine)
-    gc.collect()
-    assert cache.find(task) is None
+    task = await left_memory(engine)
     read = engine._reader.rows
     writes = [append(engine, task, text("1"))]
 
