@@ -6,6 +6,7 @@ people retype examples. It is recognised while the first one runs, and for a whi
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -20,6 +21,7 @@ from hub.model.task import Turn
 from hub.ports import Clock
 
 _MOST_ENDED = 50_000
+_DIGEST = 16
 
 
 class Call:
@@ -64,14 +66,20 @@ class _Start:
 
 
 class Repeats:
+    """Of a call that has ended only bytes are left, which the collector of garbage need not look through: there are tens of
+    thousands of them.
+    """
+
     def __init__(self, clock: Clock, window: timedelta) -> None:
         self._clock = clock
         self._window = window.total_seconds()
-        self._calls: dict[bytes, _Start] = {}
-        self._ended: deque[tuple[float, bytes]] = deque()
+        self._under_way: dict[bytes, _Start] = {}
+        self._ended: dict[bytes, bytes] = {}
+        self._oldest: deque[bytes] = deque()
+        """The names of those that have ended, in the order of their ends."""
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return len(self._under_way) + len(self._ended)
 
     async def once(self, names: tuple[bytes, ...], content: bytes, start: Callable[[], Awaitable[Call]]) -> Call:
         """The call that has one of these names, else a new one. Whoever comes while it is being started waits for it, and
@@ -79,15 +87,20 @@ class Repeats:
         """
         self._sweep()
         for name in names:
-            known = self._calls.get(name)
-            if known is not None:
+            ended = self._ended.get(name)
+            known = self._under_way.get(name)
+            if ended is not None:
+                call = _read(ended)
+            elif known is not None:
                 call = await known.call()
-                if call.content != content:
-                    raise KeyConflict
-                return call
+            else:
+                continue
+            if call.content != content:
+                raise KeyConflict
+            return call
         starting = _Start()
         for name in names:
-            self._calls[name] = starting
+            self._under_way[name] = starting
         try:
             call = await start()
         except BaseException as error:
@@ -103,14 +116,15 @@ class Repeats:
         """A call that an earlier hub took on."""
         started = _Start()
         started.succeed(call)
-        for name in names:
-            self._calls.setdefault(name, started)
-        self._watch(call, names)
+        new = tuple(name for name in names if name not in self._under_way and name not in self._ended)
+        for name in new:
+            self._under_way[name] = started
+        self._watch(call, new)
 
     def _watch(self, call: Call, names: tuple[bytes, ...]) -> None:
         relay = call.relay
         if relay is None or relay.over:
-            self._note_end(names)
+            self._note_end(call, names)
             return
 
         def over() -> None:
@@ -118,28 +132,49 @@ class Repeats:
             if relay.taken_back:
                 self._drop(names)
             else:
-                self._note_end(names)
+                self._note_end(call, names)
 
         relay.when_over.append(over)
 
-    def _note_end(self, names: tuple[bytes, ...]) -> None:
-        now = self._clock.monotonic()
-        self._ended.extend((now, name) for name in names)
-        while len(self._ended) > _MOST_ENDED:
-            self._calls.pop(self._ended.popleft()[1], None)
+    def _note_end(self, call: Call, names: tuple[bytes, ...]) -> None:
+        self._drop(names)
+        record = _record(call, self._clock.monotonic())
+        for name in names:
+            self._ended[name] = record
+            self._oldest.append(name)
+        while len(self._oldest) > _MOST_ENDED:
+            del self._ended[self._oldest.popleft()]
 
     def _sweep(self) -> None:
         before = self._clock.monotonic() - self._window
-        while self._ended and self._ended[0][0] <= before:
-            self._calls.pop(self._ended.popleft()[1], None)
+        while self._oldest and _ended_at(self._ended[self._oldest[0]]) <= before:
+            del self._ended[self._oldest.popleft()]
 
     def _drop(self, names: tuple[bytes, ...]) -> None:
         for name in names:
-            self._calls.pop(name, None)
+            self._under_way.pop(name, None)
+
+
+_HEAD = struct.Struct(f"dQ{_DIGEST}s")
+
+
+def _record(call: Call, at: float) -> bytes:
+    return _HEAD.pack(at, call.began, call.content) + f"{call.task}\0{call.role}".encode()
+
+
+def _ended_at(record: bytes) -> float:
+    at: float = _HEAD.unpack_from(record)[0]
+    return at
+
+
+def _read(record: bytes) -> Call:
+    _, began, content = _HEAD.unpack_from(record)
+    task, _, role = record[_HEAD.size :].decode().partition("\0")
+    return Call(TaskId(task), role, Cursor(began), content, None)
 
 
 def content_of(turn: Turn) -> bytes:
-    return blake2b(turn.params, digest_size=16).digest()
+    return blake2b(turn.params, digest_size=_DIGEST).digest()
 
 
 def names_of(caller: Caller, send: Send, content: bytes) -> tuple[bytes, ...]:
@@ -157,4 +192,4 @@ def names_after_restart(caller: Caller, role: str, content: bytes) -> tuple[byte
 
 
 def _name(caller: Caller, kind: str, text: bytes) -> bytes:
-    return blake2b(b"\0".join((*(part.encode() for part in (*caller, kind)), text)), digest_size=16).digest()
+    return blake2b(b"\0".join((*(part.encode() for part in (*caller, kind)), text)), digest_size=_DIGEST).digest()

@@ -49,6 +49,7 @@ class EventStream:
             gone.cancel()
             # Whoever answers instead may want to hear what is left of the body, and two cannot listen.
             await asyncio.wait([gone])
+            self._gone = None
             raise
         _let_go(opening)
         raise ClientGone
@@ -73,6 +74,7 @@ class EventStream:
         finally:
             reading.close()
             gone.cancel()
+            self._gone = None  # the two would hold each other until the collector comes
 
     async def fail(self, frame: bytes) -> None:
         """An error of a streaming call is an event: common clients read nothing else here."""

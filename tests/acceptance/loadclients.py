@@ -195,6 +195,10 @@ class Stopwatch:
         self._process = Process(argv, log=self._log, name=kind)
         self._process.wait_until(lambda: bool(self.figures()))
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def figures(self, since: float = 0, until: float = math.inf) -> list[float]:
         """Milliseconds, of what began within that time of the monotonic clock."""
         assert self._process.alive, self._process.tail()

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -46,11 +46,19 @@ class Exchange:
     answer: bytes = b""
 
 
-def ask_all(port: int, requests: Sequence[bytes], *, within: float) -> list[Answer]:
+class Asked(NamedTuple):
+    """When the first was asked and the last answered, on the monotonic clock that all processes of this machine share."""
+
+    began: float
+    ended: float
+    answers: list[Answer]
+
+
+def ask_all(port: int, requests: Sequence[bytes], *, within: float) -> Asked:
     """All requests, spread evenly over that time, over connections that are kept alive: as many as it takes, up to a number.
     Made to cost this machine little: it is the hub that is measured.
     """
-    answers: dict[int, Answer] = {}
+    answers: dict[int, bytes] = {}
     free: list[socket.socket] = []
     asked, opened, began = 0, 0, time.monotonic()
     with selectors.DefaultSelector() as selector, ExitStack() as closing:
@@ -71,18 +79,34 @@ def ask_all(port: int, requests: Sequence[bytes], *, within: float) -> list[Answ
                 piece = exchange.line.recv(64 * 1024)
                 assert piece, "the hub closed a connection"
                 exchange.answer += piece
-                answer = _whole(exchange.answer)
-                if answer is not None:
-                    answers[exchange.number] = answer
+                if _is_whole(exchange.answer):
+                    answers[exchange.number] = exchange.answer
                     selector.unregister(exchange.line)
                     free.append(exchange.line)
-    return [answers[number] for number in range(len(requests))]
+        ended = time.monotonic()
+    return Asked(began, ended, [_read(answers[number]) for number in range(len(requests))])
 
 
-def _whole(data: bytes) -> Answer | None:
+_crowds: list[bytes] = []
+
+
+def _be_crowd(requests: Sequence[bytes]) -> None:
+    """In a process of its own: takes what processor time the others leave, and has its requests before time is taken."""
+    os.nice(19)
+    _crowds[:] = requests
+
+
+def _come_back(port: int, within: float) -> Asked:
+    return ask_all(port, _crowds, within=within)
+
+
+def _is_whole(data: bytes) -> bool:
     head, end, body = data.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]) if end else 0
-    return Answer(int(head[9:12]), json.loads(body)) if end and len(body) >= length else None
+    return bool(end) and len(body) >= int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+
+
+def _read(answer: bytes) -> Answer:
+    return Answer(int(answer[9:12]), json.loads(answer.partition(b"\r\n\r\n")[2]))
 
 
 def enrolment(number: int) -> bytes:
@@ -104,6 +128,16 @@ def _request(method: str, path: str, document: dict[str, Any]) -> bytes:
     body = json.dumps(document)
     kind = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     return f"{method} /registry/agents/{path} HTTP/1.1\r\n{kind}\r\n{body}".encode()
+
+
+def give_a_core(hub: HubProcess, others: Sequence[int]) -> None:
+    """One to the hub alone, as in the benchmark: where all share all, it is each other that callers and the crowd wait for."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        return
+    for pid, allowed in ((hub.pid, cores[-1:]), *((pid, cores[:-1]) for pid in others)):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), allowed)
 
 
 def registered(hub: HubProcess) -> list[str]:
@@ -142,14 +176,14 @@ class Storm:
 
 
 def storm(folder: Path, workers: int, *, calm: float) -> Storm:
-    """Every second one beats, the others enrol again, as those do that saw the hub die. They do it from a process that takes
-    what processor time the hub, its worker and its caller leave: it is their waiting that is measured.
+    """Every second one beats, the others enrol again, as those do that saw the hub die. It is the waiting of the hub's callers
+    that is measured.
     """
     with ExitStack() as closing:
         first = closing.enter_context(start_hub(folder / "hub"))
         log = folder / "echo.log"
-        closing.enter_context(start_worker(f"{WORKERS}:echo", "echo:a", first.url, log=log))
-        enrolled = ask_all(first.port, [enrolment(number) for number in range(workers)], within=0.1)
+        echo = closing.enter_context(start_worker(f"{WORKERS}:echo", "echo:a", first.url, log=log))
+        enrolled = ask_all(first.port, [enrolment(number) for number in range(workers)], within=0.1).answers
         assert {answer.status for answer in enrolled} == {201}
         leases = [answer.document for answer in enrolled]
         check_jitter([lease["heartbeat_seconds"] for lease in leases])
@@ -159,14 +193,12 @@ def storm(folder: Path, workers: int, *, calm: float) -> Storm:
         assert set(registered(hub)) == names
         wait_for(lambda: is_live(hub.url, "echo:a"))
         requests = [heartbeat(n, lease) if n % 2 else enrolment(n) for n, lease in enumerate(leases)]
-        crowd = closing.enter_context(ProcessPoolExecutor(1, get_context("spawn"), os.nice, (19,)))
-        crowd.submit(os.getpid).result(30)
+        crowd = closing.enter_context(ProcessPoolExecutor(1, get_context("spawn"), _be_crowd, (requests,)))
         watch = closing.enter_context(Stopwatch("calls", hub, folder, pause=0.005))
+        give_a_core(hub, others=(echo.pid, watch.pid, crowd.submit(os.getpid).result(30)))
         quiet = time.monotonic()
         time.sleep(calm)
-        began = time.monotonic()
-        answers = crowd.submit(ask_all, hub.port, requests, within=workers / RATE).result(60)
-        ended = time.monotonic()
+        began, ended, answers = crowd.submit(_come_back, hub.port, workers / RATE).result(60)
         assert {answer.status for answer in answers} == {200}
         assert [answer.document["epoch"] for answer in answers] == [lease["epoch"] for lease in leases]
         check_jitter([answer.document["heartbeat_seconds"] for answer in answers])

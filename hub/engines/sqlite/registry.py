@@ -1,4 +1,4 @@
-"""The registry of the SQLite engine: the lease table, and behind it two tables that bring it back after a restart."""
+"""The registry of the SQLite engine: the lease table, and behind it the tables that bring it back after a restart."""
 
 from __future__ import annotations
 
@@ -23,21 +23,28 @@ from hub.ports import Clock
 # The stored feed is cut this often: a restart finds what it needs, and the table stays small.
 CUT_EVERY = 256
 # Rows that are written in one piece.
-_STEPS, _BEATS = 50, 200
+_PIECE = 50
+_BEATS_WITHIN = 0.5
+"""Seconds that a sweep gives to beats."""
 # So many enrol at a time: when thousands come back, calls find room in the same commits.
 _ENROLLING = 16
 
 _KEEP = """
-insert or replace into lease (workspace, role, instance, owner, epoch, boot, offer, ttl, health, reason, registered_at,
-  capacity, in_flight, last_seen, expires_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+insert or replace into lease (workspace, role, instance, owner, epoch, boot, offer, ttl, health, reason, registered_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_KEEP_BEAT = """
+insert or replace into beat (workspace, role, instance, epoch, capacity, in_flight, last_seen, expires_at)
+values (?, ?, ?, ?, ?, ?, ?, ?)
 """
 _LOAD = """
-select workspace, role, instance, owner, epoch, boot, offer, ttl, health, reason, registered_at, capacity, in_flight, last_seen,
-  expires_at from lease
+select workspace, role, instance, owner, lease.epoch, boot, offer, ttl, health, reason, registered_at, capacity, in_flight,
+  last_seen, expires_at from lease join beat using (workspace, role, instance)
 """
 _END = "delete from lease where workspace = ? and role = ? and instance = ?"
+_END_BEAT = "delete from beat where workspace = ? and role = ? and instance = ?"
 _BEAT = """
-update lease set capacity = ?, in_flight = ?, last_seen = ?, expires_at = ?
+update beat set capacity = ?, in_flight = ?, last_seen = ?, expires_at = ?
 where workspace = ? and role = ? and instance = ? and epoch = ?
 """
 _CHANGE = "insert into change (kind, workspace, role, instance, epoch, health, at) values (?, ?, ?, ?, ?, ?, ?)"
@@ -48,6 +55,9 @@ insert into meta (name, value) select 'epoch floor', max(epoch) from change wher
 on conflict (name) do update set value = max(value, excluded.value)
 """
 _CUT = "delete from change where revision <= ?"
+
+_LeaseRows = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""Of the tables lease and beat."""
 
 
 class SqliteRegistry(LeaseTable):
@@ -103,19 +113,32 @@ class SqliteRegistry(LeaseTable):
 
     async def sweep(self) -> Sequence[Registration]:
         ended: list[Registration] = []
-        beaten, self._beaten = self._beaten, set()
-        try:
-            # In pieces, so that nobody's call waits for all of them.
-            expired = [step.key for step in self.decide_expiries()]
-            for at in range(0, len(expired), _STEPS):
-                ended += await self._end_those(expired[at : at + _STEPS])
-            keys = sorted(beaten)  # neighbours stand on the same pages: a third of the writing
-            for at in range(0, len(keys), _BEATS):
-                await self._store((), [row for key in keys[at : at + _BEATS] if (row := self._beat_row(key))])
-        except BaseException:
-            self._beaten |= beaten
-            raise
+        # In pieces, so that nobody's call waits for all of them.
+        expired = [step.key for step in self.decide_expiries()]
+        for at in range(0, len(expired), _PIECE):
+            ended += await self._end_those(expired[at : at + _PIECE])
+        await self._store_beats()
         return ended
+
+    async def _store_beats(self) -> None:
+        """They are for the next hub and in no hurry: a fifth of the time is theirs, so that calls find the disk free. What
+        takes longer than a sweep may is left to the next.
+        """
+        keys = sorted(self._beaten)  # neighbours stand on the same pages
+        began = self._clock.monotonic()
+        for at in range(0, len(keys), _PIECE):
+            since = self._clock.monotonic()
+            if since - began > _BEATS_WITHIN:
+                return
+            piece = keys[at : at + _PIECE]
+            self._beaten.difference_update(piece)
+            try:
+                await self._store((), [row for key in piece if (row := self._beat_row(key))])
+            except BaseException:
+                self._beaten.update(piece)
+                raise
+            if at + _PIECE < len(keys):
+                await asyncio.sleep(4 * (self._clock.monotonic() - since))
 
     async def _end_those(self, expired: Sequence[Key]) -> Sequence[Registration]:
         """Decided anew, because while other pieces were stored some have enrolled again."""
@@ -133,7 +156,7 @@ class SqliteRegistry(LeaseTable):
 
     async def _store(self, steps: Sequence[Step], beats: Sequence[tuple[Any, ...]] = ()) -> None:
         """Store, then apply. A caller that gives up does not keep the table from learning what has been stored."""
-        rows = [(self._lease_row(step), [_draft_row(step, draft) for draft in step.drafts]) for step in steps]
+        rows = [(self._lease_rows(step), [_draft_row(step, draft) for draft in step.drafts]) for step in steps]
 
         def write(db: sqlite3.Connection) -> list[list[int]]:
             db.executemany(_BEAT, beats)
@@ -159,7 +182,8 @@ class SqliteRegistry(LeaseTable):
         for step in steps:
             self._pending.pop(step.key, None)
 
-    def _lease_row(self, step: Step) -> tuple[Any, ...] | None:
+    def _lease_rows(self, step: Step) -> _LeaseRows | None:
+        """None: the lease ends."""
         if step.terms is None:
             return None
         terms, lease = step.terms, self._leases.get(step.key)
@@ -170,19 +194,10 @@ class SqliteRegistry(LeaseTable):
             ends = self._ends(lease.expires) if lease is not None else step.at
         offer = json.dumps(asdict(terms.offer), separators=(",", ":"))
         (workspace, worker), ttl = step.key, terms.ttl.total_seconds()
-        names = (
-            workspace,
-            *worker,
-            terms.owner,
-            terms.epoch,
-            terms.boot,
-            offer,
-            ttl,
-            terms.health,
-            terms.reason,
-            terms.registered_at,
-        )
-        return (*names, terms.offer.capacity, old.reported_in_flight if old else 0, step.at, ends)
+        name = (workspace, *worker)
+        lease_row = (*name, terms.owner, terms.epoch, terms.boot, offer, ttl, terms.health, terms.reason, terms.registered_at)
+        beat_row = (*name, terms.epoch, terms.offer.capacity, old.reported_in_flight if old else 0, step.at, ends)
+        return lease_row, beat_row
 
     def _beat_row(self, key: Key) -> tuple[Any, ...] | None:
         lease = self._leases.get(key)
@@ -225,12 +240,15 @@ class SqliteRegistry(LeaseTable):
         return self.decide_mark(workspace, key[1], epoch, Health.SUSPECT, "its lease ran out while the hub was down")
 
 
-def _write(db: sqlite3.Connection, step: Step, lease: tuple[Any, ...] | None, drafts: list[tuple[Any, ...]]) -> list[int]:
-    if lease is None:
+def _write(db: sqlite3.Connection, step: Step, kept: _LeaseRows | None, drafts: list[tuple[Any, ...]]) -> list[int]:
+    if kept is None:
         workspace, worker = step.key
         db.execute(_END, (workspace, *worker))
+        db.execute(_END_BEAT, (workspace, *worker))
     else:
+        lease, beat = kept
         db.execute(_KEEP, lease)
+        db.execute(_KEEP_BEAT, beat)
     revisions = [db.execute(_CHANGE, draft).lastrowid or 0 for draft in drafts]
     for revision in revisions:
         if revision % CUT_EVERY == 0 and revision > KEPT:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import pytest
 from hub.engines.sqlite import files
 from hub.engines.sqlite.engine import SqliteEngine
 from hub.errors import HubError
+from hub.model.worker import Health
 from tests.helpers.clock import MovableClock
 
 MOUNTS = """\
@@ -109,6 +112,26 @@ def test_migrations_run_in_order_once_and_a_broken_one_leaves_nothing(tmp_path: 
     assert db.execute("pragma user_version").fetchone() == (2,)
     assert db.execute("select count(*) from sqlite_master where name = 'c'").fetchone() == (0,)
     db.close()
+
+
+async def test_leases_of_a_hub_that_knew_no_table_of_beats_come_back_as_they_were(
+    database: Path, clock: MovableClock, tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    older.mkdir()
+    for step in sorted(files.MIGRATIONS.glob("000[12]*.sql")):
+        shutil.copy(step, older)
+    files.prepare(database)
+    offer = json.dumps({"worker": ["coder", "a"], "url": "http://127.0.0.1:1/", "models": [], "interfaces": []})
+    row = ("w", "coder", "a", "own", 7, "boot", offer, 120.0, "ready", "", 1.0, 4, 3, 2.0, clock.wall() + 60)
+    with sqlite3.connect(database) as db:
+        files.migrate(db, older)
+        db.execute(f"insert into lease values ({', '.join('?' * len(row))})", row)
+    db.close()
+    async with SqliteEngine(database, clock) as engine:
+        (lease,) = engine.registry.live("w", "coder")
+        assert (lease.epoch, lease.offer.capacity, lease.reported_in_flight, lease.last_seen) == (7, 4, 3, 2.0)
+        assert lease.health is Health.READY
 
 
 async def test_commits_are_synced_and_the_log_is_written_ahead(engine: SqliteEngine) -> None:

@@ -283,5 +283,5 @@ async def test_beats_that_could_not_be_written_are_written_by_the_next_sweep(
         await engine.registry.sweep()
     other.execute("rollback")
     await engine.registry.sweep()
-    assert other.execute("select in_flight from lease").fetchall() == [(7,)]
+    assert other.execute("select in_flight from beat").fetchall() == [(7,)]
     other.close()
