@@ -35,6 +35,10 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 
+class ClientGone(Exception):
+    """Nobody is there to be answered: he left before his request was whole, or while he waited. Not an error of the hub."""
+
+
 class HubError(Exception):
     """Something went wrong in the hub."""
 

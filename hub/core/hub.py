@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from hub.core.supervisor import Supervisor
 from hub.core.surroundings import Surroundings
 from hub.core.views import View, Views, answered_in, readable
 from hub.errors import (
+    ClientGone,
     HubDraining,
     InvalidParams,
     KeyConflict,
@@ -63,6 +64,10 @@ class Limits:
     same_message: timedelta = timedelta(seconds=60)
 
 
+Leaving = Callable[[Callable[[], None]], None]
+"""Calls what it is given when the caller has left; at once, if he has."""
+
+
 class TaskList(NamedTuple):
     tasks: Sequence[bytes]
     total: int
@@ -91,8 +96,8 @@ class Hub:
 
     # --- messages
 
-    async def send(self, caller: Caller, send: Send) -> Answer:
-        """The answer to a message: a Task, or the worker's bare Message."""
+    async def send(self, caller: Caller, send: Send, leaving: Leaving | None = None) -> Answer:
+        """The answer to a message: a Task, or the worker's bare Message. ClientGone."""
         call = await self._begin(caller, send)
         if not send.blocking:
             await self._started_or_shown(call)
@@ -100,7 +105,7 @@ class Hub:
         await call.started()
         log = await self._engine.events.read(call.task)
         if not _rests(log, call.began):
-            await self._until_rest(call.task, call.began)
+            await self._until_rest(call.task, call.began, leaving)
             log = await self._engine.events.read(call.task)
         return await self._views.of(call.task, log, View(send.dialect, send.history_length, send.alias))
 
@@ -309,10 +314,19 @@ class Hub:
 
     # --- how a call ends
 
-    async def _until_rest(self, task: TaskId, after: Cursor) -> None:
+    async def _until_rest(self, task: TaskId, after: Cursor, leaving: Leaving | None) -> None:
         """Follow until an end or a pause."""
         following = self._engine.events.follow(task, after=after, idle=self._limits.keep_alive)
         self._waiting.add(following)
+        gone = False
+
+        def left() -> None:
+            nonlocal gone
+            gone = True
+            following.stop()
+
+        if leaving is not None:
+            leaving(left)
         try:
             if self.draining:
                 following.stop()
@@ -322,6 +336,8 @@ class Hub:
         finally:
             following.stop()
             self._waiting.discard(following)
+        if gone:
+            raise ClientGone
 
     async def _started_or_shown(self, call: Call) -> None:
         relay = call.relay

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from hub.errors import BodyTooLarge, BodyTooSlow, MediaTypeNotSupported, RouteError
+from hub.errors import BodyTooLarge, BodyTooSlow, ClientGone, MediaTypeNotSupported, RouteError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -38,11 +38,9 @@ def patient(app: App, patience: float) -> App:
     return timed
 
 
-class ClientGone(Exception):
-    """The client left before its request was whole."""
-
-
 _HEADS = "rolecall.headers"
+LEAVING = "rolecall.leaving"
+"""In the scope of a server that can tell: calls what it is given when the caller has left. At once, if he has."""
 WHOLE = "rolecall.whole"
 """Set in a scope by a server that has all of the body already: nobody need look at the clock while he reads it."""
 

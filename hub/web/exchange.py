@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Protocol
@@ -43,6 +44,7 @@ class Exchange:
         "_head",
         "_left",
         "_loop",
+        "_tells",
         "_told",
         "_waiter",
         "_wire",
@@ -74,6 +76,7 @@ class Exchange:
         self._chunked = False
         self._left: int | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._tells: list[Callable[[], None]] | None = None
 
     # --- the application's side
 
@@ -134,6 +137,18 @@ class Exchange:
         """The caller has gone."""
         self.gone = True
         self._wake()
+        tells, self._tells = self._tells or (), None
+        for tell in tells:
+            tell()
+
+    def when_gone(self, tell: Callable[[], None]) -> None:
+        """At once, if he has."""
+        if self.gone:
+            tell()
+        elif self._tells is None:
+            self._tells = [tell]
+        else:
+            self._tells.append(tell)
 
     # --- pieces
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hub.core.observe import Observer
-from hub.errors import HubError, InvalidRequest, UnsupportedOperation
+from hub.errors import ClientGone, HubError, InvalidRequest, UnsupportedOperation
 from hub.model.a2a import Logged
 from hub.model.command import Target
 from hub.model.ids import Caller
-from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, read_json_body
+from hub.web.asgi import LEAVING, Receive, Scope, Send, answer, answer_unread, read_json_body
 from hub.web.audit import note_call
 from hub.web.auth import principal_of
 from hub.web.headers import echoed, read_extras, version_of
@@ -60,7 +60,8 @@ class Asked(NamedTuple):
 
     def call(self, scope: Scope) -> Call:
         """With what its headers add. InvalidParams."""
-        return Call(self.caller, self.operation, self.dialect, self.request.params, self.target, read_extras(scope))
+        params, leaving = self.request.params, scope.get(LEAVING)
+        return Call(self.caller, self.operation, self.dialect, params, self.target, read_extras(scope), leaving)
 
 
 class JsonRpc:
@@ -111,6 +112,9 @@ class JsonRpc:
         outcome = "ok"
         try:
             return write_result(call_id, await self._operations.answer(asked.call(scope)))
+        except ClientGone:
+            outcome = "client gone"
+            raise
         except Exception as error:
             fault = self._fault(error, asked.request.method)
             outcome = fault.reason.lower()

@@ -12,6 +12,7 @@ from quart import Quart
 
 from hub.core.directory import Directory, Granted
 from hub.errors import (
+    ClientGone,
     HubError,
     InstanceConflict,
     LeaseSuperseded,
@@ -24,7 +25,7 @@ from hub.model.a2a import JsonObject
 from hub.model.ids import WorkerId
 from hub.model.principal import Principal, Right
 from hub.ports import Vault
-from hub.web.asgi import PROBLEM, ClientGone, Receive, Scope, Send, answer, answer_unread, heads, read_json_body, when_again
+from hub.web.asgi import PROBLEM, Receive, Scope, Send, answer, answer_unread, heads, read_json_body, when_again
 from hub.web.audit import noted
 from hub.web.auth import principal_of
 from hub.web.described import told

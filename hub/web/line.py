@@ -9,10 +9,11 @@ import asyncio
 import logging
 import sys
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from hub.errors import HubError
-from hub.web.asgi import WHOLE, App, Scope, when_again
+from hub.web.asgi import LEAVING, WHOLE, App, Scope, when_again
 from hub.web.exchange import MOST_UNREAD, Exchange, whole_answer
 from hub.web.intake import Intake
 from hub.wire.faults import fault_of
@@ -156,11 +157,12 @@ class Line(asyncio.Protocol):
             self._parse(data)
 
     def eof_received(self) -> bool:
-        """A caller who has said all may still be listening for its answer. In the middle of a stream he has left: to find out
-        by writing to him would take until the stream's next word.
+        """A caller who has said all may still be listening for its answer, and has as long as one who takes nothing. In the
+        middle of a stream he has left: to find out by writing to him would take until the stream's next word.
         """
         self._closing = True
         self._cut_short()
+        self.due = self._loop.time() + self._house.patience
         if self._serving is not None and self._serving.streams:
             self._serving.leave()
         return bool(self._waiting) or (self._serving is not None and not self._serving.gone)
@@ -295,6 +297,7 @@ class Line(asyncio.Protocol):
     async def _answer(self, exchange: Exchange) -> None:
         self._serving = exchange
         exchange.scope[WHOLE] = exchange.complete
+        exchange.scope[LEAVING] = self._when_gone
         failed = False
         try:
             await self._house.app(exchange.scope, exchange.receive, exchange.send)
@@ -308,6 +311,11 @@ class Line(asyncio.Protocol):
             self.want_more()
         else:
             self._break_off(exchange, failed=failed)
+
+    def _when_gone(self, tell: Callable[[], None]) -> None:
+        """By way of the line: a scope that knew its exchange would be left to the garbage collector."""
+        if self._serving is not None:
+            self._serving.when_gone(tell)
 
     def _break_off(self, exchange: Exchange, *, failed: bool) -> None:
         """There can be no answer after this one, so whatever else is asked must not be done."""

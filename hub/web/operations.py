@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from hub.core.hub import Hub
+from hub.core.hub import Hub, Leaving
 from hub.core.pushes import Push
 from hub.core.reading import Reading
 from hub.errors import MethodNotFound, RouteError
@@ -42,6 +42,8 @@ class Call(NamedTuple):
     params: JsonObject
     target: Target
     extras: Extras
+    leaving: Leaving | None = None
+    """None where nobody can tell that the caller has left."""
 
 
 _READS = frozenset(
@@ -91,7 +93,7 @@ class Operations:
     async def _send(self, call: Call) -> bytes:
         send = _read_send(call)
         try:
-            answer = await self._hub.send(call.caller, send)
+            answer = await self._hub.send(call.caller, send, call.leaving)
         except RouteError as error:
             if call.dialect != OLDEST:
                 raise

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 
 from hub.core.observe import Observer
-from hub.errors import HubError, InvalidRequest, UnsupportedOperation
+from hub.errors import ClientGone, HubError, InvalidRequest, UnsupportedOperation
 from hub.model.a2a import JsonObject, Logged
 from hub.model.command import ITS_OWN
-from hub.web.asgi import ClientGone, Receive, Scope, Send, answer, answer_unread, read_json_body, when_again
+from hub.web.asgi import LEAVING, Receive, Scope, Send, answer, answer_unread, read_json_body, when_again
 from hub.web.audit import note_call
 from hub.web.auth import known, principal_of
 from hub.web.headers import echoed, read_extras, version_of
@@ -86,7 +86,7 @@ class Rest:
             said = read_query(scope.get("query_string", b""))
         dialect = _dialect(place, operation, said, read_version(version_of(scope)))
         params = params_of(place, said, dialect)
-        call = Call(caller, operation, dialect, params, place.target, read_extras(scope))
+        call = Call(caller, operation, dialect, params, place.target, read_extras(scope), scope.get(LEAVING))
         if operation in STREAMING:
             await self._stream(call, scope, receive, send)
             return

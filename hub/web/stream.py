@@ -7,9 +7,9 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from hub.core.reading import Reading
-from hub.errors import HubError, TaskNotFound
+from hub.errors import ClientGone, HubError, TaskNotFound
 from hub.model.a2a import Logged
-from hub.web.asgi import ClientGone, Headers, Receive, Send
+from hub.web.asgi import Headers, Receive, Send
 from hub.wire.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
 
 _MUCH = 8

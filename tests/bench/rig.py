@@ -69,6 +69,7 @@ class Rig:
 
     def begin_load(self, place: Place, proxy: Proxy, case: Case) -> subprocess.Popen[str]:
         words = [proxy.port, proxy.path(case.role), case.method, case.connections, int(case.seconds * 1000), case.events]
+        words.append(case.events * case.interval_us // 1000)  # paced streams begin at any moment of the one before
         argv: list[str | Path] = [self.folder / "load", *(str(word) for word in (*words, proxy.calls_with))]
         return place.start(argv, log="load", measured=False, stdin=subprocess.PIPE)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
 from hub.core.hub import Hub, Limits
-from hub.errors import Overloaded
-from hub.model.command import GetTask, Subscribe, Target
+from hub.errors import ClientGone, Overloaded
+from hub.model.command import GetTask, Subscribe, Target, TaskQuery
 from hub.model.ids import TaskId
 from hub.wire.jsontext import parse
 from tests.flow.conftest import ME, House, frames, say
@@ -42,6 +43,21 @@ async def test_a_task_that_takes_too_long_fails_and_is_called_off(house: House) 
     assert found["status"]["state"] == "failed"
     assert "ROLECALL_TASK_DEADLINE" in found["status"]["message"]["parts"][0]["text"]
     assert house.forwarder.asked("cancel") == ["echo:a"]
+
+
+async def test_nobody_waits_for_a_caller_who_has_left_and_his_task_goes_on(house: House) -> None:
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", task(), 1.0, status("completed"))
+    leaving: asyncio.Future[Callable[[], None]] = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(house.hub.send(ME, say(), leaving.set_result))
+    tell = await asyncio.wait_for(leaving, 1)
+    tell()
+    with pytest.raises(ClientGone):
+        await asyncio.wait_for(waiting, 0.5)
+    assert house.forwarder.asked("cancel") == []
+    (row,) = (await house.engine.tasks.page(ME, TaskQuery(limit=9))).rows
+    found = await frames(await house.hub.subscribe(ME, Subscribe(Target(), row.id, "0.3", None)))
+    assert found[-1]["status"]["state"] == "completed"
 
 
 async def test_streams_beyond_the_limit_are_refused_before_anything_runs(house: House) -> None:

@@ -1,9 +1,11 @@
 /* Calls an A2A 0.3 endpoint over keep-alive connections and checks what comes back.
  *
- *   load PORT PATH send|stream|hold CONNECTIONS MILLISECONDS EVENTS [TOKEN]
+ *   load PORT PATH send|stream|hold CONNECTIONS MILLISECONDS EVENTS SPREAD_MS [TOKEN]
  *
  * Every call has a messageId of its own. A call is good if its answer is a result with exactly EVENTS events, the last of
  * which says "completed", of a task whose id no other call got.
+ *
+ * The first calls begin within SPREAD_MS, one connection after the other; each connection begins its next when one has ended.
  *
  * It warms up first, over the same connections: until twice as many calls as connections have ended (a slow server takes
  * a while from the first rush to its pace), but at least WARM_LEAST and at most WARM_MOST. Then it prints "warm", measures
@@ -258,10 +260,11 @@ static void say_and_wait(const char *word) {
 }
 
 /* Until all calls have ended, or hang. Returns how many do. */
-static int measure(uint64_t *duration) {
+static int measure(uint64_t *duration, uint64_t spread) {
     uint64_t started = now_ns(), mark = 0;
-    for (int i = 0; i < count; i++) begin_call(&conns[i]);
+    int first = 0;
     for (;;) {
+        while (first < count && now_ns() - started >= spread * (uint64_t)first / (uint64_t)count) begin_call(&conns[first++]);
         struct epoll_event ready[256];
         int seen = epoll_wait(poller, ready, 256, 2), hung = 0;
         for (int i = 0; i < seen; i++) on_readable(ready[i].data.ptr);
@@ -316,20 +319,21 @@ static void report(int hung, uint64_t duration) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 7) return fprintf(stderr, "load PORT PATH send|stream|hold CONNECTIONS MILLISECONDS EVENTS [TOKEN]\n"), 2;
+    if (argc < 8) return fprintf(stderr, "load PORT PATH send|stream|hold CONNECTIONS MILLISECONDS EVENTS SPREAD_MS [TOKEN]\n"), 2;
     port = atoi(argv[1]);
     path = argv[2];
     stream = strcmp(argv[3], "send");
     count = atoi(argv[4]);
     uint64_t duration = strtoull(argv[5], NULL, 10) * 1000000;
     expected = atol(argv[6]);
-    if (argc > 7 && *argv[7]) token = argv[7];
+    uint64_t spread = strtoull(argv[7], NULL, 10) * 1000000;
+    if (argc > 8 && *argv[8]) token = argv[8];
     if (getrandom(&run_id, sizeof run_id, 0) != sizeof run_id) return 3;
     poller = epoll_create1(EPOLL_CLOEXEC);
     conns = calloc((size_t)count, sizeof *conns);
     for (int i = 0; i < count; i++) open_conn(&conns[i]);
     if (!strcmp(argv[3], "hold")) return hold();
-    int hung = measure(&duration);
+    int hung = measure(&duration, spread);
     report(hung, duration);
     return 0;
 }

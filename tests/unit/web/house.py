@@ -14,7 +14,7 @@ from typing import Any, Self
 import uvloop
 
 from hub.core.observe import Silent
-from hub.web.asgi import Receive, Scope, Send, answer, answer_unread
+from hub.web.asgi import LEAVING, Receive, Scope, Send, answer, answer_unread
 from hub.web.doors import Doors
 from tests.helpers.processes import wait_for
 
@@ -62,6 +62,12 @@ class Desk:
     async def wait(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.go.wait()
         await self.echo(scope, receive, send)
+
+    async def patient(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Wants to know when the caller leaves, twice."""
+        for _ in range(2):
+            scope[LEAVING](lambda: self.left.append(scope["path"]))
+        await self.wait(scope, receive, send)
 
     async def early(self, scope: Scope, receive: Receive, send: Send) -> None:
         await answer(send, b"early")

@@ -71,6 +71,30 @@ def test_who_ends_in_the_middle_of_a_quiet_stream_is_missed_at_once(house: House
     wait_for(lambda: house.desk.left == ["/quiet"] and not len(house.doors))
 
 
+def test_who_leaves_while_he_waits_is_told_of(house: House) -> None:
+    with house.caller() as caller:
+        caller.say(get("patient"))
+        wait_for(lambda: house.desk.asked == ["/patient"])
+        caller.line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wait_for(lambda: house.desk.left == ["/patient", "/patient"])
+
+
+def test_who_has_said_all_has_left_when_he_has_waited_for_too_long(house: House, caller: Caller) -> None:
+    """To end one's side and to end both looks the same from here."""
+    began = time.monotonic()
+    caller.say(get("patient")).done_talking()
+    wait_for(lambda: house.desk.left == ["/patient", "/patient"], 10 * PATIENCE)
+    assert time.monotonic() - began > 0.9 * PATIENCE
+
+
+def test_who_stays_until_he_is_answered_has_not_left(house: House, caller: Caller) -> None:
+    caller.say(get("patient"))
+    house.let_go()
+    caller.hear(b"GET /patient 0")
+    time.sleep(0.05)
+    assert house.desk.left == []
+
+
 def test_who_ends_while_a_long_page_is_on_its_way_gets_all_of_it(house: House, caller: Caller) -> None:
     caller.say(get("one")).hear(b"GET /one 0")
     house.narrow_the_lines()

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import pytest
 
 from hub.core.reading import Reading
-from hub.errors import NoLiveWorker
+from hub.errors import ClientGone, NoLiveWorker
 from hub.model.a2a import Logged
-from hub.web.asgi import ClientGone, Message
+from hub.web.asgi import Message
 from hub.web.stream import EventStream
 
 SOON = 0.1
