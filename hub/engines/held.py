@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hub.engines.tail import Tail
 from hub.errors import InvalidParams, TaskNotFound
 from hub.model.a2a import Event, EventKind, Ids, Logged, TaskState
-from hub.model.ids import Caller, Cursor
+from hub.model.ids import Caller, Cursor, TaskId
 from hub.model.task import TaskRow, Turn
 from hub.ports import Entry
 
@@ -46,11 +46,11 @@ def weight(events: Sequence[Event]) -> int:
 
 
 class Held(Tail):
-    """`turns` is None where they have to be read from the store. `key` is the store's own name for the task. `pushes`: it has
-    had push configs.
+    """`turns` is None where they have to be read from the store. `key` is the store's own name for the task, `named` the event
+    up to which its row there goes. `pushes`: it has had push configs.
     """
 
-    __slots__ = ("_logged", "_row", "_state", "_updated", "hidden", "key", "position", "pushes", "turns")
+    __slots__ = ("_row", "_state", "_updated", "hidden", "key", "logged", "named", "position", "pushes", "turns")
 
     def __init__(
         self,
@@ -66,12 +66,18 @@ class Held(Tail):
         self._row = row
         self._state = row.state
         self._updated = row.updated
-        self._logged = row.size
+        self.logged = row.size
+        """Bytes in the log."""
         self.position = row.position
         self.turns = turns
         self.key = key
+        self.named = row.at
         self.hidden = hidden
         self.pushes = pushes
+
+    @property
+    def task(self) -> TaskId:
+        return self._row.id
 
     @property
     def weight(self) -> int:
@@ -91,7 +97,7 @@ class Held(Tail):
         """Built when asked for: most events are appended without anybody looking at the row."""
         if self._row.at != self.end:
             self._row = self._row._replace(
-                state=self._state, at=self.end, position=self.position, size=self._logged, updated=self._updated
+                state=self._state, at=self.end, position=self.position, size=self.logged, updated=self._updated
             )
         return self._row
 
@@ -99,15 +105,15 @@ class Held(Tail):
         """Take over an append that has been committed, once."""
         if logged and logged[-1].cursor <= self.end:
             return
-        self._state = verdict.state or self._state
-        self._updated = updated
-        self._logged += weight(entry.events)
+        if verdict.state is not None:
+            self._state, self._updated = verdict.state, updated
+        self.logged += weight(entry.events)
         self.position = entry.position if entry.position is not None else self.position
         self.hidden = self.hidden or verdict.hidden
         self.closed = self.closed or verdict.ends
         self.extend(logged)
         if not logged:
-            self._row = self.row._replace(position=self.position, updated=updated)
+            self._row = self.row._replace(position=self.position)
         if entry.ids is not None:
             self._row = with_ids(self._row, entry.ids)
 
@@ -127,10 +133,8 @@ class Held(Tail):
         return self.row
 
 
-def with_ids(row: TaskRow, ids: Ids | None) -> TaskRow:
+def with_ids(row: TaskRow, ids: Ids) -> TaskRow:
     """An id that is still unknown takes nothing away."""
-    if ids is None:
-        return row
     return row._replace(
         context=ids.context or row.context,
         worker_task=ids.worker_task or row.worker_task,

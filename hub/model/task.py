@@ -45,6 +45,7 @@ class TaskRow(NamedTuple):
     """Bytes in its log."""
     created: float
     updated: float
+    """When its worker last told its state, or its caller last said something: content does not count."""
 
     @property
     def ids(self) -> Ids:

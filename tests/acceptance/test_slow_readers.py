@@ -213,7 +213,7 @@ def logged(hub: HubProcess, task: str) -> int:
     """How many events of the task the hub has taken, read from its disk: it may be unable to say."""
     db = sqlite3.connect(f"file:{hub.data_dir / FILE_NAME}?mode=ro", uri=True)
     try:
-        return int(db.execute("select last from task where id = ?", (task,)).fetchone()[0])
+        return int(db.execute("select last from task_now where id = ?", (task,)).fetchone()[0])
     finally:
         db.close()
 

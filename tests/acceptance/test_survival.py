@@ -115,8 +115,9 @@ def test_calls_go_on_when_one_of_three_workers_is_killed(hub: HubProcess, tmp_pa
         for n in range(30):
             assert send(hub.url, "echo", str(n))["status"]["state"] == "completed"
         assert _shares(tmp_path)[c.pid] == shares[c.pid]
+        asked = time.monotonic()
         wait_for(lambda: not is_live(hub.url, "echo:c"), 8)
-        assert time.monotonic() - died < 4 + 2
+        assert time.monotonic() - max(died + 4, asked) < 2
 
 
 def test_a_worker_that_was_away_longer_than_its_lease_comes_back_by_itself(hub: HubProcess, tmp_path: Path) -> None:

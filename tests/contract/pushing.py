@@ -34,9 +34,9 @@ async def the_claim(engine: Engine) -> Claim:
     return claim
 
 
-async def owed(engine: Engine) -> list[tuple[str, int, int]]:
+async def owed(engine: Engine, most: int = 10, **more: Any) -> list[tuple[str, int, int]]:
     """Config, what it has, and what it is to have. Claims it all."""
-    return sorted((claim.config.id, claim.sent, claim.last) for claim in await claimed(engine))
+    return sorted((claim.config.id, claim.sent, claim.last) for claim in await claimed(engine, most, **more))
 
 
 async def buried(engine: Engine, task: TaskId, cursor: int = 1, reason: str = "HTTP 404") -> None:

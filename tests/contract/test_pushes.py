@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from hub.errors import InvalidParams, PushConfigNotFound, StoreUnavailable, TaskNotFound
@@ -122,6 +124,14 @@ async def test_a_receiver_that_is_set_after_the_end_is_owed_the_end(engine: Engi
     await append(engine, task, text("1"), DONE)
     await told(engine, task)
     assert await owed(engine) == [("c", 1, 2)]
+
+
+async def test_a_receiver_that_is_set_while_the_log_grows_is_owed_all_that_follows(engine: Engine) -> None:
+    tasks = [await admitted(engine) for _ in range(40)]
+    for place in range(4):
+        setting = [told(engine, task, f"{at:02}") for at, task in enumerate(tasks) if at % 4 == place]
+        await asyncio.gather(*setting, *(append(engine, task, text(), after=place) for task in tasks))
+    assert await owed(engine, 100, at_once=100) == [(f"{at:02}", at % 4, 4) for at in range(40)]
 
 
 async def test_an_appended_position_without_events_is_owed_to_nobody(engine: Engine) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from hub.errors import HubError, InvalidParams, StoreUnavailable, TaskNotFound
+from hub.errors import HubError, InvalidParams, LogMoved, StoreUnavailable, TaskNotFound
 from hub.model.a2a import TERMINAL, Ids, TaskState
 from hub.model.command import TaskQuery
 from hub.model.ids import START, Cursor, TaskId, WorkerId
@@ -77,6 +77,33 @@ async def test_row_is_the_fold_of_the_log_up_to_the_cursor_it_names(engine: Engi
     await append(engine, row.id, text(), after=2)
     after = await engine.tasks.get(ANNA, row.id)
     assert (after.state, after.at, after.position, after.ids) == (TaskState.WORKING, 3, "b.2", ids)
+
+
+@pytest.mark.parametrize("chunks", [1, 7, 450])
+async def test_row_of_a_task_that_only_grows_is_never_older_than_its_log(store: Store, engine: Engine, chunks: int) -> None:
+    row = a_row()
+    await engine.tasks.admit(row, a_turn())
+    await append(engine, row.id, status(TaskState.WORKING), position="b.1", ids=Ids(row.id, "ctx", "w-1"))
+    size = len(status(TaskState.WORKING).body)
+    for at in range(1, chunks + 1):
+        await append(engine, row.id, text("12345"), after=at, position=f"b.{at + 1}")
+    row = await engine.tasks.get(ANNA, row.id)
+    assert (row.at, row.position, row.size) == (chunks + 1, f"b.{chunks + 1}", size + 5 * chunks)
+    for _ in range(2 if store.durable else 1):
+        assert await engine.tasks.get(ANNA, row.id) == row
+        assert list((await engine.tasks.page(ANNA, TaskQuery())).rows) == [row]
+        assert list(await engine.tasks.recent(ended_within=timedelta())) == [row]
+        engine = await store.reopen() if store.durable else engine
+    for after in (chunks, chunks + 2):
+        with pytest.raises(LogMoved):
+            await append(engine, row.id, text("late"), after=after)
+    await append(engine, row.id, after=chunks + 1, position="b.further")
+    await append(engine, row.id, DONE, after=chunks + 1)
+    row = await engine.tasks.get(ANNA, row.id)
+    assert (row.at, row.position, row.size) == (chunks + 2, "b.further", size + 5 * chunks + len(DONE.body))
+    if store.durable:
+        engine = await store.reopen()
+        assert await engine.tasks.get(ANNA, row.id) == row
 
 
 async def test_ids_that_are_still_unknown_take_nothing_away(engine: Engine) -> None:
@@ -204,12 +231,16 @@ async def paged(engine: Engine, query: TaskQuery) -> list[TaskPage]:
     return pages
 
 
-async def test_page_gives_the_newest_change_first(engine: Engine, clock: MovableClock) -> None:
+async def test_page_gives_the_newest_change_of_state_first(engine: Engine, clock: MovableClock) -> None:
     tasks = [await admitted(engine) for _ in range(3)]
     for task in (tasks[1], tasks[0], tasks[2]):
         clock.advance(1)
-        await append(engine, task, text())
+        await append(engine, task, status(TaskState.WORKING))
+    changed = (await engine.tasks.get(ANNA, tasks[1])).updated
+    clock.advance(1)
+    await append(engine, tasks[1], text(), after=1)
     assert await ids_of(engine, TaskQuery()) == [tasks[2], tasks[0], tasks[1]]
+    assert (await engine.tasks.get(ANNA, tasks[1])).updated == changed
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 20])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hub.engines.hint import Hint
 from hub.engines.sqlite.cache import Cache
+from hub.engines.sqlite.checkpoints import CHECKPOINT, Checkpoints
 from hub.engines.sqlite.events import SqliteLog
 from hub.engines.sqlite.files import Claim, migrate, prepare
 from hub.engines.sqlite.pushes import SqlitePushes
@@ -19,6 +20,15 @@ from hub.engines.sqlite.writer import BUSY_MS, Writer
 from hub.errors import StoreError
 from hub.ports import Clock
 
+_PRAGMAS = (
+    "journal_mode = wal",
+    "synchronous = full",
+    "temp_store = memory",
+    "journal_size_limit = 67108864",
+    "cache_size = -16000",  # KiB, as they are used: what a thousand open tasks touch in turn
+    "wal_autocheckpoint = 16000",  # pages: long before, the checkpoints' own thread has seen to it
+)
+
 
 class SqliteEngine:
     def __init__(self, database: Path, clock: Clock) -> None:
@@ -27,6 +37,7 @@ class SqliteEngine:
         self._claim = Claim(database)
         self._writer = Writer(self._connect)
         self._reader = Reader(database)
+        self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._begin_log_anew)
         self._registry = SqliteRegistry(clock, self._writer)
         owed = Hint()
         self._pushes = SqlitePushes(self._writer, self._reader, cache, clock, owed)
@@ -54,12 +65,15 @@ class SqliteEngine:
         async with AsyncExitStack() as undo:
             await asyncio.to_thread(prepare, self._database)
             self._claim.take()
+            self._loop = asyncio.get_running_loop()
             undo.callback(self._claim.drop)
             try:
                 await self._writer.start()
             except sqlite3.Error as error:
                 raise StoreError(f"{self._database} is not a database that this hub can use: {error}.") from error
             undo.push_async_callback(self._writer.close)
+            self._checkpoints.start()
+            undo.push_async_callback(asyncio.to_thread, self._checkpoints.close)
             await self._reader.start()
             undo.push_async_callback(self._reader.close)
             await self._registry.load()
@@ -74,13 +88,17 @@ class SqliteEngine:
     async def ping(self) -> None:
         await self._writer.submit(_touch)
 
+    def _begin_log_anew(self) -> None:
+        """From the thread of the checkpoints."""
+        self._loop.call_soon_threadsafe(self._writer.between, lambda db: db.execute(CHECKPOINT).fetchone())
+
     def _connect(self) -> sqlite3.Connection:
         """The writer's connection, made on its thread. Every commit is on the disk before it is acknowledged."""
         db = sqlite3.connect(
             self._database, isolation_level=None, timeout=BUSY_MS / 1000, cached_statements=256, check_same_thread=False
         )
         try:
-            for pragma in ("journal_mode = wal", "synchronous = full", "temp_store = memory", "journal_size_limit = 67108864"):
+            for pragma in _PRAGMAS:
                 db.execute(f"pragma {pragma}")
             migrate(db)
             # What is changed on the loop stays in memory until the thread commits it, and waits there for nobody.

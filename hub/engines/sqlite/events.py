@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
-from hub.engines.held import Held, numbered, outcome, weight
+from hub.engines.held import Held, Outcome, numbered, outcome, weight, with_ids
 from hub.engines.hint import Hint
 from hub.engines.sqlite.cache import Cache
 from hub.engines.sqlite.reader import Reader
@@ -23,10 +24,21 @@ from hub.ports import Clock, Entry
 CURSOR_BITS = 24
 LAST_CURSOR = (1 << CURSOR_BITS) - 1
 
-_ADD = "insert into event (place, kind, state, dialect, body) values (?, ?, ?, ?, ?)"
-_KEY = "select key from task where id = ?"
+_COLUMNS = "place, kind, state, dialect, position, body"
+_ADD = f"insert into event ({_COLUMNS}) values (?, ?, ?, ?, ?, ?)"
+# Two writers find out here: the first event of an append goes to a place that is free, of a task that is open. The id as well,
+# because a key that was discarded may have a new owner.
+_ADD_FIRST = f"""
+insert into event ({_COLUMNS}) select ?, ?, ?, ?, ?, ? from task where key = ? and id = ? and idle_since is null %s
+on conflict do nothing
+"""
+_ADD_ALONE = _ADD_FIRST % "and not pushes"
+_ADD_FIRST = _ADD_FIRST % ""
 _KINDS = {str(kind): kind for kind in EventKind}
 _STATES: dict[str | None, TaskState | None] = {None: None, **{str(state): state for state in TaskState}}
+# Plain strings: for what is not quite a string SQLite's module looks for an adapter, which costs more than all the rest.
+_KIND = {kind: text for text, kind in _KINDS.items()}
+_STATE = {state: text for text, state in _STATES.items()}
 _READ = f"""
 select place & {LAST_CURSOR}, kind, state, dialect, body from event
 where place > (select key << {CURSOR_BITS} from task where id = ?1) + ?2
@@ -45,28 +57,22 @@ select place & {LAST_CURSOR}, kind, state, dialect, body from event
 where place > (select base from own) + ?2 and place <= (select max(place) from sizes where before < {PAGE_BYTES})
 order by place
 """
-_HELD = f"select key, hidden, pushes, {MEMBERS} from task where id = ?"
+_HELD = f"select key, hidden, pushes, {MEMBERS} from task_now where id = ?"
+_ROW_BEHIND = 200
+"""Events that a task's row may lack."""
 
 
-def _update(*, ends: bool, ids: bool) -> str:
+_IDS = ("context", "worker_task", "worker_context")
+
+
+@lru_cache(maxsize=64)
+def _update(columns: tuple[str, ...]) -> str:
     """Only what changes is named: SQLite rewrites the index of every column that an update names."""
-    sets = [
-        "last = ?4",
-        "state = coalesce(?5, state)",
-        "position = coalesce(?6, position)",
-        "size = size + ?7",
-        "updated = ?8",
-    ]
-    if ends:
-        sets += ["idle_since = ?8", "hidden = ?9"]
-    if ids:
-        for number, name in enumerate(("context", "worker_task", "worker_context"), 10):
-            sets.append(f"{name} = coalesce(nullif(?{number}, ''), {name})")
-    # The id as well, because a key that was discarded may have a new owner.
-    return f"update task set {', '.join(sets)} where key = ?1 and id = ?2 and last = ?3 and idle_since is null"
-
-
-_UPDATES = {(ends, ids): _update(ends=ends, ids=ids) for ends in (False, True) for ids in (False, True)}
+    sets = ", ".join(f"{column} = ?" for column in columns)
+    return f"""
+    update task set {sets} where key = ? and id = ? and idle_since is null
+    and not exists (select 1 from event where place = ?)
+    """
 
 
 class SqliteLog:
@@ -80,38 +86,35 @@ class SqliteLog:
         self._owed = owed
 
     async def append(self, task: TaskId, entry: Entry, *, after: Cursor) -> Cursor:
-        now = self._clock.wall()
-        verdict = outcome(entry.events)
-        logged = numbered(entry.events, after)
-        end = Cursor(after + len(logged))
-        if end > LAST_CURSOR:
+        held = await self._held(task)
+        end = Cursor(after + len(entry.events))
+        if held is None or held.closed or held.end != after or end > LAST_CURSOR:
             raise LogMoved
-        held = self._cache.find(task)
-        key = held.key if held is not None else None
-        sql = _UPDATES[verdict.ends, entry.ids is not None]
-        values: tuple[Any, ...] = (task, after, end, verdict.state, entry.position, weight(entry.events), now)
-        if verdict.ends or entry.ids is not None:
-            values += (verdict.hidden,)
-        if entry.ids is not None:
-            values += entry.ids[1:4]
+        now, verdict, logged = self._clock.wall(), outcome(entry.events), numbered(entry.events, after)
+        events, change = _rows(held.key, logged, entry.position), _change(held, entry, verdict, now)
+        tells = verdict.state is not None or entry.ids is not None or held.pushes or not events
+        alone = not tells and end - held.named < _ROW_BEHIND
 
-        def write(db: sqlite3.Connection) -> bool:
-            found = (key,) if key is not None else db.execute(_KEY, (task,)).fetchone()
-            if found is None or db.execute(sql, (found[0], *values)).rowcount != 1:
-                return False
-            base = found[0] << CURSOR_BITS
-            db.executemany(_ADD, [(base + at, event.kind, event.state, event.dialect, event.body) for at, event in logged])
-            return True
+        def write(db: sqlite3.Connection) -> Cursor | None:
+            """The end that the task's row names then. None: this writer has lost."""
+            if alone and _added(db, _ADD_ALONE, events, held):
+                return held.named
+            if events and not _added(db, _ADD_FIRST, events, held):
+                return None
+            return end if db.execute(*change).rowcount == 1 else None
 
-        def publish(won: bool) -> None:
-            held = self._cache.written(task) if won else None
-            if held is not None:
-                held.advance(entry, logged, verdict, now)
-                self._cache.keep(task, held)
-            if won and (held is None or held.pushes):
+        def publish(named: Cursor | None) -> None:
+            if named is None:
+                return
+            known = self._cache.written(task)
+            if known is not None:
+                known.advance(entry, logged, verdict, now)
+                known.named = named
+                self._cache.keep(task, known)
+            if known is None or known.pushes:
                 self._owed.give()
 
-        if not await self._writer.submit(write, publish, brief=True):
+        if await self._writer.submit(write, publish, brief=True) is None:
             raise LogMoved
         return end
 
@@ -131,12 +134,52 @@ class SqliteLog:
     async def page(self, task: TaskId, after: Cursor) -> Sequence[Logged]:
         return _logged(await self._reader.rows(_PAGE, (task, after)))
 
+    async def _held(self, task: TaskId) -> Held | None:
+        try:
+            return self._cache.find(task) or await self._cache.load(task, self._read_held)
+        except TaskNotFound:
+            return None
+
     async def _read_held(self, task: TaskId) -> Held:
         rows = await self._reader.rows(_HELD, (task,))
         if not rows:
             raise TaskNotFound
         key, hidden, pushes, *members = rows[0]
         return Held(row_of(members), None, key=key, hidden=bool(hidden), pushes=bool(pushes))
+
+
+def _rows(key: int, logged: Sequence[Logged], position: str | None) -> list[tuple[Any, ...]]:
+    """The worker's position stands by the last one."""
+    base, last = key << CURSOR_BITS, len(logged) - 1
+    return [
+        (base + cursor, _KIND[event.kind], _STATE[event.state], event.dialect, position if at == last else None, event.body)
+        for at, (cursor, event) in enumerate(logged)
+    ]
+
+
+def _added(db: sqlite3.Connection, first: str, rows: Sequence[tuple[Any, ...]], held: Held) -> bool:
+    """All of them, or none."""
+    if db.execute(first, (*rows[0], held.key, held.task)).rowcount != 1:
+        return False
+    if len(rows) > 1:
+        db.executemany(_ADD, rows[1:])
+    return True
+
+
+def _change(held: Held, entry: Entry, verdict: Outcome, now: float) -> tuple[str, Sequence[Any]]:
+    """What brings the task's row up to the end."""
+    end = held.end + len(entry.events)
+    change: dict[str, Any] = {"last": end, "size": held.logged + weight(entry.events), "written": now}
+    if entry.position is not None:
+        change["position"] = entry.position
+    if verdict.state is not None:
+        change |= {"state": _STATE[verdict.state], "updated": now}
+    if verdict.ends:
+        change |= {"idle_since": now, "hidden": verdict.hidden}
+    if entry.ids is not None:
+        before, after = held.row.ids, with_ids(held.row, entry.ids).ids
+        change |= {name: getattr(after, name) for name in _IDS if getattr(after, name) != getattr(before, name)}
+    return _update(tuple(change)), (*change.values(), held.key, held.task, (held.key << CURSOR_BITS) + end + 1)
 
 
 def _logged(rows: Sequence[tuple[Any, ...]]) -> list[Logged]:

@@ -264,7 +264,7 @@ def _hosts(db: sqlite3.Connection, start: str) -> Iterator[str]:
 
 
 def _set(db: sqlite3.Connection, values: dict[str, Any]) -> _Outcome:
-    task = db.execute(f"select key, last, idle_since is not null from task where {_OWN}", values).fetchone()
+    task = db.execute(f"select key, last, idle_since is not null from task_now where {_OWN}", values).fetchone()
     if task is None:
         return _Outcome.UNKNOWN
     key, last, ended = task

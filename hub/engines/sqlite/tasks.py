@@ -53,6 +53,12 @@ select key, id, last from (
 )
 limit ?3
 """
+# Two searches: of one with an "or" SQLite would make a walk through all tasks.
+_RECENT = f"""
+select {MEMBERS} from (
+  select * from task_now where idle_since is null union all select * from task_now where idle_since > ?1 and updated > ?1
+) order by key
+"""
 _STILL_FORGETTABLE = f"""
 select 1 from task where key = ?3 and id = ?4 and (
   idle_since < ?1 or idle_since is null and updated < ?2 and state in ({", ".join(f"'{state}'" for state in sorted(PAUSED))})
@@ -154,7 +160,7 @@ class SqliteTasks:
             return held.seen_by(caller)
         # What is another's takes the way of what does not exist, with as many statements.
         rows = await self._reader.rows(
-            f"select {MEMBERS} from task where id = ? and workspace = ? and caller = ? and not hidden", (task, *caller)
+            f"select {MEMBERS} from task_now where id = ? and workspace = ? and caller = ? and not hidden", (task, *caller)
         )
         if not rows:
             raise TaskNotFound
@@ -184,7 +190,7 @@ class SqliteTasks:
             where += " and (updated, id) < (?, ?)"
             values.extend(PageMark.parse(query.before))
         found = await self._reader.rows(
-            f"select {MEMBERS} from task where {where} order by updated desc, id desc limit ?", [*values, query.limit + 1]
+            f"select {MEMBERS} from task_now where {where} order by updated desc, id desc limit ?", [*values, query.limit + 1]
         )
         rows = [row_of(members) for members in found[: query.limit]]
         more = len(found) > len(rows) > 0
@@ -207,9 +213,8 @@ class SqliteTasks:
 
     async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
         since = self._clock.wall() - ended_within.total_seconds()
-        ended = "idle_since > ?1 and updated > ?1"
-        sql = f"select {MEMBERS} from task where idle_since is null or ({ended}) order by key"
-        return [row_of(members) for members in await self._reader.rows(sql, (since,))]
+        rows = await self._reader.rows(_RECENT, (since,))
+        return [row_of(members) for members in rows]
 
     async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
         now = self._clock.wall()
@@ -279,9 +284,9 @@ def _worker(name: str) -> WorkerId:
 
 def _filter(caller: Caller, context: str | None, role: str | None) -> tuple[str, list[Any]]:
     where, values = "workspace = ? and caller = ?", list[Any](caller)
-    for column, value in (("context", context), ("role", role)):
+    for term, value in (("context = ? and context <> ''", context), ("role = ?", role)):  # its index wants to hear it
         if value is not None:
-            where += f" and {column} = ?"
+            where += f" and {term}"
             values.append(value)
     return where, values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import threading
 from collections import deque
@@ -13,12 +14,15 @@ from typing import Any, Generic, TypeVar
 from hub.errors import HubError, StoreUnavailable
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 # Everything that waits for its commit. A relay has one append under way, so this many tasks write at once at most.
 QUEUE_LIMIT = 20_000
 BATCH_LIMIT = 500
 BUSY_MS = 5_000
 """How long another process may hold the database before nothing can be stored."""
+_TURNS = 2
+"""For so many turns of the loop, and never for a time, a batch waits for company: a commit for fifty costs little more."""
 # What a value that cannot be stored raises: that item's own fault, and not its batch's.
 _ITEM_FAULTS = (
     sqlite3.IntegrityError,
@@ -80,6 +84,7 @@ class Writer:
         self._queue: deque[_Item[Any]] = deque()
         self._orders: SimpleQueue[Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
         self._batch: list[_Item[Any]] = []
+        self._chore: Callable[[sqlite3.Connection], object] | None = None
         self._waiting = 0
         self._open = False
         self._busy = False
@@ -109,8 +114,15 @@ class Writer:
         self._queue.append(_Item(work, then, future, brief))
         if not self._busy:
             self._busy = True
-            self._loop.call_soon(self._next)
+            self._loop.call_soon(self._gather, 0, 0)
         return future
+
+    def between(self, chore: Callable[[sqlite3.Connection], object]) -> None:
+        """Do this on the thread, once, when no batch is under way. Only the last one that was asked for is done."""
+        self._chore = chore
+        if self._open and not self._busy:
+            self._busy = True
+            self._next()
 
     async def close(self) -> None:
         """Everything submitted is written first."""
@@ -122,8 +134,20 @@ class Writer:
 
     # --- on the loop
 
+    def _gather(self, turns: int, were: int) -> None:
+        """Begin a batch once a turn of the loop has brought nothing more for it, or after a few turns."""
+        waiting = len(self._queue)
+        if waiting > were and turns < _TURNS:
+            self._loop.call_soon(self._gather, turns + 1, waiting)
+        else:
+            self._next()
+
     def _next(self) -> None:
         """Everything that has come, up to a limit, as one batch."""
+        if self._chore is not None:
+            chore, self._chore = self._chore, None
+            self._orders.put(lambda db: self._do(db, chore))
+            return
         batch = self._batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_LIMIT))]
         if not batch:
             self._busy = False
@@ -165,7 +189,7 @@ class Writer:
             all_told = True
         finally:
             if all_told:
-                self._next()
+                self._gather(0, 0)
             else:
                 self._loop.call_soon(self._tell, batch)
 
@@ -212,6 +236,13 @@ class Writer:
         except sqlite3.Error as error:
             self._fail(db, batch, error)
         self._loop.call_soon_threadsafe(self._settle, batch)
+
+    def _do(self, db: sqlite3.Connection, chore: Callable[[sqlite3.Connection], object]) -> None:
+        try:
+            chore(db)
+        except sqlite3.Error as error:
+            log.warning("a chore of the writer failed", extra={"event": "chore_failed", "why": type(error).__name__})
+        self._loop.call_soon_threadsafe(self._next)
 
     def _write(self, db: sqlite3.Connection, batch: list[_Item[Any]]) -> None:
         db.execute(f"pragma busy_timeout = {BUSY_MS}")

@@ -28,17 +28,20 @@ select body from event union all select turn_params from task union all select c
 
 @dataclass
 class Stored:
-    """`logs`: every task's events with their cursors. `ends`: where each task's row says that its log ends."""
+    """`logs`: every task's events with their cursors. `ends`: the event that each task's row names, and whether it ended."""
 
     integrity: str
     logs: dict[str, list[tuple[int, dict[str, Any]]]]
-    ends: dict[str, int]
+    ends: dict[str, tuple[int, bool]]
 
     @property
     def torn(self) -> list[str]:
-        """Logs with a hole, or that do not end where their row says."""
-        rows = self.ends.items()
-        return [task for task, end in rows if [at for at, _ in self.logs.get(task, [])] != list(range(1, end + 1))]
+        """Logs with a hole, or shorter than their row says, or of another length where the task has ended."""
+        return [task for task, row in self.ends.items() if _is_torn([at for at, _ in self.logs.get(task, [])], *row)]
+
+
+def _is_torn(cursors: list[int], named: int, ended: bool) -> bool:
+    return cursors != list(range(1, len(cursors) + 1)) or named > len(cursors) or (ended and named != len(cursors))
 
 
 def read_still(data_dir: Path, into: Path) -> Stored:
@@ -53,9 +56,9 @@ def read_still(data_dir: Path, into: Path) -> Stored:
 def _read(database: Path) -> Stored:
     db = sqlite3.connect(database)
     try:
-        stored = Stored(
-            str(db.execute("pragma integrity_check").fetchone()[0]), {}, dict(db.execute("select id, last from task"))
-        )
+        integrity = str(db.execute("pragma integrity_check").fetchone()[0])
+        rows = db.execute("select id, last, idle_since is not null from task")
+        stored = Stored(integrity, {}, {task: (last, bool(ended)) for task, last, ended in rows})
         for task, cursor, body in db.execute(_LOGS):
             stored.logs.setdefault(task, []).append((cursor, parse(body)))
     finally:

@@ -66,6 +66,33 @@ async def test_writers_that_come_together_share_a_commit(engine: SqliteEngine) -
     assert engine._writer.commits - before < 20
 
 
+async def test_a_chore_is_done_when_nobody_writes_and_never_within_a_batch(engine: SqliteEngine) -> None:
+    writer, loop = engine._writer, asyncio.get_running_loop()
+
+    def ask() -> asyncio.Future[bool]:
+        within: asyncio.Future[bool] = loop.create_future()
+        writer.between(lambda db: loop.call_soon_threadsafe(within.set_result, db.in_transaction))
+        return within
+
+    assert await asyncio.wait_for(ask(), 5) is False
+    task = await admitted(engine)
+    async with held_up(engine):
+        appending = asyncio.ensure_future(append(engine, task, text()))
+        await asyncio.sleep(0.01)
+        within = ask()
+        await asyncio.sleep(0.01)
+        assert not within.done()
+    assert await asyncio.wait_for(within, 5) is False
+    assert await appending == 1
+
+
+async def test_a_chore_that_fails_stops_no_write(engine: SqliteEngine, caplog: pytest.LogCaptureFixture) -> None:
+    engine._writer.between(lambda db: db.execute("no sql"))
+    task = await admitted(engine)
+    assert await append(engine, task, text()) == 1
+    assert "chore" in caplog.text
+
+
 async def test_nothing_is_visible_before_it_is_durable(engine: SqliteEngine) -> None:
     task = await admitted(engine)
     reader = engine.events.follow(task, after=START, idle=SOON)

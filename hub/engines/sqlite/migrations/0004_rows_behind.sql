@@ -1,0 +1,33 @@
+-- The worker's position behind an event, where its task's row does not name it: see task_now.
+alter table event add column position text;
+
+-- Rows as of now. An append that changes nothing but the log's end writes no row, so that the row of an open task may name an
+-- earlier event than the last; what is missing is at most a few hundred events, and is added up here.
+-- When the row was last written. `updated` is since when the task's state is what it is, which content does not change.
+alter table task add column written real not null default 0;
+
+-- Most tasks are admitted without a context, and get their worker's.
+drop index task_context;
+create index task_context on task (workspace, caller, context) where context <> '';
+
+drop trigger task_owes;
+create trigger task_owes after update of last on task when new.pushes and new.last > old.last and not new.hidden begin
+  update delivery set since = case when sent = last then new.written else since end, last = new.last
+  where task = new.key and only = 0;
+end;
+
+create view task_now as
+select
+  key, id, workspace, caller, role, worker, epoch, context, worker_task, worker_context, dialect, spoken, alias, state,
+  ends as last,
+  case when ends > last
+    then coalesce((select position from event where place = (key << 24) + ends), position) else position end as position,
+  case when ends > last
+    then size + (select sum(length(body)) from event where place > (key << 24) + last and place <= (key << 24) + ends)
+    else size end as size,
+  created, updated, idle_since, hidden, pushes
+from (
+  select *, case when idle_since is not null then last else coalesce(
+    (select max(place) - (key << 24) from event where place > key << 24 and place < (key + 1) << 24), 0) end as ends
+  from task
+);
