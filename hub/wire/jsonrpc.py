@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from hub.errors import InvalidParams, InvalidRequest, ParseError, TooDeep
 from hub.model.a2a import JsonObject
 from hub.wire.faults import Fault
-from hub.wire.jsontext import DEEPEST, NotJson, dump, is_deeper, parse
+from hub.wire.jsontext import DEEPEST, Nested, NotJson, dump, parse
 
 NULL = b"null"
 _LONGEST_ID = 1024
@@ -33,12 +33,11 @@ class Reply(NamedTuple):
 def read_body(body: bytes | bytearray, most_deep: int = DEEPEST) -> Any:
     """The JSON value of a request's body: an object, or an array for a batch. ParseError, TooDeep."""
     try:
-        document = parse(body)
+        return parse(body, most_deep)
+    except Nested as error:
+        raise TooDeep(most_deep) from error
     except NotJson as error:
         raise ParseError from error
-    if is_deeper(body, most_deep):
-        raise TooDeep(most_deep)
-    return document
 
 
 def read_id(entry: Any) -> bytes:

@@ -140,7 +140,10 @@ def test_copies_of_a_task_are_finished_tasks_with_events_and_times_of_their_own(
             db.executescript(step.read_text())
         columns = {row[1]: _SOME[row[2].upper()] for row in db.execute("pragma table_info(task)") if row[1] != "caller_key"}
         db.execute(f"insert into task ({', '.join(columns)}) values ({', '.join('?' * len(columns))})", [*columns.values()])
-        db.execute("insert into event (place, kind, state, dialect, body) values (?, 'task', 'completed', '0.3', x'7b7d')", ((1 << 24) + 1,))
+        db.execute(
+            "insert into event (place, kind, state, dialect, body) values (?, 'task', 'completed', '0.3', x'7b7d')",
+            ((1 << 24) + 1,),
+        )
         db.commit()
     fill(database, 50)
     with closing(sqlite3.connect(database)) as db:
