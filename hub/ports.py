@@ -19,6 +19,7 @@ from hub.model.ids import START, Caller, Cursor, TaskId, WorkerId
 from hub.model.principal import Principal
 from hub.model.push import DeadPage, PushConfig, SealedConfig
 from hub.model.task import Conversation, TaskPage, TaskRow, Turn
+from hub.model.value import Value
 from hub.model.worker import Beat, Health, Offer, Proof, Registration, RegistryChange
 
 
@@ -121,7 +122,7 @@ class Subscription(Protocol):
     def stop(self) -> None: ...
 
 
-class Entry(NamedTuple):
+class Entry(Value, frozen=True):
     """What one append adds. `ids` where the worker's ids or the context have just become known."""
 
     events: Sequence[Event]
@@ -284,7 +285,7 @@ class Engine(Protocol):
 # --- outside
 
 
-class Dispatch(NamedTuple):
+class Dispatch(Value, frozen=True):
     """One message on its way to a worker. `ids.worker_task` is set where the message continues a task.
     `references` translates the task ids that the message refers to into the worker's.
     """
@@ -294,7 +295,7 @@ class Dispatch(NamedTuple):
     references: dict[str, str]
 
 
-class Attach(NamedTuple):
+class Attach(Value, frozen=True):
     """Come back to a task's stream. With `position` the worker replays exactly what follows it."""
 
     ids: Ids

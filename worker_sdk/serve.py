@@ -22,6 +22,7 @@ from hub.errors import (
 from hub.model.a2a import Event, EventKind, JsonObject
 from hub.model.command import Send as Message
 from hub.model.command import Target
+from hub.model.value import replace
 from hub.wire import jsonrpc, requests, sse
 from hub.wire.answers import wrapped
 from hub.wire.asked import read_task_id
@@ -222,7 +223,7 @@ class Server:
             if snapshot_first:
                 await _write(send, pen.frame(after, EventKind.TASK, _task(task_log, pen.dialect, upto=after)))
             while (batch := await reader.batch(self._keep_alive)) is not None:
-                frames = [pen.write(cursor, event) for cursor, event in batch]
+                frames = [pen.write(logged.cursor, logged.event) for logged in batch]
                 await _write(send, b"".join(frames) or sse.KEEP_ALIVE)
                 # A closed connection takes writes at once: without a real pause nobody would notice that the reader left.
                 await asyncio.sleep(0)
@@ -262,7 +263,7 @@ def _read_send(call: Call) -> Message:
     if call.dialect == CLASSIC:
         return send
     message = translated_message(send.params["message"], call.dialect, CLASSIC)
-    return send._replace(params={**send.params, "message": message}, dialect=CLASSIC)
+    return replace(send, params={**send.params, "message": message}, dialect=CLASSIC)
 
 
 def _task(task_log: TaskLog, dialect: str, history_length: int | None = None, *, upto: int | None = None) -> bytes:

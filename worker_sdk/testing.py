@@ -64,7 +64,8 @@ class Bench:
         reader = delivery.log.follow(delivery.start)
         try:
             while (batch := await reader.batch(60)) is not None:
-                for cursor, event in batch:
+                for logged in batch:
+                    cursor, event = logged.cursor, logged.event
                     yield event_of(parse(event.body), str(cursor))
         finally:
             reader.close()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
 from hub.core.router import Route
 from hub.model.ids import TaskId, WorkerId
+from hub.model.value import Value
 
 _REMEMBERED = 10_000
 
 
-class Decision(NamedTuple):
+class Decision(Value, frozen=True):
     task: TaskId
     worker: WorkerId
     rule: str

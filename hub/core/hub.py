@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -39,6 +39,7 @@ from hub.model.a2a import Answer, Logged, TaskState
 from hub.model.command import CancelTask, GetTask, ListTasks, Send, Subscribe, Target, TaskQuery
 from hub.model.ids import START, Caller, Cursor, TaskId, new_task_id
 from hub.model.task import TaskPage, TaskRow, Turn
+from hub.model.value import replace
 from hub.ports import Subscription
 
 _REVEAL_AFTER = 1.0
@@ -215,7 +216,7 @@ class Hub:
             return await self._go_on(caller, row, send, references)
         route = await self._route(caller, send)
         row = self._new_row(caller, send, route)
-        hook = await self._push.examine(replace(send.push, task=row.id)) if send.push is not None else None
+        hook = await self._push.examine(send.push.of(row.id)) if send.push is not None else None
         self._decided(row.id, route)
         key = alias_key(send.alias) if send.alias else send.key
         await self._engine.tasks.admit(row, turn, key=key, push=hook)
@@ -263,7 +264,7 @@ class Hub:
             raise TaskEnded
         turn = self._around.codec.record(send, after=row.at)
         if send.push is not None:
-            await self._push.set(caller, replace(send.push, task=row.id))
+            await self._push.set(caller, send.push.of(row.id))
         self._decided(row.id, route)
         await self._engine.tasks.add_turn(row.id, turn)
         turns = await self._engine.tasks.turns(row.id)

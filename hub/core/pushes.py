@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hub.core.push import Deliveries
 from hub.errors import InvalidParams, PushConfigNotFound
@@ -30,7 +29,7 @@ class Push:
 
     async def examine(self, config: PushConfig) -> SealedConfig:
         """May it be set? Asks the resolver about its host, and nobody about its task. InvalidParams, WebhookRejected."""
-        config = replace(config, id=config.id or config.task)
+        config = config.named()
         _check(config)
         host = await self._webhooks.check(config.url)
         token, credentials = (

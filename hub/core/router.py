@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Set
 from random import Random
-from typing import NamedTuple
 
 from hub.core.balance import least_busy_of_two
 from hub.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous, TaskNotFound, WorkerBusy
 from hub.model.command import Send, Target
 from hub.model.ids import Caller, WorkerId
 from hub.model.task import Conversation, TaskRow
+from hub.model.value import Value
 from hub.model.worker import Health, Registration
 from hub.ports import Registry, TaskStore
 
 
-class Route(NamedTuple):
+class Route(Value, frozen=True):
     """Where a call goes, and why. `conversation` is set where the worker already holds the context."""
 
     registration: Registration

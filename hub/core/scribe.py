@@ -10,6 +10,7 @@ from hub.errors import HubError
 from hub.model.a2a import PAUSED, TERMINAL, Event, EventKind, Heard, Ids, TaskState
 from hub.model.ids import START, new_context_id
 from hub.model.task import TaskRow, Turn
+from hub.model.value import replace
 from hub.ports import Codec, Entry, EventLog
 
 
@@ -63,7 +64,7 @@ class Scribe:
     def speak(self, spoken: str) -> None:
         """Another worker gets the call, before anything was logged of it."""
         assert self.at == START
-        self.ids = self.ids._replace(spoken=spoken)
+        self.ids = replace(self.ids, spoken=spoken)
 
     async def idle(self) -> None:
         """Until no append is under way, nor waits for one."""
@@ -116,7 +117,7 @@ class Scribe:
             self._observer.events_logged(self._role, len(events), size)
 
     def _named(self) -> Ids:
-        return self.ids if self.ids.context else self.ids._replace(context=new_context_id())
+        return self.ids if self.ids.context else replace(self.ids, context=new_context_id())
 
 
 def _learned(ids: Ids, heard: Heard) -> Ids:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 from hub.core.surroundings import Surroundings
 from hub.errors import InvalidAnswer, TaskNotFound
@@ -13,6 +12,7 @@ from hub.model.a2a import Answer, Event, EventKind, Logged
 from hub.model.command import ITS_OWN
 from hub.model.ids import Cursor, TaskId
 from hub.model.task import TaskRow
+from hub.model.value import Value
 
 _READ_AT_ONCE = 8 * 1024 * 1024
 """Bytes of the logs behind one page of a list."""
@@ -22,7 +22,7 @@ _SHARED = ("0.1", "0.3")
 """They call some methods alike."""
 
 
-class View(NamedTuple):
+class View(Value, frozen=True):
     """How a caller wants to see a task. `alias`: what he calls it."""
 
     dialect: str
@@ -80,7 +80,7 @@ class Views:
 
 def _is_long(log: Sequence[Logged]) -> bool:
     """To be folded beside the loop, so that others are answered meanwhile."""
-    return len(log) > _FOLDED_HERE or sum(len(event.body) for _, event in log) > _FOLDED_HERE * 1024
+    return len(log) > _FOLDED_HERE or sum(len(logged.event.body) for logged in log) > _FOLDED_HERE * 1024
 
 
 def answered_in(asked: str | None, row: TaskRow) -> str:

@@ -10,10 +10,11 @@ from hub.errors import InvalidParams, TaskNotFound
 from hub.model.a2a import Event, EventKind, Ids, Logged, TaskState
 from hub.model.ids import Caller, Cursor, TaskId
 from hub.model.task import TaskRow, Turn
+from hub.model.value import Value, replace
 from hub.ports import Entry
 
 
-class Outcome(NamedTuple):
+class Outcome(Value, frozen=True):
     """What some events leave a task in. `state` is None where they say nothing of it."""
 
     state: TaskState | None
@@ -96,8 +97,8 @@ class Held(Tail):
     def row(self) -> TaskRow:
         """Built when asked for: most events are appended without anybody looking at the row."""
         if self._row.at != self.end:
-            self._row = self._row._replace(
-                state=self._state, at=self.end, position=self.position, size=self.logged, updated=self._updated
+            self._row = replace(
+                self._row, state=self._state, at=self.end, position=self.position, size=self.logged, updated=self._updated
             )
         return self._row
 
@@ -113,7 +114,7 @@ class Held(Tail):
         self.closed = self.closed or verdict.ends
         self.extend(logged)
         if not logged:
-            self._row = self.row._replace(position=self.position)
+            self._row = replace(self.row, position=self.position)
         if entry.ids is not None:
             self._row = with_ids(self._row, entry.ids)
 
@@ -125,7 +126,7 @@ class Held(Tail):
         """The caller has said something more; to a task that has ended it says nothing."""
         if not self.closed:
             self._updated = updated
-            self._row = self.row._replace(updated=updated)
+            self._row = replace(self.row, updated=updated)
 
     def seen_by(self, caller: Caller) -> TaskRow:
         if self.hidden or self._row.caller != caller:
@@ -135,7 +136,8 @@ class Held(Tail):
 
 def with_ids(row: TaskRow, ids: Ids) -> TaskRow:
     """An id that is still unknown takes nothing away."""
-    return row._replace(
+    return replace(
+        row,
         context=ids.context or row.context,
         worker_task=ids.worker_task or row.worker_task,
         worker_context=ids.worker_context or row.worker_context,

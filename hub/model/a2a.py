@@ -7,9 +7,10 @@ a small header with what decisions need.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from hub.model.ids import Cursor, TaskId
+from hub.model.value import Value
 
 JsonObject = dict[str, Any]
 
@@ -42,7 +43,7 @@ class EventKind(StrEnum):
     MESSAGE = "message"
 
 
-class Event(NamedTuple):
+class Event(Value, frozen=True):
     """One entry of a task's log: a header that the core decides on, and the bytes that readers get.
 
     `state` is the task's state after this event, None where the event says nothing of it.
@@ -64,7 +65,7 @@ class Event(NamedTuple):
         return self.state in PAUSED
 
 
-class Answer(NamedTuple):
+class Answer(Value, frozen=True):
     """What a caller gets in one piece: a task or a bare message, in the dialect that he is spoken to in."""
 
     kind: EventKind
@@ -72,14 +73,14 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Logged(NamedTuple):
+class Logged(Value, frozen=True):
     """An event and its place. Cursors of a task are contiguous and start at 1."""
 
     cursor: Cursor
     event: Event
 
 
-class Heard(NamedTuple):
+class Heard(Value, frozen=True):
     """One event as a worker said it, its ids still the worker's.
 
     `task` and `context` are what the worker calls them, empty where it did not say. `position` is the worker's own resume
@@ -95,7 +96,7 @@ class Heard(NamedTuple):
     position: str | None = None
 
 
-class Ids(NamedTuple):
+class Ids(Value, frozen=True):
     """What a task is called on either side of the hub. Empty worker ids: not known yet. `spoken`: the dialect that its worker
     is spoken to in, and its log is kept in.
     """

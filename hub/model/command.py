@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from msgspec import field
 
 from hub.model.a2a import JsonObject, TaskState
 from hub.model.ids import Cursor, TaskId
 from hub.model.push import PushConfig
+from hub.model.value import Value
 
 
-class Target(NamedTuple):
+class Target(Value, frozen=True):
     """How a call names its role. The path is kept apart because it must agree with everything else."""
 
     path_role: str | None = None
@@ -20,7 +20,7 @@ class Target(NamedTuple):
     skill: str | None = None
 
 
-class Send(NamedTuple):
+class Send(Value, frozen=True):
     """A message to a role or to a task. `params` is the request as the caller spelled it; nobody changes it."""
 
     target: Target
@@ -52,8 +52,7 @@ ITS_OWN = "its own"
 """In place of a dialect: the one that the task was begun in."""
 
 
-@dataclass(frozen=True, slots=True)
-class GetTask:
+class GetTask(Value, frozen=True):
     """`dialect` None, here and below: asked under a name that 0.1 and 0.3 share; ITS_OWN: under one that all share."""
 
     target: Target
@@ -62,15 +61,13 @@ class GetTask:
     history_length: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTask:
+class CancelTask(Value, frozen=True):
     target: Target
     task_id: TaskId
     dialect: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(Value, frozen=True):
     """`after`: the cursor of the last event the reader has; None asks for the task as of now."""
 
     target: Target
@@ -79,8 +76,7 @@ class Subscribe:
     after: Cursor | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskQuery:
+class TaskQuery(Value, frozen=True):
     context_id: str | None = None
     role: str | None = None
     state: TaskState | None = None
@@ -91,22 +87,19 @@ class TaskQuery:
     """Where the page before ended: opaque outside the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListTasks:
+class ListTasks(Value, frozen=True):
     query: TaskQuery
     dialect: str
     history_length: int | None = None
     artifacts: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetPush:
+class SetPush(Value, frozen=True):
     target: Target
     config: PushConfig
 
 
-@dataclass(frozen=True, slots=True)
-class NamePush:
+class NamePush(Value, frozen=True):
     """Of a task's push configs one, or all where no id is given."""
 
     target: Target
@@ -114,8 +107,7 @@ class NamePush:
     id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentQuery:
+class AgentQuery(Value, frozen=True):
     role: str | None = None
     skill: str | None = None
     tag: str | None = None

@@ -6,11 +6,11 @@ A text that may be left out is None then, and never empty; `metadata` that was g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from hub.model.a2a import JsonObject, TaskState
+from hub.model.value import Value
 
 
 class Role(StrEnum):
@@ -25,7 +25,7 @@ class PartKind(StrEnum):
     DATA = "data"
 
 
-class Part(NamedTuple):
+class Part(Value, frozen=True):
     """`value` is text, base64 text (the standard alphabet, padded), an address, or any JSON value."""
 
     kind: PartKind
@@ -35,7 +35,7 @@ class Part(NamedTuple):
     metadata: JsonObject | None = None
 
 
-class Message(NamedTuple):
+class Message(Value, frozen=True):
     message_id: str
     role: Role
     parts: tuple[Part, ...]
@@ -46,8 +46,7 @@ class Message(NamedTuple):
     metadata: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+class Artifact(Value, frozen=True):
     artifact_id: str
     parts: tuple[Part, ...]
     name: str | None = None
@@ -56,8 +55,7 @@ class Artifact:
     metadata: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Value, frozen=True):
     """`timestamp` is UTC with Z, or absent."""
 
     state: TaskState
@@ -65,8 +63,7 @@ class Status:
     timestamp: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Value, frozen=True):
     id: str
     context_id: str
     status: Status
@@ -75,16 +72,14 @@ class Task:
     metadata: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StatusUpdate:
+class StatusUpdate(Value, frozen=True):
     task_id: str
     context_id: str
     status: Status
     metadata: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactUpdate:
+class ArtifactUpdate(Value, frozen=True):
     task_id: str
     context_id: str
     artifact: Artifact

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from hub.model.ids import Cursor, TaskId
@@ -23,6 +23,12 @@ class PushConfig:
     token: str | None = field(default=None, repr=False)
     schemes: tuple[str, ...] = ()
     credentials: str | None = field(default=None, repr=False)
+
+    def of(self, task: TaskId) -> PushConfig:
+        return replace(self, task=task)
+
+    def named(self) -> PushConfig:
+        return self if self.id else replace(self, id=self.task)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from hub.model.a2a import TERMINAL, Ids, TaskState
 from hub.model.ids import Caller, Cursor, TaskId, WorkerId
+from hub.model.value import Value
 
 
-class Turn(NamedTuple):
+class Turn(Value, frozen=True):
     """One message of the caller to a task, as it was said. It is stored before the worker hears of it.
 
     `after` is the cursor that the log stood at: the fold puts the message into history behind it.
@@ -21,7 +21,7 @@ class Turn(NamedTuple):
     params: bytes
 
 
-class TaskRow(NamedTuple):
+class TaskRow(Value, frozen=True):
     """`at` names the prefix of the log that `state` is the fold of. Times are the wall clock's, in seconds."""
 
     id: TaskId
@@ -60,14 +60,14 @@ class TaskRow(NamedTuple):
         return len(turns) > 1 and turns[-1].after == self.at
 
 
-class TaskPage(NamedTuple):
+class TaskPage(Value, frozen=True):
     rows: Sequence[TaskRow]
     total: int
     before: str | None
     """Give this back to get the next page; None on the last."""
 
 
-class Conversation(NamedTuple):
+class Conversation(Value, frozen=True):
     """Who holds a context, and what that worker calls it."""
 
     worker: WorkerId

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hub.errors import WorkerBroke
 from hub.model.a2a import Heard, Ids
+from hub.model.value import replace
 from hub.model.worker import Offer
 from hub.net.answers import SingleAnswer, StreamedAnswer, check_type, is_stream, raise_failure, read_heard_task
 from hub.net.connection import Response
@@ -53,7 +54,7 @@ class HttpForwarder:
         if offer.replays:
             # Two callers may use one messageId for the same words: to the worker they are two calls all the same.
             headers.append(("Idempotency-Key", dispatch.ids.task))
-        return _Call(self._client, self._limits, offer, speech, said._replace(headers=tuple(headers)), streams=stream)
+        return _Call(self._client, self._limits, offer, speech, replace(said, headers=tuple(headers)), streams=stream)
 
     def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
         speech = _speech(offer, attach.ids)
@@ -61,7 +62,7 @@ class HttpForwarder:
         headers = [*said.headers, *self._credential(offer), *_trace(attach.trace)]
         if attach.position is not None:
             headers.append(("Last-Event-ID", attach.position))
-        return _Call(self._client, self._limits, offer, speech, said._replace(headers=tuple(headers)), streams=True)
+        return _Call(self._client, self._limits, offer, speech, replace(said, headers=tuple(headers)), streams=True)
 
     async def fetch(self, offer: Offer, ids: Ids) -> Heard:
         return await self._ask(offer, ids, Ask.GET)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hub.errors import WorkerBroke, WorkerRefused, WorkerUnreachable
+from hub.model.value import replace
 from hub.net.connection import Connection, Response
 from hub.net.guard import NotAllowed
 from hub.net.url import BadUrl, Target, read_url
@@ -294,7 +295,7 @@ async def _until(response: Response, waiting: Callable[[], bool], timeout: float
 
 def _target(url: str, within: tuple[str, ...]) -> Target:
     target = read_url(url)
-    return target._replace(within=within) if within else target
+    return replace(target, within=within) if within else target
 
 
 def _header(pair: tuple[str, str]) -> bytes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 from urllib.parse import quote
 
 from hub.model.a2a import Ids, JsonObject
 from hub.model.card import Interface
+from hub.model.value import Value
 from hub.wire import calls
 from hub.wire.jsonrpc import Reply, read_reply, write_request
 from hub.wire.jsontext import dump, parse
@@ -23,7 +23,7 @@ class Ask(Enum):
     SUBSCRIBE = ("SUBSCRIBE", b"POST", "/tasks/{}:subscribe")
 
 
-class Said(NamedTuple):
+class Said(Value, frozen=True):
     """A request, ready to be sent."""
 
     verb: bytes

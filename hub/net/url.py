@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from hub import __version__
+from hub.model.value import Value
 
 LONGEST = 2048
 _PORTS = {"http": 80, "https": 443}
@@ -22,7 +22,7 @@ class BadUrl(ValueError):
     """The text says why, without quoting the URL."""
 
 
-class Target(NamedTuple):
+class Target(Value, frozen=True):
     """Where a request goes. `opening` is the part of its head that is the same for every request to this URL."""
 
     secure: bool

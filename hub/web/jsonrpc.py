@@ -6,13 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hub.core.observe import Observer
 from hub.errors import ClientGone, HubError, InvalidRequest, UnsupportedOperation
 from hub.model.a2a import Logged
 from hub.model.command import Target
 from hub.model.ids import Caller
+from hub.model.value import Value
 from hub.web.asgi import LEAVING, Receive, Scope, Send, answer, answer_unread, read_json_body
 from hub.web.audit import note_call
 from hub.web.auth import principal_of
@@ -43,13 +44,13 @@ class Frames:
         return b"".join(map(self._frame, batch))
 
     def _frame(self, logged: Logged) -> bytes:
-        cursor, event = logged
+        cursor, event = logged.cursor, logged.event
         body = wrapped(event.kind, self._speller.spell(event), self._speller.dialect)
         name = named_event(event.kind) if self._named else None
         return write_frame(write_result(self._call_id, body), cursor=cursor, event=name)
 
 
-class Asked(NamedTuple):
+class Asked(Value, frozen=True):
     """A request whose method is known, and whose caller may do that."""
 
     request: Request

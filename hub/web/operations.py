@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
 
 from hub.core.hub import Hub, Leaving
 from hub.core.pushes import Push
@@ -15,6 +13,7 @@ from hub.model.a2a import JsonObject
 from hub.model.command import Send, Target
 from hub.model.ids import Caller, Cursor
 from hub.model.principal import Right
+from hub.model.value import Value, replace
 from hub.wire import answers, requests
 from hub.wire.dialect import CLASSIC, OLDEST
 from hub.wire.methods import Operation
@@ -22,7 +21,7 @@ from hub.wire.timestamp import timestamp
 from hub.wire.v01.refusals import failed_task
 
 
-class Extras(NamedTuple):
+class Extras(Value, frozen=True):
     """What a request's headers add to it."""
 
     after: Cursor | None = None
@@ -33,7 +32,7 @@ class Extras(NamedTuple):
     """Through how many hubs the call has come."""
 
 
-class Call(NamedTuple):
+class Call(Value, frozen=True):
     """`dialect` None: names are shared, the task tells."""
 
     caller: Caller
@@ -114,7 +113,7 @@ class Operations:
     async def _push_set(self, call: Call) -> bytes:
         command = requests.read_set_push(call.params, call.target, call.dialect)
         row = await self._hub.task(call.caller, command.config.task, command.target)
-        kept = await self._push.set(call.caller, replace(command.config, task=row.id))
+        kept = await self._push.set(call.caller, command.config.of(row.id))
         return answers.push_config(kept, call.dialect, row.alias)
 
     async def _push_get(self, call: Call) -> bytes:
@@ -142,4 +141,4 @@ def _read_send(call: Call) -> Send:
     read = requests.READ_SEND[call.dialect or CLASSIC]
     extras = call.extras
     send = read(call.params, call.target, trace=extras.trace, key=extras.key, extensions=extras.extensions)
-    return send._replace(hops=extras.hops) if extras.hops else send
+    return replace(send, hops=extras.hops) if extras.hops else send

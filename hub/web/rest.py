@@ -42,7 +42,7 @@ class BareFrames:
     def frames(self, batch: Sequence[Logged]) -> bytes:
         speller = self._speller
         return b"".join(
-            write_frame(wrapped(event.kind, speller.spell(event), speller.dialect), cursor=cursor) for cursor, event in batch
+            write_frame(wrapped(one.event.kind, speller.spell(one.event), speller.dialect), cursor=one.cursor) for one in batch
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hub.model.a2a import EventKind, JsonObject
 from hub.model.ids import TaskId
@@ -32,7 +31,7 @@ def task_page(tasks: Sequence[bytes], *, token: str | None, size: int, total: in
 
 def push_config(config: PushConfig, dialect: str | None, alias: str = "") -> bytes:
     """Without its secrets: whoever set them has them. `alias`: what its caller calls the task in the oldest dialect."""
-    named = replace(config, task=TaskId(alias)) if alias and dialect == OLDEST else config
+    named = config.of(TaskId(alias)) if alias and dialect == OLDEST else config
     return dump(_push_document(named, dialect))
 
 

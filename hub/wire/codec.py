@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 from uuid import uuid4
 
 from hub.errors import HubError, InvalidAnswer
@@ -13,6 +12,7 @@ from hub.model.content import Status, Task
 from hub.model.fold import add_turn, artifacts_of, fold, trim_history
 from hub.model.ids import Cursor
 from hub.model.task import TaskRow, Turn
+from hub.model.value import Value
 from hub.wire.answers import wrapped
 from hub.wire.dialect import (
     NEWEST,
@@ -37,7 +37,7 @@ OWN = "rolecall"
 """The member of `metadata` in which the hub itself speaks."""
 
 
-class Update(NamedTuple):
+class Update(Value, frozen=True):
     kind: EventKind
     state: TaskState | None
     document: JsonObject
@@ -90,7 +90,7 @@ class Codec:
         if gap and updates:
             document = updates[0].document
             document["metadata"] = {**(document.get("metadata") or {}), OWN: {"gap": True}}
-        return [_event(*update, ids.spoken) for update in updates]
+        return [_event(update.kind, update.state, update.document, ids.spoken) for update in updates]
 
     def opening(self, ids: Ids, turn: Turn) -> Event:
         task = {
@@ -141,7 +141,7 @@ class Codec:
             content = read_content(EventKind.TASK, task, first.dialect, dialect)
             task = write_content(renamed(content, alias if dialect == OLDEST else ""), dialect)
         if dialect == OLDEST:
-            task["history"] = [transition(event) for _, event in log if event.state is not None]
+            task["history"] = [transition(logged.event) for logged in log if logged.event.state is not None]
             trim_history(task, history_length)
         return dump(task)
 
@@ -159,7 +159,7 @@ class Codec:
             return wrapped(last.kind, Speller(dialect).spell(last), dialect)
         if dialect == OLDEST:
             pen = Speller(dialect, row.alias)
-            frames = [pen.spell(event) for _, event in log]  # all of them: an artifact is known by its place among them
+            frames = [pen.spell(logged.event) for logged in log]  # all of them: an artifact is known by its place among them
             return dump(notice_in_oldest(parse(frames[-1])))
         return self.snapshot(turns, log, dialect=dialect, history_length=None)
 
@@ -220,7 +220,8 @@ def _folded(turns: Sequence[Turn], log: Sequence[Logged], ids: Ids | None) -> Js
     """The task after `log`. The first turn opens the first event's history already; later ones stand at their cursor."""
     later = list(turns[1:])
     task: JsonObject | None = None
-    for cursor, event in log:
+    for logged in log:
+        cursor, event = logged.cursor, logged.event
         while task is not None and later and later[0].after < cursor:
             add_turn(task, _message_of(later.pop(0), task, event.dialect))
         task = fold(task, event.kind, parse(event.body))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from hub.errors import InvalidParams, InvalidRequest, ParseError, TooDeep
 from hub.model.a2a import JsonObject
+from hub.model.value import Value
 from hub.wire.faults import Fault
 from hub.wire.jsontext import DEEPEST, Nested, NotJson, dump, parse
 
@@ -13,7 +14,7 @@ NULL = b"null"
 _LONGEST_ID = 1024
 
 
-class Request(NamedTuple):
+class Request(Value, frozen=True):
     """`id` is the JSON text of the caller's id, which every answer repeats in its own type."""
 
     id: bytes
@@ -21,7 +22,7 @@ class Request(NamedTuple):
     params: JsonObject
 
 
-class Reply(NamedTuple):
+class Reply(Value, frozen=True):
     """A worker's answer: a result, or an error's code and text, and the reason in its data where it names one."""
 
     result: Any

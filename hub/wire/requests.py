@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Protocol
 
 from hub.errors import MethodNotFound
 from hub.model.a2a import JsonObject
 from hub.model.command import CancelTask, GetTask, ListTasks, NamePush, Send, SetPush, Subscribe, Target
 from hub.model.ids import Cursor
+from hub.model.value import replace
 from hub.wire.dialect import CLASSIC, NEWEST, OLDEST
 from hub.wire.v01 import requests as requests01
 from hub.wire.v03 import requests as requests03

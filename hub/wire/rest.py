@@ -9,6 +9,7 @@ from hub.errors import InvalidParams
 from hub.model.a2a import JsonObject
 from hub.model.command import Target
 from hub.model.ids import is_instance, is_role, split_name
+from hub.model.value import replace
 from hub.wire.dialect import CLASSIC, NEWEST
 from hub.wire.faults import Fault, error_info
 from hub.wire.jsontext import dump
@@ -111,7 +112,7 @@ def _prefix(words: list[str]) -> tuple[Target, str | None, list[str]]:
     if named is None:
         return target, None, words
     # A tenant behind a role's own address has to agree with it, as it would in the body.
-    return target._replace(role=named[0], instance=named[1]) if target.path_role else Target(*named), None, words[1:]
+    return replace(target, role=named[0], instance=named[1]) if target.path_role else Target(*named), None, words[1:]
 
 
 def _role(word: str) -> tuple[str, str | None] | None:

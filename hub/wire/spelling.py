@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hub.errors import InvalidAnswer
 from hub.model.a2a import Event, EventKind, JsonObject
 from hub.model.content import ArtifactUpdate, Content, Message, Task
+from hub.model.value import replace
 from hub.wire.dialect import OLDEST, read_content, write_content
 from hub.wire.jsontext import dump, parse
 from hub.wire.untranslatable import Untranslatable

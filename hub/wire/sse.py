@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from hub.model.value import Value
 
 KEEP_ALIVE = b": keep-alive\n\n"
 COME_BACK = b"retry: 2000\n\n"
@@ -15,7 +16,7 @@ RESPONSE_HEADERS = (
 )
 
 
-class Frame(NamedTuple):
+class Frame(Value, frozen=True):
     data: bytes
     id: str | None
     event: str | None

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,6 +9,7 @@ from hub.model.a2a import TERMINAL, Ids, TaskState
 from hub.model.command import TaskQuery
 from hub.model.ids import START, Cursor, TaskId, WorkerId
 from hub.model.task import Conversation, TaskPage
+from hub.model.value import replace
 from hub.ports import Engine
 from tests.contract.conftest import Store
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, SOON, a_row, a_turn, admitted, append, message, status, text
@@ -37,7 +37,7 @@ async def test_task_without_a_worker_gets_one_by_assignment(engine: Engine) -> N
     assert (await engine.tasks.get(ANNA, row.id)).worker is None
     worker = WorkerId("echo", "Zone:A:1")
     await engine.tasks.assign(row.id, worker, 4, "1.0")
-    assert await engine.tasks.get(ANNA, row.id) == row._replace(worker=worker, epoch=4, spoken="1.0")
+    assert await engine.tasks.get(ANNA, row.id) == replace(row, worker=worker, epoch=4, spoken="1.0")
 
 
 async def test_same_id_is_not_admitted_twice(engine: Engine) -> None:

@@ -106,7 +106,7 @@ class Speaker:
         return self._of(document, kind, cursor)
 
     def _frame(self, pen: Speller, logged: Logged) -> Seen:
-        cursor, event = logged
+        cursor, event = logged.cursor, logged.event
         body = wrapped(event.kind, pen.spell(event), self.dialect)
         # A stream of 0.1 has no tasks: the first frame is the task's status.
         kind = EventKind.STATUS if self.dialect == "0.1" and event.kind is EventKind.TASK else event.kind

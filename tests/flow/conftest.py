@@ -95,7 +95,7 @@ def say(text: str = "hi", role: str | None = "echo", *, blocking: bool = True, k
 
 
 async def frames(reading: Reading) -> list[dict[str, Any]]:
-    return [{"cursor": cursor, **parse(event.body)} async for batch in reading for cursor, event in batch]
+    return [{"cursor": one.cursor, **parse(one.event.body)} async for batch in reading for one in batch]
 
 
 @pytest.fixture

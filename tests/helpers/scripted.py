@@ -13,6 +13,7 @@ from typing import Any
 
 from hub.errors import WorkerBroke, WorkerFault
 from hub.model.a2a import Heard, Ids
+from hub.model.value import replace
 from hub.model.worker import Offer
 from hub.ports import Attach, Dispatch
 from hub.wire import calls
@@ -97,7 +98,7 @@ async def _said(steps: Sequence[Step], spoken: str) -> AsyncIterator[Sequence[He
         else:
             together = step if isinstance(step, list) else [step]
             # Fresh copies: whoever hears a document owns it.
-            yield [_said_in(spoken, heard._replace(document=dict(heard.document))) for heard in together]
+            yield [_said_in(spoken, replace(heard, document=dict(heard.document))) for heard in together]
 
 
 def _said_in(spoken: str, heard: Heard) -> Heard:

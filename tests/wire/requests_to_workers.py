@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from hub.errors import WorkerError
+from hub.model import value
 from hub.model.a2a import Ids
 from hub.model.card import HTTP_JSON, JSONRPC, Interface
 from hub.model.command import Send, Target
@@ -67,7 +68,7 @@ def _asked(dialect: str, **members: Any) -> Send:
             **({"tenant": "echo"} if new else {}),
         }
     send = READ_SEND[dialect](params, Target(), trace=_TRACE, extensions=("urn:one", "urn:two"))
-    return send._replace(message_id="m-1")
+    return value.replace(send, message_id="m-1")
 
 
 async def made(way: Interface) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from hub.core.observe import Silent
 from hub.model.card import JSONRPC, Interface
+from hub.model.value import replace
 from hub.web.asgi import App, Receive, Scope, Send
 from hub.web.auth import Gate
 from hub.web.cards import Cards
@@ -193,7 +194,7 @@ async def held(conversation: Conversation, house: House) -> dict[str, str]:
 def _plan(house: House, step: str, name: str) -> None:
     """What the worker is going to say."""
     if step in ("send", "stream"):
-        house.forwarder.plan("echo:a", *(heard._replace(document=_renamed(heard.document, name), task=name) for heard in _DONE))
+        house.forwarder.plan("echo:a", *(replace(heard, document=_renamed(heard.document, name), task=name) for heard in _DONE))
     elif step.startswith("ask"):
         house.forwarder.plan("echo:a", task("input-required", "Which?", "wq"))
     elif step == "answer":

@@ -13,6 +13,7 @@ from hub.model.command import TaskQuery
 from hub.model.ids import Caller, TaskId, WorkerId
 from hub.model.push import SealedConfig
 from hub.model.task import Conversation, TaskPage, TaskRow, Turn
+from hub.model.value import replace
 from hub.ports import Clock
 
 FORGET_AT_ONCE = 200
@@ -46,12 +47,17 @@ class MemoryTasks:
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
         held = self._held.get(task)
         turns = held.turns if held is not None else None
-        if held is not None and turns and len(turns) > 1 and turns[-1][:2] == turn[:2]:
+        if (
+            held is not None
+            and turns
+            and len(turns) > 1
+            and (turns[-1].after, turns[-1].message_id) == (turn.after, turn.message_id)
+        ):
             held.turns = turns[:-1]
 
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
         held = self._known(task)
-        held.change(held.row._replace(worker=worker, epoch=epoch, spoken=spoken))
+        held.change(replace(held.row, worker=worker, epoch=epoch, spoken=spoken))
 
     async def discard(self, task: TaskId) -> None:
         held = self._held.pop(task, None)

@@ -151,10 +151,12 @@ class SqliteLog:
 def _rows(key: int, logged: Sequence[Logged], position: str | None) -> list[tuple[Any, ...]]:
     """The worker's position stands by the last one."""
     base, last = key << CURSOR_BITS, len(logged) - 1
-    return [
-        (base + cursor, _KIND[event.kind], _STATE[event.state], event.dialect, position if at == last else None, event.body)
-        for at, (cursor, event) in enumerate(logged)
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for at, one in enumerate(logged):
+        event = one.event
+        told = position if at == last else None
+        rows.append((base + one.cursor, _KIND[event.kind], _STATE[event.state], event.dialect, told, event.body))
+    return rows
 
 
 def _added(db: sqlite3.Connection, first: str, rows: Sequence[tuple[Any, ...]], held: Held) -> bool:

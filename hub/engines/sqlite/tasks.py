@@ -18,6 +18,7 @@ from hub.model.command import TaskQuery
 from hub.model.ids import Caller, Cursor, TaskId, WorkerId, split_name
 from hub.model.push import SealedConfig
 from hub.model.task import Conversation, TaskPage, TaskRow, Turn
+from hub.model.value import replace
 from hub.ports import Clock
 
 MEMBERS = (
@@ -142,7 +143,7 @@ class SqliteTasks:
         def publish(known: bool) -> None:
             held = self._cache.written(task) if known else None
             if held is not None:
-                held.change(held.row._replace(worker=worker, epoch=epoch, spoken=spoken))
+                held.change(replace(held.row, worker=worker, epoch=epoch, spoken=spoken))
 
         if not await self._writer.submit(write, publish, brief=True):
             raise TaskNotFound

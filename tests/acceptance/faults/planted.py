@@ -16,6 +16,7 @@ from hub.app import run
 from hub.config import load
 from hub.core.surroundings import Surroundings
 from hub.errors import TaskNotFound
+from hub.model import value
 from hub.model.a2a import Event, EventKind, Logged
 from hub.model.ids import Cursor, TaskId
 from hub.model.worker import Offer
@@ -56,7 +57,7 @@ class SpoiltLog(Wrapped):
         events = list(entry.events)
         if any(event.kind is EventKind.ARTIFACT for event in events) and self.strikes():
             events = self._spoil(events)
-        end: Cursor = await self._inner.append(task, entry._replace(events=events), after=after)
+        end: Cursor = await self._inner.append(task, value.replace(entry, events=events), after=after)
         return end
 
 
@@ -102,7 +103,7 @@ class RepeatingForwarder(Wrapped):
 
     @asynccontextmanager
     async def _twice(self, offer: Offer, dispatch: Dispatch) -> Any:
-        other = dispatch._replace(ids=dispatch.ids._replace(task=TaskId(dispatch.ids.task + "-again")))
+        other = value.replace(dispatch, ids=value.replace(dispatch.ids, task=TaskId(dispatch.ids.task + "-again")))
         async with self._inner.deliver(offer, other), self._inner.deliver(offer, dispatch) as batches:
             yield batches
 
@@ -138,7 +139,7 @@ class ReorderedLog(Wrapped):
             events.insert(1 if events and events[0].kind is EventKind.ARTIFACT else 0, self._held.pop(task))
         elif events and events[-1].kind is EventKind.ARTIFACT and self.strikes():
             self._held[task] = events.pop()
-        end: Cursor = await self._inner.append(task, entry._replace(events=events), after=after)
+        end: Cursor = await self._inner.append(task, value.replace(entry, events=events), after=after)
         return end
 
 

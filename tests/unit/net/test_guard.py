@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hub.errors import OfferInvalid, WorkerUnreachable
+from hub.model.value import replace
 from hub.net.guard import Guard, NotAllowed
 from hub.net.http1 import Client
 from hub.net.url import read_url
@@ -274,7 +275,7 @@ def test_a_literal_address_outside_a_tokens_networks_may_not_enrol() -> None:
 
 async def test_every_address_of_a_name_has_to_lie_in_the_tokens_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
-    target = read_url("http://worker.example/")._replace(within=FAR)
+    target = replace(read_url("http://worker.example/"), within=FAR)
     monkeypatch.setattr(loop, "getaddrinfo", resolving_to("10.9.1.1", "10.9.1.2"))
     assert len(await OPEN.addresses(target)) == 2
     monkeypatch.setattr(loop, "getaddrinfo", resolving_to("10.9.1.1", "10.8.1.2"))

@@ -101,7 +101,7 @@ def test_a_workers_own_copy_of_the_callers_message_is_not_a_second_one() -> None
 @pytest.mark.parametrize("heard", [status("working"), artifact("a", "x")])
 def test_a_worker_that_does_not_begin_with_a_task_gets_one_put_before(heard: Heard) -> None:
     log = logged(heard)
-    assert [event.kind for _, event in log] == [EventKind.TASK, heard.kind]
+    assert [logged.event.kind for logged in log] == [EventKind.TASK, heard.kind]
 
 
 def test_a_bare_message_is_the_only_event_and_ends() -> None:
@@ -139,7 +139,7 @@ def test_a_repeated_task_adds_what_is_new_by_position() -> None:
         artifact("a", "ha", append=True),
         task("completed", artifacts=[{"artifactId": "a", "parts": parts}]),
     )
-    kinds = [event.kind for _, event in log]
+    kinds = [logged.event.kind for logged in log]
     assert kinds == [EventKind.TASK, EventKind.ARTIFACT, EventKind.ARTIFACT, EventKind.ARTIFACT, EventKind.STATUS]
     assert texts(folded(log)) == [["ha"] * 4]
     assert log[-1].event.state is TaskState.COMPLETED

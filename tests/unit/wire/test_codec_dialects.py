@@ -89,7 +89,7 @@ def test_a_bare_message_is_a_whole_answer(dialect: str, spoken: str) -> None:
 def test_under_the_oldest_names_it_is_a_task_that_ends_with_it(spoken: str) -> None:
     asked = turn("0.1")
     log = placed(codec.begin(calls.readers(spoken)[0](bare(spoken)), ids(spoken), asked))
-    assert [event.state for _, event in log] == [TaskState.SUBMITTED, TaskState.COMPLETED]
+    assert [logged.event.state for logged in log] == [TaskState.SUBMITTED, TaskState.COMPLETED]
     task = parse(codec.snapshot((asked,), log, dialect="0.1", history_length=0, alias="mine"))
     assert task == {
         "id": "mine",
