@@ -249,14 +249,16 @@ def test_agents_cannot_steer_a_terminal() -> None:
 
 
 def test_help_is_fast_and_lists_the_exit_codes() -> None:
-    def timed() -> tuple[float, str]:
+    """Beside what its library takes by itself, on the same machine in the same moment."""
+
+    def timed(*words: str) -> tuple[float, str]:
         started = time.perf_counter()
-        done = subprocess.run([sys.executable, "-m", "hub.cli", "--help"], capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
         return time.perf_counter() - started, done.stdout
 
-    runs = [timed() for _ in range(3)]
-    assert min(seconds for seconds, _ in runs) < 0.3
-    assert "130 interrupted" in runs[0][1]
+    runs = [(timed("-m", "hub.cli", "--help"), timed("-c", "import click")) for _ in range(3)]
+    assert min(help[0] / bare[0] for help, bare in runs) < 5
+    assert "130 interrupted" in runs[0][0][1]
 
 
 def test_help_loads_nothing_heavy() -> None:
