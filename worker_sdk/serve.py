@@ -53,7 +53,7 @@ log = logging.getLogger("worker_sdk")
 class Call(NamedTuple):
     """One JSON-RPC request with what its headers add. `dialect`: what the caller speaks."""
 
-    request: jsonrpc.Request
+    request: jsonrpc.Said
     headers: dict[bytes, bytes]
     operation: Operation
     dialect: str
@@ -110,7 +110,7 @@ class Server:
             if isinstance(entry, list):
                 raise InvalidRequest("This worker takes one request at a time, no batches.")
             call_id = jsonrpc.read_id(entry)
-            call = _read_call(jsonrpc.read_request(entry), headers)
+            call = _read_call(jsonrpc.read_said(entry, call_id), headers)
             streams, dialect = call.operation in self._streams, call.dialect
             if streams:
                 task_log, after, snapshot_first = self._streams[call.operation](call)
@@ -250,7 +250,7 @@ class Pen:
         return b"id: %b.%d\n" % (self._boot, cursor) + sse.write_frame(result)
 
 
-def _read_call(request: jsonrpc.Request, headers: dict[bytes, bytes]) -> Call:
+def _read_call(request: jsonrpc.Said, headers: dict[bytes, bytes]) -> Call:
     operation, dialect = read_method(request.method, headers.get(b"a2a-version", b"").decode("latin-1"))
     if dialect == OLDEST:
         raise MethodNotFound(request.method)

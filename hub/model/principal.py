@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 
@@ -50,10 +50,11 @@ class Principal:
     workspace: str = "default"
     roles: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
+    caller: Caller = field(init=False, repr=False, compare=False)
+    """Who he is to everything behind the gate."""
 
-    @property
-    def caller(self) -> Caller:
-        return Caller(self.workspace, self.name)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "caller", Caller(self.workspace, self.name))
 
     def may(self, right: Right) -> bool:
         return right in _RIGHTS[self.kind]

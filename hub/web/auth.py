@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import cast
 
 from quart import request
@@ -13,7 +14,8 @@ from hub.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, HubWide, Smu
 from hub.model.ids import Caller
 from hub.model.principal import LOCAL, Principal, Right
 from hub.ports import Tokens
-from hub.web.asgi import MOST_HEADERS, Scope, header, heads
+from hub.web.asgi import MOST_HEADERS, Scope
+from hub.web.request import Request
 
 _KEY = "rolecall.principal"
 _OPEN = ("/.well-known/", "/livez", "/readyz", "/health")
@@ -34,15 +36,14 @@ class Gate:
         self._exposed = exposed
         self._hosts = frozenset(host.lower() for host in hosts)
 
-    def admit(self, scope: Scope) -> Principal | None:
+    def admit(self, request: Request) -> Principal | None:
         """Note who is asking; None: nobody known, at what is open to all. Unauthenticated, BadHost, CrossSite, Smuggled,
         HeadTooLarge.
         """
-        self._check_way(scope)
-        found = self._who(scope)
-        if found is None and not is_open(scope["path"]):
+        self._check_way(request)
+        found = request.who = request.scope[_KEY] = self._who(request.heads)
+        if found is None and not is_open(request.path):
             raise Unauthenticated
-        scope[_KEY] = found
         return found
 
     @property
@@ -50,24 +51,20 @@ class Gate:
         """A token is needed."""
         return self._tokens is not None and (self._exposed or not self._tokens.empty)
 
-    def _who(self, scope: Scope) -> Principal | None:
-        if self._tokens is None or not self.locked:
-            return LOCAL
-        token = _token(scope)
-        return self._tokens.find(token) if token is not None else None
+    def _who(self, said: dict[bytes, bytes]) -> Principal | None:
+        token = _token(said)
+        found = self._tokens.find(token) if token is not None and self._tokens is not None else None
+        return found if found is not None or self.locked else LOCAL
 
-    def _check_way(self, scope: Scope) -> None:
-        headers, said = scope["headers"], heads(scope)
-        size = 0
-        for name, value in headers:
-            size += len(name) + len(value)
-        if len(headers) > MOST_HEADERS or size > self._max_head:
+    def _check_way(self, request: Request) -> None:
+        headers, said = request.scope["headers"], request.heads
+        if len(headers) > MOST_HEADERS or sum(map(len, chain.from_iterable(headers))) > self._max_head:
             raise HeadTooLarge(MOST_HEADERS, self._max_head)
         if b"transfer-encoding" in said and b"content-length" in said:
             raise Smuggled
         if self._hosts and _host_in(said.get(b"host") or said.get(b":authority") or b"") not in self._hosts:
             raise BadHost
-        if scope["method"] not in _SAFE:
+        if request.verb not in _SAFE:
             site = said.get(b"sec-fetch-site")
             if site is not None and site not in _OWN_SITES:
                 raise CrossSite
@@ -87,30 +84,23 @@ def is_open(path: str) -> bool:
     return path.startswith("/agents/") and "/.well-known/" in path
 
 
-def principal_of(scope: Scope, right: Right) -> Principal:
+def holder_of(who: Principal | None, right: Right) -> Principal:
     """Forbidden: he is known, and this is not his to do."""
-    found: Principal | None = scope[_KEY]
-    if found is None:
+    if who is None:
         raise Unauthenticated
-    if not found.may(right):
-        raise Forbidden(found.kind.value, right.value)
-    return found
-
-
-def known(scope: Scope) -> Caller | None:
-    """Whose request it is, whatever he may; None: nobody known."""
-    found: Principal | None = scope.get(_KEY)
-    return found.caller if found is not None else None
+    if not who.may(right):
+        raise Forbidden(who.kind.value, right.value)
+    return who
 
 
 def caller(right: Right = Right.READ) -> Caller:
     """For pages: whose request this is."""
-    return principal_of(_scope(), right).caller
+    return holder_of(_who(), right).caller
 
 
 def may(right: Right) -> bool:
     """For pages that show more to some."""
-    found: Principal | None = _scope()[_KEY]
+    found = _who()
     return found is not None and found.may(right)
 
 
@@ -127,23 +117,25 @@ def sees_all() -> bool:
 
 
 def enroller() -> Principal:
-    return principal_of(_scope(), Right.ENROL)
+    return holder_of(_who(), Right.ENROL)
 
 
 def viewer() -> Caller:
     """For pages that are open: whoever shows no token sees the default workspace."""
-    found: Principal | None = _scope()[_KEY]
+    found = _who()
     return found.caller if found is not None else Caller(LOCAL.workspace, "")
 
 
-def _scope() -> Scope:
-    return cast(Scope, request.scope)
+def _who() -> Principal | None:
+    """Who asks for the page that is being made."""
+    found: Principal | None = cast(Scope, request.scope)[_KEY]
+    return found
 
 
-def _token(scope: Scope) -> str | None:
-    said = header(scope, b"authorization")
-    if said is not None:
-        text = said.decode("latin-1")
+def _token(said: dict[bytes, bytes]) -> str | None:
+    shown = said.get(b"authorization")
+    if shown is not None:
+        text = shown.decode("latin-1")
         return text[len(_BEARER) :].strip() if text[: len(_BEARER)].lower() == _BEARER else None
-    key = header(scope, b"x-api-key")
+    key = said.get(b"x-api-key")
     return key.decode("latin-1").strip() if key is not None else None

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import lru_cache
 
 from hub.core.observe import Observer
 from hub.errors import AccessError, BodyTooLarge, HubError, TooManyAtOnce, TooManyRequests
 from hub.model.command import Target
-from hub.model.ids import is_instance, is_role, split_name
+from hub.model.ids import Caller, is_instance, is_role, split_name
 from hub.model.principal import LOCAL
-from hub.web.asgi import JSON, PROBLEM, App, Receive, Scope, Send, answer, answer_unread, check_length, when_again
+from hub.web.asgi import JSON, PROBLEM, App, Receive, Scope, Send, when_again
 from hub.web.audit import note
-from hub.web.auth import Gate, known
+from hub.web.auth import Gate
 from hub.web.jsonrpc import JsonRpc
 from hub.web.leases import Leases
 from hub.web.pace import Pace
+from hub.web.request import Request
 from hub.web.rest import Rest
 from hub.web.turnstile import Turnstile
 from hub.wire.faults import Fault, fault_of
@@ -61,53 +61,59 @@ class Edge:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1002})
         elif scope["type"] == "http":
-            await self._enter(scope, receive, send)
+            await self._enter(Request(scope, receive, send))
         else:
             await self._pages(scope, receive, send)
 
-    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"]
+    async def _enter(self, request: Request) -> None:
+        path = request.path
         only = "tasks/sendSubscribe" if path == _OLD_STREAM else None
         target = rpc_target(path) if only is None else _ANY
+        inside: Caller | None = None
         try:
-            who = self._gate.admit(scope)
-            with self._turnstile.one(who.caller) if who is not None and who is not LOCAL else nullcontext():
-                await self._serve(scope, receive, send, target, only)
+            who = self._gate.admit(request)
+            if who is not None and who is not LOCAL:
+                self._turnstile.enter(who.caller)
+                inside = who.caller
+            await self._serve(request, target, only)
         except (AccessError, BodyTooLarge, TooManyRequests, TooManyAtOnce) as error:
-            note(known(scope), "turned away", path, type(error).__name__)
+            note(request.who.caller if request.who is not None else None, "turned away", path, type(error).__name__)
             fault = fault_of(error)
             self._observer.refused(fault.reason.lower())
-            await _turn_away(send, receive, error, fault, rpc=target is not None)
+            await _turn_away(request, error, fault, rpc=target is not None)
+        finally:
+            if inside is not None:
+                self._turnstile.leave(inside)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, target: Target | None, only: str | None) -> None:
-        path, verb = scope["path"], scope["method"]
+    async def _serve(self, request: Request, target: Target | None, only: str | None) -> None:
+        path, verb = request.path, request.verb
         if target is not None and verb == "POST":
-            await self._rpc(scope, receive, send, target, only=only)
+            await self._rpc(request, target, only=only)
             return
         if target is not None and not (path == "/" and verb in _A_BROWSERS):
-            await answer(send, _POST_ONLY, status=405, headers=[(b"allow", _ALLOWED.get(path, b"POST"))])
+            await request.answer(_POST_ONLY, status=405, headers=[(b"allow", _ALLOWED.get(path, b"POST"))])
             return
         lease = self._leases.place(path, verb)
         if lease is not None:
             await self._pace.turn()
-            await self._leases(scope, receive, send, lease)
+            await self._leases(request, lease)
             return
-        place = read_place(scope["raw_path"].decode("ascii", "replace"), verb) if target is None else None
+        place = read_place(request.scope["raw_path"].decode("ascii", "replace"), verb) if target is None else None
         if place is not None:
-            await self._rest(scope, receive, send, place)
+            await self._rest(request, place)
         else:
-            check_length(scope, self._max_body)
+            request.check_length(self._max_body)
             await self._pace.turn()
-            await self._pages(scope, receive, send)
+            await self._pages(request.scope, request.receive, request.send)
 
 
-async def _turn_away(send: Send, receive: Receive, error: HubError, fault: Fault, *, rpc: bool) -> None:
+async def _turn_away(request: Request, error: HubError, fault: Fault, *, rpc: bool) -> None:
     """Nothing of the body is read; what it is answered in is what its address speaks."""
     headers = [*when_again(error)]
     if fault.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="rolecall"'))
     body, media = (write_error(NULL, fault), JSON) if rpc else (problem_body(fault), PROBLEM)
-    await answer_unread(send, receive, body, status=fault.status, media=media, headers=headers)
+    await request.answer_unread(body, status=fault.status, media=media, headers=headers)
 
 
 def rpc_target(path: str) -> Target | None:

@@ -6,8 +6,9 @@ import re
 
 from hub.errors import GoesInCircles, InvalidParams
 from hub.model.ids import Cursor
-from hub.web.asgi import Headers, Scope, header, heads
+from hub.web.asgi import Headers
 from hub.web.operations import Extras
+from hub.web.request import Request
 
 _EXTENSION = re.compile(r"[!-+\--~]{1,256}")
 _MOST_EXTENSIONS = 32
@@ -18,37 +19,41 @@ _OURS = frozenset({b"last-event-id", b"idempotency-key", b"traceparent", b"a2a-h
 NOTHING = Extras()
 
 
-def read_extras(scope: Scope) -> Extras:
+def read_extras(request: Request) -> Extras:
     """InvalidParams for what cannot be meant."""
-    said = heads(scope)
+    said = request.heads
     if _OURS.isdisjoint(said):
         return NOTHING
-    return Extras(after=_cursor(said), key=_key(said), trace=_trace(said), extensions=_extensions(scope), hops=_hops(said))
+    return Extras(after=_cursor(said), key=_key(said), trace=_trace(said), extensions=_extensions(request), hops=_hops(said))
 
 
-def version_of(scope: Scope) -> str | None:
+def version_of(request: Request) -> str | None:
     """The version that the caller says he speaks: in the header, or in the query."""
-    value = header(scope, b"a2a-version")
+    value = request.heads.get(b"a2a-version")
     if value is None:
-        said = (pair for pair in bytes(scope.get("query_string", b"")).split(b"&") if pair.startswith(_IN_QUERY))
-        value = next(said, _IN_QUERY).removeprefix(_IN_QUERY)
+        query = request.scope.get("query_string", b"")
+        value = _version_in(query) if query else None
     return value.decode("ascii", "replace")[:20] if value else None
 
 
-def echoed(scope: Scope) -> Headers:
+def echoed(request: Request) -> Headers:
     """Extensions that were asked for are passed on to the worker; the answer says so under the same name."""
-    said = heads(scope)
     for name in _EXTENSION_HEADERS:
-        if name in said:
-            return [(name, ", ".join(_extensions(scope)).encode("ascii"))]
+        if name in request.heads:
+            return [(name, ", ".join(_extensions(request)).encode("ascii"))]
     return ()
 
 
-def _extensions(scope: Scope) -> tuple[str, ...]:
+def _version_in(query: bytes) -> bytes | None:
+    said = (pair for pair in query.split(b"&") if pair.startswith(_IN_QUERY))
+    return next(said, _IN_QUERY).removeprefix(_IN_QUERY)
+
+
+def _extensions(request: Request) -> tuple[str, ...]:
     said: list[str] = []
-    if heads(scope).keys().isdisjoint(_EXTENSION_HEADERS):
+    if request.heads.keys().isdisjoint(_EXTENSION_HEADERS):
         return ()
-    for name, value in scope["headers"]:
+    for name, value in request.scope["headers"]:
         if name in _EXTENSION_HEADERS:
             said += [item.strip() for item in value.decode("ascii", "ignore").split(",")]
     fitting = (item for item in said if _EXTENSION.fullmatch(item))

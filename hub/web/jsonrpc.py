@@ -14,15 +14,15 @@ from hub.model.a2a import Logged
 from hub.model.command import Target
 from hub.model.ids import Caller
 from hub.model.value import Value
-from hub.web.asgi import LEAVING, Receive, Scope, Send, answer, answer_unread, read_json_body
 from hub.web.audit import note_call
-from hub.web.auth import principal_of
+from hub.web.auth import holder_of
 from hub.web.headers import echoed, read_extras, version_of
 from hub.web.operations import Call, Operations, right_for
+from hub.web.request import Request
 from hub.web.stream import EventStream, opening
 from hub.wire.answers import wrapped
 from hub.wire.faults import Fault, fault_of
-from hub.wire.jsonrpc import NULL, Request, read_body, read_id, read_request, write_error, write_result
+from hub.wire.jsonrpc import NULL, Said, read_body, read_id, read_said, write_error, write_result
 from hub.wire.methods import STREAMING, Operation, dialect_of, read_method
 from hub.wire.spelling import Speller, named_event
 from hub.wire.sse import write_frame
@@ -53,16 +53,16 @@ class Frames:
 class Asked(Value, frozen=True):
     """A request whose method is known, and whose caller may do that."""
 
-    request: Request
+    said: Said
     operation: Operation
     dialect: str | None
     target: Target
     caller: Caller
 
-    def call(self, scope: Scope) -> Call:
+    def call(self, request: Request) -> Call:
         """With what its headers add. InvalidParams."""
-        params, leaving = self.request.params, scope.get(LEAVING)
-        return Call(self.caller, self.operation, self.dialect, params, self.target, read_extras(scope), leaving)
+        extras = read_extras(request)
+        return Call(self.caller, self.operation, self.dialect, self.said.params, self.target, extras, request.leaving)
 
 
 class JsonRpc:
@@ -76,73 +76,73 @@ class JsonRpc:
         self._max_batch = max_batch
         self._keep_alive = keep_alive
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, target: Target, *, only: str | None = None) -> None:
+    async def __call__(self, request: Request, target: Target, *, only: str | None = None) -> None:
         """`only`: the one method that this address takes."""
         call_id, method = NULL, ""
         try:
-            document = read_body(await read_json_body(scope, receive, self._max_body), self._max_depth)
+            document = read_body(await request.json(self._max_body), self._max_depth)
             if isinstance(document, list) and only is None:
-                await answer(send, await self._batch(document, target, scope), headers=echoed(scope))
+                await request.answer(await self._batch(document, target, request), headers=echoed(request))
                 return
             call_id = read_id(document)
-            request = read_request(document)
-            method = request.method
+            said = read_said(document, call_id)
+            method = said.method
             if only is not None and method != only:
-                await answer(send, b'{"error":"Only %b supported"}' % only.encode(), status=400)
+                await request.answer(b'{"error":"Only %b supported"}' % only.encode(), status=400)
                 return
-            asked = _read_asked(request, target, scope)
+            asked = _read_asked(said, target, request)
             if asked.operation in STREAMING:
-                await self._stream(asked, scope, receive, send, named=only is not None)
+                await self._stream(asked, request, named=only is not None)
             else:
-                await answer(send, await self._call(asked, scope), headers=echoed(scope))
+                await request.answer(await self._call(asked, request), headers=echoed(request))
         except ClientGone:
             pass
         except HubError as error:
             fault = fault_of(error, dialect_of(method))
             self._observer.refused(fault.reason.lower())
             if fault.status in _REAL_STATUS:
-                await answer_unread(send, receive, write_error(call_id, fault), status=fault.status)
+                await request.answer_unread(write_error(call_id, fault), status=fault.status)
             else:
-                await answer(send, write_error(call_id, fault))
+                await request.answer(write_error(call_id, fault))
 
-    async def _call(self, asked: Asked, scope: Scope) -> bytes:
+    async def _call(self, asked: Asked, request: Request) -> bytes:
         """One request's whole answer; whatever goes wrong is an answer too."""
-        role, method, call_id = asked.target.path_role or "", asked.operation, asked.request.id
+        role, method, call_id = asked.target.path_role or "", asked.operation, asked.said.id
         started = time.perf_counter()
         self._observer.call_started(role, method)
         outcome = "ok"
         try:
-            return write_result(call_id, await self._operations.answer(asked.call(scope)))
+            return write_result(call_id, await self._operations.answer(asked.call(request)))
         except ClientGone:
             outcome = "client gone"
             raise
         except Exception as error:
-            fault = self._fault(error, asked.request.method)
+            fault = self._fault(error, asked.said.method)
             outcome = fault.reason.lower()
             return write_error(call_id, fault)
         finally:
             self._ended(asked, role, outcome, started)
 
-    async def _stream(self, asked: Asked, scope: Scope, receive: Receive, send: Send, *, named: bool) -> None:
-        role, method, call_id = asked.target.path_role or "", asked.operation, asked.request.id
+    async def _stream(self, asked: Asked, request: Request, *, named: bool) -> None:
+        role, method, call_id = asked.target.path_role or "", asked.operation, asked.said.id
         started = time.perf_counter()
         self._observer.call_started(role, method)
         outcome = "ok"
-        stream = EventStream(send, receive, self._keep_alive, echoed(scope))
+        stream = EventStream(request.send, request.receive, self._keep_alive, echoed(request))
         try:
-            reading = await stream.wait_for(opening(self._operations.open(asked.call(scope)), method))
+            reading = await stream.wait_for(opening(self._operations.open(asked.call(request)), method))
             speller = Speller(reading.dialect, reading.alias)
             await stream.copy(reading, Frames(call_id, speller, named=named))
         except ClientGone:
             outcome = "client gone"
         except Exception as error:
-            fault = self._fault(error, asked.request.method)
+            fault = self._fault(error, asked.said.method)
             outcome = fault.reason.lower()
             await stream.fail(write_frame(write_error(call_id, fault)))
         finally:
             self._ended(asked, role, outcome, started)
 
-    async def _batch(self, entries: list[Any], target: Target, scope: Scope) -> bytes:
+    async def _batch(self, entries: list[Any], target: Target, request: Request) -> bytes:
         """Every entry has its own answer, in the order of the entries."""
         if self._max_batch == 0:
             raise InvalidRequest("Batch requests are not supported.")
@@ -150,29 +150,29 @@ class JsonRpc:
             raise InvalidRequest("A batch must hold at least one request.")
         if len(entries) > self._max_batch:
             raise InvalidRequest(f"A batch may hold {self._max_batch} requests; this one holds {len(entries)}.")
-        answers = await asyncio.gather(*(self._entry(entry, target, scope) for entry in entries))
+        answers = await asyncio.gather(*(self._entry(entry, target, request) for entry in entries))
         return b"[" + b",".join(answers) + b"]"
 
-    async def _entry(self, entry: Any, target: Target, scope: Scope) -> bytes:
-        method = ""
+    async def _entry(self, entry: Any, target: Target, request: Request) -> bytes:
+        method, call_id = "", read_id(entry)
         try:
-            request = read_request(entry)
-            method = request.method
-            asked = _read_asked(request, target, scope)
+            said = read_said(entry, call_id)
+            method = said.method
+            asked = _read_asked(said, target, request)
             if asked.operation in STREAMING:
                 raise UnsupportedOperation("A streaming method cannot be part of a batch.")
         except HubError as error:
             fault = fault_of(error, dialect_of(method))
             self._observer.refused(fault.reason.lower())
-            return write_error(read_id(entry), fault)
-        return await self._call(asked, scope)
+            return write_error(call_id, fault)
+        return await self._call(asked, request)
 
     def _ended(self, asked: Asked, role: str, outcome: str, started: float) -> None:
         seconds, method = time.perf_counter() - started, asked.operation
         self._observer.call_ended(role, method, outcome, seconds)
         note_call(asked.caller, asked.operation, role, outcome)
         if log.isEnabledFor(logging.DEBUG):
-            call = asked.request.id.decode()[:80]
+            call = asked.said.id.decode()[:80]
             told = {"event": "call", "call": call, "method": method, "role": role, "outcome": outcome}
             log.debug("call", extra={**told, "seconds": seconds})
 
@@ -182,6 +182,6 @@ class JsonRpc:
         return fault_of(error, dialect_of(method))
 
 
-def _read_asked(request: Request, target: Target, scope: Scope) -> Asked:
-    operation, dialect = read_method(request.method, version_of(scope))
-    return Asked(request, operation, dialect, target, principal_of(scope, right_for(operation)).caller)
+def _read_asked(said: Said, target: Target, request: Request) -> Asked:
+    operation, dialect = read_method(said.method, version_of(request))
+    return Asked(said, operation, dialect, target, holder_of(request.who, right_for(operation)).caller)

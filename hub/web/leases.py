@@ -25,9 +25,9 @@ from hub.model.a2a import JsonObject
 from hub.model.ids import WorkerId
 from hub.model.principal import Principal, Right
 from hub.ports import Vault
-from hub.web.asgi import PROBLEM, Receive, Scope, Send, answer, answer_unread, heads, read_json_body, when_again
+from hub.web.asgi import PROBLEM, when_again
 from hub.web.audit import noted
-from hub.web.auth import principal_of
+from hub.web.auth import holder_of
 from hub.web.described import told
 from hub.web.offers import (
     check_name,
@@ -40,6 +40,7 @@ from hub.web.offers import (
     read_ttl,
     read_worker,
 )
+from hub.web.request import Request
 from hub.web.shapes import Enrolment, FlatEnrolment, Heartbeat, Lease
 from hub.wire.faults import fault_of
 from hub.wire.jsontext import dump, read_object
@@ -91,17 +92,17 @@ class Leases:
             return Place(self.beat, (words[2],), False)
         return None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, place: Place) -> None:
+    async def __call__(self, request: Request, place: Place) -> None:
         try:
-            holder = principal_of(scope, Right.ENROL)
-            document = await self._read(scope, receive, needed=place.needed)
+            holder = holder_of(request.who, Right.ENROL)
+            document = await self._read(request, needed=place.needed)
             granted = await place.handler(holder, document, *place.named)
         except ClientGone:
             return
         except HubError as error:
-            await _refuse(send, receive, error)
+            await _refuse(request, error)
             return
-        await answer(send, dump(_lease_of(self._directory, granted)), status=201 if granted.is_new else 200)
+        await request.answer(dump(_lease_of(self._directory, granted)), status=201 if granted.is_new else 200)
 
     @told("Enrol a worker. Repeating it is harmless.", {200: Lease, 201: Lease}, *_REFUSED, body=Enrolment)
     async def enrol(self, holder: Principal, document: JsonObject, role: str, instance: str) -> Granted:
@@ -124,21 +125,21 @@ class Leases:
         with noted(holder.caller, "enrol", str(worker)):
             return await self._directory.enrol(holder, offer, boot=read_boot(document), ttl=read_ttl(document))
 
-    async def _read(self, scope: Scope, receive: Receive, *, needed: bool) -> JsonObject:
+    async def _read(self, request: Request, *, needed: bool) -> JsonObject:
         """The body as an object; one that may be left out is an empty one then."""
-        if not needed and _has_no_body(scope):
+        if not needed and _has_no_body(request):
             return {}
-        body = await read_json_body(scope, receive, self._max_body)
+        body = await request.json(self._max_body)
         return read_object(body, self._max_depth) if body or needed else {}
 
 
-def _has_no_body(scope: Scope) -> bool:
+def _has_no_body(request: Request) -> bool:
     """As far as the head tells. In HTTP/2 a body need not say its length; what it is it has to say."""
-    said = heads(scope)
+    said = request.heads
     length = said.get(b"content-length")
     if length is not None or b"transfer-encoding" in said:
         return length == b"0" and b"transfer-encoding" not in said
-    return scope["http_version"].startswith("1") or b"content-type" not in said
+    return request.scope["http_version"].startswith("1") or b"content-type" not in said
 
 
 def _lease_of(directory: Directory, granted: Granted) -> Lease:
@@ -161,11 +162,11 @@ def seconds(span: timedelta | None) -> float | None:
     return None if span is None else round(span.total_seconds(), 3)
 
 
-async def _refuse(send: Send, receive: Receive, error: HubError) -> None:
+async def _refuse(request: Request, error: HubError) -> None:
     fault = fault_of(error)
     gone = {"registered": False} if isinstance(error, LeaseUnknown | LeaseSuperseded) else {}
     body = problem_body(fault, **gone)
     if fault.status in _UNREAD:
-        await answer_unread(send, receive, body, status=fault.status, media=PROBLEM)
+        await request.answer_unread(body, status=fault.status, media=PROBLEM)
         return
-    await answer(send, body, status=fault.status, media=PROBLEM, headers=when_again(error))
+    await request.answer(body, status=fault.status, media=PROBLEM, headers=when_again(error))

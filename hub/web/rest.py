@@ -10,11 +10,12 @@ from hub.core.observe import Observer
 from hub.errors import ClientGone, HubError, InvalidRequest, UnsupportedOperation
 from hub.model.a2a import JsonObject, Logged
 from hub.model.command import ITS_OWN
-from hub.web.asgi import LEAVING, Receive, Scope, Send, answer, answer_unread, read_json_body, when_again
+from hub.web.asgi import when_again
 from hub.web.audit import note_call
-from hub.web.auth import known, principal_of
+from hub.web.auth import holder_of
 from hub.web.headers import echoed, read_extras, version_of
 from hub.web.operations import Call, Operations, right_for
+from hub.web.request import Request
 from hub.web.stream import EventStream, opening
 from hub.wire.answers import wrapped
 from hub.wire.dialect import CLASSIC, NEWEST, OLDEST
@@ -54,47 +55,47 @@ class Rest:
         self._max_depth = max_depth
         self._keep_alive = keep_alive
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, place: Place) -> None:
+    async def __call__(self, request: Request, place: Place) -> None:
         if place.operation is None:
             allowed = ", ".join(place.verbs).encode()
-            await answer(send, write_error(_wrong_verb(allowed)), status=405, headers=[(b"allow", allowed)])
+            await request.answer(write_error(_wrong_verb(allowed)), status=405, headers=[(b"allow", allowed)])
             return
         role, method = place.target.path_role or "", place.operation.value
         started = time.perf_counter()
         self._observer.call_started(role, method)
         outcome = "ok"
         try:
-            await self._run(scope, receive, send, place, place.operation)
+            await self._run(request, place, place.operation)
         except ClientGone:
             outcome = "client gone"
         except Exception as error:
             fault = self._fault(error, method)
             outcome = fault.reason.lower()
-            await _refuse(send, receive, fault, error)
+            await _refuse(request, fault, error)
         finally:
             self._observer.call_ended(role, method, outcome, time.perf_counter() - started)
-            note_call(known(scope), place.operation, role, outcome)
+            note_call(request.who.caller if request.who is not None else None, place.operation, role, outcome)
 
-    async def _run(self, scope: Scope, receive: Receive, send: Send, place: Place, operation: Operation) -> None:
-        caller = principal_of(scope, right_for(operation)).caller
+    async def _run(self, request: Request, place: Place, operation: Operation) -> None:
+        caller = holder_of(request.who, right_for(operation)).caller
         if operation in _WITH_BODY:
             # What stands in the query besides would go on to a worker: it may be a secret of somebody in between.
-            said: JsonObject = read_body(await read_json_body(scope, receive, self._max_body), self._max_depth)
+            said: JsonObject = read_body(await request.json(self._max_body), self._max_depth)
             if not isinstance(said, dict):
                 raise InvalidRequest("The body must be a JSON object.")
         else:
-            said = read_query(scope.get("query_string", b""))
-        dialect = _dialect(place, operation, said, read_version(version_of(scope)))
+            said = read_query(request.scope.get("query_string", b""))
+        dialect = _dialect(place, operation, said, read_version(version_of(request)))
         params = params_of(place, said, dialect)
-        call = Call(caller, operation, dialect, params, place.target, read_extras(scope), scope.get(LEAVING))
+        call = Call(caller, operation, dialect, params, place.target, read_extras(request), request.leaving)
         if operation in STREAMING:
-            await self._stream(call, scope, receive, send)
+            await self._stream(call, request)
             return
         result = await self._operations.answer(call)
-        await answer(send, b"{}" if result == b"null" else result, headers=echoed(scope))
+        await request.answer(b"{}" if result == b"null" else result, headers=echoed(request))
 
-    async def _stream(self, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
-        stream = EventStream(send, receive, self._keep_alive, echoed(scope))
+    async def _stream(self, call: Call, request: Request) -> None:
+        stream = EventStream(request.send, request.receive, self._keep_alive, echoed(request))
         try:
             reading = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
             await stream.copy(reading, BareFrames(Speller(reading.dialect, reading.alias)))
@@ -130,11 +131,11 @@ def _dialect(place: Place, operation: Operation, said: JsonObject, version: str 
     return chosen or ITS_OWN
 
 
-async def _refuse(send: Send, receive: Receive, fault: Fault, error: Exception) -> None:
+async def _refuse(request: Request, fault: Fault, error: Exception) -> None:
     if fault.status in _UNREAD:
-        await answer_unread(send, receive, write_error(fault), status=fault.status)
+        await request.answer_unread(write_error(fault), status=fault.status)
         return
-    await answer(send, write_error(fault), status=fault.status, headers=when_again(error))
+    await request.answer(write_error(fault), status=fault.status, headers=when_again(error))
 
 
 def _wrong_verb(allowed: bytes) -> Fault:

@@ -21,11 +21,8 @@ class Turnstile:
         self._drops: dict[Caller, tuple[float, float]] = {}
         self._inside: dict[Caller, int] = {}
 
-    def one(self, caller: Caller) -> Inside:
-        """To be entered for as long as the request lasts. TooManyRequests, TooManyAtOnce."""
-        return Inside(self, caller)
-
     def enter(self, caller: Caller) -> None:
+        """Whoever gets in has to `leave`. TooManyRequests, TooManyAtOnce."""
         inside = self._inside.get(caller, 0)
         if self._at_once and inside >= self._at_once:
             raise TooManyAtOnce(self._at_once)
@@ -49,19 +46,3 @@ class Turnstile:
             self._inside[caller] = left
         else:
             del self._inside[caller]
-
-
-class Inside:
-    """One request's way through. A generator would cost several times as much, and every request pays for it."""
-
-    __slots__ = ("_caller", "_turnstile")
-
-    def __init__(self, turnstile: Turnstile, caller: Caller) -> None:
-        self._turnstile = turnstile
-        self._caller = caller
-
-    def __enter__(self) -> None:
-        self._turnstile.enter(self._caller)
-
-    def __exit__(self, *exc: object) -> None:
-        self._turnstile.leave(self._caller)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hub.errors import InvalidParams
 from hub.model.a2a import JsonObject
 from hub.model.command import Target
+from hub.model.content import Message
 from hub.model.ids import TaskId, is_instance, split_name
 from hub.wire.untranslatable import Untranslatable
 
 LONGEST_ID = 256
 _LONGEST_WAIT = 300
 _LONGEST_URL, _LONGEST_SECRET = 2048, 4096
+_IDS = ("messageId", "taskId", "contextId")
 
 
 def read_task_id(params: JsonObject) -> TaskId:
@@ -31,8 +33,10 @@ def read_task_id(params: JsonObject) -> TaskId:
     return TaskId(said[0])
 
 
-def named_target(target: Target, *metadata: JsonObject) -> Target:
+def named_target(target: Target, metadata: Sequence[JsonObject]) -> Target:
     """The role that the call names besides its path: in the target already, or else in its metadata."""
+    if not metadata:
+        return target
     role, instance = target.role, target.instance
     skill = target.skill
     for said in metadata:
@@ -54,7 +58,9 @@ def read_role(value: Any, where: str) -> tuple[str, str | None]:
     return role, instance
 
 
-def wait_seconds(*metadata: JsonObject) -> float:
+def wait_seconds(metadata: Sequence[JsonObject]) -> float:
+    if not metadata:
+        return 0.0
     value: Any = next((said["waitSeconds"] for said in metadata if said.get("waitSeconds") is not None), 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_WAIT:
         raise InvalidParams(f'"metadata.waitSeconds" must be a number from 0 to {_LONGEST_WAIT}.')
@@ -63,18 +69,26 @@ def wait_seconds(*metadata: JsonObject) -> float:
 
 def check_ids(message: JsonObject) -> None:
     """The ids in a message: strings of a sensible length, or not there."""
-    for name in ("messageId", "taskId", "contextId"):
-        value = message.get(name)
-        if value is not None and (not isinstance(value, str) or len(value) > LONGEST_ID):
-            raise InvalidParams(f'"message.{name}" must be a string of at most {LONGEST_ID} characters.')
+    for name in _IDS:
+        if name not in message:
+            continue
+        value = message[name]
         if value is None:
-            message.pop(name, None)
+            del message[name]
+        elif not isinstance(value, str) or len(value) > LONGEST_ID:
+            raise InvalidParams(f'"message.{name}" must be a string of at most {LONGEST_ID} characters.')
 
 
-def check_message(message: JsonObject, read: Callable[[JsonObject], object]) -> None:
+def metadata_of(message: JsonObject, params: JsonObject) -> Sequence[JsonObject]:
+    """What the message and the call say beside A2A, if anything."""
+    found = (member(message, "metadata", "message.metadata"), member(params, "metadata", "metadata"))
+    return [said for said in found if said]
+
+
+def checked_message(message: JsonObject, read: Callable[[JsonObject], Message]) -> Message:
     """Nobody else may stumble over what a caller said: what its own dialect cannot read is refused before it is stored."""
     try:
-        read(message)
+        return read(message)
     except Untranslatable as error:
         raise InvalidParams(str(error)) from error
 

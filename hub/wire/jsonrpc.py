@@ -14,8 +14,8 @@ NULL = b"null"
 _LONGEST_ID = 1024
 
 
-class Request(Value, frozen=True):
-    """`id` is the JSON text of the caller's id, which every answer repeats in its own type."""
+class Said(Value, frozen=True):
+    """A request. `id` is the JSON text of the caller's id, which every answer repeats in its own type."""
 
     id: bytes
     method: str
@@ -51,12 +51,12 @@ def read_id(entry: Any) -> bytes:
     return NULL
 
 
-def read_request(entry: Any) -> Request:
+def read_said(entry: Any, call_id: bytes) -> Said:
+    """`call_id`: as `read_id` found it. InvalidRequest, InvalidParams."""
     if not isinstance(entry, dict):
         raise InvalidRequest("A request is a JSON object with jsonrpc, method, id and params.")
     if entry.get("jsonrpc") != "2.0":
         raise InvalidRequest('The member "jsonrpc" must be the string "2.0".')
-    call_id = read_id(entry)
     if call_id == NULL:
         raise InvalidRequest('The member "id" must be a string or an integer: A2A has no notifications.')
     method = entry.get("method")
@@ -67,7 +67,7 @@ def read_request(entry: Any) -> Request:
         params = {}
     if not isinstance(params, dict):
         raise InvalidParams('"params" must be an object.')
-    return Request(call_id, method, params)
+    return Said(call_id, method, params)
 
 
 def write_request(call_id: str, method: str, params: JsonObject) -> bytes:

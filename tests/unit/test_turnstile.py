@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 import pytest
 
 from hub.errors import TooManyAtOnce, TooManyRequests
@@ -17,8 +15,9 @@ def ask(turnstile: Turnstile, caller: Caller, times: int) -> int:
     passed = 0
     for _ in range(times):
         try:
-            with turnstile.one(caller):
-                passed += 1
+            turnstile.enter(caller)
+            passed += 1
+            turnstile.leave(caller)
         except TooManyRequests:
             pass
     return passed
@@ -37,19 +36,18 @@ def test_a_burst_of_twice_the_rate_gets_through_and_then_the_rate() -> None:
 
 def test_who_is_refused_is_told_when_to_come_back() -> None:
     turnstile = Turnstile(rate=0.1, at_once=0, monotonic=MovableClock().monotonic)
-    with pytest.raises(TooManyRequests) as refused, turnstile.one(ANNA):
-        pass
+    with pytest.raises(TooManyRequests) as refused:
+        turnstile.enter(ANNA)
     assert refused.value.retry_after == pytest.approx(8)
 
 
 def test_no_more_than_so_many_are_under_way_and_who_leaves_makes_room() -> None:
     turnstile = Turnstile(rate=0, at_once=2)
-    with ExitStack() as inside:
-        inside.enter_context(turnstile.one(ANNA))
-        inside.enter_context(turnstile.one(ANNA))
-        inside.enter_context(turnstile.one(BERT))
-        with pytest.raises(TooManyAtOnce):
-            inside.enter_context(turnstile.one(ANNA))
+    for caller in (ANNA, ANNA, BERT):
+        turnstile.enter(caller)
+    with pytest.raises(TooManyAtOnce):
+        turnstile.enter(ANNA)
+    turnstile.leave(ANNA)
     assert ask(turnstile, ANNA, 3) == 3
 
 

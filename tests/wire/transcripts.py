@@ -20,6 +20,7 @@ from hub.web.cards import Cards
 from hub.web.edge import rpc_target
 from hub.web.jsonrpc import JsonRpc
 from hub.web.operations import Operations
+from hub.web.request import Request
 from hub.web.rest import Rest
 from hub.wire.jsontext import dump
 from hub.wire.rest import read_place
@@ -216,13 +217,14 @@ def front_of(house: House) -> App:
     rest = Rest(operations, Silent(), max_body=10_000, max_depth=100, keep_alive=keep_alive)
 
     async def front(scope: Scope, receive: Receive, send: Send) -> None:
-        gate.admit(scope)
-        target, place = rpc_target(scope["path"]), read_place(scope["raw_path"].decode(), scope["method"])
+        request = Request(scope, receive, send)
+        gate.admit(request)
+        target, place = rpc_target(request.path), read_place(scope["raw_path"].decode(), request.verb)
         if target is not None:
-            await rpc(scope, receive, send, target)
+            await rpc(request, target)
         else:
             assert place is not None
-            await rest(scope, receive, send, place)
+            await rest(request, place)
 
     return front
 

@@ -31,20 +31,20 @@ def read_send(
     for name, value in (("id", alias), ("sessionId", session)):
         if value is not None and (not isinstance(value, str) or not 0 < len(value) <= asked.LONGEST_ID):
             raise InvalidParams(f'"params.{name}" must be a string of 1 to {asked.LONGEST_ID} characters.')
-    metadata = (asked.member(message, "metadata", "message.metadata"), asked.member(params, "metadata", "metadata"))
-    asked.check_message(message, read_message)
+    metadata = asked.metadata_of(message, params)
+    asked.checked_message(message, read_message)
     if alias is None and message.get("messageId") is None:
         message["messageId"] = str(uuid4())  # nothing else tells it from another with the same words
     push = asked.member(params, "pushNotification", "params.pushNotification")
     return Send(
-        target=asked.named_target(target, *metadata),
+        target=asked.named_target(target, metadata),
         params=params,
         dialect=VERSION,
         message_id=message.get("messageId") or str(uuid4()),
         context_id=session,
         blocking=False,
         history_length=asked.history_length(params),
-        wait=asked.wait_seconds(*metadata),
+        wait=asked.wait_seconds(metadata),
         alias=alias or "",
         push=_push(push, TaskId("")) if push else None,
         key=key,

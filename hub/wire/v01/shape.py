@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from hub.model.a2a import EventKind, JsonObject, TaskState
-from hub.model.content import Artifact, ArtifactUpdate, Content, Message, Role, Status, StatusUpdate, Task
+from hub.model.content import Artifact, ArtifactUpdate, Content, Message, Status, StatusUpdate, Task
 from hub.wire import members
 from hub.wire.members import said
 from hub.wire.untranslatable import Untranslatable
 from hub.wire.v03.parts import read_parts, write_part
-from hub.wire.v03.shape import STATES, is_final, read_state
+from hub.wire.v03.shape import ROLES, STATES, is_final, read_state
 
 __all__ = ["STATES", "read", "read_message", "read_state", "state_name", "write", "write_status", "write_stream"]
 
@@ -48,12 +48,13 @@ def read(kind: EventKind, document: Any) -> Content:
 def read_message(document: Any, where: str = "message") -> Message:
     """Without an id, unless one was given after all: whoever lets the message in names it."""
     message = members.mapping(document, where)
-    role = message.get("role")
-    if role not in ("user", "agent"):
+    named = message.get("role")
+    role = ROLES.get(named) if isinstance(named, str) else None
+    if role is None:
         raise Untranslatable(f'"{where}.role" must be "user" or "agent".')
     return Message(
         message_id=members.optional_text(message, "messageId", where) or "",
-        role=Role(role),
+        role=role,
         parts=read_parts(message, where),
         metadata=members.metadata(message, where),
     )

@@ -21,18 +21,20 @@ _KINDS = ("text", "file", "data")
 
 
 def read_parts(holder: JsonObject, where: str) -> tuple[Part, ...]:
-    parts = members.items(holder, "parts", where)
-    if holder.get("parts") is None:
+    parts = holder.get("parts")
+    if not isinstance(parts, list):
         raise Untranslatable(f'"{where}.parts" must be a list.')
-    return tuple(read_part(part, f"{where}.parts[{at}]") for at, part in enumerate(parts))
+    return tuple([read_part(part, f"{where}.parts[{at}]") for at, part in enumerate(parts)])
 
 
 def read_part(value: Any, where: str = "part") -> Part:
     part = members.mapping(value, where)
     kind = _kind(part, where)
     # A member named `content` stands for the one that the kind is called after; some callers write that.
-    body = part["content"] if part.get(kind) is None and "content" in part else part.get(kind)
-    metadata = members.metadata(part, where)
+    body = part.get(kind)
+    if body is None and "content" in part:
+        body = part["content"]
+    metadata = members.metadata(part, where) if "metadata" in part else None
     if kind == "file":
         return _read_file(members.mapping(body, f"{where}.file"), metadata, f"{where}.file")
     if kind == "data":
@@ -97,7 +99,8 @@ def _fitted(part: Part) -> tuple[Any, JsonObject | None]:
 
 
 def _unfitted(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part:
-    return _ours(kind, value, metadata) or Part(kind, value, metadata=metadata)
+    ours = _ours(kind, value, metadata) if metadata else None
+    return ours or Part(kind, value, metadata=metadata)
 
 
 def _ours(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part | None:

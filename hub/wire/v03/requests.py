@@ -8,6 +8,7 @@ from uuid import uuid4
 from hub.errors import InvalidParams
 from hub.model.a2a import JsonObject
 from hub.model.command import CancelTask, GetTask, NamePush, Send, SetPush, Subscribe, Target
+from hub.model.content import Message
 from hub.model.ids import Cursor, TaskId
 from hub.model.push import PushConfig
 from hub.wire import asked
@@ -16,6 +17,8 @@ from hub.wire.v03 import VERSION
 from hub.wire.v03.shape import read_message
 
 _PART_KINDS = ("text", "file", "data")
+_NOT_CONFIGURED: tuple[PushConfig | None, bool, int | None] = (None, True, None)
+"""No push, blocking, all of the history."""
 
 
 def read_send(
@@ -30,22 +33,22 @@ def read_send(
     message = params.get("message")
     if not isinstance(message, dict):
         raise InvalidParams('"params.message" must be an object.')
-    _mend_message(message)
+    told = _mended(message)
     configuration = asked.member(params, "configuration", "params.configuration")
-    metadata = (asked.member(message, "metadata", "message.metadata"), asked.member(params, "metadata", "metadata"))
-    push = asked.taken(configuration, "pushNotificationConfig", "configuration.pushNotificationConfig")
+    metadata = asked.metadata_of(message, params)
+    push, blocking, history_length = _read_configuration(configuration) if configuration else _NOT_CONFIGURED
     return Send(
-        target=asked.named_target(target, *metadata),
+        target=asked.named_target(target, metadata),
         params=params,
         dialect=VERSION,
-        message_id=message["messageId"],
-        task_id=TaskId(message["taskId"]) if message.get("taskId") else None,
-        context_id=message.get("contextId") or None,
-        references=tuple(message.get("referenceTaskIds") or ()),
-        blocking=asked.flag(configuration, "blocking", "configuration.blocking", True),
-        history_length=asked.history_length(configuration),
-        wait=asked.wait_seconds(*metadata),
-        push=_push(push, TaskId(""), "configuration.pushNotificationConfig") if push else None,
+        message_id=told.message_id,
+        task_id=TaskId(told.task_id) if told.task_id else None,
+        context_id=told.context_id,
+        references=told.references,
+        blocking=blocking,
+        history_length=history_length,
+        wait=asked.wait_seconds(metadata),
+        push=push,
         key=key,
         trace=trace,
         extensions=extensions,
@@ -90,7 +93,14 @@ def _push(config: JsonObject, task: TaskId, where: str) -> PushConfig:
     )
 
 
-def _mend_message(message: JsonObject) -> None:
+def _read_configuration(configuration: JsonObject) -> tuple[PushConfig | None, bool, int | None]:
+    where = "configuration.pushNotificationConfig"
+    push = asked.taken(configuration, "pushNotificationConfig", where)
+    blocking = asked.flag(configuration, "blocking", "configuration.blocking", True)
+    return _push(push, TaskId(""), where) if push else None, blocking, asked.history_length(configuration)
+
+
+def _mended(message: JsonObject) -> Message:
     message["kind"] = "message"
     if message.get("role") is None:
         message["role"] = "user"
@@ -102,18 +112,18 @@ def _mend_message(message: JsonObject) -> None:
     if not message["messageId"]:
         raise InvalidParams('"message.messageId" must not be empty.')
     for at, part in enumerate(asked.parts_of(message)):
-        _mend_part(part, f"message.parts[{at}]")
-    asked.check_message(message, read_message)
+        _mend_part(part, at)
+    return asked.checked_message(message, read_message)
 
 
-def _mend_part(part: Any, where: str) -> None:
+def _mend_part(part: Any, at: int) -> None:
     if not isinstance(part, dict):
-        raise InvalidParams(f'"{where}" must be an object.')
+        raise InvalidParams(f'"message.parts[{at}]" must be an object.')
     kind = part.get("kind")
     if kind is None:
         kind = part.pop("type", None) or next((name for name in _PART_KINDS if name in part), None)
         part["kind"] = kind
     if kind not in _PART_KINDS:
-        raise InvalidParams(f'"{where}.kind" must be text, file or data.')
+        raise InvalidParams(f'"message.parts[{at}].kind" must be text, file or data.')
     if part.get(kind) is None and "content" in part:
         part[kind] = part.pop("content")

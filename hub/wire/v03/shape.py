@@ -20,6 +20,8 @@ STATES = {state.value: state for state in TaskState} | {
     "running": TaskState.WORKING,
 }
 """The specified names, and other spellings that are in use."""
+ROLES = {role.value: role for role in Role}
+_SELDOM = frozenset({"taskId", "contextId", "referenceTaskIds", "extensions", "metadata"})
 
 
 def state_name(state: TaskState) -> str:
@@ -53,13 +55,17 @@ def read(kind: EventKind, document: Any) -> Content:
 
 def read_message(document: Any, where: str = "message") -> Message:
     message = members.mapping(document, where)
-    role = message.get("role")
-    if role not in ("user", "agent"):
+    named = message.get("role")
+    role = ROLES.get(named) if isinstance(named, str) else None
+    if role is None:
         raise Untranslatable(f'"{where}.role" must be "user" or "agent".')
+    message_id, parts = members.text(message, "messageId", where), read_parts(message, where)
+    if _SELDOM.isdisjoint(message):
+        return Message(message_id, role, parts)
     return Message(
-        message_id=members.text(message, "messageId", where),
-        role=Role(role),
-        parts=read_parts(message, where),
+        message_id,
+        role,
+        parts,
         task_id=members.optional_text(message, "taskId", where),
         context_id=members.optional_text(message, "contextId", where),
         references=members.texts(message, "referenceTaskIds", where),

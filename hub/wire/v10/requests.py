@@ -9,6 +9,7 @@ from uuid import uuid4
 from hub.errors import InvalidParams, RoleUnknown
 from hub.model.a2a import JsonObject, TaskState
 from hub.model.command import CancelTask, GetTask, ListTasks, NamePush, Send, SetPush, Subscribe, Target, TaskQuery
+from hub.model.content import Message
 from hub.model.ids import Cursor, TaskId
 from hub.model.push import PushConfig
 from hub.wire import asked
@@ -37,6 +38,8 @@ _NAMES = (
     "includeArtifacts",
 )
 _SNAKE = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): name for name in _NAMES}
+_NOT_CONFIGURED: tuple[PushConfig | None, bool, int | None] = (None, True, None)
+"""No push, blocking, all of the history."""
 
 
 def read_send(
@@ -52,23 +55,22 @@ def read_send(
     message = params.get("message")
     if not isinstance(message, dict):
         raise InvalidParams('"message" must be an object.')
-    _mend_message(message)
+    told = _mended(message)
     configuration = asked.member(params, "configuration", "configuration")
-    _camel(configuration)
-    metadata = (asked.member(message, "metadata", "message.metadata"), asked.member(params, "metadata", "metadata"))
-    push = asked.taken(configuration, "taskPushNotificationConfig", "configuration.taskPushNotificationConfig")
+    metadata = asked.metadata_of(message, params)
+    push, blocking, history_length = _read_configuration(configuration) if configuration else _NOT_CONFIGURED
     return Send(
-        target=asked.named_target(with_tenant(target, params), *metadata),
+        target=asked.named_target(with_tenant(target, params), metadata),
         params=params,
         dialect=VERSION,
-        message_id=message["messageId"],
-        task_id=TaskId(message["taskId"]) if message.get("taskId") else None,
-        context_id=message.get("contextId") or None,
-        references=tuple(message.get("referenceTaskIds") or ()),
-        blocking=not asked.flag(configuration, "returnImmediately", "configuration.returnImmediately", False),
-        history_length=asked.history_length(configuration),
-        wait=asked.wait_seconds(*metadata),
-        push=_push(push, TaskId(""), "configuration.taskPushNotificationConfig") if push else None,
+        message_id=told.message_id,
+        task_id=TaskId(told.task_id) if told.task_id else None,
+        context_id=told.context_id,
+        references=told.references,
+        blocking=blocking,
+        history_length=history_length,
+        wait=asked.wait_seconds(metadata),
+        push=push,
         key=key,
         trace=trace,
         extensions=extensions,
@@ -160,7 +162,15 @@ def _task_of(params: JsonObject) -> TaskId:
     return read_task_id({"taskId": params.get("taskId")})
 
 
-def _mend_message(message: JsonObject) -> None:
+def _read_configuration(configuration: JsonObject) -> tuple[PushConfig | None, bool, int | None]:
+    _camel(configuration)
+    where = "configuration.taskPushNotificationConfig"
+    push = asked.taken(configuration, "taskPushNotificationConfig", where)
+    at_once = asked.flag(configuration, "returnImmediately", "configuration.returnImmediately", False)
+    return _push(push, TaskId(""), where) if push else None, not at_once, asked.history_length(configuration)
+
+
+def _mended(message: JsonObject) -> Message:
     _camel(message)
     message.pop("kind", None)
     role = message.get("role")
@@ -174,19 +184,19 @@ def _mend_message(message: JsonObject) -> None:
         message["messageId"] = str(uuid4())
     asked.check_ids(message)
     for at, part in enumerate(asked.parts_of(message)):
-        _mend_part(part, f"message.parts[{at}]")
-    asked.check_message(message, read_message)
+        _mend_part(part, at)
+    return asked.checked_message(message, read_message)
 
 
-def _mend_part(part: Any, where: str) -> None:
+def _mend_part(part: Any, at: int) -> None:
     if not isinstance(part, dict):
-        raise InvalidParams(f'"{where}" must be an object.')
+        raise InvalidParams(f'"message.parts[{at}]" must be an object.')
     _camel(part)
     kind = part.pop("kind", None)
     said = [name for name in _CONTENTS if name in part and (name == "data" or part[name] is not None)]
     if len(said) != 1:
         hint = " This looks like 0.3: its method is message/send." if kind == "file" or "file" in part else ""
-        raise InvalidParams(f'"{where}" must have exactly one of {", ".join(_CONTENTS)}.{hint}')
+        raise InvalidParams(f'"message.parts[{at}]" must have exactly one of {", ".join(_CONTENTS)}.{hint}')
 
 
 def _camel(holder: JsonObject) -> None:

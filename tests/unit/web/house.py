@@ -14,8 +14,9 @@ from typing import Any, Self
 import uvloop
 
 from hub.core.observe import Silent
-from hub.web.asgi import LEAVING, Receive, Scope, Send, answer, answer_unread
+from hub.web.asgi import LEAVING, Receive, Scope, Send
 from hub.web.doors import Doors
+from hub.web.request import Request
 from tests.helpers.processes import wait_for
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
@@ -53,11 +54,13 @@ class Desk:
         if body is None:
             self.left.append(scope["path"])
             return
-        await answer(send, b"%b %b %d" % (scope["method"].encode(), scope["path"].encode(), len(body)), media=b"text/plain")
+        await Request(scope, receive, send).answer(
+            b"%b %b %d" % (scope["method"].encode(), scope["path"].encode(), len(body)), media=b"text/plain"
+        )
 
     async def heads(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.body(receive)
-        await answer(send, b"\n".join(b"%b=%b" % header for header in scope["headers"]))
+        await Request(scope, receive, send).answer(b"\n".join(b"%b=%b" % header for header in scope["headers"]))
 
     async def wait(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.go.wait()
@@ -70,13 +73,13 @@ class Desk:
         await self.wait(scope, receive, send)
 
     async def early(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await answer(send, b"early")
+        await Request(scope, receive, send).answer(b"early")
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await answer_unread(send, receive, b"no", status=413)
+        await Request(scope, receive, send).answer_unread(b"no", status=413)
 
     async def status(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await answer(send, b"", status=int(scope["path"].split("/")[2]))
+        await Request(scope, receive, send).answer(b"", status=int(scope["path"].split("/")[2]))
 
     async def said(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`/said/10/5`: ten bytes announced, five sent."""
@@ -88,7 +91,7 @@ class Desk:
         raise RuntimeError("broken on purpose")
 
     async def split(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await answer(send, b"", headers=[(b"x", b"a\r\nset-cookie: b")])
+        await Request(scope, receive, send).answer(b"", headers=[(b"x", b"a\r\nset-cookie: b")])
 
     async def late(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -103,10 +106,10 @@ class Desk:
 
     async def farewell(self, scope: Scope, receive: Receive, send: Send) -> None:
         """So much that the line is not gone as soon as it is said that it closes."""
-        await answer(send, bytes(6_000_000), headers=[(b"connection", b"close")])
+        await Request(scope, receive, send).answer(bytes(6_000_000), headers=[(b"connection", b"close")])
 
     async def big(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await answer(send, bytes(int(scope["path"].split("/")[2])))
+        await Request(scope, receive, send).answer(bytes(int(scope["path"].split("/")[2])))
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As frameworks send one: its length is said, and its end comes apart."""

@@ -11,20 +11,26 @@ from hub.model.a2a import JsonObject
 from hub.ports import Vault
 from hub.web.asgi import Message, Scope
 from hub.web.leases import Leases
+from hub.web.request import Request
 
 BODY = b'{"status": "busy"}'
+ASKED: Scope = {"path": "/registry/agents/echo:a/heartbeat", "method": "POST"}
+
+
+async def unsent(message: Message) -> None:
+    raise AssertionError(message)
 
 
 @pytest.mark.parametrize(("version", "read"), [("1.1", {}), ("2", {"status": "busy"})])
 async def test_a_body_whose_length_is_not_said_is_one_in_http_2_alone(version: str, read: JsonObject) -> None:
     nobody: Any = None
     leases = Leases(cast(Directory, nobody), cast(Vault, nobody), max_body=1000, max_depth=10, max_card=1000)
-    scope: Scope = {"http_version": version, "headers": [(b"content-type", b"application/json")]}
+    scope: Scope = {**ASKED, "http_version": version, "headers": [(b"content-type", b"application/json")]}
 
     async def receive() -> Message:
         return {"type": "http.request", "body": BODY, "more_body": False}
 
-    assert await leases._read(scope, receive, needed=False) == read
+    assert await leases._read(Request(scope, receive, unsent), needed=False) == read
 
 
 async def test_no_body_in_http_2_is_no_body() -> None:
@@ -34,4 +40,4 @@ async def test_no_body_in_http_2_is_no_body() -> None:
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    assert await leases._read({"http_version": "2", "headers": []}, receive, needed=False) == {}
+    assert await leases._read(Request({**ASKED, "http_version": "2", "headers": []}, receive, unsent), needed=False) == {}
