@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hub.core.observe import Observer
 from hub.errors import HubError
-from hub.model.a2a import PAUSED, TERMINAL, Event, EventKind, Heard, Ids, TaskState
+from hub.model.a2a import CONTENT, PAUSED, Event, EventKind, Heard, Ids, TaskState
 from hub.model.ids import START, new_context_id
 from hub.model.task import TaskRow, Turn
 from hub.model.value import replace
@@ -53,7 +53,7 @@ class Scribe:
                     events.append(self._codec.adopt(heard, ids))
                 else:
                     events += await self._opening_or_missing(heard, ids, events, position, gap=gap)
-                over = self.ended or (bool(events) and events[-1].ends)
+                over = heard.kind is not CONTENT and bool(events) and events[-1].ends
                 position = heard.position or position
             if events and self.state in PAUSED and events[0].state is None:
                 # Its question is answered: nobody may take the task for one that still waits.
@@ -108,11 +108,13 @@ class Scribe:
         finally:
             self.writing = False
         self.ids, self.position = ids, position
+        size = 0
         for event in events:
-            self.state = event.state or self.state
-            self.ended = self.ended or event.ends or event.state in TERMINAL
+            size += len(event.body)
+            if event.kind is not CONTENT:
+                self.state = event.state or self.state
+                self.ended = self.ended or event.ends
         if events:
-            size = sum(len(event.body) for event in events)
             self.size += size
             self._observer.events_logged(self._role, len(events), size)
 

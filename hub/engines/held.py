@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hub.engines.tail import Tail
 from hub.errors import InvalidParams, TaskNotFound
-from hub.model.a2a import Event, EventKind, Ids, Logged, TaskState
+from hub.model.a2a import CONTENT, Event, EventKind, Ids, Logged, TaskState
 from hub.model.ids import Caller, Cursor, TaskId
 from hub.model.task import TaskRow, Turn
 from hub.model.value import Value, replace
@@ -15,35 +15,32 @@ from hub.ports import Entry
 
 
 class Outcome(Value, frozen=True):
-    """What some events leave a task in. `state` is None where they say nothing of it."""
+    """What some events leave a task in. `state` is None where they say nothing of it; `size` is that of their bodies."""
 
     state: TaskState | None
     ends: bool
     hidden: bool
+    size: int
 
 
 def outcome(events: Sequence[Event]) -> Outcome:
     """A bare message completes its task, which nobody is to see as one."""
     state: TaskState | None = None
-    ends = hidden = False
+    ends, hidden, size = False, False, 0
     for event in events:
+        size += len(event.body)
+        if event.kind is CONTENT:
+            continue
+        ends = ends or event.ends
         if event.kind is EventKind.MESSAGE:
             state, hidden = TaskState.COMPLETED, True
         elif event.state is not None:
             state = event.state
-        ends = ends or event.ends
-    return Outcome(state, ends, hidden)
+    return Outcome(state, ends, hidden, size)
 
 
 def numbered(events: Sequence[Event], after: Cursor) -> list[Logged]:
     return [Logged(Cursor(at), event) for at, event in enumerate(events, after + 1)]
-
-
-def weight(events: Sequence[Event]) -> int:
-    size = 0
-    for event in events:
-        size += len(event.body)
-    return size
 
 
 class Held(Tail):
@@ -108,7 +105,7 @@ class Held(Tail):
             return
         if verdict.state is not None:
             self._state, self._updated = verdict.state, updated
-        self.logged += weight(entry.events)
+        self.logged += verdict.size
         self.position = entry.position if entry.position is not None else self.position
         self.hidden = self.hidden or verdict.hidden
         self.closed = self.closed or verdict.ends

@@ -33,14 +33,18 @@ class Tail:
 
     def extend(self, events: Sequence[Logged]) -> None:
         """Take over what has been committed. What is known already is passed over."""
+        size, end = 0, self.end
         for logged in events:
-            if logged.cursor > self.end:
+            if logged.cursor > end:
                 self._events.append(logged)
-                self.size += len(logged.event.body)
-                self.end = logged.cursor
-        if not self._whole:
+                size += len(logged.event.body)
+                end = logged.cursor
+        self.size += size
+        self.end = end
+        if not self._whole and (len(self._events) > TAIL_EVENTS or self.size > TAIL_BYTES):
             self._trim()
-        wake_all(self.readers)
+        if self.readers:
+            wake_all(self.readers)
 
     def close(self) -> None:
         """Nothing more will come."""

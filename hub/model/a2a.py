@@ -43,6 +43,10 @@ class EventKind(StrEnum):
     MESSAGE = "message"
 
 
+CONTENT = EventKind.ARTIFACT
+"""What most events are: they say nothing of the task's state."""
+
+
 class Event(Value, frozen=True):
     """One entry of a task's log: a header that the core decides on, and the bytes that readers get.
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from hub.core.observe import Observer
 from hub.errors import ClientGone, HubError, InvalidRequest, UnsupportedOperation
-from hub.model.a2a import Logged
 from hub.model.command import Target
 from hub.model.ids import Caller
 from hub.model.value import Value
@@ -20,34 +18,16 @@ from hub.web.headers import echoed, read_extras, version_of
 from hub.web.operations import Call, Operations, right_for
 from hub.web.request import Request
 from hub.web.stream import EventStream, opening
-from hub.wire.answers import wrapped
 from hub.wire.faults import Fault, fault_of
+from hub.wire.frames import Frames
 from hub.wire.jsonrpc import NULL, Said, read_body, read_id, read_said, write_error, write_result
 from hub.wire.methods import STREAMING, Operation, dialect_of, read_method
-from hub.wire.spelling import Speller, named_event
+from hub.wire.spelling import Speller
 from hub.wire.sse import write_frame
 
 log = logging.getLogger(__name__)
 
 _REAL_STATUS = frozenset({401, 403, 408, 413, 415})
-
-
-class Frames:
-    """A log's events as JSON-RPC responses. `named`: with the event names that the oldest servers gave them."""
-
-    def __init__(self, call_id: bytes, speller: Speller, *, named: bool) -> None:
-        self._call_id = call_id
-        self._speller = speller
-        self._named = named
-
-    def frames(self, batch: Sequence[Logged]) -> bytes:
-        return b"".join(map(self._frame, batch))
-
-    def _frame(self, logged: Logged) -> bytes:
-        cursor, event = logged.cursor, logged.event
-        body = wrapped(event.kind, self._speller.spell(event), self._speller.dialect)
-        name = named_event(event.kind) if self._named else None
-        return write_frame(write_result(self._call_id, body), cursor=cursor, event=name)
 
 
 class Asked(Value, frozen=True):
@@ -132,7 +112,7 @@ class JsonRpc:
         try:
             reading = await stream.wait_for(opening(self._operations.open(asked.call(request)), method))
             speller = Speller(reading.dialect, reading.alias)
-            await stream.copy(reading, Frames(call_id, speller, named=named))
+            await stream.copy(reading, Frames(speller, call_id, named=named))
         except ClientGone:
             outcome = "client gone"
         except Exception as error:

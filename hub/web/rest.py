@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 
 from hub.core.observe import Observer
 from hub.errors import ClientGone, HubError, InvalidRequest, UnsupportedOperation
-from hub.model.a2a import JsonObject, Logged
+from hub.model.a2a import JsonObject
 from hub.model.command import ITS_OWN
 from hub.web.asgi import when_again
 from hub.web.audit import note_call
@@ -17,9 +16,9 @@ from hub.web.headers import echoed, read_extras, version_of
 from hub.web.operations import Call, Operations, right_for
 from hub.web.request import Request
 from hub.web.stream import EventStream, opening
-from hub.wire.answers import wrapped
 from hub.wire.dialect import CLASSIC, NEWEST, OLDEST
 from hub.wire.faults import Fault, fault_of
+from hub.wire.frames import Frames
 from hub.wire.jsonrpc import read_body
 from hub.wire.methods import STREAMING, Operation, read_version
 from hub.wire.rest import Place, params_of, read_query, refuse_proto_form, write_error
@@ -32,19 +31,6 @@ _MESSAGES = frozenset({Operation.SEND, Operation.STREAM})
 _WITH_BODY = _MESSAGES | {Operation.PUSH_SET}
 _OF_A_TASK = frozenset({Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE})
 _UNREAD = frozenset({408, 413, 415})
-
-
-class BareFrames:
-    """A log's events without an envelope."""
-
-    def __init__(self, speller: Speller) -> None:
-        self._speller = speller
-
-    def frames(self, batch: Sequence[Logged]) -> bytes:
-        speller = self._speller
-        return b"".join(
-            write_frame(wrapped(one.event.kind, speller.spell(one.event), speller.dialect), cursor=one.cursor) for one in batch
-        )
 
 
 class Rest:
@@ -98,7 +84,7 @@ class Rest:
         stream = EventStream(request.send, request.receive, self._keep_alive, echoed(request))
         try:
             reading = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
-            await stream.copy(reading, BareFrames(Speller(reading.dialect, reading.alias)))
+            await stream.copy(reading, Frames(Speller(reading.dialect, reading.alias)))
         except ClientGone:
             raise
         except Exception as error:

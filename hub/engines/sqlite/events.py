@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from hub.engines.held import Held, Outcome, numbered, outcome, weight, with_ids
+from hub.engines.held import Held, Outcome, numbered, outcome, with_ids
 from hub.engines.hint import Hint
 from hub.engines.sqlite.cache import Cache
 from hub.engines.sqlite.reader import Reader
@@ -35,10 +35,11 @@ on conflict do nothing
 _ADD_ALONE = _ADD_FIRST % "and not pushes"
 _ADD_FIRST = _ADD_FIRST % ""
 _KINDS = {str(kind): kind for kind in EventKind}
-_STATES: dict[str | None, TaskState | None] = {None: None, **{str(state): state for state in TaskState}}
-# Plain strings: for what is not quite a string SQLite's module looks for an adapter, which costs more than all the rest.
+_STATES: dict[str | None, TaskState | None] = {None: None, "": None, **{str(state): state for state in TaskState}}
+# Numbers, plain strings and byte arrays: for anything else, None included, SQLite's module first looks for an adapter, in vain,
+# and that costs as much as the rest of an insert.
 _KIND = {kind: text for text, kind in _KINDS.items()}
-_STATE = {state: text for text, state in _STATES.items()}
+_STATE = {state: text or "" for text, state in _STATES.items()}
 _READ = f"""
 select place & {LAST_CURSOR}, kind, state, dialect, body from event
 where place > (select key << {CURSOR_BITS} from task where id = ?1) + ?2
@@ -150,12 +151,12 @@ class SqliteLog:
 
 def _rows(key: int, logged: Sequence[Logged], position: str | None) -> list[tuple[Any, ...]]:
     """The worker's position stands by the last one."""
-    base, last = key << CURSOR_BITS, len(logged) - 1
-    rows: list[tuple[Any, ...]] = []
-    for at, one in enumerate(logged):
+    base, rows = key << CURSOR_BITS, list[tuple[Any, ...]]()
+    for one in logged:
         event = one.event
-        told = position if at == last else None
-        rows.append((base + one.cursor, _KIND[event.kind], _STATE[event.state], event.dialect, told, event.body))
+        rows.append((base + one.cursor, _KIND[event.kind], _STATE[event.state], event.dialect, "", bytearray(event.body)))
+    if rows and position is not None:
+        rows[-1] = (*rows[-1][:4], position, rows[-1][5])
     return rows
 
 
@@ -171,7 +172,7 @@ def _added(db: sqlite3.Connection, first: str, rows: Sequence[tuple[Any, ...]], 
 def _change(held: Held, entry: Entry, verdict: Outcome, now: float) -> tuple[str, Sequence[Any]]:
     """What brings the task's row up to the end."""
     end = held.end + len(entry.events)
-    change: dict[str, Any] = {"last": end, "size": held.logged + weight(entry.events), "written": now}
+    change: dict[str, Any] = {"last": end, "size": held.logged + verdict.size, "written": now}
     if entry.position is not None:
         change["position"] = entry.position
     if verdict.state is not None:

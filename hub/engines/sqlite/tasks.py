@@ -79,7 +79,7 @@ class SqliteTasks:
         self._pushes = pushes
 
     async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
-        values = (*_values(row), turn.after, turn.message_id, turn.dialect, turn.params, key)
+        values = (*_values(row), turn.after, turn.message_id, turn.dialect, bytearray(turn.params), key or "")
 
         keep = self._pushes.setting(row.caller, push, most=1) if push is not None else None
 
@@ -97,7 +97,7 @@ class SqliteTasks:
 
     async def keyed(self, caller: Caller, key: str) -> TaskId | None:
         rows = await self._reader.rows(
-            "select id from task where workspace = ? and caller = ? and caller_key = ?", (*caller, key)
+            "select id from task where workspace = ? and caller = ? and caller_key = ? and caller_key <> ''", (*caller, key)
         )
         return TaskId(rows[0][0]) if rows else None
 
@@ -265,7 +265,7 @@ def row_of(members: Sequence[Any]) -> TaskRow:
         alias=alias,
         state=TaskState(state),
         at=Cursor(last),
-        position=position,
+        position=position or None,
         size=size,
         created=created,
         updated=updated,
@@ -273,9 +273,10 @@ def row_of(members: Sequence[Any]) -> TaskRow:
 
 
 def _values(row: TaskRow) -> tuple[Any, ...]:
+    """Texts that are not there are empty: see the rows of events."""
     worker = str(row.worker) if row.worker is not None else None
     names = (row.id, *row.caller, row.role, worker, row.epoch, row.context, row.worker_task, row.worker_context, row.dialect)
-    return (*names, row.spoken, row.alias, row.state, row.at, row.position, row.size, row.created, row.updated)
+    return (*names, row.spoken, row.alias, str(row.state), row.at, row.position or "", row.size, row.created, row.updated)
 
 
 def _worker(name: str) -> WorkerId:

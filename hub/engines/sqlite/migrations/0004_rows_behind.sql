@@ -10,6 +10,10 @@ alter table task add column written real not null default 0;
 drop index task_context;
 create index task_context on task (workspace, caller, context) where context <> '';
 
+-- Without a key it is empty, in older rows null.
+drop index task_caller_key;
+create unique index task_caller_key on task (workspace, caller, caller_key) where caller_key <> '';
+
 drop trigger task_owes;
 create trigger task_owes after update of last on task when new.pushes and new.last > old.last and not new.hidden begin
   update delivery set since = case when sent = last then new.written else since end, last = new.last
@@ -21,7 +25,7 @@ select
   key, id, workspace, caller, role, worker, epoch, context, worker_task, worker_context, dialect, spoken, alias, state,
   ends as last,
   case when ends > last
-    then coalesce((select position from event where place = (key << 24) + ends), position) else position end as position,
+    then coalesce((select nullif(position, '') from event where place = (key << 24) + ends), position) else position end as position,
   case when ends > last
     then size + (select sum(length(body)) from event where place > (key << 24) + last and place <= (key << 24) + ends)
     else size end as size,

@@ -1,0 +1,40 @@
+"""A log's events as server-sent events, as one reader gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hub.model.a2a import EventKind, Logged
+from hub.wire.answers import wrapped
+from hub.wire.jsonrpc import write_result
+from hub.wire.spelling import Speller, named_event
+from hub.wire.sse import write_frame
+
+_HERE = b"\0"
+"""Where the event goes. No JSON holds such a byte."""
+
+
+class Frames:
+    """What stands around an event is the same for all of its kind, so it is made once. `call_id`: in responses to this call,
+    in JSON-RPC; None: bare, as REST has them. `named`: with the event names that the oldest servers gave them.
+    """
+
+    def __init__(self, speller: Speller, call_id: bytes | None = None, *, named: bool = False) -> None:
+        self._spell = speller.spell
+        self._around = {kind: _around(kind, speller.dialect, call_id, named) for kind in EventKind}
+
+    def frames(self, batch: Sequence[Logged]) -> bytes:
+        pieces: list[bytes] = []
+        for logged in batch:
+            event = logged.event
+            before, behind = self._around[event.kind]
+            pieces += (b"id: %d\n" % logged.cursor, before, self._spell(event), behind)
+        return b"".join(pieces)
+
+
+def _around(kind: EventKind, dialect: str, call_id: bytes | None, named: bool) -> tuple[bytes, bytes]:
+    body = wrapped(kind, _HERE, dialect)
+    if call_id is not None:
+        body = write_result(call_id, body)
+    before, _, behind = write_frame(body, event=named_event(kind) if named else None).partition(_HERE)
+    return before, behind
