@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
-from hub.model.a2a import EventKind, Heard, JsonObject, TaskState
+from hub.model.a2a import CONTENT, EventKind, Heard, JsonObject, TaskState
+from hub.model.value import Value
 
 _MOST_ITEMS = 100_000
 _LONGEST_ID = 1024
 _NAMES = {kind: kind.value for kind in EventKind}
-_IDS = frozenset({"taskId", "contextId"})
-_LISTS = frozenset({"extensions", "referenceTaskIds"})
-_COMMON = frozenset({"metadata", "name", "description", *_IDS, *_LISTS})
+_IDS = ("taskId", "contextId")
+_LISTS = ("extensions", "referenceTaskIds")
+_TEXTS = ("name", "description")
 
 
 class Malformed(ValueError):
     """This is not an A2A event; the text says why, without quoting it."""
 
 
-class Ear(NamedTuple):
+class Ear(Value, frozen=True):
     """What differs between dialects in a document that has been told apart already.
 
     `agent` is the role of whoever answers, `roles` all that there are. `state` reads the name of one, UNKNOWN for a name that
@@ -40,16 +41,16 @@ class Ear(NamedTuple):
     def read(self, kind: EventKind, document: JsonObject, position: str | None) -> Heard:
         """Takes over the document."""
         state: TaskState | None = None
-        if kind is EventKind.TASK:
-            state = self._check_task(document)
-        elif kind is EventKind.STATUS:
-            state = self._check_status(document)
-        elif kind is EventKind.ARTIFACT:
+        if kind is CONTENT:
             self._check_artifact(document.get("artifact"))
             _check_common(document)
             for name in ("append", "lastChunk"):
-                if not isinstance(document.get(name, False), bool):
+                if name in document and not isinstance(document[name], bool):
                     del document[name]
+        elif kind is EventKind.TASK:
+            state = self._check_task(document)
+        elif kind is EventKind.STATUS:
+            state = self._check_status(document)
         else:
             self._check_message(document, "message")
         self.mark(_NAMES[kind], document)
@@ -125,19 +126,34 @@ class Ear(NamedTuple):
 
 def _check_common(holder: JsonObject) -> None:
     """Members that readers rely on: gone where they are null, refused where they are of a wrong type."""
-    for name in _COMMON.intersection(holder):
-        value = holder[name]
-        if name == "metadata":
-            _check_metadata(holder)
-        elif name in _IDS:
-            if value is None:
-                del holder[name]
-            elif not isinstance(value, str) or len(value) > _LONGEST_ID:
-                raise Malformed(f"{name} is not a string of at most {_LONGEST_ID} characters")
-        elif name in _LISTS:
-            if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-                del holder[name]
-        elif not isinstance(value, str):
+    task, context = holder.get("taskId", ""), holder.get("contextId", "")
+    if not (_is_id(task) and _is_id(context)):
+        _check_ids(holder)
+    if "metadata" in holder:
+        _check_metadata(holder)
+    if "name" in holder or "description" in holder or "extensions" in holder or "referenceTaskIds" in holder:
+        _check_seldom(holder)
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_ID
+
+
+def _check_ids(holder: JsonObject) -> None:
+    for name in _IDS:
+        if name in holder and holder[name] is None:
+            del holder[name]
+        elif not _is_id(holder.get(name, "")):
+            raise Malformed(f"{name} is not a string of at most {_LONGEST_ID} characters")
+
+
+def _check_seldom(holder: JsonObject) -> None:
+    for name in _TEXTS:
+        if not isinstance(holder.get(name, ""), str):
+            del holder[name]
+    for name in _LISTS:
+        value = holder.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             del holder[name]
 
 

@@ -58,7 +58,7 @@ def read_object(text: bytes | bytearray, most_deep: int) -> JsonObject:
 
 def is_deeper(text: bytes | bytearray, limit: int) -> bool:
     """More than so many arrays and objects in one another? There are seldom so many at all, and then nothing is looked at."""
-    if text.count(b"[") + text.count(b"{") <= limit:
+    if len(text) <= 2 * limit or text.count(b"[") + text.count(b"{") <= limit:
         return False
     steps = array("b", _STRING.sub(b"", text).translate(_STEP, _NO_BRACKET))
     return max(accumulate(steps), default=0) > limit

@@ -68,7 +68,9 @@ class FrameReader:
     def _lines(self, lines: Iterable[bytes]) -> list[Frame]:
         frames: list[Frame] = []
         for line in lines:
-            if line:
+            if line.startswith(b"data: "):
+                self._take(line[6:])
+            elif line:
                 self._field(line)
             elif self._data:
                 frames.append(self._close())
@@ -93,15 +95,18 @@ class FrameReader:
         if value.startswith(b" "):
             value = value[1:]
         if name == b"data":
-            # One more for the line itself: empty lines are not free to hold.
-            self._size += len(value) + 1
-            if self._size > self._limit:
-                raise FrameTooLong(f"an event of over {self._limit} bytes")
-            self._data.append(value)
+            self._take(value)
         elif name == b"id" and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")[:256]
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")[:64]
+
+    def _take(self, value: bytes) -> None:
+        # One more for the line itself: empty lines are not free to hold.
+        self._size += len(value) + 1
+        if self._size > self._limit:
+            raise FrameTooLong(f"an event of over {self._limit} bytes")
+        self._data.append(value)
 
     def _close(self) -> Frame:
         data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)

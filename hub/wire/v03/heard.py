@@ -16,6 +16,7 @@ _STATES = {state.value: state for state in TaskState} | {
     "pending": TaskState.SUBMITTED,
     "running": TaskState.WORKING,
 }
+_NAMES = {state: state.value for state in TaskState}
 _KINDS = {kind.value: kind for kind in EventKind}
 
 
@@ -73,7 +74,7 @@ _EAR = Ear(
     "agent",
     frozenset({"user", "agent"}),
     lambda name: _STATES.get(name, TaskState.UNKNOWN),
-    lambda state: state.value,
+    lambda state: _NAMES[state],
     _mark,
     _mend_part,
 )
