@@ -131,7 +131,8 @@ class Relay:
                 raise
             await self._give_up(self._interruption)
         finally:
-            self._fail_start(WorkerLost(f"{self.worker} said nothing to this."))
+            if not self.started.come:
+                self._fail_start(WorkerLost(f"{self.worker} said nothing to this."))
             self._count(-1)
             self.tell_over()
 

@@ -48,16 +48,20 @@ class Offer:
 
     def tongue(self, wished: str) -> str:
         """The dialect to speak to it in: the wished one where it has that."""
-        offered = [interface.dialect for interface in self.interfaces]
-        if wished in offered or not offered:
-            return wished if offered else "0.3"
-        return offered[0]
+        for interface in self.interfaces:
+            if interface.dialect == wished:
+                return wished
+        return self.interfaces[0].dialect if self.interfaces else "0.3"
 
     def reached(self, dialect: str) -> Interface:
         """Where it takes that dialect: JSON-RPC before REST."""
-        fitting = [interface for interface in self.interfaces if interface.dialect == dialect]
-        fitting.sort(key=lambda interface: interface.binding != JSONRPC)
-        return fitting[0] if fitting else Interface(self.url, JSONRPC, dialect)
+        other: Interface | None = None
+        for interface in self.interfaces:
+            if interface.dialect == dialect:
+                if interface.binding == JSONRPC:
+                    return interface
+                other = other or interface
+        return other or Interface(self.url, JSONRPC, dialect)
 
     def capability(self, name: str) -> Any:
         return (self.card.get("capabilities") or {}).get(name)

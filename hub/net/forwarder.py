@@ -16,7 +16,7 @@ from hub.model.worker import Offer
 from hub.net.answers import SingleAnswer, StreamedAnswer, check_type, is_stream, raise_failure, read_heard_task
 from hub.net.connection import Response
 from hub.net.http1 import Client
-from hub.net.speech import Ask, Said, Speech
+from hub.net.speech import Ask, Said, Speech, speech_for
 from hub.ports import Attach, Dispatch, Vault
 from hub.wire import calls
 
@@ -50,7 +50,11 @@ class HttpForwarder:
         speech = _speech(offer, dispatch.ids)
         params = calls.send_params(send, dispatch.ids, dispatch.references, stream=stream)
         said = speech.say(Ask.STREAM if stream else Ask.SEND, dispatch.ids, params, send.extensions)
-        headers = [*said.headers, *self._credential(offer), *_trace(send.trace), ("A2A-Hop", str(send.hops + 1))]
+        headers = [*said.headers, ("A2A-Hop", str(send.hops + 1))]
+        if offer.credential:
+            headers += self._credential(offer)
+        if send.trace is not None:
+            headers += _trace(send.trace)
         if offer.replays:
             # Two callers may use one messageId for the same words: to the worker they are two calls all the same.
             headers.append(("Idempotency-Key", dispatch.ids.task))
@@ -157,7 +161,7 @@ class _Call:
 
 
 def _speech(offer: Offer, ids: Ids) -> Speech:
-    return Speech(offer.reached(ids.spoken))
+    return speech_for(offer.reached(ids.spoken))
 
 
 def _trace(trace: str | None) -> list[tuple[str, str]]:

@@ -300,6 +300,6 @@ def _target(url: str, within: tuple[str, ...]) -> Target:
 
 def _header(pair: tuple[str, str]) -> bytes:
     name, value = pair
-    if _BREAKS_A_HEAD.search(value):
+    if not value.isprintable() and _BREAKS_A_HEAD.search(value):
         raise BadUrl(f"the header {name} would hold a line break")
     return f"{name}: {value}\r\n".encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from urllib.parse import quote
 
 from hub.model.a2a import Ids, JsonObject
@@ -22,6 +23,11 @@ class Ask(Enum):
     CANCEL = ("CANCEL", b"POST", "/tasks/{}:cancel")
     SUBSCRIBE = ("SUBSCRIBE", b"POST", "/tasks/{}:subscribe")
 
+    def __init__(self, method: str, verb: bytes, path: str) -> None:
+        self.method = method
+        self.verb = verb
+        self.path = path
+
 
 class Said(Value, frozen=True):
     """A request, ready to be sent."""
@@ -33,9 +39,12 @@ class Said(Value, frozen=True):
 
 
 class Speech:
+    """Knows nothing of a call, so that one serves all calls to an interface: see `speech_for`."""
+
     def __init__(self, interface: Interface) -> None:
         self._interface = interface
         self._rest = interface.binding != "JSONRPC"
+        self._calls = calls.CALLS[interface.dialect]
         self.form = "a JSON answer" if self._rest else "a JSON-RPC response"
         self.reply = _rest_reply if self._rest else read_reply
         """What was answered, whichever way. ValueError where it is neither a result nor an error."""
@@ -43,18 +52,21 @@ class Speech:
         """Of an answer to a message, or an event of a stream; of an answer that can only be a task. Malformed."""
 
     def say(self, ask: Ask, ids: Ids, params: JsonObject, extensions: tuple[str, ...] = ()) -> Said:
-        method, verb, path = ask.value
         interface = self._interface
         headers = _headers(interface.dialect, extensions)
         if self._rest:
             tenant = f"/{quote(interface.tenant, safe='')}" if interface.tenant else ""
-            url = interface.url.rstrip("/") + tenant + path.format(quote(ids.worker_task, safe=""))
-            body = dump(params) if ask in (Ask.SEND, Ask.STREAM) else b"" if verb == b"GET" else b"{}"
-            return Said(verb, url, body, headers)
+            url = interface.url.rstrip("/") + tenant + ask.path.format(quote(ids.worker_task, safe=""))
+            body = dump(params) if ask in (Ask.SEND, Ask.STREAM) else b"" if ask.verb == b"GET" else b"{}"
+            return Said(ask.verb, url, body, headers)
         if interface.tenant:
             params = {**params, "tenant": interface.tenant}
-        name = getattr(calls.CALLS[interface.dialect], method)
-        return Said(b"POST", interface.url, write_request(ids.task, name, params), headers)
+        return Said(b"POST", interface.url, write_request(ids.task, getattr(self._calls, ask.method), params), headers)
+
+
+@lru_cache(maxsize=8192)
+def speech_for(interface: Interface) -> Speech:
+    return Speech(interface)
 
 
 _CODES = {
@@ -95,6 +107,8 @@ def _rest_error(error: JsonObject) -> Reply:
 
 def _headers(dialect: str, extensions: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """0.3 had no version header, and another name for the extensions."""
+    if not extensions and dialect == "0.3":
+        return ()
     named = ", ".join(extensions)
     if dialect == "0.3":
         return (("X-A2A-Extensions", named),) if named else ()
