@@ -29,7 +29,9 @@ class Beginning:
     async def wait(self) -> None:
         """Raises the error that it came as."""
         if not self.come:
-            await self._until_come()
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
         if self._error is not None:
             raise self._error
 
@@ -37,13 +39,7 @@ class Beginning:
         """Has it come by then, in whatever way?"""
         try:
             async with asyncio.timeout(seconds):
-                if not self.come:
-                    await self._until_come()
-        except TimeoutError:
+                await self.wait()
+        except (TimeoutError, HubError):
             pass
         return self.come
-
-    async def _until_come(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter

@@ -7,9 +7,9 @@ people retype examples. It is recognised while the first one runs, and for a whi
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import lru_cache
 from hashlib import blake2b
 
 from hub.core.beginning import Beginning
@@ -21,7 +21,10 @@ from hub.model.task import Turn
 from hub.ports import Clock
 
 _MOST_ENDED = 50_000
+_FORGOTTEN_AT_ONCE = 4
 _DIGEST = 16
+_BY_KEY = "#"
+"""In place of a role; no role is called so."""
 
 
 class Call:
@@ -42,27 +45,19 @@ class Call:
             await self.relay.started.wait()
 
 
-class _Start:
+class _Start(Beginning):
     """A call on its way to being taken on."""
 
-    __slots__ = ("_call", "_done")
-
-    def __init__(self) -> None:
-        self._done = Beginning()
-        self._call: Call | None = None
+    __slots__ = ("_call",)
 
     async def call(self) -> Call:
         """Raises what kept it from being taken on."""
-        await self._done.wait()
-        assert self._call is not None
+        await self.wait()
         return self._call
 
     def succeed(self, call: Call) -> None:
         self._call = call
-        self._done.happen()
-
-    def fail(self, error: HubError) -> None:
-        self._done.happen(error)
+        self.happen()
 
 
 class Repeats:
@@ -75,8 +70,7 @@ class Repeats:
         self._window = window.total_seconds()
         self._under_way: dict[bytes, _Start] = {}
         self._ended: dict[bytes, bytes] = {}
-        self._oldest: deque[bytes] = deque()
-        """The names of those that have ended, in the order of their ends."""
+        """In the order of their ends."""
 
     def __len__(self) -> int:
         return len(self._under_way) + len(self._ended)
@@ -85,19 +79,13 @@ class Repeats:
         """The call that has one of these names, else a new one. Whoever comes while it is being started waits for it, and
         gets its error if that fails. KeyConflict if the name was given to another content.
         """
-        self._sweep()
         for name in names:
-            ended = self._ended.get(name)
             known = self._under_way.get(name)
-            if ended is not None:
-                call = _read(ended)
-            elif known is not None:
-                call = await known.call()
-            else:
-                continue
-            if call.content != content:
-                raise KeyConflict
-            return call
+            call = await known.call() if known is not None else self._recalled(name)
+            if call is not None:
+                if call.content != content:
+                    raise KeyConflict
+                return call
         starting = _Start()
         for name in names:
             self._under_way[name] = starting
@@ -106,7 +94,7 @@ class Repeats:
         except BaseException as error:
             self._drop(names)
             # A starter that is cancelled takes nobody with it: the others are told to try again.
-            starting.fail(error if isinstance(error, HubError) else BrokenOff())
+            starting.happen(error if isinstance(error, HubError) else BrokenOff())
             raise
         starting.succeed(call)
         self._watch(call, names)
@@ -136,19 +124,28 @@ class Repeats:
 
         relay.when_over.append(over)
 
+    def _recalled(self, name: bytes) -> Call | None:
+        record = self._ended.get(name)
+        if record is None or _ended_at(record) <= self._clock.monotonic() - self._window:
+            return None
+        return _read(record)
+
     def _note_end(self, call: Call, names: tuple[bytes, ...]) -> None:
         self._drop(names)
-        record = _record(call, self._clock.monotonic())
+        now = self._clock.monotonic()
+        record = _record(call, now)
         for name in names:
+            self._ended.pop(name, None)  # so that it stands behind those that ended before
             self._ended[name] = record
-            self._oldest.append(name)
-        while len(self._oldest) > _MOST_ENDED:
-            del self._ended[self._oldest.popleft()]
+        self._forget(now - self._window)
 
-    def _sweep(self) -> None:
-        before = self._clock.monotonic() - self._window
-        while self._oldest and _ended_at(self._ended[self._oldest[0]]) <= before:
-            del self._ended[self._oldest.popleft()]
+    def _forget(self, before: float) -> None:
+        """The oldest stand first. No more than a few at a time: a burst that ended together is not forgotten together."""
+        for _ in range(_FORGOTTEN_AT_ONCE):
+            oldest = next(iter(self._ended), None)
+            if oldest is None or (len(self._ended) <= _MOST_ENDED and _ended_at(self._ended[oldest]) > before):
+                return
+            del self._ended[oldest]
 
     def _drop(self, names: tuple[bytes, ...]) -> None:
         for name in names:
@@ -180,16 +177,18 @@ def content_of(turn: Turn) -> bytes:
 def names_of(caller: Caller, send: Send, content: bytes) -> tuple[bytes, ...]:
     """What a message may be recognised by: the caller's own key for it where there is one, else its content."""
     if send.key is not None:
-        return (_name(caller, "key", send.key.encode()),)
+        return (_belongs(caller, _BY_KEY) + send.key.encode(),)
     if send.alias:
         return ()  # what its caller calls the task tells more
-    return (_name(caller, send.target.path_role or "", content),)
+    return (_belongs(caller, send.target.path_role or "") + content,)
 
 
 def names_after_restart(caller: Caller, role: str, content: bytes) -> tuple[bytes, ...]:
     """Nobody knows any more whether the path named the role."""
-    return (_name(caller, role, content), _name(caller, "", content))
+    return (_belongs(caller, role) + content, _belongs(caller, "") + content)
 
 
-def _name(caller: Caller, kind: str, text: bytes) -> bytes:
-    return blake2b(b"\0".join((*(part.encode() for part in (*caller, kind)), text)), digest_size=_DIGEST).digest()
+@lru_cache(maxsize=4096)
+def _belongs(caller: Caller, kind: str) -> bytes:
+    """The front of a name. Texts that end in zeros stay apart, whatever stands in them."""
+    return b"".join(b"%b\0" % part.encode() for part in (*caller, kind))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from hub.core.observe import Observer
+from hub.core.single import Single
 from hub.errors import HubError
 from hub.model.a2a import CONTENT, PAUSED, Event, EventKind, Heard, Ids, TaskState
 from hub.model.ids import START, new_context_id
@@ -21,7 +21,7 @@ class Scribe:
         self._observer = observer
         self._role = row.role
         self._turns = turns
-        self._one_at_a_time = asyncio.Lock()
+        self._single = Single()
         self.ids = row.ids
         self.at = row.at
         self.size = row.size
@@ -38,28 +38,35 @@ class Scribe:
 
     async def write(self, batch: Sequence[Heard], *, gap: bool = False) -> None:
         """Log what a worker said. What comes after the end, or speaks of another task, is dropped and counted."""
-        async with self._one_at_a_time:
-            ids, events, position = self.ids, list[Event](), self.position
-            over = self.ended
-            for heard in batch:
-                if over:
-                    self._observer.dropped(self._role, "after the end", 1)
-                    continue
-                if heard.task and ids.worker_task and heard.task != ids.worker_task:
-                    self._observer.dropped(self._role, "foreign task", 1)
-                    continue
-                ids = _learned(ids, heard)
-                if heard.kind is not EventKind.TASK and (events or self.at != START):
-                    events.append(self._codec.adopt(heard, ids))
-                else:
-                    events += await self._opening_or_missing(heard, ids, events, position, gap=gap)
-                over = heard.kind is not CONTENT and bool(events) and events[-1].ends
-                position = heard.position or position
-            if events and self.state in PAUSED and events[0].state is None:
-                # Its question is answered: nobody may take the task for one that still waits.
-                events.insert(0, self._codec.resumed(ids))
-            if events or position != self.position:
-                await self._append(events, ids, position)
+        if not self._single.enter():
+            await self._single.turn()
+        try:
+            await self._write(batch, gap=gap)
+        finally:
+            self._single.leave()
+
+    async def _write(self, batch: Sequence[Heard], *, gap: bool) -> None:
+        ids, events, position = self.ids, list[Event](), self.position
+        over = self.ended
+        for heard in batch:
+            if over:
+                self._observer.dropped(self._role, "after the end", 1)
+                continue
+            if heard.task and ids.worker_task and heard.task != ids.worker_task:
+                self._observer.dropped(self._role, "foreign task", 1)
+                continue
+            ids = _learned(ids, heard)
+            if heard.kind is not EventKind.TASK and (events or self.at != START):
+                events.append(self._codec.adopt(heard, ids))
+            else:
+                events += await self._opening_or_missing(heard, ids, events, position, gap=gap)
+            over = heard.kind is not CONTENT and bool(events) and events[-1].ends
+            position = heard.position or position
+        if events and self.state in PAUSED and events[0].state is None:
+            # Its question is answered: nobody may take the task for one that still waits.
+            events.insert(0, self._codec.resumed(ids))
+        if events or position != self.position:
+            await self._append(events, ids, position)
 
     def speak(self, spoken: str) -> None:
         """Another worker gets the call, before anything was logged of it."""
@@ -68,24 +75,32 @@ class Scribe:
 
     async def idle(self) -> None:
         """Until no append is under way, nor waits for one."""
-        async with self._one_at_a_time:
-            pass
+        if not self._single.enter():
+            await self._single.turn()
+        self._single.leave()
 
     async def reveal(self) -> None:
         """Show the task before its worker has spoken."""
-        async with self._one_at_a_time:
+        if not self._single.enter():
+            await self._single.turn()
+        try:
             if self.at == START:
                 ids = self._named()
                 await self._append([self._codec.opening(ids, self._turns[0])], ids, self.position)
+        finally:
+            self._single.leave()
 
     async def conclude(self, error: HubError, state: TaskState = TaskState.FAILED) -> None:
         """End the task on the hub's own account."""
-        async with self._one_at_a_time:
-            if self.ended:
-                return
-            ids = self._named()
-            events = [self._codec.opening(ids, self._turns[0])] if self.at == START else []
-            await self._append([*events, self._codec.verdict(ids, state, error)], ids, self.position)
+        if not self._single.enter():
+            await self._single.turn()
+        try:
+            if not self.ended:
+                ids = self._named()
+                events = [self._codec.opening(ids, self._turns[0])] if self.at == START else []
+                await self._append([*events, self._codec.verdict(ids, state, error)], ids, self.position)
+        finally:
+            self._single.leave()
 
     async def _opening_or_missing(
         self, heard: Heard, ids: Ids, pending: list[Event], position: str | None, *, gap: bool

@@ -21,12 +21,13 @@ class Supervisor:
         self, name: str, job: Coroutine[Any, Any, None], *, then: Callable[[], None] | None = None
     ) -> asyncio.Task[None]:
         """Run it to its end, and then call `then`. Its failure is logged here: it has nobody else to tell."""
-        task = asyncio.get_running_loop().create_task(self._logged(name, job), name=name)
+        task = asyncio.get_running_loop().create_task(job, name=name)
 
         def over(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
-            # A task that is cancelled before its first step never gets to its job, which has to be put away all the same.
-            job.close()
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                log.error("background task failed", exc_info=error, extra={"event": "task_failed", "job": name})
             if then is not None:
                 then()
 
@@ -58,9 +59,3 @@ class Supervisor:
                 log.exception("background loop failed", extra={"event": "loop_failed", "loop": name, "retry_s": pause})
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
-
-    async def _logged(self, name: str, job: Coroutine[Any, Any, None]) -> None:
-        try:
-            await job
-        except Exception:
-            log.exception("background task failed", extra={"event": "task_failed", "job": name})

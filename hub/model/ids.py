@@ -73,26 +73,27 @@ def new_context_id() -> str:
 def _uuid7() -> str:
     """Its time prefix keeps inserts at the right edge of an index, its 74 random bits keep it unguessable."""
     random = _entropy.take()
-    millis = time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF
-    text = f"{millis << 80 | 0x7 << 76 | (random >> 68) << 64 | 0x2 << 62 | random & 0x3FFF_FFFF_FFFF_FFFF:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    millis = f"{time.time_ns() // 1_000_000:012x}"[-12:]
+    return f"{millis[:8]}-{millis[8:]}-7{random[:3]}-{_VARIANT[random[3]]}{random[4:7]}-{random[8:]}"
 
 
 class _Entropy:
     """Random bits of the system's, fetched for many ids at a time: to ask for a few costs as much as to ask for many."""
 
     def __init__(self) -> None:
-        self._bytes = b""
+        self._digits = ""
         self._at = 0
 
-    def take(self) -> int:
-        """80 bits that nobody has had."""
-        if self._at >= len(self._bytes):
-            self._bytes, self._at = os.urandom(_ENTROPY), 0
-        taken = int.from_bytes(self._bytes[self._at : self._at + 10], "big")
-        self._at += 10
+    def take(self) -> str:
+        """80 bits that nobody has had, in hex."""
+        if self._at >= len(self._digits):
+            self._digits, self._at = os.urandom(_ENTROPY).hex(), 0
+        taken = self._digits[self._at : self._at + 20]
+        self._at += 20
         return taken
 
 
 _ENTROPY = 10 * 256
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
+"""Of that digit two bits are the standard's, and two are random."""
 _entropy = _Entropy()

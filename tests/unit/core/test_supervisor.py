@@ -33,7 +33,7 @@ async def test_a_job_that_fails_is_said_and_harms_nobody(caplog: pytest.LogCaptu
     async def job() -> None:
         raise RuntimeError("boom")
 
-    await supervisor.run_once("job", job())
+    await asyncio.wait([supervisor.run_once("job", job())])
     assert "background task failed" in caplog.text
     await supervisor.close()
 
