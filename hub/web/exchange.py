@@ -12,7 +12,8 @@ from typing import Protocol
 from hub.web.asgi import Headers, Message, Scope
 
 _STATUS = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
-_WITHOUT_BODY = frozenset({204, 304})
+_NO_CONTENT = 204
+_WITHOUT_BODY = frozenset({_NO_CONTENT, 304})
 _GONE = {"type": "http.disconnect"}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 MOST_UNREAD = 64 * 1024
@@ -178,7 +179,7 @@ class Exchange:
         keeps = self.keeps and self.complete and not self._wire.ends
         for name, value in said["headers"]:
             if name == b"content-length":
-                if status == HTTPStatus.NO_CONTENT:
+                if status == _NO_CONTENT:
                     continue
                 self._left = 0 if bare else int(value)
             elif name == b"connection":

@@ -21,20 +21,23 @@ class Frames:
 
     def __init__(self, speller: Speller, call_id: bytes | None = None, *, named: bool = False) -> None:
         self._spell = speller.spell
-        self._around = {kind: _around(kind, speller.dialect, call_id, named) for kind in EventKind}
+        self._dialect = speller.dialect
+        self._call_id = call_id
+        self._named = named
+        self._around: dict[EventKind, tuple[bytes, bytes]] = {}
 
     def frames(self, batch: Sequence[Logged]) -> bytes:
         pieces: list[bytes] = []
         for logged in batch:
             event = logged.event
-            before, behind = self._around[event.kind]
+            before, behind = self._around.get(event.kind) or self._learn(event.kind)
             pieces += (b"id: %d\n" % logged.cursor, before, self._spell(event), behind)
         return b"".join(pieces)
 
-
-def _around(kind: EventKind, dialect: str, call_id: bytes | None, named: bool) -> tuple[bytes, bytes]:
-    body = wrapped(kind, _HERE, dialect)
-    if call_id is not None:
-        body = write_result(call_id, body)
-    before, _, behind = write_frame(body, event=named_event(kind) if named else None).partition(_HERE)
-    return before, behind
+    def _learn(self, kind: EventKind) -> tuple[bytes, bytes]:
+        body = wrapped(kind, _HERE, self._dialect)
+        if self._call_id is not None:
+            body = write_result(self._call_id, body)
+        before, _, behind = write_frame(body, event=named_event(kind) if self._named else None).partition(_HERE)
+        self._around[kind] = before, behind
+        return before, behind

@@ -92,9 +92,10 @@ class SqliteLog:
         if held is None or held.closed or held.end != after or end > LAST_CURSOR:
             raise LogMoved
         now, verdict, logged = self._clock.wall(), outcome(entry.events), numbered(entry.events, after)
-        events, change = _rows(held.key, logged, entry.position), _change(held, entry, verdict, now)
+        events = _rows(held.key, logged, entry.position)
         tells = verdict.state is not None or entry.ids is not None or held.pushes or not events
         alone = not tells and end - held.named < _ROW_BEHIND
+        change = None if alone else _change(held, entry, verdict, end, now)
 
         def write(db: sqlite3.Connection) -> Cursor | None:
             """The end that the task's row names then. None: this writer has lost."""
@@ -102,7 +103,7 @@ class SqliteLog:
                 return held.named
             if events and not _added(db, _ADD_FIRST, events, held):
                 return None
-            return end if db.execute(*change).rowcount == 1 else None
+            return end if db.execute(*(change or _change(held, entry, verdict, end, now))).rowcount == 1 else None
 
         def publish(named: Cursor | None) -> None:
             if named is None:
@@ -169,9 +170,8 @@ def _added(db: sqlite3.Connection, first: str, rows: Sequence[tuple[Any, ...]], 
     return True
 
 
-def _change(held: Held, entry: Entry, verdict: Outcome, now: float) -> tuple[str, Sequence[Any]]:
+def _change(held: Held, entry: Entry, verdict: Outcome, end: Cursor, now: float) -> tuple[str, Sequence[Any]]:
     """What brings the task's row up to the end."""
-    end = held.end + len(entry.events)
     change: dict[str, Any] = {"last": end, "size": held.logged + verdict.size, "written": now}
     if entry.position is not None:
         change["position"] = entry.position
