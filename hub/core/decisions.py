@@ -8,7 +8,7 @@ from hub.core.router import Route
 from hub.model.ids import TaskId, WorkerId
 from hub.model.value import Value
 
-_REMEMBERED = 10_000
+_REMEMBERED = 2_000
 
 
 class Decision(Value, frozen=True):

@@ -7,6 +7,7 @@ people retype examples. It is recognised while the first one runs, and for a whi
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import lru_cache
@@ -69,8 +70,8 @@ class Repeats:
         self._clock = clock
         self._window = window.total_seconds()
         self._under_way: dict[bytes, _Start] = {}
-        self._ended: dict[bytes, bytes] = {}
-        """In the order of their ends."""
+        self._ended = OrderedDict[bytes, bytes]()
+        """In the order of their ends. A plain dict looks for its oldest behind all that have gone before."""
 
     def __len__(self) -> int:
         return len(self._under_way) + len(self._ended)
@@ -135,8 +136,8 @@ class Repeats:
         now = self._clock.monotonic()
         record = _record(call, now)
         for name in names:
-            self._ended.pop(name, None)  # so that it stands behind those that ended before
             self._ended[name] = record
+            self._ended.move_to_end(name)
         self._forget(now - self._window)
 
     def _forget(self, before: float) -> None:

@@ -9,8 +9,44 @@ from weakref import WeakValueDictionary
 from hub.engines.held import Held
 from hub.model.ids import TaskId
 
-TASKS = 4_096
+OPEN, ENDED = 4_096, 256
 BYTES = 16 * 1024 * 1024
+
+
+class _Shelf:
+    """So many tasks of so many bytes, the oldest first."""
+
+    __slots__ = ("_most", "_size", "_tasks", "_weight")
+
+    def __init__(self, most: int, size: int) -> None:
+        self._most = most
+        self._size = size
+        self._tasks: OrderedDict[TaskId, tuple[Held, int]] = OrderedDict()
+        self._weight = 0
+
+    def find(self, task: TaskId) -> Held | None:
+        found = self._tasks.get(task)
+        return found[0] if found is not None else None
+
+    def put(self, task: TaskId, held: Held) -> bool:
+        """What has to make room for it is shed. True: it was not there."""
+        new = not self.take(task)
+        weight = held.weight
+        self._tasks[task] = held, weight
+        self._weight += weight
+        while len(self._tasks) > self._most or (self._weight > self._size and len(self._tasks) > 1):
+            _, (oldest, its_weight) = self._tasks.popitem(last=False)
+            self._weight -= its_weight
+            oldest.shed()
+        return new
+
+    def take(self, task: TaskId) -> bool:
+        """Was it there?"""
+        found = self._tasks.pop(task, None)
+        if found is None:
+            return False
+        self._weight -= found[1]
+        return True
 
 
 class _Load:
@@ -25,38 +61,31 @@ class _Load:
 class Cache:
     """A follower holds its task's `Held`, so that the cache finds it for as long as it is followed. The rest goes, oldest
     first, when there are too many of them or they weigh too much; a task that is followed then keeps only its place.
+
+    Of those that have ended only a few stay: hardly anybody asks again, and memory that is used once costs its time twice,
+    when it is taken and when it is given back.
     """
 
-    def __init__(self, tasks: int = TASKS, size: int = BYTES) -> None:
-        self._limits = (tasks, size)
+    def __init__(self, *, open_tasks: int = OPEN, ended: int = ENDED, size: int = BYTES) -> None:
         self._known: WeakValueDictionary[TaskId, Held] = WeakValueDictionary()
-        self._recent: OrderedDict[TaskId, tuple[Held, int]] = OrderedDict()
-        self._size = 0
+        self._open = _Shelf(open_tasks, size)
+        self._ended = _Shelf(ended, size // 4)
         self._loading: dict[TaskId, set[_Load]] = {}
 
     def find(self, task: TaskId) -> Held | None:
-        recent = self._recent.get(task)
-        return recent[0] if recent is not None else self._known.get(task)
+        return self._open.find(task) or self._ended.find(task) or self._known.get(task)
 
     def keep(self, task: TaskId, held: Held) -> None:
-        """Take in, or note that it has grown."""
-        known = self._recent.pop(task, None)
-        weight = held.weight
-        self._size += weight - (known[1] if known is not None else 0)
-        self._recent[task] = (held, weight)
-        if known is None:
+        """Take in, or note that it has grown, or ended."""
+        moved = held.closed and self._open.take(task)
+        if (self._ended if held.closed else self._open).put(task, held) and not moved:
             self._known[task] = held
-        most, size = self._limits
-        while len(self._recent) > most or (self._size > size and len(self._recent) > 1):
-            _, (oldest, its_weight) = self._recent.popitem(last=False)
-            self._size -= its_weight
-            oldest.shed()
 
     def drop(self, task: TaskId) -> None:
         self._outdate(task)
         held = self.find(task)
-        _, weight = self._recent.pop(task, (None, 0))
-        self._size -= weight
+        self._open.take(task)
+        self._ended.take(task)
         self._known.pop(task, None)
         if held is not None:
             held.close()

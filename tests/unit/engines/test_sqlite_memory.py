@@ -49,7 +49,7 @@ def held(events: int = 0, size: int = 100) -> Held:
 async def left_memory(engine: SqliteEngine) -> TaskId:
     """A task that is only in the store."""
     cache = engine._tasks._cache
-    cache._limits = (1, 10_000)
+    cache._open._most = 1
     task = await admitted(engine)
     await admitted(engine)
     gc.collect()
@@ -104,7 +104,7 @@ def test_append_that_was_loaded_already_takes_the_row_nowhere() -> None:
 
 
 def test_cache_lets_the_oldest_go_when_there_are_too_many() -> None:
-    cache = Cache(tasks=2)
+    cache = Cache(open_tasks=2)
     for name in ("a", "b", "c"):
         cache.keep(TaskId(name), held())
     gc.collect()
@@ -121,9 +121,32 @@ def test_cache_lets_contents_go_when_they_weigh_too_much_and_keeps_the_place_of_
     assert not followed.covers(Cursor(49))
 
 
+def test_cache_keeps_a_few_of_those_that_have_ended_and_they_push_out_nobody_who_is_at_work() -> None:
+    cache = Cache(open_tasks=2, ended=2)
+    cache.keep(TaskId("at work"), held())
+    for name in ("a", "b", "c"):
+        task = held()
+        cache.keep(TaskId(name), task)
+        task.close()
+        cache.keep(TaskId(name), task)
+    del task
+    gc.collect()
+    assert [cache.find(TaskId(name)) is not None for name in ("at work", "a", "b", "c")] == [True, False, True, True]
+
+
+def test_cache_finds_whoever_is_followed_also_after_its_end() -> None:
+    cache = Cache(ended=1)
+    followed = held()
+    cache.keep(TaskId("followed"), followed)
+    followed.close()
+    cache.keep(TaskId("followed"), followed)
+    cache.keep(TaskId("other"), Held(a_row(state=TaskState.COMPLETED), None))
+    assert cache.find(TaskId("followed")) is followed
+
+
 async def test_writing_to_a_task_that_left_memory_still_reaches_its_reader(engine: SqliteEngine) -> None:
     cache = engine._tasks._cache
-    cache._limits = (1, 10_000)
+    cache._open._most = 1
     task = await admitted(engine)
     expected = await grown(engine, task, 5)
     reader = engine.events.follow(task, after=START, idle=LONG)
@@ -190,6 +213,7 @@ async def test_load_that_is_older_than_a_task_that_came_and_went_is_not_kept(
     loading = asyncio.ensure_future(engine.events.tail(task))
     await loads.all_read()
     await engine.events.tail(task)
+    engine._tasks._cache._ended._most = 0
     await append(engine, task, DONE)
     await admitted(engine)
     gc.collect()
