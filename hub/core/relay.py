@@ -78,7 +78,7 @@ class Relay:
         """Was to be let go in the middle of an append."""
         self.taken_back = False
         """Nothing ran, and its caller was told so: the same message may be sent again."""
-        self._patience: Patience
+        self._patience = Patience(around.silence.total_seconds())
         self._hung_up = False
         self._cut = send is None
         self._counted = False
@@ -118,10 +118,8 @@ class Relay:
         try:
             if self._send is not None:
                 await self._call(self._send)
-            if not self.rests:
-                self._patience = Patience(self._around.silence.total_seconds())
-                while not self.rests:
-                    await self._come_back()
+            while not self.rests:
+                await self._come_back()
         except LogMoved:
             log.info("another writer has this task", extra={"event": "relay_fenced", "task": self._row.id})
             self._fail_start(LogMoved())

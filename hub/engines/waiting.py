@@ -12,13 +12,12 @@ class Waiting:
     The timer is armed once and moved on when it rings too early: an event costs no timer.
     """
 
-    __slots__ = ("_deadline", "_idle", "_loop", "_stopped", "_timer", "_waiter")
+    __slots__ = ("_deadline", "_idle", "_stopped", "_timer", "_waiter")
 
     def __init__(self, idle: timedelta) -> None:
         self._idle = idle.total_seconds()
         self._stopped = False
         self._deadline = 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -33,9 +32,7 @@ class Waiting:
 
     async def _until_woken(self, readers: set[Waiting]) -> bool:
         """False: the idle time ran out."""
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         self._deadline = loop.time() + self._idle
         if self._timer is None:
             self._timer = loop.call_at(self._deadline, self._ring, loop)

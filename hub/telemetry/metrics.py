@@ -138,11 +138,10 @@ class Metrics:
             self._counts["lease_expirations_total"][(role,)] += 1
 
     def call_started(self, role: str, method: str) -> None:
-        self._active[role if role in self._roles else self._known(role), method] += 1
+        self._active[self._known(role), method] += 1
 
     def call_ended(self, role: str, method: str, outcome: str, seconds: float) -> None:
-        if role not in self._roles:
-            role = self._known(role)
+        role = self._known(role)
         call = role, method
         _leave(self._active, call, (UNKNOWN, method))
         self._requests[role, method, outcome] += 1
@@ -152,8 +151,7 @@ class Metrics:
         self._first.observe((self._known(role),), seconds)
 
     def events_logged(self, role: str, count: int, size: int) -> None:
-        if role not in self._roles:
-            role = self._known(role)
+        role = self._known(role)
         self._events[(role,)] += count
         self._bytes[role, "in"] += size
 
@@ -193,9 +191,7 @@ class Metrics:
     # --- what a scrape reads
 
     def _known(self, role: str) -> str:
-        """A name that callers made up gets no series of its own. Roles that outlived a restart are looked up, once a second.
-        What is told of every call looks for itself first.
-        """
+        """A name that callers made up gets no series of its own. Roles that outlived a restart are looked up, once a second."""
         if role in self._roles:
             return role
         now = time.monotonic()

@@ -231,11 +231,8 @@ class Line(asyncio.Protocol):
 
     def _stuffed(self) -> bool:
         """Of who is being served only his own body counts, and only while it comes: he must be able to get all of it."""
-        unread = 0
-        for one in self._waiting:
-            unread += one.unread
         if self._waiting:
-            return unread > MOST_UNREAD or len(self._waiting) >= _MOST_WAITING
+            return len(self._waiting) >= _MOST_WAITING or sum([one.unread for one in self._waiting]) > MOST_UNREAD
         reading = self._intake.reading if self._intake is not None else None
         return reading is not None and reading.unread > MOST_UNREAD
 

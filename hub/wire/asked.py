@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hub.errors import InvalidParams
 from hub.model.a2a import JsonObject
-from hub.model.command import Target
+from hub.model.command import Send, Target
 from hub.model.content import Message
 from hub.model.ids import TaskId, is_instance, split_name
+from hub.model.push import PushConfig
 from hub.wire.untranslatable import Untranslatable
 
 LONGEST_ID = 256
 _LONGEST_WAIT = 300
 _LONGEST_URL, _LONGEST_SECRET = 2048, 4096
 _IDS = ("messageId", "taskId", "contextId")
+
+
+class Configuration(NamedTuple):
+    """How the answer is wanted."""
+
+    push: PushConfig | None
+    blocking: bool
+    history_length: int | None
+
+
+NOT_CONFIGURED = Configuration(None, True, None)
+"""No push, blocking, all of the history."""
 
 
 def read_task_id(params: JsonObject) -> TaskId:
@@ -91,6 +104,37 @@ def checked_message(message: JsonObject, read: Callable[[JsonObject], Message]) 
         return read(message)
     except Untranslatable as error:
         raise InvalidParams(str(error)) from error
+
+
+def send_of(
+    message: Message,
+    params: JsonObject,
+    dialect: str,
+    target: Target,
+    metadata: Sequence[JsonObject],
+    configuration: Configuration,
+    *,
+    trace: str | None,
+    key: str | None,
+    extensions: tuple[str, ...],
+) -> Send:
+    """The command that a message is, where the hub makes the task's id."""
+    return Send(
+        target=named_target(target, metadata),
+        params=params,
+        dialect=dialect,
+        message_id=message.message_id,
+        task_id=TaskId(message.task_id) if message.task_id else None,
+        context_id=message.context_id,
+        references=message.references,
+        blocking=configuration.blocking,
+        history_length=configuration.history_length,
+        wait=wait_seconds(metadata),
+        push=configuration.push,
+        key=key,
+        trace=trace,
+        extensions=extensions,
+    )
 
 
 def parts_of(message: JsonObject) -> list[Any]:

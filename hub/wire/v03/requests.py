@@ -17,8 +17,6 @@ from hub.wire.v03 import VERSION
 from hub.wire.v03.shape import read_message
 
 _PART_KINDS = ("text", "file", "data")
-_NOT_CONFIGURED: tuple[PushConfig | None, bool, int | None] = (None, True, None)
-"""No push, blocking, all of the history."""
 
 
 def read_send(
@@ -36,23 +34,8 @@ def read_send(
     told = _mended(message)
     configuration = asked.member(params, "configuration", "params.configuration")
     metadata = asked.metadata_of(message, params)
-    push, blocking, history_length = _read_configuration(configuration) if configuration else _NOT_CONFIGURED
-    return Send(
-        target=asked.named_target(target, metadata),
-        params=params,
-        dialect=VERSION,
-        message_id=told.message_id,
-        task_id=TaskId(told.task_id) if told.task_id else None,
-        context_id=told.context_id,
-        references=told.references,
-        blocking=blocking,
-        history_length=history_length,
-        wait=asked.wait_seconds(metadata),
-        push=push,
-        key=key,
-        trace=trace,
-        extensions=extensions,
-    )
+    configured = _read_configuration(configuration) if configuration else asked.NOT_CONFIGURED
+    return asked.send_of(told, params, VERSION, target, metadata, configured, trace=trace, key=key, extensions=extensions)
 
 
 def read_get(params: JsonObject, target: Target, dialect: str | None = VERSION) -> GetTask:
@@ -93,11 +76,12 @@ def _push(config: JsonObject, task: TaskId, where: str) -> PushConfig:
     )
 
 
-def _read_configuration(configuration: JsonObject) -> tuple[PushConfig | None, bool, int | None]:
+def _read_configuration(configuration: JsonObject) -> asked.Configuration:
     where = "configuration.pushNotificationConfig"
     push = asked.taken(configuration, "pushNotificationConfig", where)
     blocking = asked.flag(configuration, "blocking", "configuration.blocking", True)
-    return _push(push, TaskId(""), where) if push else None, blocking, asked.history_length(configuration)
+    hook = _push(push, TaskId(""), where) if push else None
+    return asked.Configuration(hook, blocking, asked.history_length(configuration))
 
 
 def _mended(message: JsonObject) -> Message:

@@ -38,8 +38,6 @@ _NAMES = (
     "includeArtifacts",
 )
 _SNAKE = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): name for name in _NAMES}
-_NOT_CONFIGURED: tuple[PushConfig | None, bool, int | None] = (None, True, None)
-"""No push, blocking, all of the history."""
 
 
 def read_send(
@@ -58,22 +56,9 @@ def read_send(
     told = _mended(message)
     configuration = asked.member(params, "configuration", "configuration")
     metadata = asked.metadata_of(message, params)
-    push, blocking, history_length = _read_configuration(configuration) if configuration else _NOT_CONFIGURED
-    return Send(
-        target=asked.named_target(with_tenant(target, params), metadata),
-        params=params,
-        dialect=VERSION,
-        message_id=told.message_id,
-        task_id=TaskId(told.task_id) if told.task_id else None,
-        context_id=told.context_id,
-        references=told.references,
-        blocking=blocking,
-        history_length=history_length,
-        wait=asked.wait_seconds(metadata),
-        push=push,
-        key=key,
-        trace=trace,
-        extensions=extensions,
+    configured = _read_configuration(configuration) if configuration else asked.NOT_CONFIGURED
+    return asked.send_of(
+        told, params, VERSION, with_tenant(target, params), metadata, configured, trace=trace, key=key, extensions=extensions
     )
 
 
@@ -162,12 +147,13 @@ def _task_of(params: JsonObject) -> TaskId:
     return read_task_id({"taskId": params.get("taskId")})
 
 
-def _read_configuration(configuration: JsonObject) -> tuple[PushConfig | None, bool, int | None]:
+def _read_configuration(configuration: JsonObject) -> asked.Configuration:
     _camel(configuration)
     where = "configuration.taskPushNotificationConfig"
     push = asked.taken(configuration, "taskPushNotificationConfig", where)
     at_once = asked.flag(configuration, "returnImmediately", "configuration.returnImmediately", False)
-    return _push(push, TaskId(""), where) if push else None, not at_once, asked.history_length(configuration)
+    hook = _push(push, TaskId(""), where) if push else None
+    return asked.Configuration(hook, not at_once, asked.history_length(configuration))
 
 
 def _mended(message: JsonObject) -> Message:
