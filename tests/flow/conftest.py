@@ -1,12 +1,18 @@
-"""A whole core in one process: the memory engine, the real codec, and workers that follow a script."""
+"""A whole core in one process, on virtual time: the real codec, workers that follow a script, and an engine to stop and break.
+
+`house` keeps its state in memory; `stored_house` runs the test on every engine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from ipaddress import ip_network
+from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import uuid4
@@ -23,9 +29,10 @@ from hub.core.router import Router
 from hub.core.supervisor import Supervisor
 from hub.core.surroundings import Surroundings
 from hub.engines import open_engine
-from hub.model.command import CancelTask, GetTask, Send, Target
-from hub.model.ids import Caller, TaskId, WorkerId
+from hub.model.command import CancelTask, GetTask, Send, Subscribe, Target
+from hub.model.ids import Caller, Cursor, TaskId, WorkerId
 from hub.model.principal import LOCAL
+from hub.model.task import TaskRow
 from hub.model.worker import Offer, Proof, Registration
 from hub.net.http1 import Client
 from hub.net.webhook import HttpWebhooks
@@ -37,51 +44,144 @@ from hub.wire.jsontext import parse
 from hub.wire.v03 import requests as v03
 from tests.helpers.clock import MovableClock
 from tests.helpers.scripted import ScriptedForwarder
+from tests.helpers.virtual_time import LoopClock, VirtualTimeLoop
+from tests.helpers.watched_engine import WatchedEngine
 
 ME = Caller("default", "local")
 TTL = timedelta(seconds=120)
 SILENCE = 0.8
-"""In seconds of the movable clock. The watch looks four times in one, in real time."""
+"""Seconds without a sign of life after which a worker's task fails."""
+KEEP_ALIVE = timedelta(seconds=0.05)
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """`real_time` marks what works with threads that no engine of `made_house` knows of, such as a whole application."""
+    if item.get_closest_marker("real_time"):
+        return {"real": asyncio.SelectorEventLoop}
+    return {"virtual": VirtualTimeLoop}
+
+
+@dataclass
+class Recorder(Silent):
+    """What the observer was told, counted."""
+
+    drops: Counter[str] = field(default_factory=Counter)
+    """Events that were not logged, by reason."""
+    logged: list[tuple[str, int, int]] = field(default_factory=list)
+    """Role, events and bytes of each append."""
+    firsts: list[float] = field(default_factory=list)
+    routes: list[tuple[str, str, str]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    failovers: list[str] = field(default_factory=list)
+    streams: int = 0
+    """Open now."""
+
+    def dropped(self, role: str, what: str, count: int) -> None:
+        self.drops[what] += count
+
+    def events_logged(self, role: str, count: int, size: int) -> None:
+        self.logged.append((role, count, size))
+
+    def first_event(self, role: str, seconds: float) -> None:
+        self.firsts.append(seconds)
+
+    def routed(self, role: str, rule: str, result: str) -> None:
+        self.routes.append((role, rule, result))
+
+    def worker_failed(self, role: str, reason: str) -> None:
+        self.failures.append(reason)
+
+    def failed_over(self, role: str) -> None:
+        self.failovers.append(role)
+
+    def stream_opened(self, role: str) -> None:
+        self.streams += 1
+
+    def stream_closed(self, role: str) -> None:
+        self.streams -= 1
 
 
 @dataclass
 class House:
     hub: Hub
     directory: Directory
-    engine: Engine
+    engine: WatchedEngine
     forwarder: ScriptedForwarder
     clock: MovableClock
     supervisor: Supervisor
     around: Surroundings
     push: Push
+    observer: Recorder
+    _open: Callable[[], Any]
 
     def restarted(self, *, limits: Limits | None = None, **bounds: Any) -> Hub:
         """Another hub on the same store, as after a kill: the old one is not told."""
         around = replace(self.around, **bounds)
-        return Hub(around, self.supervisor, limits or Limits(keep_alive=timedelta(seconds=0.05)), self.push)
+        return Hub(around, self.supervisor, limits or Limits(keep_alive=KEEP_ALIVE), self.push)
 
-    async def enrol(self, name: str, boot: str = "b", **offer: Any) -> Registration:
+    async def restart(self, *, limits: Limits | None = None, **bounds: Any) -> None:
+        """Kill the hub, open its store again, and let a new hub settle what was left. The rest of the house is the same."""
+        await self.supervisor.close()
+        new: House = await self._open()
+        new.around = replace(new.around, **bounds)
+        new.hub = Hub(new.around, new.supervisor, limits or Limits(keep_alive=KEEP_ALIVE), new.push)
+        self.__dict__.update(new.__dict__)
+        await self.hub.settle()
+
+    def with_bounds(self, *, limits: Limits | None = None, **bounds: Any) -> None:
+        """The same house, and a hub with other bounds. To be called before anything else."""
+        self.around = replace(self.around, **bounds)
+        self.hub = self.restarted(limits=limits)
+
+    def watch(self) -> None:
+        """Begin to ask after silent workers, as a running hub does."""
+        self.supervisor.keep_running("watch", self.hub.relays.watch)
+
+    async def enrol(self, name: str, boot: str = "b", workspace: str = "default", **offer: Any) -> Registration:
         role, _, instance = name.partition(":")
         offer.setdefault("streaming", True)
         described = Offer(WorkerId(role, instance), offer.pop("url", f"http://w/{name}"), **offer)
-        return (await self.directory.enrol(LOCAL, described, boot=boot)).registration
+        holder = LOCAL if workspace == LOCAL.workspace else replace(LOCAL, workspace=workspace)
+        return (await self.directory.enrol(holder, described, boot=boot)).registration
 
     async def send(
-        self, text: str = "hi", role: str | None = "echo", *, blocking: bool = True, key: str | None = None, **members: Any
+        self,
+        text: str = "hi",
+        role: str | None = "echo",
+        *,
+        caller: Caller = ME,
+        blocking: bool = True,
+        key: str | None = None,
+        **members: Any,
     ) -> dict[str, Any]:
-        body: dict[str, Any] = parse((await self.hub.send(ME, say(text, role, blocking=blocking, key=key, **members))).body)
+        body: dict[str, Any] = parse((await self.hub.send(caller, say(text, role, blocking=blocking, key=key, **members))).body)
         return body
 
     async def stream(self, text: str = "hi", role: str | None = "echo", **members: Any) -> list[dict[str, Any]]:
         return await frames(await self.hub.stream(ME, say(text, role, **members)))
 
+    async def subscribe(self, task: str, after: int | None = None, *, dialect: str = "0.3") -> Reading:
+        cursor = None if after is None else Cursor(after)
+        return await self.hub.subscribe(ME, Subscribe(Target(), TaskId(task), dialect, cursor))
+
     async def cancel(self, task: str) -> dict[str, Any]:
         body: dict[str, Any] = parse((await self.hub.cancel(ME, CancelTask(Target(), TaskId(task), "0.3"))).body)
         return body
 
-    async def get(self, task: str) -> dict[str, Any]:
-        body: dict[str, Any] = parse((await self.hub.get(ME, GetTask(Target(), TaskId(task), "0.3"))).body)
+    async def get(self, task: str, caller: Caller = ME) -> dict[str, Any]:
+        body: dict[str, Any] = parse((await self.hub.get(caller, GetTask(Target(), TaskId(task), "0.3"))).body)
         return body
+
+    async def rows(self) -> list[TaskRow]:
+        """Every task that has not ended, or ended within the last hour: of all callers, shown to somebody or not."""
+        return list(await self.engine.tasks.recent(ended_within=timedelta(hours=1)))
+
+    async def row(self) -> TaskRow:
+        """The only one."""
+        (row,) = await self.rows()
+        return row
 
 
 def proof(lease: Registration) -> Proof:
@@ -104,28 +204,68 @@ async def house() -> AsyncIterator[House]:
         yield house
 
 
+@pytest.fixture(params=["memory", "sqlite"])
+async def stored_house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
+    """The same on every engine. `restart` opens the store again."""
+    url = "memory:" if request.param == "memory" else f"sqlite://{tmp_path}/data/hub.db"
+    async with made_house(url) as house:
+        yield house
+
+
 @asynccontextmanager
-async def made_house() -> AsyncIterator[House]:
-    clock, forwarder, supervisor = MovableClock(), ScriptedForwarder(), Supervisor()
-    guard = WebhookGuard((), [ip_network("127.0.0.0/8")], ())
-    async with open_engine("memory:", clock=clock) as engine, Client(guard) as client:
-        around = Surroundings(
-            engine=engine,
-            forwarder=forwarder,
-            codec=Codec(clock.wall),
-            router=Router(engine.registry, engine.tasks, default_role=None, dice=Random(7)),
-            observer=Silent(),
-            clock=clock,
-            silence=timedelta(seconds=SILENCE),
-        )
-        webhooks, vault = HttpWebhooks(client, guard, clock.wall), SealingVault(random_key())
-        deliveries = Deliveries(around, webhooks, vault, supervisor)
-        push = Push(engine.pushes, webhooks, vault, deliveries, most=10)
-        hub = Hub(around, supervisor, Limits(keep_alive=timedelta(seconds=0.05)), push)
-        terms = Terms(TTL, timedelta(seconds=45))
-        directory = Directory(
-            engine.registry, forwarder, around.observer, terms, check_url=lambda url, networks: None, most=100, most_each=100
-        )
-        yield House(hub, directory, engine, forwarder, clock, supervisor, around, push)
-        hub.drain()
-        await supervisor.close()
+async def made_house(url: str = "memory:") -> AsyncIterator[House]:
+    loop = asyncio.get_running_loop()
+    clock = LoopClock(loop) if isinstance(loop, VirtualTimeLoop) else MovableClock()
+    forwarder, observer, key = ScriptedForwarder(), Recorder(), random_key()
+    kept = open_engine(url, clock=clock)
+    async with AsyncExitStack() as stack:
+
+        async def opened() -> House:
+            nonlocal kept
+            if url != "memory:":  # what is in memory is kept by not closing it
+                await stack.aclose()
+                kept = open_engine(url, clock=clock)
+            return await _built(kept, stack, clock=clock, forwarder=forwarder, observer=observer, key=key, opened=opened)
+
+        house = await opened()
+        yield house
+        house.hub.drain()
+        await house.supervisor.close()
+
+
+async def _built(
+    engine: Engine,
+    stack: AsyncExitStack,
+    *,
+    clock: MovableClock,
+    forwarder: ScriptedForwarder,
+    observer: Recorder,
+    key: bytes,
+    opened: Callable[[], Any],
+) -> House:
+    supervisor, guard = Supervisor(), WebhookGuard((), [ip_network("127.0.0.0/8")], ())
+    watched = WatchedEngine(await stack.enter_async_context(engine))
+    client = await stack.enter_async_context(Client(guard))
+    around = Surroundings(
+        engine=watched,
+        forwarder=forwarder,
+        codec=Codec(clock.wall),
+        router=Router(watched.registry, watched.tasks, default_role=None, dice=Random(7)),
+        observer=observer,
+        clock=clock,
+        silence=timedelta(seconds=SILENCE),
+    )
+    webhooks, vault = HttpWebhooks(client, guard, clock.wall), SealingVault(key)
+    deliveries = Deliveries(around, webhooks, vault, supervisor)
+    push = Push(watched.pushes, webhooks, vault, deliveries, most=10)
+    hub = Hub(around, supervisor, Limits(keep_alive=KEEP_ALIVE), push)
+    directory = Directory(
+        watched.registry,
+        forwarder,
+        observer,
+        Terms(TTL, timedelta(seconds=45)),
+        check_url=lambda url, networks: None,
+        most=100,
+        most_each=100,
+    )
+    return House(hub, directory, watched, forwarder, clock, supervisor, around, push, observer, opened)

@@ -11,7 +11,7 @@ from hub.errors import HubError, InvalidParams, WorkerBroke, WorkerRefused, Work
 from hub.model.command import Subscribe, Target
 from hub.model.ids import TaskId
 from hub.wire.jsontext import parse
-from tests.flow.conftest import ME, House, frames, say
+from tests.flow.conftest import SILENCE, ME, House, frames, say
 from tests.helpers.scripted import chunk, status, task
 
 CUT = WorkerBroke("echo:a", "cut")
@@ -49,13 +49,10 @@ async def test_an_answer_whose_line_was_cut_is_followed_to_its_end(house: House)
 
 async def test_an_answer_that_takes_long_to_begin_is_waited_for(house: House) -> None:
     task_id = await asked(house)
-    house.forwarder.plan("echo:a", 1.0, status("completed"))
+    house.forwarder.plan("echo:a", 2 * SILENCE, status("completed"))
     house.forwarder.plan_fetch("echo:a", *(task("input-required", "which?") for _ in range(9)))
     house.supervisor.keep_running("watch", house.hub.relays.watch)
-    running = asyncio.create_task(house.send("blue", taskId=task_id))
-    await asyncio.sleep(0.1)
-    house.clock.advance(0.7)
-    assert (await asyncio.wait_for(running, 4))["status"]["state"] == "completed"
+    assert (await asyncio.wait_for(house.send("blue", taskId=task_id), 4))["status"]["state"] == "completed"
 
 
 async def test_a_first_word_that_says_nothing_new_costs_no_event(house: House) -> None:

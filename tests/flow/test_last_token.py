@@ -14,6 +14,8 @@ from hub.config import Settings
 from hub.model.principal import Kind, Principal
 from hub.tokens import FILE_NAME, new, revoke
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.mark.parametrize(("host", "ends_as"), [("0.0.0.0", 401), ("127.0.0.1", 200)])
 @pytest.mark.parametrize("how", ["revoked", "deleted"])

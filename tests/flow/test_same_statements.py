@@ -27,6 +27,7 @@ from tests.acceptance.access_table import METHODS
 from tests.flow.conftest import say
 from tests.helpers.scripted import ScriptedForwarder, status, task
 
+pytestmark = pytest.mark.real_time
 ANNA = Caller("default", "anna")
 ABROAD = Caller("acme", "anna")
 STRANGERS = [Caller("default", "bert"), ABROAD]

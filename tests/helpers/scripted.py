@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -21,16 +21,20 @@ from hub.wire.answers import wrapped
 from hub.wire.dialect import SHAPES
 from hub.wire.jsontext import dump, parse
 from hub.wire.v03.heard import read_result
+from tests.helpers.watched_engine import Hold
 
-Step = Heard | list[Heard] | Exception | float
-"""Said, several things said at once, how the call goes wrong, or a wait in seconds."""
+Step = Heard | list[Heard] | Exception | float | Hold
+"""An event, several events at once, how the call goes wrong, a wait in seconds, or a point to stop at."""
 
 
 class ScriptedForwarder:
-    """`calls` lists what was asked of whom. Each call takes the next script of its worker's queue."""
+    """`calls` lists what was asked of whom, `left` whose streams were closed before their script was over. Each call takes the
+    next script of its worker's queue.
+    """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Any]] = []
+        self.left: list[str] = []
         self.scripts: dict[str, deque[Sequence[Step]]] = {}
         self.fetches: dict[str, deque[Step]] = {}
         self.listening = True
@@ -55,11 +59,11 @@ class ScriptedForwarder:
 
     async def fetch(self, offer: Offer, ids: Ids) -> Heard:
         self.calls.append(("fetch", str(offer.worker), ids))
-        return self._answer(offer, ids.spoken)
+        return await self._answer(offer, ids.spoken)
 
     async def cancel(self, offer: Offer, ids: Ids) -> Heard:
         self.calls.append(("cancel", str(offer.worker), ids))
-        return self._answer(offer, ids.spoken)
+        return await self._answer(offer, ids.spoken)
 
     async def probe(self, offer: Offer) -> bool:
         self.calls.append(("probe", str(offer.worker), None))
@@ -73,9 +77,13 @@ class ScriptedForwarder:
         dispatches = [call for kind, _, call in self.calls if kind == "deliver"]
         return [calls.send_params(d.send, d.ids, d.references, stream=True)["message"] for d in dispatches]
 
-    def _answer(self, offer: Offer, spoken: str) -> Heard:
+    async def _answer(self, offer: Offer, spoken: str) -> Heard:
         queue = self.fetches.get(str(offer.worker))
         answer = queue.popleft() if queue else WorkerFault(-32001, "unknown")
+        while isinstance(answer, Hold | int | float):
+            await (answer.arrive() if isinstance(answer, Hold) else asyncio.sleep(answer))
+            assert queue, "a script of answers ends with an answer"
+            answer = queue.popleft()
         if isinstance(answer, Exception):
             raise answer
         assert isinstance(answer, Heard)
@@ -86,14 +94,22 @@ class ScriptedForwarder:
         steps = self.scripts[worker].popleft()
         if steps and isinstance(steps[0], Exception):
             raise steps[0]
-        yield _said(steps, spoken)
+        heard = _said(steps, spoken)
+        try:
+            yield heard
+        finally:
+            if heard.ag_frame is not None:
+                self.left.append(worker)
+            await heard.aclose()
 
 
-async def _said(steps: Sequence[Step], spoken: str) -> AsyncIterator[Sequence[Heard]]:
+async def _said(steps: Sequence[Step], spoken: str) -> AsyncGenerator[Sequence[Heard], None]:
     for step in steps:
         if isinstance(step, Exception):
             raise step
-        if isinstance(step, int | float):
+        if isinstance(step, Hold):
+            await step.arrive()
+        elif isinstance(step, int | float):
             await asyncio.sleep(step)
         else:
             together = step if isinstance(step, list) else [step]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +28,13 @@ from tests.helpers.scripted import status, task
 
 QUICK = Pace(look_every=0.02)
 HOSTS = ("127.0.0.1", "localhost")
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Real time: what goes over sockets takes some."""
+    return {"real": asyncio.SelectorEventLoop}
 
 
 @dataclass

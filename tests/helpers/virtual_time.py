@@ -1,0 +1,83 @@
+"""An event loop whose time passes only while nothing else can run: a sleep costs nothing, and a loaded machine changes nothing.
+
+When no callback is ready and no file descriptor is readable, time jumps to the next timer. It stands still while work is
+under way outside the loop: in the loop's own threads, and wherever `busy` was entered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import Any
+
+from tests.helpers.clock import MovableClock
+
+_LOOK_AGAIN = 0.02
+_NOW = 1e-6
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._busy = 0
+        super().__init__(_JumpingSelector(self))
+
+    def time(self) -> float:
+        return self._now
+
+    def wait(self, real: selectors.BaseSelector, seconds: float) -> list[Any]:
+        """What the selector asks for: events, or none after `seconds` have passed here."""
+        ready = real.select(0)
+        if not ready and self._busy:
+            return real.select(_LOOK_AGAIN)
+        if not ready:
+            self._now += seconds + _NOW
+        return ready
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Time stands still meanwhile."""
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        future = super().run_in_executor(executor, func, *args)
+        self._busy += 1
+        future.add_done_callback(self._idle)
+        return future
+
+    def _idle(self, future: asyncio.Future[Any]) -> None:
+        self._busy -= 1
+
+
+class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+    def __init__(self, loop: VirtualTimeLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._real = super()
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None or timeout <= 0:
+            return self._real.select(timeout)
+        return self._loop.wait(self._real, timeout)
+
+
+class LoopClock(MovableClock):
+    """The clock port on a loop's time, so that both pass together. `advance` moves the clock alone, past timers that wait."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._began = loop.time()
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._loop.time() - self._began
+
+    def wall(self) -> float:
+        return super().wall() + self._loop.time() - self._began
