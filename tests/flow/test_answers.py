@@ -11,7 +11,7 @@ from hub.errors import HubError, InvalidParams, WorkerBroke, WorkerRefused, Work
 from hub.model.command import Subscribe, Target
 from hub.model.ids import TaskId
 from hub.wire.jsontext import parse
-from tests.flow.conftest import SILENCE, ME, House, frames, say
+from tests.flow.conftest import ME, SILENCE, House, frames, say
 from tests.helpers.scripted import chunk, status, task
 
 CUT = WorkerBroke("echo:a", "cut")

@@ -94,24 +94,26 @@ class ScriptedForwarder:
         steps = self.scripts[worker].popleft()
         if steps and isinstance(steps[0], Exception):
             raise steps[0]
-        heard = _said(steps, spoken)
+        played: list[Step] = []
+        heard = _said(steps, spoken, played)
         try:
             yield heard
         finally:
-            if heard.ag_frame is not None:
-                self.left.append(worker)
             await heard.aclose()
+            if len(played) < len(steps):
+                self.left.append(worker)
 
 
-async def _said(steps: Sequence[Step], spoken: str) -> AsyncGenerator[Sequence[Heard], None]:
+async def _said(steps: Sequence[Step], spoken: str, played: list[Step]) -> AsyncGenerator[Sequence[Heard], None]:
     for step in steps:
-        if isinstance(step, Exception):
-            raise step
         if isinstance(step, Hold):
             await step.arrive()
         elif isinstance(step, int | float):
             await asyncio.sleep(step)
-        else:
+        played.append(step)
+        if isinstance(step, Exception):
+            raise step
+        if isinstance(step, Heard | list):
             together = step if isinstance(step, list) else [step]
             # Fresh copies: whoever hears a document owns it.
             yield [_said_in(spoken, replace(heard, document=dict(heard.document))) for heard in together]

@@ -28,11 +28,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._now
 
-    def wait(self, real: selectors.BaseSelector, seconds: float) -> list[Any]:
+    def wait(self, select: Callable[[float], list[Any]], seconds: float) -> list[Any]:
         """What the selector asks for: events, or none after `seconds` have passed here."""
-        ready = real.select(0)
+        ready = select(0)
         if not ready and self._busy:
-            return real.select(_LOOK_AGAIN)
+            return select(_LOOK_AGAIN)
         if not ready:
             self._now += seconds + _NOW
         return ready
@@ -56,16 +56,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._busy -= 1
 
 
-class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _JumpingSelector(selectors.DefaultSelector):
     def __init__(self, loop: VirtualTimeLoop) -> None:
         super().__init__()
         self._loop = loop
-        self._real = super()
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None or timeout <= 0:
-            return self._real.select(timeout)
-        return self._loop.wait(self._real, timeout)
+            return super().select(timeout)
+        return self._loop.wait(super().select, timeout)
 
 
 class LoopClock(MovableClock):
