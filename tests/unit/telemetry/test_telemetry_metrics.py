@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hub.core.observe import Observer
@@ -136,6 +137,7 @@ def test_role_that_enrols_during_a_call_leaves_no_gauge_below_zero() -> None:
     assert _value(metrics, "requests_active", role=UNKNOWN, method="m") == 0
 
 
+@pytest.mark.soak
 def test_counting_a_call_costs_microseconds() -> None:
     metrics = Metrics(lambda: [_worker("echo", "a")])
 
