@@ -23,12 +23,13 @@ class Pair:
     now: Figure
     ratio: float
     """Now to before: the median of the ratios within each round."""
+    rounds: int
 
     @classmethod
     def of(cls, row: str, before: Sequence[float], now: Sequence[float]) -> Pair:
         """The values of both hubs, round by round."""
         ratios = [later / earlier if earlier else math.nan for earlier, later in zip(before, now, strict=True)]
-        return cls(row, Figure.of(before), Figure.of(now), median(ratios))
+        return cls(row, Figure.of(before), Figure.of(now), median(ratios), len(ratios))
 
     @property
     def spread(self) -> float:
@@ -50,4 +51,5 @@ def table_of_pairs(pairs: Sequence[Pair]) -> list[list[str]]:
 
 
 def _cells(pair: Pair) -> list[str]:
-    return [pair.row, number(pair.before.middle), number(pair.now.middle), f"{pair.ratio:.2f}×", f"±{pair.spread:.0%}"]
+    spread = "–" if pair.rounds == 1 else f"±{pair.spread:.0%}"
+    return [pair.row, number(pair.before.middle), number(pair.now.middle), f"{pair.ratio:.2f}×", spread]

@@ -83,6 +83,10 @@ def test_a_table_has_a_line_for_each_pair() -> None:
     ]
 
 
+def test_one_round_has_no_spread() -> None:
+    assert table_of_pairs([Pair.of("cpu", [100.0], [110.0])])[1] == ["cpu", "100", "110", "1.10×", "–"]
+
+
 def test_only_libraries_that_both_have_can_differ() -> None:
     before = {"quart": "0.22.0", "msgspec": "0.19.0", "gone": "1", "rolecall": "0.1.0"}
     now = {"quart": "0.22.0", "msgspec": "0.20.0", "new": "1", "rolecall": "0.2.0"}
