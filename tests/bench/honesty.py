@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tests.bench.figures import Case
@@ -46,3 +47,15 @@ def _check_fetched(task: str, found: dict[str, Any], case: Case) -> list[str]:
     parts = sum(len(artifact["parts"]) for artifact in found.get("artifacts") or [])
     wanted = 1 if case.events == 1 else case.events - 2
     return [] if parts == wanted else [f"task {task} holds {parts} artifact parts, not {wanted}"]
+
+
+def complaints(folder: Path) -> list[str]:
+    """Warnings and errors in the logs of what was measured."""
+    found = []
+    for log in (*folder.glob("*.err"), *folder.glob("nginx.log")):
+        lines = [
+            line for line in log.read_text().splitlines() if any(w in line for w in ("rror", "arning", "warn", "Traceback"))
+        ]
+        if lines:
+            found.append(f"{log.name} holds {len(lines)} complaints, the first: {lines[0][:200]}")
+    return found

@@ -25,8 +25,8 @@ def open_streams(rig: Rig, proxies: Sequence[str]) -> Section:
     for name in proxies:
         say(f"1,000 open streams: {name}")
         with rig.started([name]) as started:
-            before, during, found = _hold(rig, started[0])
-        each = (during - before) / 1024 / _STREAMS
+            before, during, found = hold(rig, started[0])
+        each = kib_each(before, during)
         table.append([name, number(before / 1e6), number(during / 1e6), f"{each:.1f}"])
         values[f"stream memory {name}"] = each
         problems += found
@@ -34,7 +34,12 @@ def open_streams(rig: Rig, proxies: Sequence[str]) -> Section:
     return Section("1,000 streams open, and silent", table, note, values, problems)
 
 
-def _hold(rig: Rig, proxy: Proxy) -> tuple[int, int, list[str]]:
+def kib_each(before: int, during: int) -> float:
+    return (during - before) / 1024 / _STREAMS
+
+
+def hold(rig: Rig, proxy: Proxy) -> tuple[int, int, list[str]]:
+    """Resident bytes before the streams are open and while they are, and what went wrong."""
     rig.plan(3, 0)
     _, problems = measure(rig, proxy, Case("a few streams", "stream", 16, 3, seconds=0.5))
     time.sleep(_SETTLED)
@@ -50,7 +55,8 @@ def _hold(rig: Rig, proxy: Proxy) -> tuple[int, int, list[str]]:
     return before, during, [f"1,000 open streams, {proxy.name}: {problem}" for problem in problems]
 
 
-def _start(rig: Rig, name: str) -> tuple[float, int]:
+def start(rig: Rig, name: str) -> tuple[float, int]:
+    """Seconds to the first answer, and resident bytes a little later."""
     with rig.started([name]) as started:
         time.sleep(_SETTLED)
         return started[0].ready_after, machine.memory(started[0].pid)
@@ -61,7 +67,7 @@ def starts(rig: Rig, proxies: Sequence[str]) -> Section:
     values: dict[str, float] = {}
     for name in proxies:
         say(f"start: {name}")
-        found = [_start(rig, name) for _ in range(_STARTS)]
+        found = [start(rig, name) for _ in range(_STARTS)]
         ready, held = (Figure.of(column) for column in zip(*found, strict=True))
         table.append([name, f"{ready.middle:.2f} ±{ready.spread:.0%}", number(held.middle / 1e6)])
         values |= {f"start {name}": ready.middle, f"idle memory {name}": held.middle / 1e6}

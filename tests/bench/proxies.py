@@ -6,21 +6,19 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from hub.config import Settings
 from tests.bench import machine
 from tests.bench.asking import ask, free_port, until_answering
+from tests.bench.checkouts import CURRENT, ROOT, Checkout
 from tests.bench.machine import Place
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 AGENT_PYTHON = ROOT / ".tools" / "a2a-1.x" / "bin" / "python"
 OLD_AGENT_PYTHON = ROOT / ".tools" / "a2a-0.3" / "bin" / "python"
-HUB_PYTHON = ROOT / ".venv" / "bin" / "python"
-_FORGOTTEN = ("ROLECALL_", "A2A_", "PUSH_NOTIFICATION_")
 # One caller sends everything here, more than the default lets one caller send; it is counted all the same. And the rig sends
 # no heartbeats, so leases outlast the run; they are swept all the same.
 CHANGED = {"ROLECALL_MAX_RATE": "1000000", "ROLECALL_LEASE_TTL": "7200", "ROLECALL_HEARTBEAT": "3600"}
@@ -63,6 +61,7 @@ class Proxy:
     calls_with: str = ""
     enrol_with: tuple[str, ...] = ()
     data: Path = Path()
+    checkout: Checkout = CURRENT
 
     @property
     def is_hub(self) -> bool:
@@ -97,9 +96,11 @@ def _start_agent(place: Place, worker: int, name: str, python: Path, program: Pa
     return Proxy(name, process.pid, port, machine.age(process.pid))
 
 
-def start_hub(place: Place, worker: int, name: str = "hub", more: Mapping[str, str] | None = None) -> Proxy:
+def start_hub(
+    place: Place, worker: int, name: str = "hub", more: Mapping[str, str] | None = None, checkout: Checkout = CURRENT
+) -> Proxy:
     """It knows the worker twice: under the role that is called, and as one of 1.0."""
-    hub = serve(place, name, more)
+    hub = serve(place, name, more, checkout=checkout)
     enrol(hub, worker)
     enrol(hub, worker, role="apart", card="/card-1.0")
     return hub
@@ -109,25 +110,30 @@ def start_hub_on_hypercorn(place: Place, worker: int) -> Proxy:
     return start_hub(place, worker, "hub-hypercorn", {"ROLECALL_SERVER": "hypercorn"})
 
 
-def serve(place: Place, name: str, more: Mapping[str, str] | None = None, *, farms: int = 1) -> Proxy:
+def serve(
+    place: Place, name: str, more: Mapping[str, str] | None = None, *, farms: int = 1, checkout: Checkout = CURRENT
+) -> Proxy:
     """A hub with tokens, and but for what is named with its defaults. One holder may enrol 5,000 workers: a farm."""
     data = Path(tempfile.mkdtemp(dir=place.folder))
-    calls_with = new_token(data, "--name", "bench")
-    enrol_with = [new_token(data, "--name", f"farm{n}", "--kind", "worker", "--role", "*") for n in range(farms)]
-    return resume(place, Proxy(name, 0, free_port(), 0.0, calls_with, tuple(enrol_with), data), more)
+    calls_with = new_token(checkout, data, "--name", "bench")
+    farmers = [("--name", f"farm{n}", "--kind", "worker", "--role", "*") for n in range(farms)]
+    enrol_with = tuple(new_token(checkout, data, *words) for words in farmers)
+    return resume(place, Proxy(name, 0, free_port(), 0.0, calls_with, enrol_with, data, checkout), more)
 
 
 def resume(place: Place, hub: Proxy, more: Mapping[str, str] | None = None) -> Proxy:
     """Start the hub that has these tokens and its data already."""
-    argv: list[str | Path] = [HUB_PYTHON, "-m", "hub.cli", "serve", "--port", str(hub.port), "--data-dir", hub.data]
-    process = place.start(argv, log=hub.name, cwd=ROOT, env=environment({**CHANGED, **(more or {})}))
+    argv = hub.checkout.command("serve", "--port", str(hub.port), "--data-dir", hub.data)
+    env = hub.checkout.environment({**CHANGED, **(more or {})})
+    process = place.start(argv, log=hub.name, cwd=hub.checkout.tree, env=env)
     until_answering(hub.port)
     return replace(hub, pid=process.pid, ready_after=machine.age(process.pid))
 
 
-def new_token(data: Path, *words: str) -> str:
-    argv: list[str | Path] = [HUB_PYTHON, "-m", "hub.cli", "tokens", "--data-dir", data, "new", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, env=environment({}), timeout=30, check=True)
+def new_token(checkout: Checkout, data: Path, *words: str) -> str:
+    argv = checkout.command("tokens", "--data-dir", data, "new", *words)
+    env = checkout.environment({})
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=checkout.tree, env=env, timeout=30, check=True)
     return done.stdout.strip()
 
 
@@ -136,12 +142,8 @@ def enrol(hub: Proxy, worker: int, *, role: str = "bench", card: str = "/.well-k
     ask(hub.port, f"/registry/agents/{role}/a", "PUT", offer, token=hub.enrol_with[0])
 
 
-def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Ours without settings of a hub or worker that somebody exported for another one."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(_FORGOTTEN)} | dict(more)
-
-
-STARTERS: dict[str, Callable[[Place, int], Proxy]] = {
+Starter = Callable[[Place, int], Proxy]
+STARTERS: dict[str, Starter] = {
     "nginx": start_nginx,
     "sdk-1.3": start_agent,
     "sdk-0.3": start_old_agent,
@@ -150,9 +152,13 @@ STARTERS: dict[str, Callable[[Place, int], Proxy]] = {
 }
 
 
-def missing_tools() -> list[str]:
-    tools = {"a C compiler": bool(compiler()), "nginx": bool(nginx())}
-    tools |= {str(python.relative_to(ROOT)): python.exists() for python in (AGENT_PYTHON, OLD_AGENT_PYTHON)}
+def missing_tools(proxies: Iterable[str] = tuple(STARTERS)) -> list[str]:
+    """What is not there of what these need. The worker and the client are C, whoever is measured."""
+    tools = {"a C compiler": bool(compiler())}
+    if "nginx" in (wanted := set(proxies)):
+        tools["nginx"] = bool(nginx())
+    agents = {"sdk-1.3": AGENT_PYTHON, "sdk-0.3": OLD_AGENT_PYTHON}
+    tools |= {str(python.relative_to(ROOT)): python.exists() for name, python in agents.items() if name in wanted}
     return [name for name, found in tools.items() if not found]
 
 

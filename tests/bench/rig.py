@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.bench import machine
 from tests.bench.asking import ask
 from tests.bench.figures import Case
 from tests.bench.machine import Cores, Place
-from tests.bench.proxies import STARTERS, Proxy, compile_c, missing_tools
+from tests.bench.proxies import Proxy, Starter, compile_c, missing_tools
 
 _PROGRAMS = ("worker", "load", "beats")
 _PAGE = 100
@@ -30,11 +30,12 @@ class Rig:
 
     folder: Path
     cores: Cores
+    starters: Mapping[str, Starter]
     worker_port: int = 0
     closing: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Rig:
-        missing = missing_tools()
+        missing = missing_tools(self.starters)
         if missing:
             raise Missing(f"Not there: {', '.join(missing)}. Run scripts/install-bench-tools.")
         with ExitStack() as closing:
@@ -58,7 +59,7 @@ class Rig:
     @contextmanager
     def started(self, names: Sequence[str]) -> Iterator[list[Proxy]]:
         with self.place() as place:
-            yield [STARTERS[name](place, self.worker_port) for name in names]
+            yield [self.starters[name](place, self.worker_port) for name in names]
 
     def plan(self, events: int, interval_us: int) -> None:
         ask(self.worker_port, f"/plan?events={events}&interval_us={interval_us}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import machine
+from tests.bench.checkouts import CURRENT, Checkout
 from tests.bench.enrolling import EACH_FARM, Enrolled, enrol_many, names
 from tests.bench.figures import Case, Figure, Section, number, times
 from tests.bench.honesty import check_counts
@@ -29,16 +30,11 @@ def storms(rig: Rig, rounds: int, seconds: float) -> Section:
     table = [["", "p50 ms before", "p99 ms before", "p50 ms during", "p99 ms during", "beats took s", "p99 to before"]]
     values, problems = {}, []
     with rig.place() as place:
-        say("heartbeat storm: enrolling 5,000 workers")
-        hub = serve(place, "storm", farms=2)
-        enrol(hub, rig.worker_port)
-        farm = [(f"storm-{role}", instance) for role, instance in names(_BEATS, _ROLES)]
-        workers = enrol_many(hub, rig.worker_port, farm, token=hub.enrol_with[1])
-        lines = _lines(rig.folder / "beats.txt", workers)
+        hub, lines = farm(rig, place)
         rig.plan(1, 0)
         for connections in (32, 1):
             case = Case(f"{connections} connection{'s' if connections > 1 else ''}", "send", connections, 1, seconds=seconds)
-            found = [_round(rig, hub, case, lines) for _ in range(max(rounds, 3))]
+            found = [one_round(rig, hub, case, lines) for _ in range(max(rounds, 3))]
             problems += [problem for each in found for problem in each["problems"]]
             ratio = Figure.of(each["p99"] / each["p99_before"] for each in found)
             middles = [Figure.of(each[name] for each in found).middle for name in _COLUMNS]
@@ -50,8 +46,19 @@ def storms(rig: Rig, rounds: int, seconds: float) -> Section:
 _COLUMNS = ("p50_before", "p99_before", "p50", "p99", "took")
 
 
-def _round(rig: Rig, hub: Proxy, case: Case, lines: Path) -> dict[str, Any]:
-    say(f"heartbeat storm: {case.title}")
+def farm(rig: Rig, place: Place, name: str = "storm", checkout: Checkout = CURRENT) -> tuple[Proxy, Path]:
+    """A hub with thousands of workers, and their heartbeats in a file."""
+    say(f"heartbeat storm: enrolling 5,000 workers: {name}")
+    hub = serve(place, name, farms=2, checkout=checkout)
+    enrol(hub, rig.worker_port)
+    wanted = [(f"storm-{role}", instance) for role, instance in names(_BEATS, _ROLES)]
+    workers = enrol_many(hub, rig.worker_port, wanted, token=hub.enrol_with[1])
+    return hub, _lines(rig.folder / f"{name}.beats", workers)
+
+
+def one_round(rig: Rig, hub: Proxy, case: Case, lines: Path) -> dict[str, Any]:
+    """Milliseconds that calls take before and during the storm, and what was not honest about it."""
+    say(f"heartbeat storm: {case.title}: {hub.name}")
     served = rig.served()
     before = rig.load(hub, case)
     with rig.place() as place, lines.open() as told:

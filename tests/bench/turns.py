@@ -7,18 +7,21 @@ from collections.abc import Sequence
 
 from tests.bench.figures import Case, Sample, Samples
 from tests.bench.honesty import check_counts, check_stored
+from tests.bench.pairs import in_order
 from tests.bench.proxies import Proxy
 from tests.bench.rig import Rig, StoredTasks
 
 
-def in_turn(rig: Rig, proxies: Sequence[Proxy], cases: Sequence[Case], rounds: int) -> tuple[Samples, list[str]]:
-    """What was measured, and what was not honest about it."""
+def in_turn(
+    rig: Rig, proxies: Sequence[Proxy], cases: Sequence[Case], rounds: int, *, alternating: bool = False
+) -> tuple[Samples, list[str]]:
+    """What was measured, and what was not honest about it. Alternating: every second round begins with the last proxy."""
     samples: Samples = {}
     problems: list[str] = []
     for turn in range(1, rounds + 1):
         for case in cases:
             rig.plan(case.events, case.interval_us)
-            for proxy in proxies:
+            for proxy in in_order(turn, proxies) if alternating else proxies:
                 if case.leaves_out(proxy.name):
                     continue
                 say(f"round {turn} of {rounds}: {case.title}: {proxy.name}")

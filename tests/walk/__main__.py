@@ -1,0 +1,35 @@
+"""Count the files that one message/stream call of three events passes in the hub, and how often it returns to one."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from tests.walk.calling import AGREEING, walks
+from tests.walk.counting import like, listed, usual
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="scripts/walk", description=__doc__)
+    parser.add_argument(
+        "--list", action="store_true", help="files in the order of the first visit, and how often each was entered"
+    )
+    parser.add_argument(
+        "--agreeing", type=int, default=AGREEING, metavar="N", help=f"call until N calls took the same walk ({AGREEING})"
+    )
+    options = parser.parse_args(argv)
+    found = asyncio.run(walks(options.agreeing))
+    walk = usual(found)
+    print(f"{walk.files} files, {walk.returns} returns")
+    if options.list:
+        print("\n".join(listed(walk)))
+    print(
+        f"{like(walk, found)} of {len(found)} calls took this walk; timers of the hub fired during the others", file=sys.stderr
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

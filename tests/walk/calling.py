@@ -1,0 +1,172 @@
+"""A client and a worker in one process, in step with the hub in another: the worker sends an event when the hub is idle again.
+
+So a call takes the same way each time: two events never come together, and no write waits for the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from tests.helpers.processes import ROOT, environment, free_port
+from tests.helpers.raw_server import Peer, RawServer, chunk, chunked_head
+from tests.walk.counting import Step, Walk, like, usual, walk_of
+
+_WARM_UP, _AT_MOST = 5, 60
+AGREEING = 5
+_IDLE = 0.02
+"""Seconds after which the hub has nothing left to do for what it got."""
+_PATIENCE = 10.0
+_END = b"0\r\n\r\n"
+_CARD = {
+    "name": "echo",
+    "description": "Says what you say.",
+    "version": "1",
+    "protocolVersion": "0.3.0",
+    "url": "http://localhost/",
+    "capabilities": {"streaming": True},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [],
+}
+
+
+class EchoWorker:
+    """It answers message/stream with a Task, an artifact with the text and the final status, each when it is told to."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Semaphore(0)
+
+    def send_next(self) -> None:
+        self._next.release()
+
+    async def script(self, peer: Peer) -> None:
+        while request := await peer.read_request():
+            called = json.loads(request.body)
+            await peer.write(chunked_head())
+            for event in _events(called["params"]["message"]):
+                await self._next.acquire()
+                answer = {"jsonrpc": "2.0", "id": called["id"], "result": event}
+                await peer.write(
+                    chunk(b"data: " + json.dumps(answer).encode() + b"\n\n") + (_END if event.get("final") else b"")
+                )
+
+
+def _events(message: dict[str, Any]) -> list[dict[str, Any]]:
+    task, context = str(uuid4()), message.get("contextId") or str(uuid4())
+    of = {"taskId": task, "contextId": context}
+    artifact = {"artifactId": "echo", "parts": message["parts"]}
+    return [
+        {"kind": "task", "id": task, "contextId": context, "status": {"state": "working"}},
+        {"kind": "artifact-update", **of, "artifact": artifact},
+        {"kind": "status-update", **of, "status": {"state": "completed"}, "final": True},
+    ]
+
+
+class Walker:
+    """One connection to the hub, and the line over which the hub's process is told what to count."""
+
+    def __init__(self, hub: Process, worker: EchoWorker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._hub = hub
+        self._worker = worker
+        self._reader = reader
+        self._writer = writer
+
+    async def walk(self) -> Walk:
+        """What one call of three events passes."""
+        await self._ask(f"begin {self._writer.get_extra_info('sockname')[1]}")
+        async with asyncio.timeout(_PATIENCE):
+            await self._call()
+        return walk_of(Step(*step) for step in await self._ask("end"))
+
+    async def _call(self) -> None:
+        message = {"kind": "message", "role": "user", "messageId": str(uuid4()), "parts": [{"kind": "text", "text": "hello"}]}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": {"message": message}}).encode()
+        host = "{}:{}".format(*self._writer.get_extra_info("peername"))
+        about = f"Host: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        self._writer.write(f"POST /agents/echo/ HTTP/1.1\r\n{about}\r\n".encode() + body)
+        for _ in range(3):
+            await asyncio.sleep(_IDLE)
+            self._worker.send_next()
+            await self._until(b"data:")
+        await self._until(b'"completed"')
+        await self._until(_END)
+        await asyncio.sleep(_IDLE)
+
+    async def _until(self, mark: bytes) -> None:
+        try:
+            await self._reader.readuntil(mark)
+        except asyncio.IncompleteReadError as cut:
+            raise RuntimeError(f"the hub's answer ended before {mark!r}: {cut.partial.decode()}") from cut
+
+    async def _ask(self, words: str) -> Any:
+        assert self._hub.stdin is not None
+        assert self._hub.stdout is not None
+        self._hub.stdin.write(f"{words}\n".encode())
+        async with asyncio.timeout(_PATIENCE):
+            line = await self._hub.stdout.readline()
+        return json.loads(line)
+
+
+async def walks(agreeing: int = AGREEING) -> list[Walk]:
+    """Calls, until so many of them took the same walk. The first load modules and open connections, so they do not count."""
+    found: list[Walk] = []
+    async with _walker() as walker:
+        for _ in range(_WARM_UP):
+            await walker.walk()
+        while not found or (like(usual(found), found) < agreeing and len(found) < _AT_MOST):
+            found.append(await walker.walk())
+    return found
+
+
+@asynccontextmanager
+async def _walker() -> AsyncIterator[Walker]:
+    """A hub with its defaults, but for the event loop: what uvloop reads and writes, no profile sees."""
+    worker, port = EchoWorker(), free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        async with RawServer(worker.script) as server, _hub(Path(folder), port) as hub:
+            await _enrol(port, server.url)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            try:
+                yield Walker(hub, worker, reader, writer)
+            finally:
+                writer.close()
+
+
+@asynccontextmanager
+async def _hub(folder: Path, port: int) -> AsyncIterator[Process]:
+    words = ("serve", "--port", str(port), "--data-dir", str(folder), "--loop", "asyncio", "--log-level", "warning")
+    # Nobody sends heartbeats, and nobody is asked for one.
+    env = environment({"ROLECALL_LEASE_TTL": "7200", "ROLECALL_HEARTBEAT": "3600"})
+    argv = (sys.executable, "-m", "tests.walk.hub", *words)
+    process = await asyncio.create_subprocess_exec(
+        *argv, cwd=ROOT, env=env, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=2**24
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()  # there is nothing to keep
+        await process.wait()
+
+
+async def _enrol(port: int, url: str) -> None:
+    offer = {"url": url, "boot": "walk", "card": _CARD}
+    async with asyncio.timeout(_PATIENCE), httpx.AsyncClient(trust_env=False) as client:
+        while True:
+            try:
+                answer = await client.put(f"http://127.0.0.1:{port}/registry/agents/echo/walk", json=offer)
+                answer.raise_for_status()
+                return
+            except httpx.TransportError:
+                await asyncio.sleep(_IDLE)

@@ -1,0 +1,48 @@
+"""The walk of a call: what counts as a visit and as a return, and a count of a real call."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.walk.calling import walks
+from tests.walk.counting import Step, Walk, listed, usual, walk_of
+
+
+def steps(files: str, thread: int = 0) -> list[Step]:
+    return [Step(thread, file) for file in files]
+
+
+@pytest.mark.parametrize(
+    ("passed", "files", "returns"),
+    [("", 0, 0), ("aaa", 1, 0), ("abc", 3, 0), ("aba", 2, 1), ("aabacb", 3, 2), ("ababab", 2, 4)],
+)
+def test_a_return_is_a_step_into_a_file_that_was_left(passed: str, files: int, returns: int) -> None:
+    walk = walk_of(steps(passed))
+    assert (walk.files, walk.returns) == (files, returns)
+
+
+def test_each_thread_walks_by_itself() -> None:
+    """Where one thread takes over from the other is chance."""
+    loop, writer = steps("aab", 0), steps("bbc", 1)
+    mixed = [step for both in zip(loop, writer, strict=True) for step in both]
+    assert walk_of(mixed) == walk_of([*loop, *writer]) == Walk({"a": 1, "b": 2, "c": 1}, 0)
+
+
+def test_files_are_listed_in_the_order_of_the_first_visit() -> None:
+    assert listed(walk_of(steps("caba"))) == ["    1  c", "    2  a", "    1  b"]
+
+
+def test_the_usual_walk_is_that_of_most_calls() -> None:
+    short, long, longest = (walk_of(steps(files)) for files in ("a", "aba", "abac"))
+    assert usual([longest, long, short, long]) == long
+    assert usual([longest, long, short]) == short
+
+
+async def test_a_call_is_counted_the_same_twice() -> None:
+    first, second = [usual(await walks(3)) for _ in range(2)]
+    assert (first.files, first.returns) == (second.files, second.returns)
+    assert first.files > 20
+    assert first.returns > first.files
+    rooms = {file.split("/")[0] for file in first.entered}
+    assert rooms <= {"hub", "rolecall", "worker_sdk"}
+    assert not [file for file in first.entered if file.startswith("worker_sdk/")]
