@@ -1,11 +1,13 @@
+"""When a worker is doubted, when its lease may end, and how many go unasked."""
+
 from __future__ import annotations
 
 import pytest
 
-from hub.core.liveness import about_to_end, missed_a_beat, too_many
+from hub.core.liveness import about_to_end, missed_a_beat, next_look, too_many
 
 
-@pytest.mark.parametrize(("since", "missed"), [(0, False), (45, False), (67, False), (68, True), (119, True)])
+@pytest.mark.parametrize(("since", "missed"), [(0, False), (45, False), (67.5, False), (67.6, True), (119, True)])
 def test_a_beat_is_missed_half_a_heartbeat_after_it_was_due(since: float, missed: bool) -> None:
     assert missed_a_beat(ttl=120, left=120 - since, heartbeat=45) is missed
 
@@ -30,9 +32,31 @@ def test_a_lease_is_about_to_end_when_it_would_be_over_before_the_next_look(ttl:
         (21, 100, 0, 1),
         (100, 100, 0, 80),
         (5, 80, 20, 5),  # a fifth of what the role was two minutes ago has gone already
+        (4, 80, 20, 4),
+        (10, 20, 10, 10),  # more have gone than may: nobody goes unasked, however many those are
+        (10, 20, 12, 10),
+        (10, 40, 4, 6),
+        (3, 1, 3, 3),
         (0, 10, 0, 0),
     ],
 )
 def test_only_a_fifth_of_a_role_goes_unasked(ending: int, live: int, gone: int, asked: int) -> None:
     found = too_many(list(range(ending)), live=live, gone_lately=gone)
     assert list(found) == list(range(ending - asked, ending))
+
+
+@pytest.mark.parametrize(
+    ("ttl", "left", "ready", "again"),
+    [
+        (120, 120, True, 67.5),  # a worker that has just beaten is doubted at the earliest when its next beat is missed
+        (120, 100, True, 47.5),
+        (120, 52.5, True, 0),
+        (120, 52.5, False, 51.5),  # a doubted one that beats at once is missed again after that time
+        (200, 100, False, 67.5),
+        (120, 40, False, 39),  # or its lease runs out before
+        (60, 60, True, 59),
+        (2, 2, False, 1.5),
+    ],
+)
+def test_a_lease_is_looked_at_again_when_it_may_be_doubted_or_end(ttl: float, left: float, ready: bool, again: float) -> None:
+    assert next_look(ttl=ttl, left=left, heartbeat=45, look_every=0.5, ready=ready) == again

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from hub.core.balance import busyness, least_busy_of_two
+from hub.core.balance import least_busy_of_two
 from hub.core.router import Router
 from hub.engines import open_engine
 from hub.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous
@@ -106,16 +106,6 @@ async def test_another_workspaces_workers_do_not_exist(engine: Engine) -> None:
     await enrol(engine, "a:1")
     with pytest.raises(RoleUnknown):
         await router(engine).choose(Caller("other", "local"), call(path_role="a"))
-
-
-async def test_the_less_busy_of_two_gets_the_call(engine: Engine) -> None:
-    idle, busy = await enrol(engine, "a:1", capacity=4), await enrol(engine, "a:2", capacity=4)
-    busy.in_flight = 3
-    dice = Random(1)
-    assert all(least_busy_of_two((idle, busy), dice) is idle for _ in range(50))
-    busy.in_flight = 0
-    busy.reported_in_flight = 2
-    assert busyness(busy) == 0.5
 
 
 async def test_equals_share_evenly(engine: Engine) -> None:
