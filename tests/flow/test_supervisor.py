@@ -1,0 +1,93 @@
+"""Background loops come back, ever more slowly, and a job's end is told once."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from hub.core.supervisor import Supervisor
+
+
+async def test_a_loop_that_fails_comes_back_twice_as_late_each_time_up_to_ten_seconds() -> None:
+    supervisor, clock, began = Supervisor(), asyncio.get_running_loop(), list[float]()
+
+    async def loop() -> None:
+        began.append(clock.time())
+        raise RuntimeError("boom")
+
+    supervisor.keep_running("shaky", loop)
+    await asyncio.sleep(50)
+    await supervisor.close()
+    pauses = [round(later - earlier, 2) for earlier, later in pairwise(began)]
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0]
+
+
+@pytest.mark.parametrize(("lasted", "pause"), [(9.9, 0.4), (10.1, 0.1)])
+async def test_a_loop_that_ran_well_for_a_while_comes_back_at_once(lasted: float, pause: float) -> None:
+    supervisor, clock, runs = Supervisor(), asyncio.get_running_loop(), list[tuple[float, float]]()
+
+    async def loop() -> None:
+        began = clock.time()
+        if len(runs) == 2:
+            await asyncio.sleep(lasted)
+        runs.append((began, clock.time()))
+        raise RuntimeError("boom")
+
+    supervisor.keep_running("shaky", loop)
+    await asyncio.sleep(13)
+    await supervisor.close()
+    assert runs[3][0] - runs[2][1] == pytest.approx(pause, abs=0.001)
+
+
+async def test_a_loop_that_returns_is_done() -> None:
+    supervisor, runs = Supervisor(), 0
+
+    async def loop() -> None:
+        nonlocal runs
+        runs += 1
+
+    supervisor.keep_running("short", loop)
+    await asyncio.sleep(30)
+    assert runs == 1
+    await supervisor.close()
+
+
+@pytest.mark.parametrize("how", ["returns", "fails", "is cancelled"])
+async def test_the_end_of_a_job_is_told_however_it_came(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    supervisor, told = Supervisor(), list[str]()
+
+    async def job() -> None:
+        await asyncio.sleep(1)
+        if how == "fails":
+            raise RuntimeError("boom")
+
+    task = supervisor.run_once("job", job(), then=lambda: told.append("over"))
+    assert task.get_name() == "job"
+    await asyncio.sleep(0.5)
+    assert told == []
+    if how == "is cancelled":
+        task.cancel()
+    await asyncio.sleep(1)
+    assert told == ["over"]
+    failures = [record.__dict__["job"] for record in caplog.records if record.message == "background task failed"]
+    assert failures == (["job"] if how == "fails" else [])
+    await supervisor.close()
+    assert told == ["over"]
+
+
+async def test_what_closes_ends_loops_and_jobs_alike() -> None:
+    supervisor, ended = Supervisor(), list[str]()
+
+    async def runs(name: str) -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            ended.append(name)
+
+    supervisor.keep_running("loop", lambda: runs("loop"))
+    supervisor.run_once("job", runs("job"))
+    await asyncio.sleep(1)
+    await supervisor.close()
+    assert sorted(ended) == ["job", "loop"]
