@@ -127,7 +127,7 @@ async def test_a_full_registry_takes_nobody_new_and_keeps_its_own(house: House) 
     directory = directory_of(house, most=3)
     for number in range(3):
         await directory.enrol(LOCAL, an_offer(f"echo:{number}"), boot="b")
-    with pytest.raises(Overloaded, match="3 registrations, its limit .ROLECALL_MAX_AGENTS"):
+    with pytest.raises(Overloaded, match=r"3 registrations, its limit \(ROLECALL_MAX_AGENTS\)"):
         await directory.enrol(LOCAL, an_offer("echo:3"), boot="b")
     assert not (await directory.enrol(LOCAL, an_offer("echo:1"), boot="b")).is_new
     assert (await directory.enrol(LOCAL, an_offer("echo:1"), boot="next")).is_new

@@ -62,6 +62,18 @@ def test_a_token_that_has_expired_opens_nothing(path: Path) -> None:
     assert not book.empty
 
 
+def test_a_token_that_was_shown_just_now_expires_all_the_same(path: Path) -> None:
+    clock = MovableClock()
+    token, _ = tokens.new(path, ANNA, lasts=60, now=clock.wall())
+    book = tokens.TokenBook(path, wall=clock.wall, monotonic=clock.monotonic)
+    clock.advance(59.5)
+    assert book.find(token) == ANNA
+    clock.advance(0.25)
+    assert book.find(token) == ANNA
+    clock.advance(0.25)
+    assert book.find(token) is None
+
+
 def test_a_file_that_breaks_shuts_nobody_out_and_lets_nobody_in(path: Path) -> None:
     clock = MovableClock()
     token, _ = tokens.new(path, ANNA, lasts=None, now=0)

@@ -53,3 +53,39 @@ def test_no_more_than_so_many_are_under_way_and_who_leaves_makes_room() -> None:
 
 def test_zero_is_no_limit() -> None:
     assert ask(Turnstile(rate=0, at_once=0), ANNA, 10_000) == 10_000
+
+
+def test_who_is_refused_by_the_rate_keeps_no_place_under_way() -> None:
+    clock = MovableClock()
+    turnstile = Turnstile(rate=1, at_once=2, monotonic=clock.monotonic)
+    assert ask(turnstile, ANNA, 50) == 2
+    clock.advance(10)
+    for _ in range(2):
+        turnstile.enter(ANNA)
+    with pytest.raises(TooManyAtOnce):
+        turnstile.enter(ANNA)
+    for _ in range(2):
+        turnstile.leave(ANNA)
+    clock.advance(10)
+    assert ask(turnstile, ANNA, 50) == 2
+
+
+def test_who_is_refused_for_what_is_under_way_pays_nothing_of_the_rate() -> None:
+    turnstile = Turnstile(rate=1, at_once=1, monotonic=MovableClock().monotonic)
+    turnstile.enter(ANNA)
+    for _ in range(50):
+        with pytest.raises(TooManyAtOnce):
+            turnstile.enter(ANNA)
+    turnstile.leave(ANNA)
+    assert ask(turnstile, ANNA, 5) == 1
+
+
+def test_a_crowd_of_callers_is_not_remembered_for_ever() -> None:
+    """Where too many are, all begin anew; those that are known are not forgotten for each other's sake."""
+    turnstile = Turnstile(rate=1, at_once=0, monotonic=MovableClock().monotonic)
+    for number in range(9_999):
+        assert ask(turnstile, Caller("default", str(number)), 1) == 1
+    assert ask(turnstile, ANNA, 9) == 2
+    assert ask(turnstile, ANNA, 9) == 0
+    assert ask(turnstile, BERT, 1) == 1
+    assert ask(turnstile, ANNA, 9) == 2

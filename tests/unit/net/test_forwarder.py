@@ -26,9 +26,9 @@ def offer(url: str, *, streaming: bool = True, replays: bool = False) -> Offer:
     return Offer(WorkerId("echo", "1"), url, streaming=streaming, replays=replays)
 
 
-def dispatch(*, trace: str | None = None) -> Dispatch:
+def dispatch(*, trace: str | None = None, hops: int = 0) -> Dispatch:
     message = {"kind": "message", "role": "user", "messageId": "m-1", "parts": [{"kind": "text", "text": "hello"}]}
-    send = Send(Target(), {"message": message}, "0.3", "m-1", trace=trace)
+    send = Send(Target(), {"message": message}, "0.3", "m-1", trace=trace, hops=hops)
     return Dispatch(send, Ids(TaskId("t-hub"), "c-hub"), {})
 
 
@@ -135,6 +135,16 @@ async def test_a_trace_that_is_none_is_not_passed_on(client: Client) -> None:
         assert [len(batch) async for batch in batches] == [1]
     assert "traceparent" not in server.requests[0].headers
     assert "x-evil" not in server.requests[0].headers
+
+
+@pytest.mark.parametrize(("came_through", "says"), [(0, "1"), (3, "4")])
+async def test_each_hub_on_the_way_is_counted(client: Client, came_through: int, says: str) -> None:
+    async with (
+        RawServer(always(answer(result(task())))) as server,
+        HttpForwarder(client).deliver(offer(server.url), dispatch(hops=came_through)) as batches,
+    ):
+        assert [len(batch) async for batch in batches] == [1]
+    assert server.requests[0].headers["a2a-hop"] == says
 
 
 async def test_fetch_and_cancel_name_the_workers_task(client: Client) -> None:

@@ -147,7 +147,7 @@ async def test_discovery_sends_its_filters_and_follows_the_pages() -> None:
         return {"name": name, "role": role, "instance_id": instance, "state": "ready", "load": {"in_flight": 1, "capacity": 4}}
 
     async def script(peer: Peer) -> None:
-        for agents, cursor in (([item("a:1"), item("b:1")], "a:1"), ([item("b:2")], None)):
+        for agents, cursor in (([item("a:1"), item("b:1")], "a:1"), ([item("b:2")], "b:2"), ([item("b:3")], None)):
             await peer.read_request()
             await peer.write(answer(json.dumps({"agents": agents, "next_cursor": cursor}).encode()))
         await peer.gone()
@@ -158,10 +158,14 @@ async def test_discovery_sends_its_filters_and_follows_the_pages() -> None:
         ("a:1", "1", 1, 4),
         ("b:1", "1", 1, 4),
         ("b:2", "2", 1, 4),
+        ("b:3", "3", 1, 4),
     ]
-    first, second = [request.line.split(" ")[1] for request in server.requests]
-    assert first == "/registry/agents?role=a&skill=s&label=team%3Dx"
-    assert "cursor=a%3A1" in second
+    filters = "/registry/agents?role=a&skill=s&label=team%3Dx"
+    assert [request.line.split(" ")[1] for request in server.requests] == [
+        filters,
+        filters + "&cursor=a%3A1",
+        filters + "&cursor=b%3A2",
+    ]
 
 
 async def test_a_stream_gives_typed_events_and_ends_with_the_task() -> None:

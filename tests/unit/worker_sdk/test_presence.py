@@ -119,6 +119,33 @@ async def test_draining_is_said_again_after_the_hub_forgot() -> None:
         assert registry.asked[-1][2]["draining"] is True
 
 
+async def test_a_worker_that_enrols_anew_while_it_drains_says_so_at_once() -> None:
+    """Not a heartbeat later, in which it would be given work."""
+    registry = Registry(heartbeat=60)
+    async with asyncio.timeout(3), listening(registry) as server, lease_at(server) as lease:
+        await lease.ready()
+        registry.plan.append(refusal(404, "LEASE_UNKNOWN"))
+        await lease.drain(patience=60)
+        assert lease.state is LeaseState.DRAINING
+    assert [(verb, body.get("draining")) for verb, _, body in registry.asked] == [
+        ("PUT", None),
+        ("POST", True),
+        ("PUT", None),
+        ("POST", True),
+        ("DELETE", None),
+    ]
+
+
+async def test_a_worker_that_drains_before_it_has_enrolled_says_so_at_once() -> None:
+    registry = Registry(heartbeat=60)
+    registry.plan.extend([(503, {"reason": "OVERLOADED", "detail": "full"})])
+    async with asyncio.timeout(3), listening(registry) as server, lease_at(server, backoff=(0.2, 0.2)) as lease:
+        await registry.until(lambda asked: registry.count("PUT") == 1)
+        await lease.drain()
+        assert lease.state is LeaseState.DRAINING
+    assert [verb for verb, *_ in registry.asked] == ["PUT", "PUT", "POST", "DELETE"]
+
+
 async def test_draining_without_a_hub_waits_for_nothing() -> None:
     async with listening(Registry()) as gone:
         pass

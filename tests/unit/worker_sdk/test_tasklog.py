@@ -148,3 +148,30 @@ async def test_a_snapshot_after_events_were_let_go_says_so(ended: bool) -> None:
     assert task["status"]["state"] == ("completed" if ended else "working")
     assert [message["messageId"] for message in task["history"]] == ["m"]
     reader.close()
+
+
+async def test_no_turn_is_lost_whatever_events_were_let_go() -> None:
+    """One stands behind every event: whichever is the last that goes, the turn at its edge stays in the history."""
+    log = begun(cap=1_000)
+    said = ["m"]
+    reader = log.follow(0)
+    edges = set()
+    for number in range(60):
+        await log.room()
+        say(log, "x" * 20)
+        log.add_turn({"kind": "message", "role": "user", "messageId": f"m{number}", "parts": []})
+        said.append(f"m{number}")
+        await reader.batch(1)
+        edges.add(log.first)
+        assert [message["messageId"] for message in parse(log.snapshot())["history"]] == said
+    reader.close()
+    assert len(edges) > 5
+
+
+async def test_a_snapshot_of_an_earlier_moment_holds_the_turns_of_before() -> None:
+    log = begun()
+    for number in (2, 3):
+        say(log, str(number))
+        log.add_turn({"kind": "message", "role": "user", "messageId": f"m{number}", "parts": []})
+    histories = [[message["messageId"] for message in parse(log.snapshot(upto=at))["history"]] for at in (1, 2, 3)]
+    assert histories == [["m"], ["m", "m2"], ["m", "m2", "m3"]]
