@@ -134,6 +134,65 @@ async def test_names_of_one_caller_do_not_wait_for_each_other(house: House) -> N
     await first
 
 
+async def test_two_at_once_under_one_name_are_one_call(house: House) -> None:
+    """However long the first takes to be stored."""
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", task("completed"))
+    hold = house.engine.hold("tasks.admit")
+    first, second = (asyncio.create_task(Speaker(house, "0.1").send(name="mine")) for _ in range(2))
+    await hold.reached.wait()
+    await asyncio.sleep(1)
+    assert not second.done()
+    hold.release()
+    assert [(await sender).state for sender in (first, second)] == ["completed", "completed"]
+    assert (await house.engine.tasks.page(ME, TaskQuery())).total == 1
+
+
+async def test_calls_with_keys_do_not_wait_for_each_other(house: House) -> None:
+    await house.enrol("echo:a")
+    for _ in range(2):
+        house.forwarder.plan("echo:a", task("completed"))
+    hold = house.engine.hold("tasks.admit")
+    first = asyncio.create_task(house.send(key="first"))
+    await hold.reached.wait()
+    async with asyncio.timeout(1):
+        assert (await house.send(key="second"))["status"]["state"] == "completed"
+    hold.release()
+    await first
+
+
+@pytest.mark.parametrize("open_for", [0.0, 30.0])
+@pytest.mark.parametrize("pause", [0.0, 20.0])
+async def test_the_same_words_answer_each_question_anew(house: House, open_for: float, pause: float) -> None:
+    """Whether its worker's line is still open or not, and its relay still there or long gone."""
+    caller = Speaker(house, "0.1")
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", ASKS, open_for)
+    house.forwarder.plan("echo:a", status("input-required", "sure?"), open_for)
+    house.forwarder.plan("echo:a", status("completed"))
+    await caller.send("delete it", name="mine")
+    for state in ("input-required", "completed"):
+        await asyncio.sleep(pause)
+        await caller.stream("yes", name="mine")
+        assert (await caller.get("mine")).state == state
+    assert [told["parts"][0]["text"] for told in house.forwarder.told()] == ["delete it", "yes", "yes"]
+
+
+async def test_an_answer_that_its_worker_has_not_heard_yet_is_the_same_call_again(house: House) -> None:
+    caller = Speaker(house, "0.1")
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", ASKS)
+    house.forwarder.plan("echo:a", 10.0, status("completed"))
+    await caller.send("paint", name="mine")
+    first = asyncio.create_task(caller.stream("blue", name="mine"))
+    await asyncio.sleep(5)
+    again = await caller.stream("blue", name="mine")
+    assert [seen.state for seen in again] == [seen.state for seen in await first] == ["completed"]
+    # And once more when the task has ended: still the same call.
+    assert (await caller.send("blue", name="mine")).state == "completed"
+    assert [told["parts"][0]["text"] for told in house.forwarder.told()] == ["paint", "blue"]
+
+
 async def test_the_same_words_just_after_a_long_task_are_the_same_call(house: House) -> None:
     """What counts is when it ended, not when it began."""
     caller = Speaker(house, "0.1")

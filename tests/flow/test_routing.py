@@ -161,7 +161,7 @@ async def test_a_context_whose_holder_is_full_waits_and_goes_to_nobody_else(hous
     await house.send(contextId="c")
     await enrol(house, "echo:b")
     first.in_flight = 1
-    with pytest.raises(WorkerBusy, match='^"echo:a" is busy: Its one live worker is at capacity'):
+    with pytest.raises(WorkerBusy, match=r'^"echo:a" is busy: Its one live worker is at'):
         await house.send(contextId="c")
     assert house.forwarder.asked("deliver") == ["echo:a"]
 
@@ -221,7 +221,7 @@ async def test_a_pinned_worker_is_called_while_it_is_suspect_but_not_while_it_dr
     await mark(house, first, Health.SUSPECT)
     assert await went(house, **pinned) == ("a", "instance", 1)
     first.in_flight = 2
-    with pytest.raises(WorkerBusy, match='^"echo:a" is busy: Its one live worker is at capacity'):
+    with pytest.raises(WorkerBusy, match=r'^"echo:a" is busy: Its one live worker is at'):
         await house.send(**pinned)  # type: ignore[arg-type]
     first.in_flight = 0
     await mark(house, first, Health.DRAINING)

@@ -175,3 +175,105 @@ async def test_a_snapshot_of_an_earlier_moment_holds_the_turns_of_before() -> No
         log.add_turn({"kind": "message", "role": "user", "messageId": f"m{number}", "parts": []})
     histories = [[message["messageId"] for message in parse(log.snapshot(upto=at))["history"]] for at in (1, 2, 3)]
     assert histories == [["m"], ["m", "m2"], ["m", "m2", "m3"]]
+
+
+async def test_a_log_knows_whether_its_task_rests() -> None:
+    log = TaskLog("t", "c")
+    assert (log.state, log.end, log.first, log.size) == (TaskState.SUBMITTED, 0, 1, 0)
+    log = begun()
+    assert (log.state, log.resting, log.ended) == (TaskState.WORKING, False, False)
+    say(log, "x")
+    assert log.state is TaskState.WORKING
+    log.append(EventKind.STATUS, {"kind": "status-update", "status": {"state": "input-required"}}, TaskState.INPUT_REQUIRED)
+    assert (log.resting, log.ended) == (True, False)
+    await asyncio.wait_for(log.settled(), 1)
+    log.append(EventKind.STATUS, {"kind": "status-update", "status": {"state": "working"}}, TaskState.WORKING)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(log.settled(), 0.01)
+    end(log)
+    assert (log.resting, log.ended) == (True, True)
+    await asyncio.wait_for(log.settled(), 1)
+
+
+async def test_text_between_states_leaves_a_settled_task_settled() -> None:
+    log = begun()
+    end(log)
+    say(log, "late")
+    await asyncio.wait_for(log.settled(), 1)
+    assert log.state is TaskState.COMPLETED
+
+
+async def test_a_reader_that_comes_late_counts_what_it_has_as_taken() -> None:
+    """So that it does not hold what everybody has, and is given what nobody let go."""
+    log = begun(cap=1_000)
+    reader = log.follow(0)
+    for _ in range(30):
+        await log.room()
+        say(log, "x" * 20)
+        await reader.batch(1)
+    first = log.first
+    assert first > 1
+    late = log.follow(log.end)
+    for _ in range(30):
+        await asyncio.wait_for(log.room(), 1)
+        say(log, "x" * 20)
+        await reader.batch(1)
+        batch = await late.batch(1)
+        assert batch is not None
+        assert [logged.cursor for logged in batch] == [log.end]
+    assert log.first > first + 20
+    for one in (reader, late):
+        one.close()
+
+
+async def test_a_page_is_no_longer_than_a_few_hundred_events() -> None:
+    log = begun(cap=10**7)
+    for number in range(600):
+        say(log, str(number))
+    reader = log.follow(0)
+    sizes = []
+    while log.end > sum(sizes):
+        sizes.append(len(await reader.batch(1) or ()))
+    reader.close()
+    assert sizes == [256, 256, 89]
+
+
+async def test_a_snapshot_of_the_beginning_is_the_first_event_and_its_history_can_be_cut() -> None:
+    log = begun()
+    assert parse(log.snapshot())["history"][0]["messageId"] == "m"
+    assert "history" not in parse(log.snapshot(history_length=0))
+    log.add_turn({"kind": "message", "role": "user", "messageId": "m2", "parts": []})
+    assert [message["messageId"] for message in parse(log.snapshot(history_length=1))["history"]] == ["m2"]
+    say(log, "x")
+    # A moment that has been let go, or is none, is now.
+    assert parse(log.snapshot(upto=0)) == parse(log.snapshot())
+
+
+async def test_who_leaves_lets_the_handler_go_on() -> None:
+    """A reader that takes nothing holds everybody up only while it is attached."""
+    log = begun(cap=500)
+    quick, stuck = log.follow(0), log.follow(0)
+    while log.size < 500:
+        say(log, "x" * 20)
+    waiting = asyncio.create_task(log.room())
+    while await quick.batch(0.001):
+        pass
+    assert not waiting.done()
+    stuck.close()
+    await quick.batch(0.001)
+    await asyncio.wait_for(waiting, 1)
+    quick.close()
+
+
+async def test_a_status_that_was_let_go_is_still_the_tasks_status() -> None:
+    log = begun(cap=1_000)
+    told = {"state": "working", "message": {"kind": "message", "role": "agent", "messageId": "half", "parts": []}}
+    log.append(EventKind.STATUS, {"kind": "status-update", "status": told, "final": False}, TaskState.WORKING)
+    reader = log.follow(0)
+    for _ in range(40):
+        await log.room()
+        say(log, "x" * 50)
+        await reader.batch(1)
+    reader.close()
+    assert log.first > 2
+    assert parse(log.snapshot())["status"] == told
