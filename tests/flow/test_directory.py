@@ -121,6 +121,7 @@ async def test_a_name_of_another_holder_is_never_given_away(house: House, listen
         with pytest.raises(InstanceConflict):
             await directory.enrol(holder, an_offer(), boot="next")
     assert [lease.owner for lease in directory.live(ME)] == ["farm"]
+    assert house.forwarder.asked("probe") == ["echo:a"]  # for the one without a token
 
 
 async def test_a_full_registry_takes_nobody_new_and_keeps_its_own(house: House) -> None:

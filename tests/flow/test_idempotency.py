@@ -152,6 +152,20 @@ async def test_a_message_whose_sender_left_early_may_be_sent_again(house: House)
     assert answer["status"]["state"] == "completed"
 
 
+async def test_who_sends_it_again_and_leaves_disturbs_nobody(house: House) -> None:
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", task("completed"))
+    hold = house.engine.hold("tasks.admit")
+    first, leaves, stays = (asyncio.create_task(house.send(messageId="m")) for _ in range(3))
+    await hold.reached.wait()
+    await asyncio.sleep(0)
+    leaves.cancel()
+    await asyncio.wait([leaves])
+    hold.release()
+    assert (await first)["status"]["state"] == "completed"
+    assert await stays == await first
+
+
 async def test_a_message_that_could_not_be_stored_may_be_sent_again(stored_house: House) -> None:
     await stored_house.enrol("echo:a")
     stored_house.engine.fail("tasks.admit", StoreUnavailable("full"))

@@ -174,16 +174,16 @@ async def test_one_after_the_other_is_a_storm_too(house: House, sweep: Sweep) ->
 
 async def test_when_more_have_gone_than_may_all_others_are_asked(house: House, sweep: Sweep) -> None:
     """Many small losses add up, and none of the rest goes unasked."""
-    await crowd(house, 10, "old")
+    await crowd(house, 30, "old")
     house.forwarder.listening = False
     await pass_time(house, sweep, 130)
     house.forwarder.listening = True
     assert names(house) == set()
     asked = len(house.forwarder.asked("probe"))
-    await crowd(house, 10, "new", ttl=timedelta(seconds=12))
+    await crowd(house, 100, "new", ttl=timedelta(seconds=12))
     await pass_time(house, sweep, 13)
-    assert len(house.forwarder.asked("probe")) - asked == 10
-    assert len(names(house)) == 10
+    assert len(house.forwarder.asked("probe")) - asked == 100
+    assert len(names(house)) == 100
 
 
 async def test_roles_are_counted_apart(house: House, sweep: Sweep) -> None:
@@ -198,6 +198,18 @@ async def test_roles_are_counted_apart(house: House, sweep: Sweep) -> None:
     assert len(house.forwarder.asked("probe")) == 7
     assert [str(lease.worker) for lease in house.directory.live(ME)] == house.forwarder.asked("probe")
     assert list(house.directory.live(ME._replace(workspace="acme"))) == []
+
+
+async def test_what_goes_in_one_workspace_does_not_count_in_another(house: House, sweep: Sweep) -> None:
+    for number in range(3):
+        await house.enrol(f"echo:{number}", workspace="acme")
+    await pass_time(house, sweep, 2)
+    for number in range(3):
+        await house.enrol(f"echo:{number}")
+    await pass_time(house, sweep, 119)
+    assert list(house.directory.live(ME._replace(workspace="acme"))) == []
+    await pass_time(house, sweep, 2)
+    assert (names(house), house.forwarder.asked("probe")) == (set(), [])
 
 
 async def test_who_is_asked_is_not_gone_before_it_has_answered(house: House) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.raw_server import RawServer
 from tests.unit.worker_sdk.registry import Registry, listening, refusal
 from worker_sdk import Lease, LeaseState, Worker
-from worker_sdk.presence import url_towards
+from worker_sdk.presence import is_loopback, url_towards, worker_name
 
 Changes = list[tuple[LeaseState, str]]
 
@@ -259,3 +259,85 @@ async def test_under_another_server_a_worker_enrols_only_where_it_is_told_its_ad
     if advertised:
         assert registry.asked[0][2]["card"]["url"] == registry.asked[0][2]["url"] == "http://10.0.0.7:9000/"
         assert registry.asked[-2][2]["draining"] is True
+
+
+async def test_what_a_worker_does_not_know_of_itself_is_not_said() -> None:
+    registry = Registry()
+    async with listening(registry) as server, lease_at(server):
+        await registry.until(lambda asked: registry.count("POST") >= 1)
+    (_, _, offer), (_, _, beat) = registry.asked[:2]
+    assert set(offer) == {"url", "boot", "description", "labels"}
+    assert beat == {"epoch": 1, "lease": "s1"}
+
+
+async def test_what_it_knows_is_said_when_it_enrols() -> None:
+    registry = Registry()
+    known: dict[str, Any] = {"models": ("m1", "m2"), "ttl": 60.0, "description": "does things", "boot": "b1"}
+    async with listening(registry) as server, lease_at(server, **known):
+        await registry.until(lambda asked: len(asked) >= 1)
+    offer = registry.asked[0][2]
+    assert (offer["models_supported"], offer["ttl_seconds"]) == (["m1", "m2"], 60.0)
+    assert (offer["description"], offer["boot"]) == ("does things", "b1")
+
+
+async def test_a_hub_that_knows_no_lease_at_all_is_not_asked_without_a_pause() -> None:
+    registry = Registry()
+    registry.plan.extend([refusal(404, "LEASE_UNKNOWN")] * 200)
+    async with listening(registry) as server, lease_at(server, backoff=(0.2, 0.2)):
+        await registry.until(lambda asked: registry.count("PUT") >= 2)
+        await asyncio.sleep(0.3)
+    assert 2 <= registry.count("PUT") <= 6
+
+
+async def test_an_answer_that_says_little_is_an_enrolment_all_the_same() -> None:
+    registry = Registry()
+    registry.plan.append((200, {"heartbeat_seconds": 0.01}))
+    registry.plan.append((200, {"epoch": "seven", "lease": None, "heartbeat_seconds": "soon"}))
+    registry.plan.append((200, {"epoch": 4, "lease": "s", "heartbeat_seconds": -1}))
+    async with asyncio.timeout(5), listening(registry) as server, lease_at(server) as lease:
+        await registry.until(lambda asked: registry.count("POST") >= 3)
+        assert lease.state is LeaseState.READY
+    beats = [(body["epoch"], body["lease"]) for verb, _, body in registry.asked if verb == "POST"]
+    assert beats[:3] == [(0, None), (0, None), (4, "s")]
+
+
+@pytest.mark.parametrize("host", ["localhost", "hub.localhost", "127.0.0.1", "127.9.9.9", "::1"])
+def test_an_address_of_this_machine_is_told_by_its_name(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["localhost.example", "notlocalhost", "10.0.0.1", "::", "0.0.0.0", "fd00::1"])
+def test_any_other_address_is_not_of_this_machine_alone(host: str) -> None:
+    assert not is_loopback(host)
+
+
+def test_the_own_address_towards_a_hub_elsewhere_is_asked_of_the_system() -> None:
+    """Every address of this machine leads back to it, whatever networks it has."""
+    assert url_towards("http://0.0.0.0:1", 9) == "http://127.0.0.1:9/"
+
+
+def test_an_own_address_of_ipv6_stands_in_brackets() -> None:
+    try:
+        found = url_towards("http://[::]", 9)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    assert found == "http://[::1]:9/"
+
+
+def test_a_worker_is_named_by_argument_name_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worker_name("echo:a", None) == ("echo", "a")
+    assert worker_name("echo:a", "b") == ("echo", "b")
+    assert worker_name("echo:a:b", None) == ("echo", "a:b")
+    role, made_up = worker_name("echo", None)
+    assert (role, bool(made_up)) == ("echo", True)
+    monkeypatch.setenv("ROLECALL_INSTANCE", "c")
+    assert worker_name("echo", None) == ("echo", "c")
+    assert worker_name("echo:a", None) == ("echo", "a")
+
+
+@pytest.mark.parametrize(
+    ("role", "instance", "why"), [("Echo", None, "role"), ("agents", None, "role"), ("echo", "a b", "instance")]
+)
+def test_a_name_that_no_hub_takes_is_refused_here(role: str, instance: str | None, why: str) -> None:
+    with pytest.raises(ValueError, match=f"cannot be an? {why}"):
+        worker_name(role, instance)
