@@ -117,7 +117,7 @@ class HubClient:
     async def task_decision(self, task_id: str) -> JsonObject | None:
         """Why this worker: `worker`, the `rule` that chose it, and among how many `candidates`.
 
-        None once the hub has forgotten it: it remembers the last ten thousand, until it restarts.
+        None once the hub has forgotten it: it remembers the last two thousand, until it restarts.
         """
         try:
             made: JsonObject = await self._link.ask("GET", f"/registry/tasks/{quote(task_id, safe='')}/decision")
