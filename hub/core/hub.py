@@ -35,7 +35,7 @@ from hub.errors import (
     TaskOver,
     WorkerBusy,
 )
-from hub.model.a2a import Answer, Logged, TaskState
+from hub.model.a2a import PAUSED, Answer, Logged, TaskState
 from hub.model.command import CancelTask, GetTask, ListTasks, Send, Subscribe, Target, TaskQuery
 from hub.model.ids import START, Caller, Cursor, TaskId, new_task_id
 from hub.model.task import TaskPage, TaskRow, Turn
@@ -250,6 +250,8 @@ class Hub:
         if row.ended:
             raise TaskEnded
         running = self.relays.of(row.id)
+        if running is not None and row.state in PAUSED:
+            await running.scribe.idle()  # the question is in the log, and its relay may not know that yet
         if running is not None and not running.rests and not running.over:
             raise InvalidParams(_AT_WORK)
         route = self._router.to_owner(caller, row, send.target)

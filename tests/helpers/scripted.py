@@ -34,6 +34,7 @@ class ScriptedForwarder:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Any]] = []
+        self._at: list[float] = []
         self.left: list[str] = []
         self.scripts: dict[str, deque[Sequence[Step]]] = {}
         self.fetches: dict[str, deque[Step]] = {}
@@ -50,32 +51,40 @@ class ScriptedForwarder:
         self.fetches.setdefault(worker, deque()).extend(answers)
 
     def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
-        self.calls.append(("deliver", str(offer.worker), dispatch))
+        self._note("deliver", offer, dispatch)
         return self._play(str(offer.worker), dispatch.ids.spoken)
 
     def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
-        self.calls.append(("attach", str(offer.worker), attach))
+        self._note("attach", offer, attach)
         return self._play(str(offer.worker), attach.ids.spoken)
 
     async def fetch(self, offer: Offer, ids: Ids) -> Heard:
-        self.calls.append(("fetch", str(offer.worker), ids))
+        self._note("fetch", offer, ids)
         return await self._answer(offer, ids.spoken)
 
     async def cancel(self, offer: Offer, ids: Ids) -> Heard:
-        self.calls.append(("cancel", str(offer.worker), ids))
+        self._note("cancel", offer, ids)
         return await self._answer(offer, ids.spoken)
 
     async def probe(self, offer: Offer) -> bool:
-        self.calls.append(("probe", str(offer.worker), None))
+        self._note("probe", offer, None)
         return self.listening
 
     def asked(self, what: str) -> list[str]:
         return [worker for kind, worker, _ in self.calls if kind == what]
 
+    def times(self, what: str) -> list[float]:
+        """When each of these calls came, in seconds after the first call of any kind."""
+        return [round(at - self._at[0], 2) for (kind, _, _), at in zip(self.calls, self._at, strict=True) if kind == what]
+
     def told(self) -> list[dict[str, Any]]:
         """What each message looked like on its way to its worker."""
         dispatches = [call for kind, _, call in self.calls if kind == "deliver"]
         return [calls.send_params(d.send, d.ids, d.references, stream=True)["message"] for d in dispatches]
+
+    def _note(self, what: str, offer: Offer, asked: Any) -> None:
+        self.calls.append((what, str(offer.worker), asked))
+        self._at.append(asyncio.get_running_loop().time())
 
     async def _answer(self, offer: Offer, spoken: str) -> Heard:
         queue = self.fetches.get(str(offer.worker))

@@ -1,0 +1,168 @@
+"""A task that asks: its place is free, its stream is kept for a while, and it waits for its caller."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from hub.core.hub import Limits
+from hub.errors import InvalidParams
+from tests.flow.conftest import KEEP_ALIVE, House, frames
+from tests.flow.relayed import asked, end, reaches, texts, words
+from tests.helpers.scripted import Step, chunk, status, task
+from tests.helpers.watched_engine import Hold
+
+WHICH = status("input-required", "which?")
+LOGIN = status("auth-required", "log in")
+
+
+async def paused(house: House, *then: Step, question: Step = WHICH, **offer: object) -> str:
+    """A task that asks over a stream which stays open for what comes `then`."""
+    await house.enrol("echo:a", **offer)
+    house.forwarder.plan("echo:a", task(), question, *then)
+    return str((await house.send())["id"])
+
+
+def minute(house: House) -> None:
+    house.with_bounds(silence=timedelta(seconds=60))
+    house.watch()
+
+
+async def test_a_question_ends_the_stream_of_the_call(house: House) -> None:
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", task(), WHICH, 3600.0)
+    got = await house.stream()
+    assert end(got[-1]) == ("input-required", "")
+    assert got[-1]["final"] is True
+
+
+async def test_a_paused_task_takes_none_of_its_workers_places(house: House) -> None:
+    task_id = await paused(house, 3600.0, capacity=1)
+    (lease,) = house.engine.registry.live("default", "echo")
+    assert lease.in_flight == 0
+    house.forwarder.plan("echo:a", task("completed", task_id="second"))
+    assert end(await house.send("another")) == ("completed", "")
+    assert end(await house.get(task_id)) == ("input-required", "")
+
+
+async def test_a_worker_that_asks_and_keeps_its_stream_open_is_left_after_five_seconds(house: House) -> None:
+    minute(house)
+    await paused(house, 3600.0)
+    await asyncio.sleep(4.9)
+    assert house.forwarder.left == []
+    assert len(house.hub.relays) == 1
+    await asyncio.sleep(1.2)
+    assert house.forwarder.left == ["echo:a"]
+    assert len(house.hub.relays) == 0
+    assert house.forwarder.asked("fetch") == []
+
+
+async def test_a_worker_that_asks_for_credentials_is_not_left(house: House) -> None:
+    """Its caller may give them another way; then it goes on over the same stream."""
+    minute(house)
+    task_id = await paused(house, 3600.0, chunk("x", append=False), status("completed"), question=LOGIN)
+    reading = await house.subscribe(task_id, after=2)
+    await asyncio.sleep(3599)
+    assert house.forwarder.left == []
+    assert end(await house.get(task_id)) == ("auth-required", "")
+    await asyncio.sleep(2)
+    done = await house.get(task_id)
+    assert (end(done), texts(done)) == (("completed", ""), ["x"])
+    reading.close()
+    assert len(house.hub.relays) == 0
+
+
+async def test_a_worker_that_goes_on_without_an_answer_is_at_work(house: House) -> None:
+    hold = Hold()
+    task_id = await paused(house, hold, chunk("x", append=False), status("completed"))
+    await hold.reached.wait()
+    hold.release()
+    await asyncio.sleep(0.1)
+    got = await frames(await house.subscribe(task_id, after=0))
+    assert [frame.get("status", {}).get("state") for frame in got] == [
+        "working",
+        "input-required",
+        "working",
+        None,
+        "completed",
+    ]
+
+
+async def test_a_worker_that_goes_on_in_the_moment_that_it_is_left_is_heard(house: House) -> None:
+    """The answer comes while the hub writes that the worker has gone on: it is refused, and the stream is followed on."""
+    goes_on, asks_again, finishes = Hold(), Hold(), Hold()
+    task_id = await paused(
+        house, goes_on, chunk("x", append=False), asks_again, status("input-required", "which one?"), finishes, status("completed")
+    )
+    await goes_on.reached.wait()
+    writing = house.engine.hold("events.append")
+    goes_on.release()
+    await writing.reached.wait()
+    answering = asyncio.create_task(house.send("blue", taskId=task_id))
+    await asyncio.sleep(0.1)
+    writing.release()
+    try:
+        await answering
+    except InvalidParams as refused:
+        assert "at work" in str(refused)
+    else:
+        raise AssertionError("the answer was taken, though nothing had been asked")
+    assert house.forwarder.left == []
+    asks_again.release()
+    await finishes.reached.wait()
+    assert words(await house.get(task_id)) == "which one?"
+    finishes.release()
+    await asyncio.sleep(0.1)
+    assert end(await house.get(task_id)) == ("completed", "")
+    assert house.forwarder.asked("deliver") == ["echo:a"]
+
+
+async def test_a_paused_task_fills_a_place_of_the_hub_only_while_its_stream_is_open(house: House) -> None:
+    house.with_bounds(silence=timedelta(seconds=60), limits=Limits(open_tasks=1, keep_alive=KEEP_ALIVE))
+    house.watch()
+    await paused(house, 3600.0)
+    await asyncio.sleep(7)
+    house.forwarder.plan("echo:a", task("completed", task_id="second"))
+    assert end(await house.send("another")) == ("completed", "")
+
+
+async def test_a_restarted_hub_leaves_a_question_to_its_caller(stored_house: House) -> None:
+    house = stored_house
+    task_id = await asked(house)
+    await house.restart()
+    assert len(house.hub.relays) == 0
+    assert end(await house.get(task_id)) == ("input-required", "")
+    house.forwarder.plan("echo:a", status("completed"))
+    assert end(await house.send("blue", taskId=task_id)) == ("completed", "")
+
+
+async def test_a_question_that_is_being_written_as_its_caller_is_asked_twice_is_answered_in_order(house: House) -> None:
+    """A second question is being written as the answer to the first one comes: the answer goes out behind it."""
+    task_id = await paused(house, hold := Hold(), status("input-required", "which one?"), 3600.0)
+    await hold.reached.wait()
+    writing = house.engine.hold("events.append")
+    hold.release()
+    await writing.reached.wait()
+    house.forwarder.plan("echo:a", status("completed"))
+    answering = asyncio.create_task(house.send("blue", taskId=task_id))
+    await asyncio.sleep(0.3)
+    assert house.forwarder.asked("deliver") == ["echo:a"]
+    writing.release()
+    answer = await answering
+    assert end(answer) == ("completed", "")
+    assert [turn["role"] for turn in answer["history"]] == ["user", "agent", "agent", "user"]
+    assert house.forwarder.left == ["echo:a"]
+
+
+async def test_the_place_of_a_task_that_asked_and_went_on_stays_free(house: House) -> None:
+    """What a worker does without being called is its own affair."""
+    lease = await house.enrol("echo:a")
+    first = Hold()
+    sending, hold = await reaches(house, task(), WHICH, then=(status("working"), first, status("completed")))
+    await sending
+    hold.release()
+    await first.reached.wait()
+    assert lease.in_flight == 0
+    first.release()
+    await asyncio.sleep(0.1)
+    assert lease.in_flight == 0
