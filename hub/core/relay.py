@@ -348,7 +348,8 @@ class Relay:
             if self.began == START:
                 await self._insist(lambda: self._around.engine.tasks.discard(self._row.id))
             elif isinstance(error, WorkerFault) and error.code == _TASK_NOT_FOUND:
-                await self.scribe.conclude(WorkerLost(f"{self.worker} no longer knows the task."))
+                lost = WorkerLost(f"{self.worker} no longer knows the task.")
+                await self._insist(lambda: self.scribe.conclude(lost))
             else:
                 await self._insist(lambda: self._around.engine.tasks.drop_turn(self._row.id, self._turns[-1]))
             self._fail_start(error)

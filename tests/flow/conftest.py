@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from ipaddress import ip_network
@@ -124,7 +124,9 @@ class House:
     async def restart(self, *, limits: Limits | None = None, **bounds: Any) -> None:
         """Kill the hub, open its store again, and let a new hub settle what was left. The rest of the house is the same."""
         await self.supervisor.close()
-        new: House = await self._open()
+        loop = asyncio.get_running_loop()
+        with loop.busy() if isinstance(loop, VirtualTimeLoop) else nullcontext():
+            new: House = await self._open()
         new.around = replace(new.around, **bounds)
         new.hub = Hub(new.around, new.supervisor, limits or Limits(keep_alive=KEEP_ALIVE), new.push)
         self.__dict__.update(new.__dict__)

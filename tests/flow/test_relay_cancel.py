@@ -191,7 +191,9 @@ async def test_a_cancel_of_a_call_that_was_moved_goes_to_its_new_lease(house: Ho
     await house.enrol("echo:b", boot="first")
     at_work = Hold()
     house.forwarder.plan("echo:b", task(), at_work)
-    await house.engine.registry.withdraw("default", (lease := house.engine.registry.live("default", "echo")[1]).worker, proof(lease))
+    await house.engine.registry.withdraw(
+        "default", (lease := house.engine.registry.live("default", "echo")[1]).worker, proof(lease)
+    )
     sending = await moved(house, refusal=WorkerRefused("echo:a"))
     await at_work.reached.wait()
     house.forwarder.plan_fetch("echo:b", task("canceled"))

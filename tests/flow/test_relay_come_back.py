@@ -203,9 +203,7 @@ async def test_one_refusal_behind_a_long_silence_is_the_end(house: House) -> Non
     ],
 )
 @pytest.mark.parametrize("replays", [True, False])
-async def test_a_worker_that_answers_with_an_error_has_lost_the_task(
-    house: House, code: int, why: str, replays: bool
-) -> None:
+async def test_a_worker_that_answers_with_an_error_has_lost_the_task(house: House, code: int, why: str, replays: bool) -> None:
     await house.enrol("echo:a", replays=replays)
     house.forwarder.plan("echo:a", task(position="b.1"), CUT)
     house.forwarder.plan("echo:a", WorkerFault(code, "no"))

@@ -92,7 +92,13 @@ async def test_a_worker_that_goes_on_in_the_moment_that_it_is_left_is_heard(hous
     """The answer comes while the hub writes that the worker has gone on: it is refused, and the stream is followed on."""
     goes_on, asks_again, finishes = Hold(), Hold(), Hold()
     task_id = await paused(
-        house, goes_on, chunk("x", append=False), asks_again, status("input-required", "which one?"), finishes, status("completed")
+        house,
+        goes_on,
+        chunk("x", append=False),
+        asks_again,
+        status("input-required", "which one?"),
+        finishes,
+        status("completed"),
     )
     await goes_on.reached.wait()
     writing = house.engine.hold("events.append")

@@ -149,7 +149,9 @@ async def test_the_message_that_began_a_task_is_recognised(stored_house: House, 
     house.forwarder.plan("echo:a", task(position="b.1"), status("input-required", "which?", position="b.2"))
     first = await house.send(messageId="m")
     if state != "running":
-        house.forwarder.plan("echo:a", status("working", position="b.3"), *([hold] if state == "answered" else []), status("completed"))
+        house.forwarder.plan(
+            "echo:a", status("working", position="b.3"), *([hold] if state == "answered" else []), status("completed")
+        )
         answering = asyncio.create_task(house.send("blue", taskId=first["id"]))
         await (hold.reached.wait() if state == "answered" else answering)
     delivered = len(house.forwarder.asked("deliver"))
