@@ -187,14 +187,11 @@ async def test_a_cancel_that_waits_while_the_call_moves_goes_to_the_worker_that_
 
 
 async def test_a_cancel_of_a_call_that_was_moved_goes_to_its_new_lease(house: House) -> None:
-    await house.enrol("echo:a")
-    await house.enrol("echo:b", boot="first")
+    """Which is another one than that of the worker that refused: its epoch counts."""
+    await house.enrol("echo:a", boot="first")
+    await house.enrol("echo:a", boot="second")
     at_work = Hold()
-    house.forwarder.plan("echo:b", task(), at_work)
-    await house.engine.registry.withdraw(
-        "default", (lease := house.engine.registry.live("default", "echo")[1]).worker, proof(lease)
-    )
-    sending = await moved(house, refusal=WorkerRefused("echo:a"))
+    sending = await moved(house, task(), at_work, refusal=WorkerRefused("echo:a"))
     await at_work.reached.wait()
     house.forwarder.plan_fetch("echo:b", task("canceled"))
     assert end(await house.cancel((await house.row()).id)) == ("canceled", "")

@@ -79,7 +79,7 @@ async def test_events_before_a_repeated_task_keep_their_own_position(house: Hous
     house.forwarder.plan_together("echo:a", task(position="b.1"), chunk("x", append=False, position="b.2"), again)
     house.forwarder.plan("echo:a", status("completed", position="b.4"))
     assert end(await house.send()) == ("completed", "")
-    assert [args[1].position for args, _ in house.engine.arguments("events.append")][0] == "b.2"
+    assert next(args[1].position for args, _ in house.engine.arguments("events.append")) == "b.2"
 
 
 async def test_a_cut_line_is_tried_every_quarter_of_a_second(house: House) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -61,7 +62,7 @@ async def test_a_worker_is_asked_ever_more_slowly(house: House) -> None:
     house.forwarder.plan_fetch("echo:a", *[WORKING] * 11, task("completed"))
     assert end(await house.send()) == ("completed", "")
     times = house.forwarder.times("fetch")
-    pauses = [round(later - earlier, 1) for earlier, later in zip(times, times[1:], strict=False)]
+    pauses = [round(later - earlier, 1) for earlier, later in pairwise(times)]
     assert pauses == [0.1, 0.1, 0.2, 0.3, 0.5, 0.8, 1.1, 1.7, 2.0, 2.0, 2.0]
 
 
