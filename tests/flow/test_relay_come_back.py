@@ -112,6 +112,8 @@ async def test_another_process_of_the_workers_name_is_not_asked_for_the_task(hou
     await house.enrol("echo:a", replays=replays)
     sending, hold = await reaches(house, task(position="b.1"), then=(CUT,))
     second = await house.enrol("echo:a", boot="another", replays=replays)
+    house.forwarder.plan("echo:a", status("completed", position="b.2"))
+    house.forwarder.plan_fetch("echo:a", task("completed"))
     hold.release()
     answer = await sending
     assert end(answer) == ("failed", "WORKER_LOST")
@@ -124,6 +126,7 @@ async def test_the_message_is_not_repeated_to_another_process_of_the_workers_nam
     await house.enrol("echo:a", replays=True)
     sending, hold = await reaches(house, then=(CUT,))
     await house.enrol("echo:a", boot="another", replays=True)
+    house.forwarder.plan("echo:a", task("completed"))
     hold.release()
     assert end(await sending) == ("failed", "WORKER_LOST")
     assert [kind for kind, _, _ in house.forwarder.calls] == ["deliver"]
@@ -134,6 +137,8 @@ async def test_a_worker_that_has_withdrawn_is_not_asked(house: House, replays: b
     lease = await house.enrol("echo:a", replays=replays)
     sending, hold = await reaches(house, task(position="b.1"), then=(CUT,))
     await house.directory.withdraw(LOCAL, lease.worker, proof(lease))
+    house.forwarder.plan("echo:a", status("completed", position="b.2"))
+    house.forwarder.plan_fetch("echo:a", task("completed"))
     hold.release()
     assert end(await sending) == ("failed", "WORKER_LOST")
     assert [kind for kind, _, _ in house.forwarder.calls] == ["deliver"]

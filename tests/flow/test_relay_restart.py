@@ -76,6 +76,7 @@ async def test_a_task_whose_worker_began_anew_meanwhile_is_lost(stored_house: Ho
     await reaches(house, task(position="b.1"))
     row = await house.row()
     await house.enrol("echo:a", boot="another", replays=True)
+    house.forwarder.plan("echo:a", status("completed", position="b.2"))
     await settled(house)
     assert end(await house.get(row.id)) == ("failed", "WORKER_LOST")
     assert house.forwarder.asked("attach") == []
