@@ -181,7 +181,8 @@ async def test_a_call_that_may_have_run_is_not_repeated(house: House) -> None:
     await house.enrol("echo:b")
     for name in ("echo:a", "echo:b"):
         house.forwarder.plan(name, WorkerBroke(name, "cut"))
-    assert end(await house.send()) == ("failed", "WORKER_LOST")
+    for _ in range(2):
+        assert end(await house.send(messageId="m")) == ("failed", "WORKER_LOST")
     assert len(house.forwarder.calls) == 1
 
 
@@ -262,6 +263,19 @@ async def test_a_caller_hears_that_the_hub_has_stopped(house: House) -> None:
         await sending
     (row,) = await house.rows()
     assert not row.ended
+
+
+@pytest.mark.parametrize("store_fails", [False, True])
+async def test_a_caller_is_not_left_waiting_by_what_nobody_thought_of(house: House, store_fails: bool) -> None:
+    lease = await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", WorkerRefused("echo:a") if store_fails else RuntimeError("a bug"))
+    if store_fails:
+        house.engine.fail("tasks.discard", RuntimeError("a bug"))
+    with pytest.raises(WorkerLost, match=r"^echo:a said nothing to this\.$"):
+        await asyncio.wait_for(house.send(), 5)
+    await asyncio.sleep(0.01)
+    assert len(house.hub.relays) == 0
+    assert lease.in_flight == 0
 
 
 # --- who does not wait
