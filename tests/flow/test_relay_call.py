@@ -12,6 +12,7 @@ from hub.errors import (
     NotProcessed,
     RoleUnknown,
     StoreUnavailable,
+    TaskNotFound,
     WorkerBroke,
     WorkerBusy,
     WorkerFault,
@@ -54,6 +55,17 @@ async def test_events_of_another_task_are_dropped(house: House) -> None:
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), chunk("mine", append=False), chunk("not mine", task_id="other"), status("completed"))
     assert texts(await house.send()) == ["mine"]
+
+
+async def test_tasks_that_a_message_refers_to_are_called_as_their_worker_calls_them(house: House) -> None:
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", task("completed", task_id="first"))
+    first = await house.send()
+    house.forwarder.plan("echo:a", task("completed"))
+    await house.send(referenceTaskIds=[first["id"]])
+    assert house.forwarder.told()[-1]["referenceTaskIds"] == ["first"]
+    with pytest.raises(TaskNotFound):
+        await house.send(referenceTaskIds=["unknown"])
 
 
 async def test_the_first_event_of_a_call_is_observed_once_with_its_time(house: House) -> None:
