@@ -248,14 +248,6 @@ async def test_an_answer_whose_line_was_cut_is_followed_to_its_end(house: House)
     assert gaps(got) == [3, 4]
 
 
-async def test_a_question_that_stands_before_anything_is_sent_is_no_refusal_of_an_answer(house: House) -> None:
-    """Only an answer can be asked for again."""
-    await house.enrol("echo:a", streaming=False)
-    house.forwarder.plan("echo:a", task())
-    house.forwarder.plan_fetch("echo:a", *[task("working")] * 20, task("completed"))
-    assert end(await house.send()) == ("completed", "")
-
-
 async def test_an_answer_that_was_never_heard_is_given_again_to_a_worker_that_recognises_it(house: House) -> None:
     """To listen again would bring the question, which the worker may still be asking."""
     task_id = await asked(house, replays=True)
