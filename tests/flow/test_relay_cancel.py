@@ -101,6 +101,8 @@ async def test_a_worker_that_is_still_at_work_on_its_end_is_followed(house: Hous
 
 async def test_a_paused_task_is_cancelled_at_its_worker(house: House) -> None:
     task_id = await asked(house)
+    await asyncio.sleep(0.1)
+    assert len(house.hub.relays) == 0
     house.forwarder.plan_fetch("echo:a", task("canceled"))
     assert end(await house.cancel(task_id)) == ("canceled", "")
     assert house.forwarder.asked("cancel") == ["echo:a"]
@@ -110,6 +112,7 @@ async def test_a_paused_task_is_cancelled_at_its_worker(house: House) -> None:
 async def test_a_worker_that_is_gone_is_no_obstacle(house: House, gone: str) -> None:
     """Whoever has its name now does not have its tasks."""
     task_id = await asked(house)
+    await asyncio.sleep(0.1)
     (lease,) = house.engine.registry.live("default", "echo")
     if gone == "withdrawn":
         await house.directory.withdraw(LOCAL, lease.worker, proof(lease))
@@ -220,6 +223,7 @@ async def test_an_answer_whose_task_nobody_can_cancel_any_more_gets_the_end(hous
 
 async def test_a_task_that_its_worker_does_not_know_is_canceled(house: House) -> None:
     task_id = await asked(house)
+    await asyncio.sleep(0.1)
     house.forwarder.plan_fetch("echo:a", WorkerFault(-32001, "which task?"))
     cancelled = await house.cancel(task_id)
     assert (end(cancelled), words(cancelled)) == (("canceled", "WORKER_LOST"), UNTOLD)

@@ -90,11 +90,9 @@ async def test_a_worker_that_goes_on_without_an_answer_is_at_work(house: House) 
     ]
 
 
-async def test_a_worker_that_goes_on_in_the_moment_that_it_is_left_is_heard(house: House) -> None:
-    """The answer comes while the hub writes that the worker has gone on: it is refused, and the stream is followed on."""
-    goes_on, asks_again, finishes = Hold(), Hold(), Hold()
-    again = status("input-required", "which one?")
-    task_id = await paused(house, goes_on, chunk("x", append=False), asks_again, again, finishes, status("completed"))
+async def test_an_answer_that_crosses_the_news_that_its_worker_has_gone_on_is_refused(house: House) -> None:
+    goes_on = Hold()
+    task_id = await paused(house, goes_on, chunk("x", append=False), status("completed"))
     await goes_on.reached.wait()
     writing = house.engine.hold("events.append")
     goes_on.release()
@@ -104,14 +102,47 @@ async def test_a_worker_that_goes_on_in_the_moment_that_it_is_left_is_heard(hous
     writing.release()
     with pytest.raises(InvalidParams, match="at work"):
         await answering
+    await asyncio.sleep(0.1)
+    assert end(await house.get(task_id)) == ("completed", "")
+    assert house.forwarder.asked("deliver") == ["echo:a"]
+
+
+async def test_a_worker_that_is_left_while_its_next_question_is_written_is_left_behind_it(house: House) -> None:
+    minute(house)
+    asks_again = Hold()
+    task_id = await paused(house, asks_again, status("input-required", "which one?"), 3600.0)
+    await asks_again.reached.wait()
+    writing = house.engine.hold("events.append")
+    asks_again.release()
+    await writing.reached.wait()
+    await asyncio.sleep(8)
     assert house.forwarder.left == []
+    writing.release()
+    await asyncio.sleep(0.01)
+    assert house.forwarder.left == ["echo:a"]
+    assert len(house.hub.relays) == 0
+    assert words(await house.get(task_id)) == "which one?"
+
+
+async def test_a_worker_that_goes_on_in_the_moment_that_it_is_left_is_heard_to_its_end(house: House) -> None:
+    """The hub is about to leave it as it writes that the worker has gone on: it is followed, also over its next question."""
+    minute(house)
+    goes_on, asks_again, finishes = Hold(), Hold(), Hold()
+    again = status("input-required", "which one?")
+    task_id = await paused(house, goes_on, chunk("x", append=False), asks_again, again, finishes, status("completed"))
+    await goes_on.reached.wait()
+    writing = house.engine.hold("events.append")
+    goes_on.release()
+    await writing.reached.wait()
+    await asyncio.sleep(8)
+    writing.release()
     asks_again.release()
     await finishes.reached.wait()
     assert words(await house.get(task_id)) == "which one?"
     finishes.release()
     await asyncio.sleep(0.1)
     assert end(await house.get(task_id)) == ("completed", "")
-    assert house.forwarder.asked("deliver") == ["echo:a"]
+    assert house.forwarder.left == []
 
 
 async def test_a_paused_task_fills_a_place_of_the_hub_only_while_its_stream_is_open(house: House) -> None:
