@@ -143,6 +143,26 @@ async def test_a_message_to_a_task_at_work_is_refused(house: House) -> None:
     assert end(await sending) == ("completed", "")
 
 
+async def test_an_answer_to_a_task_that_ends_meanwhile_is_refused(house: House) -> None:
+    """Its worker ends the task by itself, while the hub lets go of the old stream."""
+    await house.enrol("echo:a")
+    goes_on = Hold()
+    house.forwarder.plan("echo:a", task(), status("input-required", "which?"), goes_on, status("completed"))
+    task_id = (await house.send())["id"]
+    await goes_on.reached.wait()
+    looked = house.engine.hold_after("tasks.get")
+    looked.release()
+    answered = house.engine.hold_after("tasks.get")
+    answering = asyncio.create_task(house.send("blue", taskId=task_id))
+    await answered.reached.wait()
+    goes_on.release()
+    await asyncio.sleep(0.1)
+    answered.release()
+    with pytest.raises(TaskEnded):
+        await answering
+    assert house.forwarder.asked("deliver") == ["echo:a"]
+
+
 async def test_an_answer_in_another_context_is_refused(house: House) -> None:
     task_id = await asked(house)
     with pytest.raises(InvalidParams, match="contextId"):
