@@ -104,7 +104,9 @@ async def test_a_paused_task_is_cancelled_at_its_worker(house: House) -> None:
     await asyncio.sleep(0.1)
     assert len(house.hub.relays) == 0
     house.forwarder.plan_fetch("echo:a", task("canceled"))
+    began = house.clock.monotonic()
     assert end(await house.cancel(task_id)) == ("canceled", "")
+    assert house.clock.monotonic() - began < 0.01
     assert house.forwarder.asked("cancel") == ["echo:a"]
 
 
