@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hub.errors import WorkerBroke, WorkerFault
+from hub.errors import StoreUnavailable, WorkerBroke, WorkerFault
 from tests.flow.conftest import House, frames
 from tests.flow.relayed import asked, end, reaches, words
 from tests.helpers.scripted import Step, chunk, status, task
@@ -159,6 +159,19 @@ async def test_a_task_is_given_up_once(house: House) -> None:
     await asyncio.sleep(5)
     assert house.forwarder.asked("cancel") == ["echo:a"]
     assert house.observer.failures == ["DeadlinePassed"]
+
+
+async def test_a_task_that_is_being_given_up_is_not_interrupted(house: House) -> None:
+    """The deadline has passed at every further look, while the store takes no writes."""
+    bound(house)
+    await house.enrol("echo:a")
+    opening = house.engine.hold_after("events.append")
+    house.forwarder.plan("echo:a", task(), *[5.0, []] * 100)
+    sending = asyncio.create_task(house.send())
+    await opening.reached.wait()
+    house.engine.fail("events.append", StoreUnavailable(), times=20)
+    opening.release()
+    assert end(await asyncio.wait_for(sending, 20)) == LATE
 
 
 # --- after a restart

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from hub.errors import LogMoved, StoreUnavailable, WorkerFault, WorkerRefused
-from tests.flow.conftest import House
+from tests.flow.conftest import ME, House, say
 from tests.flow.relayed import CUT, asked, end, moved, reaches, texts
 from tests.helpers.scripted import chunk, status, task
 from tests.helpers.watched_engine import Hold
@@ -162,6 +162,20 @@ async def test_a_relay_whose_task_another_hub_writes_to_stops(house: House) -> N
     assert lease.in_flight == 0
     (row,) = await house.rows()
     assert not row.ended
+
+
+async def test_a_caller_whose_task_is_taken_over_by_another_hub_after_its_beginning_reads_on(house: House) -> None:
+    await house.enrol("echo:a")
+    opening = house.engine.hold_after("events.append")
+    house.forwarder.plan("echo:a", task(), status("completed"))
+    streaming = asyncio.create_task(house.hub.stream(ME, say()))
+    await opening.reached.wait()
+    house.engine.fail("events.append", LogMoved())
+    opening.release()
+    reading = await asyncio.wait_for(streaming, 1)
+    assert [logged.cursor for logged in await anext(reading)] == [1]
+    assert len(house.hub.relays) == 0
+    reading.close()
 
 
 async def test_a_relay_that_cannot_end_a_task_of_another_hub_says_so(house: House) -> None:
