@@ -187,10 +187,12 @@ async def test_a_restart_does_not_move_the_deadline(stored_house: House, takes: 
     row = await house.row()
     await asyncio.sleep(1)
     house.forwarder.plan("echo:a", takes, status("completed", position="b.2"))
+    house.forwarder.plan_fetch("echo:a", task("canceled"))
     await house.restart(deadline=timedelta(seconds=10), **SLOW)
     house.watch()
     await asyncio.sleep(7)
     assert end(await house.get(row.id)) == outcome
+    assert house.forwarder.asked("cancel") == (["echo:a"] if outcome == LATE else [])
 
 
 @pytest.mark.parametrize(("takes", "outcome"), [(3.5, ("completed", "")), (6.0, LATE)])
