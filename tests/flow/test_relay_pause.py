@@ -115,7 +115,7 @@ async def test_a_worker_that_is_left_while_its_next_question_is_written_is_left_
     writing = house.engine.hold("events.append")
     asks_again.release()
     await writing.reached.wait()
-    await asyncio.sleep(8)
+    await asyncio.sleep(8.5)  # between two looks
     assert house.forwarder.left == []
     writing.release()
     await asyncio.sleep(0.01)
