@@ -41,6 +41,7 @@ class WatchedEngine:
         self._faults: dict[str, deque[Exception]] = {}
         self._before: dict[str, deque[Hold]] = {}
         self._after: dict[str, deque[Hold]] = {}
+        self._acts: dict[str, deque[Callable[[], None]]] = {}
         self.registry = cast(Registry, _Part(self, "registry", engine.registry))
         self.tasks = cast(TaskStore, _Part(self, "tasks", engine.tasks))
         self.events = cast(EventLog, _Part(self, "events", engine.events))
@@ -49,6 +50,10 @@ class WatchedEngine:
     def fail(self, operation: str, error: Exception, *, times: int = 1) -> None:
         """The next `times` of that operation do nothing and raise."""
         self._faults.setdefault(operation, deque()).extend([error] * times)
+
+    def before(self, operation: str, act: Callable[[], None], *, times: int = 1) -> None:
+        """`act` is called just before the next `times` of that operation reach the engine."""
+        self._acts.setdefault(operation, deque()).extend([act] * times)
 
     def hold(self, operation: str) -> Hold:
         """The next one stops before it does anything."""
@@ -70,6 +75,8 @@ class WatchedEngine:
             await waiting.popleft().arrive()
         if faults := self._faults.get(operation):
             raise faults.popleft()
+        if acts := self._acts.get(operation):
+            acts.popleft()()
         loop = asyncio.get_running_loop()
         with loop.busy() if isinstance(loop, VirtualTimeLoop) else nullcontext():
             result = await work(*args, **kwargs)
