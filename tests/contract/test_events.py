@@ -12,7 +12,7 @@ from hub.model.a2a import Event, EventKind, Logged, TaskState
 from hub.model.ids import START, Cursor, TaskId
 from hub.ports import Engine
 from tests.contract.conftest import Store
-from tests.contract.words import DONE, LONG, SOON, admitted, append, collected, grown, message, status, text
+from tests.contract.words import ANNA, DONE, LONG, SOON, admitted, append, collected, grown, message, status, text
 
 
 def cursors(batch: Sequence[Logged]) -> list[int]:
@@ -80,6 +80,31 @@ async def test_of_concurrent_writers_exactly_one_wins_each_place(engine: Engine)
     stored = await engine.events.read(task)
     assert cursors(stored) == list(range(1, 21))
     assert [logged.event.body.split(b"/")[0] for logged in stored] == [str(place).encode() for place in range(20)]
+
+
+async def test_of_a_writer_of_events_and_one_of_a_position_the_first_wins(engine: Engine) -> None:
+    task = await admitted(engine)
+    await append(engine, task, text(), position="b.1")
+    results = await asyncio.gather(
+        append(engine, task, text(), after=1, position="b.2"),
+        append(engine, task, after=1, position="of the loser"),
+        return_exceptions=True,
+    )
+    assert [type(result) for result in results] == [int, LogMoved]
+    row = await engine.tasks.get(ANNA, task)
+    assert (row.at, row.position) == (2, "b.2")
+
+
+async def test_position_alone_moves_no_end_and_is_refused_where_the_log_is_not(engine: Engine) -> None:
+    task = await admitted(engine)
+    assert await append(engine, task, position="b.0") == 0
+    await append(engine, task, text())
+    assert await append(engine, task, after=1, position="b.1") == 1
+    for after in (0, 2):
+        with pytest.raises(LogMoved):
+            await append(engine, task, after=after, position="of the loser")
+    row = await engine.tasks.get(ANNA, task)
+    assert (row.at, row.position, row.size) == (1, "b.1", len(text().body))
 
 
 async def test_loser_does_not_take_others_down(engine: Engine) -> None:

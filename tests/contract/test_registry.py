@@ -202,6 +202,21 @@ async def test_worker_that_enrols_again_while_many_expired_are_swept_keeps_its_n
         assert [registration.worker for registration in engine.registry.live("default")] == [workers[-1]]
 
 
+async def test_sweep_leaves_a_name_alone_while_it_is_being_enrolled(
+    store: Store, registry: Registry, clock: MovableClock
+) -> None:
+    await enrolled(registry, boot="old")
+    clock.advance(TTL.total_seconds())
+    fresh, ended = await asyncio.gather(enrolled(registry, boot="new"), registry.sweep())
+    assert list(ended) == []
+    assert registry.get("default", WORKER) is fresh
+    assert await kinds(registry) == ["enrolled", "expired", "enrolled"]
+    if store.durable:
+        again = (await store.reopen()).registry.get("default", WORKER)
+        assert again is not None
+        assert again.epoch == fresh.epoch == 2
+
+
 async def test_wall_clock_step_expires_nobody(registry: Registry, clock: MovableClock) -> None:
     registration = await enrolled(registry)
     clock.step_wall(86_400)

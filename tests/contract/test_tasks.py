@@ -106,12 +106,26 @@ async def test_row_of_a_task_that_only_grows_is_never_older_than_its_log(store: 
         assert await engine.tasks.get(ANNA, row.id) == row
 
 
-async def test_ids_that_are_still_unknown_take_nothing_away(engine: Engine) -> None:
+async def test_position_is_the_last_one_that_was_given(store: Store, engine: Engine) -> None:
+    batch, bare, mixed = [await admitted(engine) for _ in range(3)]
+    await append(engine, batch, text("1"), text("2"), text("3"), position="b.3")
+    await append(engine, bare, text("1"), position="b.1")
+    await append(engine, bare, text("2"), after=1)
+    await append(engine, mixed, text("1"), position="b.1")
+    await append(engine, mixed, status(TaskState.WORKING), after=1)
+    for _ in range(2 if store.durable else 1):
+        assert [(await engine.tasks.get(ANNA, task)).position for task in (batch, bare, mixed)] == ["b.3", "b.1", "b.1"]
+        engine = await store.reopen() if store.durable else engine
+
+
+async def test_ids_that_are_still_unknown_take_nothing_away(store: Store, engine: Engine) -> None:
     row = a_row(context="ctx")
     await engine.tasks.admit(row, a_turn())
-    await append(engine, row.id, text(), ids=Ids(row.id, "ctx", "w-1"))
-    await append(engine, row.id, text(), after=1, ids=Ids(row.id, "", "", "wc-1"))
-    assert (await engine.tasks.get(ANNA, row.id)).ids == Ids(row.id, "ctx", "w-1", "wc-1")
+    for at, ids in enumerate((("ctx", "w-1", ""), ("", "", "wc-1"), ("", "", ""))):
+        await append(engine, row.id, text(), after=at, ids=Ids(row.id, *ids))
+    for _ in range(2 if store.durable else 1):
+        assert (await engine.tasks.get(ANNA, row.id)).ids == Ids(row.id, "ctx", "w-1", "wc-1")
+        engine = await store.reopen() if store.durable else engine
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL))

@@ -197,6 +197,15 @@ async def test_a_worker_that_names_no_context_gets_one_made_and_its_own_is_learn
     assert row.context not in ("", "theirs")
 
 
+async def test_a_further_task_of_a_context_keeps_what_its_worker_calls_it(house: House) -> None:
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", task("completed", contextId="wc"))
+    await house.send(contextId="mine")
+    house.forwarder.plan("echo:a", task("completed", contextId="another", task_id="second"))
+    answer = await house.send(contextId="mine")
+    assert (await row_of(house, answer["id"])).ids == Ids(TaskId(answer["id"]), "mine", "second", "wc", "0.3")
+
+
 async def test_a_worker_that_changes_its_mind_about_the_context_changes_nothing(house: House) -> None:
     await house.enrol("echo:a")
     first, second = replace(task(), context=""), replace(chunk("x", append=False), context="one")
@@ -307,17 +316,19 @@ async def test_a_cancel_takes_over_how_its_worker_ended_the_task(house: House) -
     assert await sending == cancelled
 
 
-async def test_a_task_that_fails_before_its_worker_spoke_is_whole(stored_house: House) -> None:
+@pytest.mark.parametrize("given", ["mine", None])
+async def test_a_task_that_fails_before_its_worker_spoke_is_whole(stored_house: House, given: str | None) -> None:
     """It has the caller's message, a context, and both events in one append."""
     house = stored_house
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", CUT)
-    answer = await house.send("hello")
+    members = {} if given is None else {"contextId": given}
+    answer = await house.send("hello", **members)
     assert await logged(house, answer["id"]) == [(1, "task", "submitted"), (2, "status-update", "failed")]
     assert appends(house) == 1
     assert [part["text"] for part in answer["history"][0]["parts"]] == ["hello"]
     row = await row_of(house, answer["id"])
-    assert row.context == answer["contextId"] != ""
+    assert row.context == answer["contextId"] == (given or row.context) != ""
     assert (row.state, row.at, row.size) == (TaskState.FAILED, 2, sum(await sizes(house, answer["id"])))
 
 
@@ -346,6 +357,16 @@ async def test_a_task_is_shown_once_though_its_worker_speaks_at_that_moment(hous
     answer = await sending
     assert answer["status"]["state"] == "working"
     assert await logged(house, answer["id"]) == [(1, "task", "working")]
+
+
+@pytest.mark.parametrize(("spare", "state"), [(0, "completed"), (-1, "failed")])
+async def test_a_log_may_be_as_large_as_the_limit_and_no_larger(house: House, spare: int, state: str) -> None:
+    await house.enrol("echo:a")
+    for _ in range(2):
+        house.forwarder.plan("echo:a", task(), [chunk("x", append=False), chunk("y")], chunk("z"), status("completed"))
+    measured = sum((await sizes(house, (await house.send())["id"]))[:4])
+    house.with_bounds(most_logged=measured + spare)
+    assert (await house.send())["status"]["state"] == state
 
 
 # --- a store that fails

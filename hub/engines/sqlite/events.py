@@ -18,6 +18,7 @@ from hub.engines.tail import PAGE_BYTES, PAGE_EVENTS, Follower, Tail
 from hub.errors import LogMoved, TaskNotFound
 from hub.model.a2a import Event, EventKind, Logged, TaskState
 from hub.model.ids import START, Cursor, TaskId
+from hub.model.value import replace
 from hub.ports import Clock, Entry
 
 # An event's place: its task's key above, its cursor below.
@@ -92,6 +93,8 @@ class SqliteLog:
         if held is None or held.closed or held.end != after or end > LAST_CURSOR:
             raise LogMoved
         now, verdict, logged = self._clock.wall(), outcome(entry.events), numbered(entry.events, after)
+        if entry.position is None and held.position is not None:
+            entry = replace(entry, position=held.position)  # it may stand by an earlier event alone, where nobody would look
         events = _rows(held.key, logged, entry.position)
         tells = verdict.state is not None or entry.ids is not None or held.pushes or not events
         alone = not tells and end - held.named < _ROW_BEHIND
