@@ -255,10 +255,13 @@ async def test_streams_are_broken_off_when_the_hub_goes_down(house: House) -> No
     here.release()
 
 
-async def test_a_stream_that_was_read_to_its_end_is_not_broken_off(house: House) -> None:
-    task_id = await paused(house)
-    reading: Reading = await house.subscribe(task_id)
-    await frames(reading)
+@pytest.mark.parametrize("after", [None, 1])
+@pytest.mark.parametrize("last", ["input-required", "completed"])
+async def test_a_stream_that_was_read_to_its_end_is_not_broken_off(house: House, last: str, after: int | None) -> None:
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", task(), status(last))
+    reading: Reading = await house.subscribe((await house.send())["id"], after)
+    assert (await frames(reading))[-1]["status"]["state"] == last
     assert house.observer.streams == 1
     house.hub.drain()
     assert not reading.broken_off

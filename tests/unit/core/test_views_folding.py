@@ -33,7 +33,10 @@ def a_log(events: int, size: int) -> list[Logged]:
     return [Logged(Cursor(at), event) for at in range(1, events + 1)]
 
 
-@pytest.mark.parametrize(("events", "size", "beside"), [(1, 10, False), (200, 100, False), (201, 1, True), (3, 100_000, True)])
+@pytest.mark.parametrize(
+    ("events", "size", "beside"),
+    [(1, 10, False), (200, 1_024, False), (201, 1, True), (3, 100_000, True), (1, 204_800, False), (1, 204_801, True)],
+)
 async def test_a_long_log_is_folded_beside_the_loop(events: int, size: int, beside: bool) -> None:
     parts = Parts()
     await Views(cast(Surroundings, parts)).of(TaskId("t"), a_log(events, size), View("0.3"))
