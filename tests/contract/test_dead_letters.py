@@ -172,6 +172,19 @@ async def test_a_dead_letter_that_fails_again_is_the_same_dead_letter(engine: En
     assert not await claimed(engine)
 
 
+async def test_a_dead_letter_that_waits_for_its_next_try_is_due_at_once_when_it_is_sent_again(engine: Engine) -> None:
+    task = await admitted(engine)
+    await told(engine, task)
+    await append(engine, task, text("1"))
+    await buried(engine, task)
+    await engine.pushes.redeliver(ANNA, task, "c", Cursor(1))
+    await engine.pushes.postpone(await the_claim(engine), DAY)
+    assert not await claimed(engine)
+    await engine.pushes.redeliver(ANNA, task, "c", Cursor(1))
+    claim = await the_claim(engine)
+    assert (claim.only, claim.failures) == (True, 0)
+
+
 async def test_a_new_address_gets_the_dead_letters_that_are_on_their_way(engine: Engine) -> None:
     task = await admitted(engine)
     await told(engine, task)

@@ -179,6 +179,19 @@ async def test_a_new_address_takes_over_what_the_old_one_was_owed_and_whoever_se
     assert (claim.config.url, claim.sent, claim.last, claim.failures) == ("https://new.example/", 0, 2, 0)
 
 
+async def test_a_new_address_begins_without_the_failures_of_the_old_one_and_counts_for_its_own_host(
+    engine: Engine, clock: MovableClock
+) -> None:
+    task = await admitted(engine)
+    await told(engine, task)
+    await append(engine, task, text("1"))
+    await engine.pushes.postpone(await the_claim(engine), DAY)
+    await told(engine, task, url="https://new.example/", host="new.example")
+    assert not await claimed(engine, busy={"new.example": 10})
+    (claim,) = await claimed(engine, busy={"app.example": 10})
+    assert (claim.failures, claim.failing_for) == (0, NOTHING)
+
+
 async def test_a_config_that_is_set_again_after_the_end_is_told_of_the_end_again(engine: Engine) -> None:
     task = await admitted(engine)
     await told(engine, task)

@@ -12,6 +12,7 @@ from hub.model.task import Conversation, TaskPage
 from hub.model.value import replace
 from hub.ports import Engine
 from tests.contract.conftest import Store
+from tests.contract.pushing import buried, told
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, SOON, a_row, a_turn, admitted, append, message, status, text
 from tests.helpers.clock import MovableClock
 
@@ -348,6 +349,33 @@ async def test_recent_are_also_the_tasks_that_ended_within_the_time(store: Store
     store.clock.advance(10)
     assert [row.id for row in await engine.tasks.recent(ended_within=timedelta(seconds=60))] == [new]
     assert [row.id for row in await engine.tasks.recent(ended_within=timedelta(seconds=600))] == [old, new]
+    still_open = await admitted(engine)
+    later = await admitted(engine)
+    await append(engine, later, DONE)
+    found = [row.id for row in await engine.tasks.recent(ended_within=timedelta(seconds=600))]
+    assert found == [old, new, still_open, later]
+
+
+async def test_a_task_whose_receiver_was_told_of_late_has_not_ended_of_late(store: Store, engine: Engine) -> None:
+    task = await admitted(engine)
+    await told(engine, task)
+    await append(engine, task, DONE)
+    store.clock.advance(100)
+    await buried(engine, task)
+    assert list(await engine.tasks.recent(ended_within=timedelta(seconds=60))) == []
+
+
+async def test_a_message_to_a_task_that_has_ended_does_not_change_when_it_did(
+    store: Store, engine: Engine, clock: MovableClock
+) -> None:
+    task = await admitted(engine)
+    await append(engine, task, DONE)
+    row = await engine.tasks.get(ANNA, task)
+    clock.advance(60)
+    await engine.tasks.add_turn(task, a_turn("late", after=1))
+    for _ in range(2 if store.durable else 1):
+        assert await engine.tasks.get(ANNA, task) == row
+        engine = await store.reopen() if store.durable else engine
 
 
 async def test_a_key_finds_its_callers_task_and_nobody_elses(store: Store, engine: Engine) -> None:
@@ -444,6 +472,20 @@ async def test_forgotten_tasks_place_is_not_haunted_by_its_events(engine: Engine
     assert list(await engine.events.read(fresh)) == []
     await append(engine, fresh, text("new"))
     assert [logged.cursor for logged in await engine.events.read(fresh)] == [Cursor(1)]
+
+
+async def test_forgotten_tasks_place_is_not_haunted_by_its_turns(store: Store, engine: Engine, clock: MovableClock) -> None:
+    old = await admitted(engine)
+    await engine.tasks.add_turn(old, a_turn("old", after=1))
+    await append(engine, old, DONE)
+    clock.advance(DAY.total_seconds() + 1)
+    await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY)
+    fresh = await admitted(engine)
+    if store.durable:
+        engine = await store.reopen()
+    assert [turn.message_id for turn in await engine.tasks.turns(fresh)] == ["m-1"]
+    await engine.tasks.add_turn(fresh, a_turn("new", after=1))
+    assert [turn.message_id for turn in await engine.tasks.turns(fresh)] == ["m-1", "new"]
 
 
 async def test_forget_drops_a_question_that_nobody_has_answered(engine: Engine, clock: MovableClock) -> None:

@@ -196,6 +196,22 @@ async def test_a_stream_that_is_open_gets_a_keep_alive_when_nothing_comes(stored
     assert outline(await frames(reading)) == [(2, "status-update", "completed")]
 
 
+async def test_a_keep_alive_comes_a_whole_idle_time_after_the_last_event(stored_house: House) -> None:
+    house = stored_house
+    half = KEEP_ALIVE.total_seconds() / 2
+    await house.enrol("echo:a")
+    house.forwarder.plan("echo:a", task(), half, chunk("x", append=False), 3.0, status("completed"))
+    reading = await house.hub.stream(ME, say())
+    loop, seen = asyncio.get_running_loop(), list[tuple[float, list[int]]]()
+    began = loop.time()
+    async for batch in reading:
+        seen.append((round((loop.time() - began) / half, 1), [one.cursor for one in batch]))
+        if len(seen) == 4:
+            break
+    assert seen == [(0.0, [1]), (1.0, [2]), (3.0, []), (5.0, [])]
+    reading.close()
+
+
 async def test_an_open_stream_is_counted_until_it_is_closed_and_once(house: House) -> None:
     house.with_bounds(limits=Limits(streams=1, keep_alive=KEEP_ALIVE))
     task_id, here = await at_work(house)

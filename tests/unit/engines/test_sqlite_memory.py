@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sqlite3
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hub.engines.sqlite import events as events_module
 from hub.engines.sqlite import registry as registry_module
 from hub.engines.sqlite.cache import Cache
 from hub.engines.sqlite.engine import SqliteEngine
+from hub.engines.sqlite.tasks import FORGET_EVENTS
 from hub.engines.tail import TAIL_BYTES, TAIL_EVENTS
 from hub.errors import TaskNotFound
 from hub.model.a2a import Logged, TaskState
@@ -109,6 +111,18 @@ def test_cache_lets_the_oldest_go_when_there_are_too_many() -> None:
         cache.keep(TaskId(name), held())
     gc.collect()
     assert [cache.find(TaskId(name)) is not None for name in ("a", "b", "c")] == [False, True, True]
+
+
+def test_cache_forgets_the_weight_of_what_it_lets_go() -> None:
+    cache = Cache(open_tasks=3, size=20_000)
+    names = [TaskId(str(at)) for at in range(100)]
+    for name in names:
+        cache.keep(name, held())
+    last = held()
+    for _ in range(100):
+        cache.keep(names[-1], last)
+    gc.collect()
+    assert [name for name in names if cache.find(name) is not None] == names[-3:]
 
 
 def test_cache_lets_contents_go_when_they_weigh_too_much_and_keeps_the_place_of_who_is_followed() -> None:
@@ -266,3 +280,13 @@ def test_secret_depends_on_every_part_of_the_lease(clock: MovableClock) -> None:
     keys = [("default", WorkerId("echo", "one")), ("default", WorkerId("echo", "two")), ("else", WorkerId("echo", "one"))]
     secrets = {table._secret(key, epoch) for table in (one, other) for key in keys for epoch in (1, 2)}
     assert len(secrets) == 12
+
+
+async def test_a_task_with_many_events_is_forgotten_and_alone(engine: SqliteEngine, clock: MovableClock) -> None:
+    for events in (10, FORGET_EVENTS, FORGET_EVENTS + 1, 10, 10):
+        task = await admitted(engine)
+        await append(engine, task, *[text("x")] * (events - 1), DONE)
+        clock.advance(1)
+    clock.advance(100)
+    second = timedelta(seconds=1)
+    assert [await engine.tasks.forget(ended_for=second, paused_for=second) for _ in range(5)] == [1, 1, 1, 2, 0]
