@@ -88,6 +88,16 @@ async def test_other_boot_at_other_url_conflicts_with_a_live_lease(registry: Reg
     assert await kinds(registry) == ["enrolled"]
 
 
+async def test_without_a_boot_id_the_address_tells_processes_apart(registry: Registry) -> None:
+    first = await enrolled(registry, boot="")
+    assert await enrolled(registry, boot="", description="changed") is first
+    with pytest.raises(InstanceConflict):
+        await enrolled(registry, boot="", url=ELSEWHERE)
+    assert (first.epoch, first.offer.description) == (1, "changed")
+    second = await registry.enrol("default", an_offer(url=ELSEWHERE), boot="", ttl=TTL, supersede=True)
+    assert second.epoch == 2
+
+
 async def test_supersede_takes_a_live_name_from_another_url(registry: Registry) -> None:
     first = await enrolled(registry, boot="one")
     second = await registry.enrol("default", an_offer(url=ELSEWHERE), boot="two", ttl=TTL, supersede=True)

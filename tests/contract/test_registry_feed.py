@@ -142,6 +142,35 @@ async def test_beats_are_kept_by_sweep_and_by_closing(store: Store, engine: Engi
         registration = found
 
 
+async def test_enrolling_once_more_without_a_change_is_kept_like_a_beat(
+    store: Store, engine: Engine, clock: MovableClock
+) -> None:
+    await enrolled(engine.registry)
+    clock.advance(100)
+    await enrolled(engine.registry)
+    await store.close()
+    clock.advance(100)
+    found = (await store.reopen()).registry.get("default", WORKER)
+    assert found is not None
+    assert (found.health, found.last_seen) == (Health.READY, clock.wall() - 100)
+
+
+async def test_marks_leave_the_time_and_the_load_of_a_lease_as_they_are_in_the_store(
+    store: Store, engine: Engine, clock: MovableClock
+) -> None:
+    registration = await enrolled(engine.registry)
+    await beat(engine.registry, registration, in_flight=3)
+    await engine.registry.sweep()
+    clock.advance(50)
+    for health in (Health.SUSPECT, Health.READY):
+        await engine.registry.mark("default", WORKER, registration.epoch, health, "")
+    await store.close()
+    clock.advance(50)
+    found = (await store.reopen()).registry.get("default", WORKER)
+    assert found is not None
+    assert (found.health, found.reported_in_flight) == (Health.READY, 3)
+
+
 async def test_lease_that_ran_out_while_the_hub_was_down_comes_back_as_a_suspect(
     store: Store, engine: Engine, clock: MovableClock
 ) -> None:

@@ -258,6 +258,7 @@ async def test_stored_feed_is_cut_and_epochs_still_do_not_repeat(
     monkeypatch.setattr(registry_module, "CUT_EVERY", 4)
     async with SqliteEngine(database, clock) as engine:
         epochs = []
+        await enrolled(engine.registry, WorkerId("steady", "one"))
         for _ in range(3):
             lease = await enrolled(engine.registry)
             epochs.append(lease.epoch)
@@ -265,11 +266,15 @@ async def test_stored_feed_is_cut_and_epochs_still_do_not_repeat(
         for at in range(20):
             await enrolled(engine.registry, WorkerId("other", str(at)))
         assert engine.registry.last_of("default", "echo") is None
+        assert engine.registry.last_of("default", "steady") is not None
         assert len(engine.registry._ended) == 0
         fresh = await enrolled(engine.registry, WorkerId("echo", "two"))
         assert fresh.epoch > max(epochs)
     with sqlite3.connect(database) as db:
         assert db.execute("select count(*) from change").fetchone()[0] <= 14
+        assert (
+            db.execute("select count(*) from beat").fetchone() == db.execute("select count(*) from lease").fetchone() == (22,)
+        )
     db.close()
     async with SqliteEngine(database, clock) as engine:
         assert (await enrolled(engine.registry)).epoch > max(epochs)
