@@ -155,6 +155,14 @@ async def test_enrolling_once_more_without_a_change_is_kept_like_a_beat(
     assert (found.health, found.last_seen) == (Health.READY, clock.wall() - 100)
 
 
+async def test_a_time_that_was_changed_by_enrolling_once_more_is_kept(store: Store, engine: Engine) -> None:
+    await enrolled(engine.registry)
+    await enrolled(engine.registry, ttl=2 * TTL)
+    found = (await store.reopen()).registry.get("default", WORKER)
+    assert found is not None
+    assert found.ttl == 2 * TTL
+
+
 async def test_marks_leave_the_time_and_the_load_of_a_lease_as_they_are_in_the_store(
     store: Store, engine: Engine, clock: MovableClock
 ) -> None:
