@@ -67,8 +67,8 @@ class RawServer:
     def __init__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> None:
         self._script = script
         self._tls = tls
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: socket.socket | None = None
+        self._served: dict[asyncio.Task[None], socket.socket] = {}
         self.failures: list[BaseException] = []
         self.peers: list[Peer] = []
         self.port = 0
@@ -82,19 +82,21 @@ class RawServer:
         return [request for peer in self.peers for request in peer.requests]
 
     async def __aenter__(self) -> RawServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20, ssl=self._tls)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+        self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
+        assert self._listener is not None
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._listener.close()
+        for task in self._served:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        await asyncio.gather(*self._served, return_exceptions=True)
         if self.peers:
             # Their transports are closed a turn of the loop later, and a loop that ends before has left them open.
             closing = [asyncio.ensure_future(peer.writer.wait_closed()) for peer in self.peers]
@@ -102,13 +104,34 @@ class RawServer:
             for one in late:
                 one.cancel()
             await asyncio.gather(*closing, return_exceptions=True)
+        # A task that was cancelled before its first step has not closed what it was given.
+        for accepted in self._served.values():
+            accepted.close()
         if kind is None and self.failures:
             raise self.failures[0]
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+    def _accept(self) -> None:
+        """A connection has its task, and so its owner, in the turn of the loop in which it is accepted."""
+        assert self._listener is not None
+        try:
+            accepted, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        accepted.setblocking(False)
+        # asyncio sets it only where the socket's protocol number is given, and an accepted one has its listener's: none.
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._served[asyncio.ensure_future(self._serve(accepted))] = accepted
+
+    async def _serve(self, accepted: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=2**20, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        try:
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls)
+        except OSError:
+            # The TLS handshake failed, or the client left before it.
+            return
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         peer = Peer(len(self.peers) + 1, reader, writer)
         self.peers.append(peer)
         try:
@@ -121,7 +144,6 @@ class RawServer:
         except Exception as failure:  # noqa: BLE001 - kept for the test, which would not see it otherwise
             self.failures.append(failure)
         finally:
-            self._tasks.discard(task)
             writer.close()
 
 
