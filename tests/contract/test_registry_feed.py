@@ -84,13 +84,14 @@ async def test_feed_tells_one_workspace_nothing_of_another(registry: Registry) -
 
 
 async def test_feed_keeps_the_newest_ten_thousand(registry: Registry) -> None:
-    registration = await enrolled(registry)
-    marks = [Health.SUSPECT, Health.READY]
-    for at in range(KEPT + 5):
-        await registry.mark("default", WORKER, registration.epoch, marks[at % 2], "")
-    feed = registry.changes("default", after=2, idle=SOON)
-    batch = await anext(feed)
-    assert [change.revision for change in batch] == list(range(7, KEPT + 7))
+    """Of a hundred workers, whose changes share commits."""
+    workers = [WorkerId("echo", str(number)) for number in range(100)]
+    epochs = [(await enrolled(registry, worker)).epoch for worker in workers]
+    for health in [Health.SUSPECT, Health.READY] * (KEPT // 200):
+        marks = (registry.mark("default", one, epoch, health, "") for one, epoch in zip(workers, epochs, strict=True))
+        await asyncio.gather(*marks)
+    batch = await anext(registry.changes("default", after=2, idle=SOON))
+    assert [change.revision for change in batch] == list(range(101, KEPT + 101))
 
 
 async def test_newest_change_of_a_role_is_known_when_nobody_serves_it(registry: Registry, clock: MovableClock) -> None:
