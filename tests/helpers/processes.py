@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TextIO, TypeVar
 
 import httpx
 
 ROOT = Path(__file__).parents[2]
 READY_WITHIN = 15.0
 _POLL = 0.02
+_PORTS = range(20_000, 30_000)
+"""Below those that systems choose from when they are asked for any, and for outgoing connections."""
+_locked: list[TextIO] = []
 _FORGOTTEN = ("ROLECALL_", "A2A_", "PUSH_NOTIFICATION_")
 
 # The command line as a process: from this tree, whatever is installed.
@@ -248,9 +254,25 @@ def wait_for(predicate: Callable[[], bool], timeout: float = 10.0) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """No process of the tests is given it a second time while this one lives, and the system gives it to nobody: a hub that
+    was killed can come back to it.
+    """
+    locks = Path(tempfile.gettempdir()) / f"rolecall-test-ports-{os.getuid()}"
+    locks.mkdir(exist_ok=True)
+    dice = random.SystemRandom()
+    for _ in range(1000):
+        port = dice.choice(_PORTS)
+        lock = (locks / str(port)).open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            lock.close()
+            continue
+        _locked.append(lock)
+        return port
+    raise AssertionError("no port is free")
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
