@@ -25,6 +25,8 @@ from worker_sdk import (
 )
 from worker_sdk.stream import HubStream
 
+pytestmark = pytest.mark.virtual_time
+
 TASK: dict[str, Any] = {
     "kind": "task",
     "id": "t1",

@@ -13,6 +13,8 @@ from tests.unit.worker_sdk.registry import Registry, listening, refusal
 from worker_sdk import Lease, LeaseState, Worker
 from worker_sdk.presence import is_loopback, url_towards, worker_name
 
+pytestmark = pytest.mark.virtual_time
+
 Changes = list[tuple[LeaseState, str]]
 
 
