@@ -159,21 +159,25 @@ def test_a_worker_that_is_told_to_stop_costs_no_call(hub: HubProcess, tmp_path: 
 
 
 def test_a_stopping_hub_lets_its_readers_go_with_a_cursor(hub: HubProcess, tmp_path: Path) -> None:
-    with worker(hub, "counter:a", tmp_path):
-        readers = [Reader(hub.url, "counter", "100 0.02") for _ in range(10)]
+    """The worker counts until a file is there: no stream ends before its hub does, however slow the machine is."""
+    env = {"ENOUGH": str(tmp_path / "enough")}
+    counter = start_worker("tests.acceptance.syncs.workers:counter", "counter:a", hub.url, log=tmp_path / "a.log", env=env)
+    with counter:
+        readers = [Reader(hub.url, "counter", "count") for _ in range(10)]
         threads = [reader.start() for reader in readers]
-        wait_for(lambda: all(len(reader.chunks) > 5 for reader in readers))
-        told = time.monotonic()
+        wait_for(lambda: all(len(reader.chunks) > 5 for reader in readers), 30)
         assert hub.stop(10) == 0
-        assert time.monotonic() - told < 5
         for thread in threads:
-            thread.join(2)
-        assert not any(reader.done or reader.errors for reader in readers)
+            thread.join(10)
+        assert [(reader.done, reader.errors) for reader in readers] == [(False, [])] * len(readers)
         with restarted(hub):
-            for thread in [reader.start_again() for reader in readers]:
-                thread.join(10)
+            threads = [reader.start_again() for reader in readers]
+            (tmp_path / "enough").touch()
+            for thread in threads:
+                thread.join(30)
             for reader in readers:
-                assert reader.chunks == [f"{n} " for n in range(100)]
+                many = len(reader.chunks) - 1
+                assert reader.chunks == [*(f"{n} " for n in range(many)), f"that was {many}"]
                 assert reader.state == "completed"
 
 

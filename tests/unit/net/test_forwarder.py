@@ -16,7 +16,19 @@ from hub.model.worker import Offer
 from hub.net.forwarder import AnswerLimits, HttpForwarder
 from hub.net.http1 import Client
 from hub.ports import Attach, Dispatch
-from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, Script, always, answer, chunk, chunked_head, frame, stream
+from tests.helpers.raw_server import (
+    LAST_CHUNK,
+    Peer,
+    RawServer,
+    Script,
+    all_read,
+    always,
+    answer,
+    chunk,
+    chunked_head,
+    frame,
+    stream,
+)
 
 IDS = Ids(TaskId("t-hub"), "c-hub", "t-worker", "c-worker")
 BUSY = {"code": -32000, "message": "no", "data": [{"reason": "WORKER_BUSY"}]}
@@ -365,21 +377,24 @@ async def test_leaving_early_closes_the_connection(client: Client) -> None:
 
 
 async def test_leaving_after_the_last_event_keeps_the_connection(client: Client) -> None:
-    left = asyncio.Event()
+    left, ended = asyncio.Event(), asyncio.Event()
 
     async def script(peer: Peer) -> None:
         while await peer.read_request() is not None:
             await peer.write(chunked_head() + chunk(frame(result(task()))))
             await left.wait()
             await peer.write(chunk(b": the end comes a moment later\n\n") + LAST_CHUNK)
+            ended.set()
 
     async with RawServer(script) as server:
         for _ in range(3):
             left.clear()
+            ended.clear()
             async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
                 assert len(await anext(batches)) == 1
             left.set()
-            await asyncio.sleep(0.02)
+            await ended.wait()
+            await all_read()
         assert len(server.peers) == 1
 
 

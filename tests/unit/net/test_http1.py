@@ -9,7 +9,7 @@ import pytest
 from hub.errors import WorkerBroke, WorkerRefused, WorkerUnreachable
 from hub.net.guard import Guard
 from hub.net.http1 import Client, Limits
-from tests.helpers.raw_server import Peer, RawServer, always, answer, chunk, chunked_head
+from tests.helpers.raw_server import Peer, RawServer, all_read, always, answer, chunk, chunked_head
 
 GUARD = Guard([], [], allow_loopback=True)
 BODY = b'{"a": 1}'
@@ -77,16 +77,21 @@ async def test_a_connection_with_an_end_or_a_rest_is_not_used_again(client: Clie
 
 
 async def test_bytes_that_come_while_nobody_asks_spoil_the_connection(client: Client) -> None:
+    answered, poisoned = asyncio.Event(), asyncio.Event()
+
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await peer.write(answer(b"%d" % peer.number))
-        await asyncio.sleep(0.01)
+        await answered.wait()
         await peer.write(answer(b"poison"))
+        poisoned.set()
         await peer.gone()
 
     async with RawServer(script) as server:
         assert await ask(client, server.url) == b"1"
-        await asyncio.sleep(0.05)
+        answered.set()
+        await poisoned.wait()
+        await all_read()
         assert await ask(client, server.url) == b"2"
 
 
