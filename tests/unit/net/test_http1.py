@@ -92,7 +92,8 @@ async def test_bytes_that_come_while_nobody_asks_spoil_the_connection(client: Cl
         answered.set()
         await poisoned.wait()
         await all_read()
-        assert await ask(client, server.url) == b"2"
+        async with asyncio.timeout(10):
+            assert await ask(client, server.url) == b"2"
 
 
 async def test_a_connection_that_the_peer_closed_while_idle_is_not_used(client: Client) -> None:
