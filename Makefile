@@ -31,6 +31,7 @@ bench: .venv/.dev
 soak: .venv/.dev
 	scripts/install-test-tools
 	$(BIN)/pytest -m soak --timeout=0
+	scripts/mutate --mutants 100 --at-least 85
 
 # What a deployment installs, with the hashes of its files; and what is known against it.
 lock: .venv/.tools

@@ -1,0 +1,63 @@
+"""Which small bugs are planted, and where none is."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.plant import lines_of, mutants_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def planted(source: str) -> set[str]:
+    return {mutant.plant(source.encode()).decode() for mutant in mutants_of(source.encode())}
+
+
+@pytest.mark.parametrize(
+    ("source", "mutant"),
+    [
+        ("x = a < b", "x = a <= b"),
+        ("x = a not in b", "x = a in b"),
+        ("x = a and b", "x = a or b"),
+        ("x = a + 1", "x = a - 1"),
+        ("x = a + 1", "x = a + 2"),
+        ("x = not a", "x = (a)"),
+        ("x = True", "x = False"),
+        ("x = f(a, b)", "x = f(b, a)"),
+        ("if a:\n    b()", "if (not (a)):\n    b()"),
+        ("if a:\n    b()", "if a:\n    pass"),
+        ("def f():\n    return a()", "def f():\n    return None"),
+        ("def f():\n    raise E(1)", "def f():\n    pass"),
+        ("self.x = 1", "pass"),
+        ("x = 'ä' if a else 1", "x = 'ä' if (not (a)) else 1"),
+    ],
+)
+def test_a_small_bug_is_planted(source: str, mutant: str) -> None:
+    assert mutant in planted(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""A docstring."""',
+        "import a",
+        "log.info('text', 1)",
+        "def f(x: int | None) -> None: ...",
+        "if TYPE_CHECKING:\n    import a",
+        "class P(Protocol):\n    def f(self) -> int:\n        return 1",
+    ],
+)
+def test_what_is_no_behaviour_is_left_alone(source: str) -> None:
+    assert planted(source) == set()
+
+
+def test_every_mutant_of_a_real_file_compiles_and_differs() -> None:
+    source = (ROOT / "tests" / "mutation" / "plant.py").read_bytes()
+    found = mutants_of(source)
+    assert len(found) > 100
+    for mutant in found:
+        assert ast.dump(ast.parse(mutant.plant(source))) != ast.dump(ast.parse(source)), mutant
+        assert list(lines_of(source, mutant))
