@@ -17,7 +17,7 @@ check: .venv/.dev
 
 # For every commit: what ends within 90 seconds on two cores. Tests that need other tools are skipped where those are missing.
 quick: check
-	$(BIN)/pytest -n 4 --dist loadfile tests/unit tests/wire tests/contract tests/flow
+	$(BIN)/pytest -n 4 --dist loadfile tests/unit tests/protocol tests/contract tests/flow
 
 # Most tests wait for processes: a few at a time fill the cores. A file stays with one runner.
 test: .venv/.dev

@@ -21,48 +21,50 @@ from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config as ServerConfig
 
 from hub.clock import TICK, WakingClock
-from hub.config import ConfigError, Settings
-from hub.core.directory import Directory, Terms
+from hub.core.admission.quota import WorkspacePlaces
 from hub.core.hub import Hub, Limits
-from hub.core.places import WorkspacePlaces
-from hub.core.push import Deliveries, Pace
-from hub.core.pushes import Push
-from hub.core.router import Router
+from hub.core.push.configs import Push
+from hub.core.push.deliveries import Deliveries, Pace
+from hub.core.registry.directory import Directory, Terms
+from hub.core.registry.reaper import EVERY as SWEEP_EVERY
+from hub.core.registry.reaper import Sweep
+from hub.core.relay.context import Surroundings
+from hub.core.routing.router import Router
 from hub.core.supervisor import Supervisor
-from hub.core.surroundings import Surroundings
-from hub.core.sweep import EVERY as SWEEP_EVERY
-from hub.core.sweep import Sweep
-from hub.engines import open_engine
-from hub.model.ids import is_loopback
-from hub.net.forwarder import HttpForwarder
-from hub.net.guard import Guard
-from hub.net.http1 import Client
-from hub.net.http1 import Limits as ClientLimits
-from hub.net.webhook import HttpWebhooks
-from hub.net.webhook_guard import WebhookGuard, read_networks
+from hub.identity.tokens import FILE_NAME as TOKENS_FILE
+from hub.identity.tokens import TokenBook
+from hub.identity.vault import SealingVault, kept_key, key_from, random_key
+from hub.inbound.a2a.cards import Cards, add_cards
+from hub.inbound.a2a.jsonrpc import JsonRpc
+from hub.inbound.a2a.operations import Operations
+from hub.inbound.a2a.rest import Rest
+from hub.inbound.api.application import create_pages
+from hub.inbound.api.catalog import Catalog, add_catalog
+from hub.inbound.api.health import add_operations
+from hub.inbound.api.leases import Leases
+from hub.inbound.api.openapi import add_description
+from hub.inbound.api.pushes import add_pushes
+from hub.inbound.api.registry import add_registry
+from hub.inbound.api.tasks import add_tasks
+from hub.inbound.middleware.application import Edge
+from hub.inbound.middleware.authentication import Gate
+from hub.inbound.middleware.rate_limiter import Turnstile
+from hub.inbound.middleware.refusal import refusal_of
+from hub.outbound.client import Client
+from hub.outbound.client import Limits as ClientLimits
+from hub.outbound.forwarder import HttpForwarder
+from hub.outbound.webhook import HttpWebhooks
+from hub.outbound.webhook_guard import WebhookGuard, read_networks
+from hub.outbound.worker_guard import Guard
 from hub.ports import Clock, Engine
+from hub.server.asgi import patient
+from hub.server.http_server import Doors
+from hub.settings.model import Settings
+from hub.storage import open_engine
 from hub.telemetry import metrics as telemetry
-from hub.tokens import FILE_NAME as TOKENS_FILE
-from hub.tokens import TokenBook
-from hub.vault import SealingVault, kept_key, key_from, random_key
-from hub.web.asgi import patient
-from hub.web.auth import Gate
-from hub.web.cards import Cards, add_cards
-from hub.web.catalog import Catalog, add_catalog
-from hub.web.doors import Doors
-from hub.web.edge import Edge
-from hub.web.jsonrpc import JsonRpc
-from hub.web.leases import Leases
-from hub.web.openapi import add_description
-from hub.web.operations import Operations
-from hub.web.ops import add_operations
-from hub.web.pages import create_pages
-from hub.web.pushes import add_pushes
-from hub.web.rest import Rest
-from hub.web.tasks import add_tasks
-from hub.web.turnstile import Turnstile
-from hub.web.workers import add_registry
-from hub.wire.codec import Codec
+from rolecall.errors import ConfigError
+from rolecall.model.ids import is_loopback
+from rolecall.protocol.codec import Codec
 
 log = logging.getLogger(__name__)
 
@@ -200,6 +202,7 @@ async def _serve(
     doors = Doors(
         rolecall.edge,
         rolecall.observer,
+        refusal_of,
         most=settings.max_connections,
         patience=settings.reader_patience,
         max_head=settings.max_head,

@@ -12,15 +12,15 @@ from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import NamedTuple, Protocol
 
-from hub.errors import HubError
-from hub.model.a2a import Event, Heard, Ids, Logged, TaskState
-from hub.model.command import Send, TaskQuery
-from hub.model.ids import START, Caller, Cursor, TaskId, WorkerId
-from hub.model.principal import Principal
-from hub.model.push import DeadPage, PushConfig, SealedConfig
-from hub.model.task import Conversation, TaskPage, TaskRow, Turn
-from hub.model.value import Value
-from hub.model.worker import Beat, Health, Offer, Proof, Registration, RegistryChange
+from rolecall.errors import HubError
+from rolecall.model.a2a import Event, Heard, Ids, Logged, TaskState
+from rolecall.model.command import Send, TaskQuery
+from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId
+from rolecall.model.principal import Principal
+from rolecall.model.push import DeadPage, PushConfig, SealedConfig
+from rolecall.model.task import Conversation, TaskPage, TaskRow, Turn
+from rolecall.model.value import Value
+from rolecall.model.worker import Beat, Health, Offer, Proof, Registration, RegistryChange
 
 
 class Clock(Protocol):

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 
 from hub.app import assemble
-from hub.config import Settings
-from hub.web.openapi import PATH
+from hub.inbound.api.openapi import PATH
+from hub.settings.model import Settings
 
 FILE = Path(__file__).parents[1] / "docs" / "reference" / "openapi.json"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from hub.cli import rolecall
-from hub.cli.connect import EXIT_CODES
-from hub.config import SPECS, default_text, flag, variable
-from hub.config_sources import OTHER_VARIABLES
+from hub.settings.model import SPECS, default_text, flag, variable
+from hub.settings.sources import OTHER_VARIABLES
 from hub.telemetry.metrics import FAMILIES, PREFIX
+from rolecall.cli import rolecall
+from rolecall.cli.connect import EXIT_CODES
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 NOTE = "<!-- Written by scripts/reference_docs.py. Change the code, then run it. -->\n"
@@ -86,7 +86,10 @@ def command_line() -> str:
 
 def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
     """Every command that does something, with its words, in the order of the help."""
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.commands or group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, f"{path} {name}")
         else:

@@ -8,10 +8,14 @@ the task down, `raise UserError("text")` fails it with a text for the caller; an
 
 from __future__ import annotations
 
-from worker_sdk.client import HubClient
+from rolecall.model.a2a import TaskState
+from worker_sdk.calling.client import HubClient
+from worker_sdk.calling.reply import AgentInfo, Reply, StreamEvent
+from worker_sdk.calling.stream import HubStream
 from worker_sdk.context import Task
 from worker_sdk.errors import (
     AuthError,
+    HubBusy,
     HubUnreachable,
     InputRequired,
     InvalidRequest,
@@ -26,9 +30,8 @@ from worker_sdk.errors import (
     WorkerBusy,
     WorkerLost,
 )
+from worker_sdk.lease import Lease, LeaseState
 from worker_sdk.load import load_worker
-from worker_sdk.presence import Lease, LeaseState
-from worker_sdk.reply import AgentInfo, Reply, StreamEvent
 from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, UserError
 from worker_sdk.worker import Worker
 
@@ -36,7 +39,9 @@ __all__ = [
     "AgentInfo",
     "Artifact",
     "AuthError",
+    "HubBusy",
     "HubClient",
+    "HubStream",
     "HubUnreachable",
     "InputRequired",
     "InvalidRequest",
@@ -56,6 +61,7 @@ __all__ = [
     "TaskFailed",
     "TaskNotFound",
     "TaskRejected",
+    "TaskState",
     "TimedOut",
     "UserError",
     "Worker",

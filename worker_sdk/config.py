@@ -9,10 +9,20 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
+from rolecall.log import masked
 from worker_sdk.errors import ConfigError
 
 DEFAULT_HUB = "http://127.0.0.1:8420"
+
+
+class HubAddress(NamedTuple):
+    """Where a hub is, and the token that it is shown."""
+
+    url: str
+    token: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +38,7 @@ class Settings:
 
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     env = os.environ if environment is None else environment
-    hub, token = hub_and_token(environment=env)
+    hub, token = hub_address(environment=env)
     return Settings(
         hub=hub,
         token=token,
@@ -40,18 +50,27 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-def hub_and_token(
+def hub_address(
     hub: str | None = None, token: str | None = None, *, environment: Mapping[str, str] | None = None
-) -> tuple[str, str | None]:
-    """Where the hub is and what it is shown. Only what is not given is looked for in the environment."""
+) -> HubAddress:
+    """Only what is not given is looked for in the environment."""
     env = os.environ if environment is None else environment
-    return hub_url(hub or env.get("ROLECALL_HUB") or env.get("A2A_SERVER_URL") or DEFAULT_HUB), token or _token(env)
+    url = hub_url(hub or env.get("ROLECALL_HUB") or env.get("A2A_SERVER_URL") or DEFAULT_HUB)
+    return HubAddress(url, token or _token(env))
 
 
 def hub_url(text: str) -> str:
     """A hub's base URL, without a slash at its end."""
-    if not text.startswith(("http://", "https://")):
-        raise ConfigError(f"{text!r} is no hub address: it starts with http:// or https://, like {DEFAULT_HUB}.")
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if not good or parts.query or parts.fragment or any(character.isspace() for character in text):
+        wanted = f"must be an http or https URL such as {DEFAULT_HUB}, not {masked(text)!r}"
+        raise ConfigError(f"hub: {wanted} (--hub or ROLECALL_HUB)")
+    if parts.username is not None:
+        raise ConfigError("hub: must not hold a user or password: use ROLECALL_TOKEN (--hub or ROLECALL_HUB)")
     return text.rstrip("/")
 
 
@@ -69,8 +88,8 @@ def _token(env: Mapping[str, str]) -> str | None:
         return None
     try:
         return Path(path).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigError(f"ROLECALL_TOKEN_FILE: {path} cannot be read: {error.strerror}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"ROLECALL_TOKEN_FILE: {path} cannot be read as UTF-8 text.") from error
 
 
 def _port(text: str | None) -> int | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hub.model.a2a import JsonObject
-from hub.model.command import Send
+from rolecall.model.a2a import JsonObject
+from rolecall.model.command import Send
 from worker_sdk.words import Message
 
 

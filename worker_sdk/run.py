@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from worker_sdk.config import hub_url, read_settings
-from worker_sdk.presence import is_loopback, url_towards
+from worker_sdk.lease import is_loopback, url_towards
 
 if TYPE_CHECKING:
-    from worker_sdk.presence import Lease
+    from worker_sdk.lease import Lease
     from worker_sdk.worker import Worker
 
 log = logging.getLogger("worker_sdk")

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from hub.errors import (
+from rolecall.errors import (
     BodyTooLarge,
     BodyTooSlow,
     ExtendedCardNotConfigured,
@@ -19,20 +19,21 @@ from hub.errors import (
     TaskOver,
     WorkerRefused,
 )
-from hub.model.a2a import Event, EventKind, JsonObject
-from hub.model.command import Send as Message
-from hub.model.command import Target
-from hub.model.value import replace
-from hub.wire import jsonrpc, requests, sse
-from hub.wire.answers import wrapped
-from hub.wire.asked import read_task_id
-from hub.wire.dialect import CLASSIC, NEWEST, OLDEST, translated_message
-from hub.wire.faults import fault_of
-from hub.wire.jsontext import dump
-from hub.wire.methods import Operation, read_method
-from hub.wire.spelling import Speller
-from worker_sdk.tasklog import Reader, TaskLog
-from worker_sdk.tasks import Tasks
+from rolecall.model.a2a import Event, EventKind, JsonObject
+from rolecall.model.command import Send as Message
+from rolecall.model.command import Target
+from rolecall.model.value import replace
+from rolecall.protocol import jsonrpc, sse
+from rolecall.protocol.callers import requests
+from rolecall.protocol.callers.answers import wrapped
+from rolecall.protocol.callers.event_encoder import Speller
+from rolecall.protocol.callers.params import read_task_id
+from rolecall.protocol.dialect import CLASSIC, NEWEST, OLDEST, translated_message
+from rolecall.protocol.faults import fault_of
+from rolecall.protocol.methods import Operation, read_method
+from rolecall.protocol.text.jsontext import dump
+from worker_sdk.tasks.log import Reader, TaskLog
+from worker_sdk.tasks.task_table import Tasks
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]

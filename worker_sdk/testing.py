@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hub.model.command import Send, Target
-from hub.wire.jsontext import parse
-from hub.wire.v03 import requests as v03
-from worker_sdk.client import message_document
-from worker_sdk.reply import Reply, StreamEvent, event_of, reply_of
+from rolecall.model.command import Send, Target
+from rolecall.protocol.text.jsontext import parse
+from rolecall.protocol.v0_3 import requests as v03
+from worker_sdk.calling.client import message_document
+from worker_sdk.calling.reply import Reply, StreamEvent, event_of, reply_of
 from worker_sdk.words import Message
 
 if TYPE_CHECKING:
-    from worker_sdk.tasks import Delivery, Tasks
+    from worker_sdk.tasks.task_table import Delivery, Tasks
     from worker_sdk.worker import Worker
 
 
 class Bench:
-    """`async with worker.test() as t:`. Errors are those of hub.errors, as the worker raises them. Leaving stops what runs."""
+    """`async with worker.test() as t:`. Errors are those of rolecall.errors. Leaving stops what runs."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker

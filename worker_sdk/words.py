@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hub.model.a2a import JsonObject
+from rolecall.model.a2a import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

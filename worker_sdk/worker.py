@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hub.model.a2a import JsonObject
-from hub.model.card import JSONRPC, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile
-from hub.wire.cards import merged, skills
+from rolecall.model.a2a import JsonObject
+from rolecall.model.card import JSONRPC, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile
+from rolecall.protocol.cards import merged, skills
 from worker_sdk.config import read_settings
 from worker_sdk.handler import Form, Handler
-from worker_sdk.presence import Lease, worker_name
+from worker_sdk.lease import Lease, worker_name
 from worker_sdk.serve import Receive, Scope, Send, Server
-from worker_sdk.tasks import Limits, Tasks
+from worker_sdk.tasks.task_table import Limits, Tasks
 
 if TYPE_CHECKING:
     from worker_sdk.testing import Bench

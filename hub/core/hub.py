@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
-from hub.core.cancelling import cancel
-from hub.core.decisions import Decisions
-from hub.core.names import Names, alias_key
-from hub.core.places import WorkspacePlaces
-from hub.core.pushes import Push
-from hub.core.reading import Reading
-from hub.core.relay import Relay
-from hub.core.relays import Relays
-from hub.core.repeats import Call, Repeats, content_of, names_after_restart, names_of
-from hub.core.router import Route, Router
+from hub.core.admission.idempotency import Call, Repeats, content_of, names_after_restart, names_of
+from hub.core.admission.quota import WorkspacePlaces
+from hub.core.push.configs import Push
+from hub.core.relay.cancel import cancel
+from hub.core.relay.context import Surroundings
+from hub.core.relay.relay import Relay
+from hub.core.relay.relays import Relays
+from hub.core.routing.history import Decisions
+from hub.core.routing.router import Route, Router
 from hub.core.supervisor import Supervisor
-from hub.core.surroundings import Surroundings
-from hub.core.views import View, Views, answered_in, readable
-from hub.errors import (
+from hub.core.tasks.lookup import Names, alias_key
+from hub.core.tasks.reader import View, Views, answered_in, readable
+from hub.core.tasks.stream import Reading
+from hub.ports import Subscription
+from rolecall.errors import (
     ClientGone,
     HubDraining,
     InvalidParams,
@@ -35,12 +36,11 @@ from hub.errors import (
     TaskOver,
     WorkerBusy,
 )
-from hub.model.a2a import PAUSED, Answer, Logged, TaskState
-from hub.model.command import CancelTask, GetTask, ListTasks, Send, Subscribe, Target, TaskQuery
-from hub.model.ids import START, Caller, Cursor, TaskId, new_task_id
-from hub.model.task import TaskPage, TaskRow, Turn
-from hub.model.value import replace
-from hub.ports import Subscription
+from rolecall.model.a2a import PAUSED, Answer, Logged, TaskState
+from rolecall.model.command import CancelTask, GetTask, ListTasks, Send, Subscribe, Target, TaskQuery
+from rolecall.model.ids import START, Caller, Cursor, TaskId, new_task_id
+from rolecall.model.task import TaskPage, TaskRow, Turn
+from rolecall.model.value import replace
 
 _REVEAL_AFTER = 1.0
 """A caller who does not want to wait gets the task as it stands after this long."""

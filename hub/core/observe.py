@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hub.model.worker import RegistryChange
+from rolecall.model.worker import RegistryChange
 
 
 class Observer(Protocol):

@@ -18,8 +18,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from hub import __version__
-from hub.model.worker import ChangeKind, Registration, RegistryChange
+from rolecall import __version__
+from rolecall.model.worker import ChangeKind, Registration, RegistryChange
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 PREFIX = "a2a_hub_"

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import httpx
 
-from hub.model.principal import Kind, Principal
-from hub.tokens import new
+from hub.identity.tokens import new
+from rolecall.model.principal import Kind, Principal
 from tests.acceptance.access_table import CAN_OWN, HOOK
 from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess, wait_for

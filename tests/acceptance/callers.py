@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from hub.wire.jsontext import dump, parse
-from hub.wire.sse import FrameReader
+from rolecall.protocol.sse import FrameReader
+from rolecall.protocol.text.jsontext import dump, parse
 from tests.helpers.client import text_message, texts
 from tests.helpers.processes import HubProcess, wait_for
 

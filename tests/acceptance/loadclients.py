@@ -24,7 +24,7 @@ from typing import Any, Self
 import httptools
 import httpx
 
-from hub.wire.sse import FrameReader
+from rolecall.protocol.sse import FrameReader
 from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess, Process
 

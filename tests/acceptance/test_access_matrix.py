@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from hub.app import assemble
-from hub.config import Settings
-from hub.wire.methods import _METHODS, Operation
-from hub.wire.rest import read_place
+from hub.settings.model import Settings
+from rolecall.protocol.methods import _METHODS, Operation
+from rolecall.protocol.rest import read_place
 from tests.acceptance.access_table import BASES, CAN_OWN, METHODS, OWN, REST, RIGHTS, UNKNOWN_TO, Address, Named
 from tests.acceptance.access_world import HIDDEN, HIDDEN_ROLE, OFFER, ROLE, WORKER, Ids, World, like, make_tokens, outcome, same
 from tests.helpers.processes import ROOT, start_hub, start_worker

@@ -14,10 +14,10 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from hub.engines import FILE_NAME
-from hub.engines.feed import KEPT
-from hub.wire.jsontext import parse
-from hub.wire.sse import FrameReader
+from hub.storage import FILE_NAME
+from hub.storage.common.feed import KEPT
+from rolecall.protocol.sse import FrameReader
+from rolecall.protocol.text.jsontext import parse
 from tests.acceptance.syncs import brisk
 from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess, Process, start_hub, start_worker, wait_for

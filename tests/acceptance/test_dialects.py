@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from hub.wire.jsontext import dump
+from rolecall.protocol.text.jsontext import dump
 from tests.acceptance.wire import JSON, Played, Wire, enrolled
 from tests.helpers.processes import HubProcess, start_hub, start_worker
 from tests.helpers.raw_server import Peer, RawServer, frame, stream

@@ -15,7 +15,7 @@ from tests.acceptance.access_world import make_tokens
 from tests.helpers.processes import ROLECALL, ROOT, HubProcess, environment, start_hub, start_worker
 from tests.helpers.tcp_relay import TcpRelay
 
-DEMO = "hub.cli.demo:echo"
+DEMO = "rolecall.cli.demo:echo"
 
 
 def doctor(hub: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hub.wire.jsontext import dump
+from rolecall.protocol.text.jsontext import dump
 from tests.acceptance.syncs import careless
 from tests.acceptance.syncs.checker import after_power_cut, first_sent, replayed, said_too_early
 from tests.acceptance.syncs.record import NEVER, Call, Kind, compiled, read_calls, recording

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hub.wire.cards import capabilities
+from rolecall.protocol.cards import capabilities
 from tests.acceptance.access_world import HIDDEN_ROLE, OFFER, ROLE, World, make_tokens
 from tests.helpers.processes import HubProcess, start_hub
 

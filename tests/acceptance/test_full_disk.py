@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hub.wire.jsontext import dump, parse
+from rolecall.protocol.text.jsontext import dump, parse
 from tests.acceptance.syncs.rooms import OWN_MOUNTS, ROOMS, Room, Unwritable, check_mounts
 from tests.acceptance.syncs.stored import lost
 from tests.helpers.client import Reader, call, get_task, send, text_message, texts

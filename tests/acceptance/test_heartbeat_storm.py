@@ -111,7 +111,7 @@ def _read(answer: bytes) -> Answer:
 
 def enrolment(number: int) -> bytes:
     offer = {
-        "url": f"http://127.0.0.1:{20000 + number}/",
+        "url": f"http://127.0.0.1:{10000 + number}/",
         "boot": f"boot-{number}",
         "description": "One of many",
         "capacity": 4,

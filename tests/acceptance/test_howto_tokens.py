@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hub.model.principal import Kind, Principal
-from hub.tokens import FILE_NAME, new
+from hub.identity.tokens import FILE_NAME, new
+from rolecall.model.principal import Kind, Principal
 from tests.helpers.processes import ROLECALL, ROOT, Process, environment, free_port, is_live, start_hub, status_of, wait_for
 
 PAGE = (ROOT / "docs" / "howto" / "tokens.md").read_text()

@@ -15,7 +15,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from hub.wire.jsontext import dump, parse
+from rolecall.protocol.text.jsontext import dump, parse
 from tests.acceptance.callers import Line, numbers
 from tests.helpers.client import get_task, text_message, texts
 from tests.helpers.processes import HubProcess, free_port, start_hub, start_worker, wait_for

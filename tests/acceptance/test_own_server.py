@@ -17,7 +17,7 @@ import pytest
 from tests.acceptance.loadclients import StreamReader, metric, open_stream
 from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess, start_hub, start_worker, wait_for
-from tests.unit.web.house import Caller
+from tests.unit.server.served import Caller
 
 WORKERS = "tests.acceptance.loadworkers"
 H2C = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n"

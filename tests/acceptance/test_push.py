@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from hub.wire.jsontext import parse
+from rolecall.protocol.text.jsontext import parse
 from tests.helpers.client import Reader, call, get_task, send, text_message
 from tests.helpers.processes import HubProcess, Process, free_port, start_hub, start_worker, wait_for
 

@@ -32,7 +32,7 @@ def door(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def workers(door: Door, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("workers")
-    demos = [f"hub.cli.demo:{name}" for name in ("echo", "storyteller")]
+    demos = [f"rolecall.cli.demo:{name}" for name in ("echo", "storyteller")]
     scripts = {"shouter.py": WORKER, "researcher.py": STREAMING}
     for name, text in scripts.items():
         (folder / name).write_text(text)

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import pytest
 
-from hub.engines import FILE_NAME
+from hub.storage import FILE_NAME
 from tests.acceptance.loadclients import Crowd, Stopwatch, StreamReader, metric, open_stream, p99, resident, resume
 from tests.acceptance.loadworkers import PAGE
 from tests.helpers.processes import HubProcess, start_hub, start_worker, wait_for
-from worker_sdk.tasklog import CAP
+from worker_sdk.tasks.log import CAP
 
 WORKERS = "tests.acceptance.loadworkers"
 READERS = 200

@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from hub.wire.jsontext import parse
+from rolecall.protocol.text.jsontext import parse
 from tests.acceptance.wire import Played, Told, Wire, enrolled
 from tests.helpers.processes import HubProcess, start_hub
 from tests.helpers.raw_server import Peer, RawServer, Request, answer

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from hub.app import run
-from hub.config import load
+from hub.settings.model import load
 
 ARGV = (sys.executable, "-m", "tests.acceptance.tidy")
 

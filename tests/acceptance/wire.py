@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from hub.wire.jsontext import dump, parse
-from hub.wire.sse import FrameReader
+from rolecall.protocol.sse import FrameReader
+from rolecall.protocol.text.jsontext import dump, parse
 from tests.helpers.raw_server import Peer, RawServer, Request, answer
 
 JSON = {"Content-Type": "application/json"}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from hub.config import Settings
+from hub.settings.model import Settings
 from tests.bench import machine
 from tests.bench.asking import ask, free_port, until_answering
 from tests.bench.checkouts import CURRENT, ROOT, Checkout

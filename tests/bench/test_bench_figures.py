@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hub.engines.sqlite.files import MIGRATIONS
+from hub.storage.sqlite.files import MIGRATIONS
 from tests.bench.figures import Case, Figure, Sample, Section, cells, markdown_table, rows, table_of, text_table
 from tests.bench.filling import fill
 from tests.bench.honesty import check_counts, check_stored

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hub.engines import open_engine
 from hub.ports import Engine
+from hub.storage import open_engine
 from tests.helpers.clock import MovableClock
 
 

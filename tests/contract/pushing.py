@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from hub.model.ids import Cursor, TaskId
-from hub.model.push import SealedConfig
 from hub.ports import Claim, Engine
+from rolecall.model.ids import Cursor, TaskId
+from rolecall.model.push import SealedConfig
 from tests.contract.words import ANNA
 
 LEASE = timedelta(seconds=30)

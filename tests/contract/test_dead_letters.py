@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hub.errors import DeadLetterNotFound, InvalidParams, TaskNotFound
-from hub.model.a2a import TaskState
-from hub.model.ids import Cursor
 from hub.ports import Engine
+from rolecall.errors import DeadLetterNotFound, InvalidParams, TaskNotFound
+from rolecall.model.a2a import TaskState
+from rolecall.model.ids import Cursor
 from tests.contract.conftest import Store
 from tests.contract.pushing import DAY, LEASE, NOTHING, buried, claimed, owed, the_claim, told
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, a_row, a_turn, admitted, append, status, text

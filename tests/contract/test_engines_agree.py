@@ -12,13 +12,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.engines import open_engine
-from hub.errors import HubError, TaskNotFound
-from hub.model.a2a import Ids, TaskState
-from hub.model.command import TaskQuery
-from hub.model.ids import Cursor, TaskId, WorkerId
-from hub.model.worker import Beat, Health, Proof, Registration
 from hub.ports import Engine
+from hub.storage import open_engine
+from rolecall.errors import HubError, TaskNotFound
+from rolecall.model.a2a import Ids, TaskState
+from rolecall.model.command import TaskQuery
+from rolecall.model.ids import Cursor, TaskId, WorkerId
+from rolecall.model.worker import Beat, Health, Proof, Registration
 from tests.contract.words import ANNA, BERT, SOON, a_row, a_turn, an_offer, append, message, status, text
 from tests.helpers.clock import MovableClock
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from hub.engines.tail import PAGE_BYTES, PAGE_EVENTS, TAIL_BYTES, TAIL_EVENTS
-from hub.errors import LogMoved, TaskNotFound
-from hub.model.a2a import Event, EventKind, Logged, TaskState
-from hub.model.ids import START, Cursor, TaskId
 from hub.ports import Engine
+from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, TAIL_BYTES, TAIL_EVENTS
+from rolecall.errors import LogMoved, TaskNotFound
+from rolecall.model.a2a import Event, EventKind, Logged, TaskState
+from rolecall.model.ids import START, Cursor, TaskId
 from tests.contract.conftest import Store
 from tests.contract.words import ANNA, DONE, LONG, SOON, admitted, append, collected, grown, message, status, text
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from hub.errors import InvalidParams, PushConfigNotFound, StoreUnavailable, TaskNotFound
-from hub.model.ids import Cursor, new_task_id
 from hub.ports import Engine
+from rolecall.errors import InvalidParams, PushConfigNotFound, StoreUnavailable, TaskNotFound
+from rolecall.model.ids import Cursor, new_task_id
 from tests.contract.conftest import Store
 from tests.contract.pushing import DAY, LEASE, NOTHING, a_config, claimed, owed, the_claim, told
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, a_row, a_turn, admitted, append, message, text

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from hub.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
-from hub.model.ids import WorkerId
-from hub.model.worker import Beat, Health, Proof, Registration
 from hub.ports import Engine, Registry
+from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
+from rolecall.model.ids import WorkerId
+from rolecall.model.worker import Beat, Health, Proof, Registration
 from tests.contract.conftest import Store
 from tests.contract.words import ANNA, BERT, OTHER_ANNA, SOON, TTL, WORKER, an_offer, beat, enrolled, kinds, proof
 from tests.helpers.clock import MovableClock

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from hub.engines.feed import KEPT
-from hub.model.ids import WorkerId
-from hub.model.worker import ChangeKind, Health
 from hub.ports import Engine, Registry
+from hub.storage.common.feed import KEPT
+from rolecall.model.ids import WorkerId
+from rolecall.model.worker import ChangeKind, Health
 from tests.contract.conftest import Store
 from tests.contract.words import LONG, SOON, TTL, WORKER, an_offer, beat, enrolled, kinds, proof, told
 from tests.helpers.clock import MovableClock

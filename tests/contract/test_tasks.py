@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from hub.errors import HubError, InvalidParams, LogMoved, StoreUnavailable, TaskNotFound
-from hub.model.a2a import TERMINAL, Ids, TaskState
-from hub.model.command import TaskQuery
-from hub.model.ids import START, Cursor, TaskId, WorkerId
-from hub.model.task import Conversation, TaskPage
-from hub.model.value import replace
 from hub.ports import Engine
+from rolecall.errors import HubError, InvalidParams, LogMoved, StoreUnavailable, TaskNotFound
+from rolecall.model.a2a import TERMINAL, Ids, TaskState
+from rolecall.model.command import TaskQuery
+from rolecall.model.ids import START, Cursor, TaskId, WorkerId
+from rolecall.model.task import Conversation, TaskPage
+from rolecall.model.value import replace
 from tests.contract.conftest import Store
 from tests.contract.pushing import buried, told
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, SOON, a_row, a_turn, admitted, append, message, status, text

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from hub.model.a2a import Event, EventKind, Ids, Logged, TaskState
-from hub.model.ids import START, Caller, Cursor, TaskId, WorkerId, new_task_id
-from hub.model.task import TaskRow, Turn
-from hub.model.worker import Beat, Offer, Proof, Registration
 from hub.ports import Engine, Entry, Registry, RegistryFeed, Subscription
+from rolecall.model.a2a import Event, EventKind, Ids, Logged, TaskState
+from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId, new_task_id
+from rolecall.model.task import TaskRow, Turn
+from rolecall.model.worker import Beat, Offer, Proof, Registration
 
 ANNA = Caller("default", "anna")
 BERT = Caller("default", "bert")

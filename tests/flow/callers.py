@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from hub.core.reading import Reading
-from hub.model.a2a import EventKind, JsonObject, Logged
-from hub.model.card import JSONRPC, Interface
-from hub.model.command import Send, Target
-from hub.model.content import ArtifactUpdate, Message, StatusUpdate, Task
-from hub.model.ids import Caller, Cursor
-from hub.model.worker import Registration
-from hub.wire import requests
-from hub.wire.answers import wrapped
-from hub.wire.dialect import SHAPES
-from hub.wire.jsontext import parse
-from hub.wire.spelling import Speller
+from hub.core.tasks.stream import Reading
+from rolecall.model.a2a import EventKind, JsonObject, Logged
+from rolecall.model.card import JSONRPC, Interface
+from rolecall.model.command import Send, Target
+from rolecall.model.content import ArtifactUpdate, Message, StatusUpdate, Task
+from rolecall.model.ids import Caller, Cursor
+from rolecall.model.worker import Registration
+from rolecall.protocol.callers import requests
+from rolecall.protocol.callers.answers import wrapped
+from rolecall.protocol.callers.event_encoder import Speller
+from rolecall.protocol.dialect import SHAPES
+from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import ME, House
 
 ANY = Target()

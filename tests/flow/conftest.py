@@ -19,29 +19,29 @@ from uuid import uuid4
 
 import pytest
 
-from hub.core.directory import Directory, Terms
 from hub.core.hub import Hub, Limits
 from hub.core.observe import Silent
-from hub.core.push import Deliveries
-from hub.core.pushes import Push
-from hub.core.reading import Reading
-from hub.core.router import Router
+from hub.core.push.configs import Push
+from hub.core.push.deliveries import Deliveries
+from hub.core.registry.directory import Directory, Terms
+from hub.core.relay.context import Surroundings
+from hub.core.routing.router import Router
 from hub.core.supervisor import Supervisor
-from hub.core.surroundings import Surroundings
-from hub.engines import open_engine
-from hub.model.command import CancelTask, GetTask, Send, Subscribe, Target
-from hub.model.ids import Caller, Cursor, TaskId, WorkerId
-from hub.model.principal import LOCAL
-from hub.model.task import TaskRow
-from hub.model.worker import Offer, Proof, Registration
-from hub.net.http1 import Client
-from hub.net.webhook import HttpWebhooks
-from hub.net.webhook_guard import WebhookGuard
+from hub.core.tasks.stream import Reading
+from hub.identity.vault import SealingVault, random_key
+from hub.outbound.client import Client
+from hub.outbound.webhook import HttpWebhooks
+from hub.outbound.webhook_guard import WebhookGuard
 from hub.ports import Engine
-from hub.vault import SealingVault, random_key
-from hub.wire.codec import Codec
-from hub.wire.jsontext import parse
-from hub.wire.v03 import requests as v03
+from hub.storage import open_engine
+from rolecall.model.command import CancelTask, GetTask, Send, Subscribe, Target
+from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
+from rolecall.model.principal import LOCAL
+from rolecall.model.task import TaskRow
+from rolecall.model.worker import Offer, Proof, Registration
+from rolecall.protocol.codec import Codec
+from rolecall.protocol.text.jsontext import parse
+from rolecall.protocol.v0_3 import requests as v03
 from tests.helpers.clock import MovableClock
 from tests.helpers.scripted import ScriptedForwarder
 from tests.helpers.virtual_time import LoopClock, VirtualTimeLoop

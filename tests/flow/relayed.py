@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hub.errors import WorkerBroke, WorkerUnreachable
+from rolecall.errors import WorkerBroke, WorkerUnreachable
 from tests.flow.conftest import House
 from tests.helpers.scripted import Step, status, task
 from tests.helpers.watched_engine import Hold

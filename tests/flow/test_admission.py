@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from hub.core.hub import Hub, Limits
-from hub.errors import (
+from rolecall.errors import (
     HubDraining,
     HubError,
     InvalidParams,
@@ -20,11 +20,11 @@ from hub.errors import (
     TaskOver,
     WorkerUnreachable,
 )
-from hub.model.command import CancelTask, Subscribe, Target
-from hub.model.ids import Caller, Cursor, TaskId, WorkerId
-from hub.model.principal import Kind, Principal
-from hub.model.worker import Offer
-from hub.wire.jsontext import parse
+from rolecall.model.command import CancelTask, Subscribe, Target
+from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
+from rolecall.model.principal import Kind, Principal
+from rolecall.model.worker import Offer
+from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import KEEP_ALIVE, ME, House, frames, say
 from tests.helpers.scripted import status, task
 

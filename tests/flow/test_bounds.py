@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 
 from hub.core.hub import Hub, Limits
-from hub.errors import ClientGone, Overloaded
-from hub.model.command import GetTask, Subscribe, Target, TaskQuery
-from hub.model.ids import TaskId
-from hub.wire.jsontext import parse
+from rolecall.errors import ClientGone, Overloaded
+from rolecall.model.command import GetTask, Subscribe, Target, TaskQuery
+from rolecall.model.ids import TaskId
+from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import ME, House, frames, say
 from tests.helpers.scripted import chunk, status, task
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hub.errors import WorkerBusy
-from hub.model.ids import TaskId
-from hub.model.worker import Health
+from rolecall.errors import WorkerBusy
+from rolecall.model.ids import TaskId
+from rolecall.model.worker import Health
 from tests.flow.conftest import House
 from tests.flow.relayed import end, reaches
 from tests.helpers.scripted import status, task

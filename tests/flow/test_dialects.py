@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from hub.errors import InvalidAnswer, InvalidParams, TaskEnded, TaskNotFound, TaskOver, WorkerBroke, WorkerUnreachable
-from hub.model.command import TaskQuery
-from hub.wire.v03.heard import read_result
+from rolecall.errors import InvalidAnswer, InvalidParams, TaskEnded, TaskNotFound, TaskOver, WorkerBroke, WorkerUnreachable
+from rolecall.model.command import TaskQuery
+from rolecall.protocol.v0_3.events import read_result
 from tests.flow.callers import OTHER, Speaker, enrol
 from tests.flow.conftest import ME, House
 from tests.helpers.scripted import chunk, message, status, task

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from hub.core.directory import Directory, Terms
-from hub.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyHeld
-from hub.model.command import AgentQuery
-from hub.model.ids import Caller, WorkerId
-from hub.model.principal import LOCAL, Kind, Network, Principal
-from hub.model.worker import Beat, Health, Offer, Proof, RegistryChange
+from hub.core.registry.directory import Directory, Terms
+from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyHeld
+from rolecall.model.command import AgentQuery
+from rolecall.model.ids import Caller, WorkerId
+from rolecall.model.principal import LOCAL, Kind, Network, Principal
+from rolecall.model.worker import Beat, Health, Offer, Proof, RegistryChange
 from tests.flow.conftest import ME, House, Recorder, proof
 
 TERMS = Terms(timedelta(seconds=120), timedelta(seconds=45))

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from hub.core.hub import Limits
-from hub.errors import BrokenOff, InvalidAnswer, KeyConflict, NoLiveWorker, StoreUnavailable, WorkerUnreachable
-from hub.model.a2a import Heard
-from hub.model.ids import Caller
-from hub.wire.jsontext import parse
+from rolecall.errors import BrokenOff, InvalidAnswer, KeyConflict, NoLiveWorker, StoreUnavailable, WorkerUnreachable
+from rolecall.model.a2a import Heard
+from rolecall.model.ids import Caller
+from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import ME, House, frames, say
 from tests.helpers.scripted import chunk, message, status, task
 

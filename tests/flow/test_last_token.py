@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from hub.app import assemble
-from hub.config import Settings
-from hub.model.principal import Kind, Principal
-from hub.tokens import FILE_NAME, new, revoke
+from hub.identity.tokens import FILE_NAME, new, revoke
+from hub.settings.model import Settings
+from rolecall.model.principal import Kind, Principal
 
 pytestmark = pytest.mark.real_time
 

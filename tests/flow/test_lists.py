@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from hub.core import views
 from hub.core.hub import TaskList
-from hub.errors import InvalidParams
-from hub.model.ids import Caller
-from hub.wire import requests
-from hub.wire.jsontext import parse
+from hub.core.tasks import reader as views
+from rolecall.errors import InvalidParams
+from rolecall.model.ids import Caller
+from rolecall.protocol.callers import requests
+from rolecall.protocol.text.jsontext import parse
 from tests.flow.callers import ANY, OTHER, Speaker
 from tests.flow.conftest import ME, House
 from tests.helpers.scripted import chunk, message, status, task

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import pytest
 
-from hub.core.sweep import EVERY, MISSED, Sweep
-from hub.model.ids import WorkerId
-from hub.model.principal import LOCAL
-from hub.model.worker import Beat, Health, Offer, Registration
+from hub.core.registry.reaper import EVERY, MISSED, Sweep
+from rolecall.model.ids import WorkerId
+from rolecall.model.principal import LOCAL
+from rolecall.model.worker import Beat, Health, Offer, Registration
 from tests.flow.conftest import ME, TTL, House, proof
 from tests.helpers.watched_engine import Hold
 
@@ -257,7 +257,7 @@ async def test_who_did_not_answer_and_enrols_again_is_asked_like_anybody(house: 
 async def test_no_more_than_a_few_hundred_are_asked_at_once_and_the_rest_soon(
     house: House, sweep: Sweep, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "hub.core.sweep")
+    caplog.set_level(logging.WARNING, "hub.core.registry.reaper")
     await crowd(house, 600)
     house.clock.advance(119.5)
     await sweep.look()
@@ -274,7 +274,7 @@ async def test_no_more_than_a_few_hundred_are_asked_at_once_and_the_rest_soon(
 
 
 async def test_what_is_logged_of_a_storm_counts_those_that_answered(house: House, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "hub.core.sweep")
+    caplog.set_level(logging.WARNING, "hub.core.registry.reaper")
     kept = {"echo:3"}
 
     async def probe(offer: Offer) -> bool:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from hub.errors import StoreUnavailable, TaskNotCancelable, WorkerBroke
-from hub.model.a2a import Ids, TaskState
-from hub.model.ids import TaskId
-from hub.model.task import TaskRow
-from hub.model.value import replace
 from hub.ports import Attach, Entry
+from rolecall.errors import StoreUnavailable, TaskNotCancelable, WorkerBroke
+from rolecall.model.a2a import Ids, TaskState
+from rolecall.model.ids import TaskId
+from rolecall.model.task import TaskRow
+from rolecall.model.value import replace
 from tests.flow.conftest import ME, House, frames, made_house, say
 from tests.helpers.disk import Disk
 from tests.helpers.scripted import chunk, status, task

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hub.errors import HubError, InvalidParams, TaskEnded, TaskNotFound
-from hub.model.command import CancelTask, GetTask, Subscribe, Target, TaskQuery
-from hub.model.ids import Caller, TaskId
+from rolecall.errors import HubError, InvalidParams, TaskEnded, TaskNotFound
+from rolecall.model.command import CancelTask, GetTask, Subscribe, Target, TaskQuery
+from rolecall.model.ids import Caller, TaskId
 from tests.flow.callers import OTHER, Speaker
 from tests.flow.conftest import ME, House, say
 from tests.helpers.scripted import status, task

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from hub.core.hub import Limits
-from hub.errors import InvalidParams, KeyConflict, TaskEnded, TaskNotFound, WorkerRefused
-from hub.model.command import TaskQuery
+from rolecall.errors import InvalidParams, KeyConflict, TaskEnded, TaskNotFound, WorkerRefused
+from rolecall.model.command import TaskQuery
 from tests.flow.callers import OTHER, Seen, Speaker
 from tests.flow.conftest import ME, House
 from tests.helpers.scripted import chunk, status, task

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hub.core.hub import Limits
-from hub.core.reading import Reading
-from hub.errors import InvalidParams, Overloaded, TaskNotFound, TaskOver
-from hub.model.ids import TaskId
-from hub.wire.jsontext import parse
+from hub.core.tasks.stream import Reading
+from rolecall.errors import InvalidParams, Overloaded, TaskNotFound, TaskOver
+from rolecall.model.ids import TaskId
+from rolecall.protocol.text.jsontext import parse
 from tests.flow.callers import ANY, Speaker
 from tests.flow.conftest import KEEP_ALIVE, ME, House, frames, say
 from tests.helpers.scripted import chunk, message, status, task

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from hub.errors import InvalidParams, NoLiveWorker, StoreUnavailable, TaskEnded, WorkerFault, WorkerRefused
-from hub.model.a2a import Heard
-from hub.model.principal import LOCAL
+from rolecall.errors import InvalidParams, NoLiveWorker, StoreUnavailable, TaskEnded, WorkerFault, WorkerRefused
+from rolecall.model.a2a import Heard
+from rolecall.model.principal import LOCAL
 from tests.flow.callers import Speaker
 from tests.flow.conftest import SILENCE, House, proof
 from tests.flow.relayed import CUT, REFUSED, asked, end, gaps, reaches, texts, words

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hub.core.hub import Limits
-from hub.errors import (
+from rolecall.errors import (
     InvalidAnswer,
     NotProcessed,
     RoleUnknown,
@@ -20,10 +20,10 @@ from hub.errors import (
     WorkerRefused,
     WorkerUnreachable,
 )
-from hub.model.command import Target, TaskQuery
-from hub.model.value import replace
-from hub.model.worker import Health
-from hub.wire.jsontext import parse
+from rolecall.model.command import Target, TaskQuery
+from rolecall.model.value import replace
+from rolecall.model.worker import Health
+from rolecall.protocol.text.jsontext import parse
 from tests.flow.callers import enrol
 from tests.flow.conftest import KEEP_ALIVE, ME, House, say
 from tests.flow.relayed import CUT, REFUSED, end, moved, reaches, texts, words

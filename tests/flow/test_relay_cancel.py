@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from hub.errors import TaskNotCancelable, TaskNotFound, WorkerBroke, WorkerFault, WorkerRefused
-from hub.model.command import CancelTask, Target
-from hub.model.ids import TaskId
-from hub.model.principal import LOCAL
+from rolecall.errors import TaskNotCancelable, TaskNotFound, WorkerBroke, WorkerFault, WorkerRefused
+from rolecall.model.command import CancelTask, Target
+from rolecall.model.ids import TaskId
+from rolecall.model.principal import LOCAL
 from tests.flow.conftest import ME, House, frames, proof
 from tests.flow.relayed import asked, end, moved, reaches, words
 from tests.helpers.scripted import chunk, status, task

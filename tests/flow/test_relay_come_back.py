@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from hub.errors import InvalidAnswer, WorkerFault
-from hub.model.principal import LOCAL
-from hub.model.worker import Health
+from rolecall.errors import InvalidAnswer, WorkerFault
+from rolecall.model.principal import LOCAL
+from rolecall.model.worker import Health
 from tests.flow.conftest import House, proof
 from tests.flow.relayed import CUT, REFUSED, end, gaps, reaches, texts, words
 from tests.helpers.scripted import chunk, status, task

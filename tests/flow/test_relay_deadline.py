@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hub.errors import StoreUnavailable, WorkerBroke, WorkerFault
+from rolecall.errors import StoreUnavailable, WorkerBroke, WorkerFault
 from tests.flow.conftest import House, frames
 from tests.flow.relayed import asked, end, reaches, words
 from tests.helpers.scripted import Step, chunk, status, task

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hub.errors import ClientGone, HubDraining, RoleUnknown, WorkerRefused
+from rolecall.errors import ClientGone, HubDraining, RoleUnknown, WorkerRefused
 from tests.flow.conftest import ME, House, frames, say
 from tests.flow.relayed import asked, end, reaches
 from tests.helpers.scripted import chunk, message, status, task

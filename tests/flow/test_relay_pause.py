@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from hub.core.hub import Limits
-from hub.errors import InvalidParams
+from rolecall.errors import InvalidParams
 from tests.flow.conftest import KEEP_ALIVE, House, frames
 from tests.flow.relayed import asked, end, reaches, texts, words
 from tests.helpers.scripted import Step, chunk, status, task

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from hub.errors import WorkerBroke, WorkerFault
-from hub.model.worker import Health
+from rolecall.errors import WorkerBroke, WorkerFault
+from rolecall.model.worker import Health
 from tests.flow.conftest import House
 from tests.flow.relayed import CUT, REFUSED, end, gaps, texts, words
 from tests.helpers.scripted import chunk, status, task

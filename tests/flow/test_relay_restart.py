@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hub.errors import WorkerRefused
+from rolecall.errors import WorkerRefused
 from tests.flow.conftest import House, frames
 from tests.flow.relayed import CUT, asked, end, gaps, reaches, words
 from tests.helpers.scripted import chunk, status, task

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from hub.errors import LogMoved, StoreUnavailable, WorkerFault, WorkerRefused
+from rolecall.errors import LogMoved, StoreUnavailable, WorkerFault, WorkerRefused
 from tests.flow.conftest import ME, House, say
 from tests.flow.relayed import CUT, asked, end, moved, reaches, texts
 from tests.helpers.scripted import chunk, status, task

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from hub.errors import InvalidAnswer, InvalidParams, TaskOver
-from hub.model.a2a import Heard
+from rolecall.errors import InvalidAnswer, InvalidParams, TaskOver
+from rolecall.model.a2a import Heard
 from tests.flow.conftest import ME, House, frames, say
 from tests.flow.relayed import end, gaps, reaches, texts
 from tests.helpers.scripted import Step, chunk, status, task

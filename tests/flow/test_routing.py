@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hub.core.decisions import Decision
-from hub.core.router import Router
-from hub.errors import (
+from hub.core.routing.history import Decision
+from hub.core.routing.router import Router
+from rolecall.errors import (
     HubError,
     InvalidParams,
     NoLiveWorker,
@@ -20,11 +20,11 @@ from hub.errors import (
     WorkerBusy,
     WorkerRefused,
 )
-from hub.model.command import Target
-from hub.model.ids import TaskId
-from hub.model.principal import LOCAL
-from hub.model.worker import Health, Registration
-from hub.wire.v03 import requests as v03
+from rolecall.model.command import Target
+from rolecall.model.ids import TaskId
+from rolecall.model.principal import LOCAL
+from rolecall.model.worker import Health, Registration
+from rolecall.protocol.v0_3 import requests as v03
 from tests.flow.conftest import ME, House, proof
 from tests.helpers.scripted import status, task
 

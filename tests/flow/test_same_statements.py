@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from hub.app import Rolecall, assemble
-from hub.config import Settings
-from hub.engines.sqlite.engine import SqliteEngine
-from hub.errors import HubError
-from hub.model.command import Target
-from hub.model.ids import Caller, Cursor, TaskId, WorkerId
-from hub.model.principal import LOCAL
-from hub.model.worker import Offer
-from hub.web.operations import Call, Extras, Operations
-from hub.wire.jsontext import parse
-from hub.wire.methods import STREAMING, read_method
+from hub.inbound.a2a.operations import Call, Extras, Operations
+from hub.settings.model import Settings
+from hub.storage.sqlite.engine import SqliteEngine
+from rolecall.errors import HubError
+from rolecall.model.command import Target
+from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
+from rolecall.model.principal import LOCAL
+from rolecall.model.worker import Offer
+from rolecall.protocol.methods import STREAMING, read_method
+from rolecall.protocol.text.jsontext import parse
 from tests.acceptance.access_table import METHODS
 from tests.flow.conftest import say
 from tests.helpers.scripted import ScriptedForwarder, status, task

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hub.model.command import ITS_OWN, CancelTask, GetTask, Subscribe, Target, TaskQuery
-from hub.model.ids import TaskId
-from hub.wire.jsontext import parse
-from hub.wire.requests import READ_SEND
+from rolecall.model.command import ITS_OWN, CancelTask, GetTask, Subscribe, Target, TaskQuery
+from rolecall.model.ids import TaskId
+from rolecall.protocol.callers.requests import READ_SEND
+from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import ME, House
 from tests.helpers import scripted
 

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import httpx
 
-from hub.wire.jsontext import dump, parse
-from hub.wire.sse import FrameReader
+from rolecall.protocol.sse import FrameReader
+from rolecall.protocol.text.jsontext import dump, parse
 
 
 def call(url: str, method: str, params: dict[str, Any], *, timeout: float = 30) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hub.model.principal import Kind, Principal
-from hub.tokens import FILE_NAME, new
+from hub.identity.tokens import FILE_NAME, new
+from rolecall.model.principal import Kind, Principal
 from tests.helpers.processes import HubProcess, is_live, start_hub
 
 

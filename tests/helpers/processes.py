@@ -29,7 +29,7 @@ _locked: list[TextIO] = []
 _FORGOTTEN = ("ROLECALL_", "A2A_", "PUSH_NOTIFICATION_")
 
 # The command line as a process: from this tree, whatever is installed.
-ROLECALL = (sys.executable, "-m", "hub.cli")
+ROLECALL = (sys.executable, "-m", "rolecall.cli")
 _AnyProcess = TypeVar("_AnyProcess", bound="Process")
 
 running: list[Process] = []

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter, deque
 from typing import Any, Self
 
-from hub.wire.jsontext import parse
+from rolecall.protocol.text.jsontext import parse
 from tests.helpers.raw_server import Peer, RawServer, Request, answer
 
 Plan = int | str | float | bytes

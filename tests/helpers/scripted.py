@@ -11,16 +11,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from hub.errors import WorkerBroke, WorkerFault
-from hub.model.a2a import Heard, Ids
-from hub.model.value import replace
-from hub.model.worker import Offer
 from hub.ports import Attach, Dispatch
-from hub.wire import calls
-from hub.wire.answers import wrapped
-from hub.wire.dialect import SHAPES
-from hub.wire.jsontext import dump, parse
-from hub.wire.v03.heard import read_result
+from rolecall.errors import WorkerBroke, WorkerFault
+from rolecall.model.a2a import Heard, Ids
+from rolecall.model.value import replace
+from rolecall.model.worker import Offer
+from rolecall.protocol.callers.answers import wrapped
+from rolecall.protocol.dialect import SHAPES
+from rolecall.protocol.text.jsontext import dump, parse
+from rolecall.protocol.v0_3.events import read_result
+from rolecall.protocol.workers import requests as calls
 from tests.helpers.watched_engine import Hold
 
 Step = Heard | list[Heard] | Exception | float | Hold

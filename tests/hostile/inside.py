@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from hub.app import Rolecall, assemble
-from hub.config import Settings
-from hub.web.asgi import Message
+from hub.server.asgi import Message
+from hub.settings.model import Settings
 from tests.helpers.raw_server import Peer, RawServer
 
 _PORT = 8420

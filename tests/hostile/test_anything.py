@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.hostile.inside import Answer, Inside, hub_inside
 from tests.hostile.pulse import resident
-from tests.unit.wire.test_methods import METHODS
+from tests.unit.protocol.test_methods import METHODS
 
 DONE = b'{"jsonrpc":"2.0","id":"1","result":{"kind":"task","id":"t","contextId":"c","status":{"state":"completed"}}}'
 ROOM = 100

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hub.wire.jsontext import dump
+from rolecall.protocol.text.jsontext import dump
 from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess
 from tests.helpers.raw_server import RawServer, always, answer

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hub.wire.jsontext import dump, parse
+from rolecall.protocol.text.jsontext import dump, parse
 from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess
 from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, Script, always, answer, chunk, chunked_head, frame, stream

@@ -18,8 +18,8 @@ from tests.helpers.processes import ROOT, environment
 from tests.interop import content
 from tests.interop.content import Answer, Event, Json, Part, Push, Task, TaskList
 from worker_sdk import HubClient
+from worker_sdk.calling.stream import HubStream
 from worker_sdk.errors import RolecallError
-from worker_sdk.stream import HubStream
 
 _PATIENCE = 30.0
 _AT_ONCE = ThreadPoolExecutor(max_workers=16, thread_name_prefix="a call of a test")

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from hub.model.principal import Kind, Principal
-from hub.tokens import new
+from hub.identity.tokens import new
+from rolecall.model.principal import Kind, Principal
 from tests.helpers.processes import HubProcess, start_hub
 from tests.interop.conftest import AGENTS, MAIN_AGENTS, OFFICIAL, ClientNamed, RoleUrl
 from tests.interop.content import Json

@@ -2,8 +2,8 @@
 
 No library does this for a suite of asyncio tests with a sample by a seed: mutmut and cosmic-ray plant every mutant of a file,
 and choose tests by file or not at all. First all fast tests run once, and what each of them executes is recorded. Then, for
-each mutant: the tests that execute its line, the fastest first; the tests that start processes; and, where its line is only
-executed at import, all the others.
+each mutant: the tests that execute its line, the fastest first. A line that no test executes in its own process (it may run at
+import, or in a process that a test starts) gets the tests that execute its file, and those that start processes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tests.mutation.plant import Mutant, lines_of, mutants_of
 from tests.mutation.reach import FOLDER, SOURCES, Reach
 
 ROOT = Path(__file__).resolve().parents[2]
-FAST = ("tests/unit", "tests/wire", "tests/contract", "tests/flow")
-DEFAULT = ("hub/core", "hub/engines", "worker_sdk")
+FAST = ("tests/unit", "tests/protocol", "tests/contract", "tests/flow")
+DEFAULT = ("hub/core", "hub/storage", "worker_sdk")
 _PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=20", "--hypothesis-seed=0")
 _LONGEST = 300.0
 """Seconds that one run of tests may take; a mutant that takes longer is caught."""
@@ -145,13 +145,10 @@ def _judge(tree: Path, planted: Planted, reach: Reach) -> Outcome:
 def _caught_by(tree: Path, planted: Planted, source: bytes, reach: Reach) -> str:
     last = source.count(b"\n", 0, planted.mutant.end) + 1
     tests = reach.of(planted.file, range(planted.mutant.line, last + 1))
-    at_import = not tests
-    if at_import:
-        tests = reach.of_whole(planted.file)
     stages = [tests[:_ALL_AT_ONCE], tests[_ALL_AT_ONCE:]]
-    stages.append(sorted(reach.starts_processes.difference(tests)))
-    if at_import:
-        stages.append(sorted(set(reach.seconds).difference(tests, reach.starts_processes)))
+    if not tests:
+        importing = reach.of_whole(planted.file)
+        stages = [importing, sorted(reach.starts_processes.difference(importing))]
     for stage in filter(None, stages):
         found = _first_failure(tree, stage)
         if found:

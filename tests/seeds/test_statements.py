@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from hub.wire import methods
-from hub.wire.methods import Operation, read_method
-from hub.wire.rest import read_place
+from rolecall.protocol import methods
+from rolecall.protocol.methods import Operation, read_method
+from rolecall.protocol.rest import read_place
 from tests.seeds import statements
 from tests.seeds.statements import ELSEWHERE, PAGE, REFUSED, ROOT
 

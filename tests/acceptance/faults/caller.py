@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 
-from hub.wire.jsontext import NotJson, dump, parse
-from hub.wire.sse import FrameReader
+from rolecall.protocol.sse import FrameReader
+from rolecall.protocol.text.jsontext import NotJson, dump, parse
 from tests.acceptance.faults.history import Record
 from tests.helpers.client import call
 

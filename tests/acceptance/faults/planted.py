@@ -13,14 +13,14 @@ from datetime import timedelta
 from typing import Any
 
 from hub.app import run
-from hub.config import load
-from hub.core.surroundings import Surroundings
-from hub.errors import TaskNotFound
-from hub.model import value
-from hub.model.a2a import Event, EventKind, Logged
-from hub.model.ids import Cursor, TaskId
-from hub.model.worker import Offer
+from hub.core.relay.context import Surroundings
 from hub.ports import Dispatch, Entry, Subscription
+from hub.settings.model import load
+from rolecall.errors import TaskNotFound
+from rolecall.model import value
+from rolecall.model.a2a import Event, EventKind, Logged
+from rolecall.model.ids import Cursor, TaskId
+from rolecall.model.worker import Offer
 
 EVERY = 7
 """A bug that always strikes is found by anybody."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import hub.app
-from hub.config import load
+from hub.settings.model import load
 
 EVERY = 0.5
 ARGV = (sys.executable, "-m", "tests.acceptance.syncs.brisk")

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hub.app import run
-from hub.config import load
-from hub.engines.sqlite.engine import SqliteEngine
-from hub.engines.sqlite.writer import Writer
+from hub.settings.model import load
+from hub.storage.sqlite.engine import SqliteEngine
+from hub.storage.sqlite.writer import Writer
 
 LATE = 0.05
 """Seconds between telling everybody and the commit."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from hub.engines import FILE_NAME
+from hub.storage import FILE_NAME
 from tests.helpers.tools import missing
 
 _SOURCE = Path(__file__).with_name("syncs.c")

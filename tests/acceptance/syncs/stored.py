@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hub.engines import FILE_NAME
-from hub.engines.sqlite.events import CURSOR_BITS, LAST_CURSOR
-from hub.wire.jsontext import parse
+from hub.storage import FILE_NAME
+from hub.storage.sqlite.events import CURSOR_BITS, LAST_CURSOR
+from rolecall.protocol.text.jsontext import parse
 from tests.acceptance.syncs.words import WORD
 from tests.helpers.client import Reader
 

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from hub.core.observe import Silent
-from hub.core.push import Deliveries, Pace
-from hub.core.pushes import Push
+from hub.core.push.configs import Push
+from hub.core.push.deliveries import Deliveries, Pace
 from hub.core.supervisor import Supervisor
-from hub.model.a2a import Event
-from hub.model.ids import Caller, TaskId
-from hub.model.push import PushConfig
-from hub.net.http1 import Client
-from hub.net.webhook import HttpWebhooks
-from hub.net.webhook_guard import WebhookGuard
+from hub.identity.vault import SealingVault, random_key
+from hub.outbound.client import Client
+from hub.outbound.webhook import HttpWebhooks
+from hub.outbound.webhook_guard import WebhookGuard
 from hub.ports import Entry
-from hub.vault import SealingVault, random_key
+from rolecall.model.a2a import Event
+from rolecall.model.ids import Caller, TaskId
+from rolecall.model.push import PushConfig
 from tests.contract.words import a_row, a_turn
 from tests.flow.conftest import ME, House
 from tests.helpers.receiver import Receiver

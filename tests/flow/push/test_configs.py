@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hub.errors import InvalidParams, PushConfigNotFound, TaskNotFound, WebhookRejected
-from hub.model.ids import Caller, TaskId
-from hub.model.push import PushConfig
-from hub.vault import SealingVault, random_key
+from hub.identity.vault import SealingVault, random_key
+from rolecall.errors import InvalidParams, PushConfigNotFound, TaskNotFound, WebhookRejected
+from rolecall.model.ids import Caller, TaskId
+from rolecall.model.push import PushConfig
 from tests.flow.conftest import ME, House
 from tests.flow.push.conftest import DONE, WHOLE, Post, a_task, logged, post_of, retried, until
 from tests.helpers.receiver import Receiver

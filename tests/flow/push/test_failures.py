@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hub.model.ids import Cursor
-from hub.net.http1 import Client
-from hub.net.webhook_guard import WebhookGuard
-from hub.vault import SealingVault, random_key
+from hub.identity.vault import SealingVault, random_key
+from hub.outbound.client import Client
+from hub.outbound.webhook_guard import WebhookGuard
+from rolecall.model.ids import Cursor
 from tests.flow.conftest import ME, House
 from tests.flow.push.conftest import DONE, HOSTS, QUICK, WHOLE, Post, a_task, dead, logged, post_of, retried, stays, until
 from tests.helpers.receiver import Receiver

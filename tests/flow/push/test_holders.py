@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hub.errors import StoreUnavailable
-from hub.model.ids import Cursor
-from hub.net.http1 import Client
-from hub.net.webhook_guard import WebhookGuard
+from hub.identity.vault import SealingVault, random_key
+from hub.outbound.client import Client
+from hub.outbound.webhook_guard import WebhookGuard
 from hub.ports import Claim
-from hub.vault import SealingVault, random_key
+from rolecall.errors import StoreUnavailable
+from rolecall.model.ids import Cursor
 from tests.flow.conftest import ME, House
 from tests.flow.push.conftest import DONE, HOSTS, WHOLE, Post, a_task, logged, post_of, stays, until
 from tests.helpers.receiver import Receiver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hub.model.ids import TaskId
+from rolecall.model.ids import TaskId
 from tests.flow.conftest import House
 from tests.flow.push.conftest import DONE, Post, a_task, logged, stays, until
 from tests.helpers.receiver import Receiver

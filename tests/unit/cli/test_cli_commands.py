@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from hub.cli import output, rolecall, run, settings
-from hub.config import SPECS
+from hub.settings.model import SPECS
+from rolecall.cli import output, run
+from rolecall.cli.server import settings
 from tests.helpers.processes import ROOT
 from tests.unit.cli.scripted_hub import ScriptedHub, Told, task
 
@@ -196,7 +197,8 @@ def test_without_the_hub_extra_serve_says_what_to_install(
     for command in ("serve", "dev"):
         assert run([command]) == 2
         assert "needs: pip install 'rolecall[hub]'" in capsys.readouterr().err
-    assert {"serve", "dev"} <= set(rolecall.commands)
+    assert run(["--help"]) == 0
+    assert re.search(r"^  serve .*\n", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_worker_that_cannot_be_loaded_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,13 +258,14 @@ def test_help_is_fast_and_lists_the_exit_codes() -> None:
         done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
         return time.perf_counter() - started, done.stdout
 
-    runs = [(timed("-m", "hub.cli", "--help"), timed("-c", "import click")) for _ in range(3)]
+    runs = [(timed("-m", "rolecall.cli", "--help"), timed("-c", "import click")) for _ in range(3)]
     assert min(help[0] / bare[0] for help, bare in runs) < 5
     assert "130 interrupted" in runs[0][0][1]
 
 
 def test_help_loads_nothing_heavy() -> None:
-    code = "import sys, hub.cli; print([m for m in ('httpx', 'pydantic', 'quart', 'hypercorn', 'sqlite3') if m in sys.modules])"
+    heavy = ("httpx", "pydantic", "quart", "hypercorn", "sqlite3")
+    code = f"import sys, rolecall.cli; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hub.cli import run
+from rolecall.cli import run
 from tests.helpers.processes import free_port
 from tests.unit.cli.scripted_hub import ScriptedHub, Told
 
@@ -36,7 +36,7 @@ def examined(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict
 @pytest.fixture(autouse=True)
 def nobody_enrols(monkeypatch: pytest.MonkeyPatch, hub: ScriptedHub) -> None:
     """The doctor's role has another name each time; here it has one that the script knows."""
-    monkeypatch.setattr("hub.cli.checks.token_hex", lambda size: "x")
+    monkeypatch.setattr("rolecall.cli.server.checks.token_hex", lambda size: "x")
     hub.on("PUT /registry/agents/doctor-x/one", REFUSED)
 
 

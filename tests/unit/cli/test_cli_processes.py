@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hub.cli.announced import rpc_url
+from rolecall.cli.announced import rpc_url
 from tests.helpers.processes import (
     ROLECALL,
     ROOT,
@@ -68,7 +68,7 @@ def _accepts(url: str) -> bool:
 def test_demo_worker_that_asks_goes_on_with_the_answer(tmp_path: Path) -> None:
     with (
         start_hub(tmp_path / "hub") as hub,
-        start_worker("hub.cli.demo:booking", "booking:demo", hub.url, log=tmp_path / "booking.log"),
+        start_worker("rolecall.cli.demo:booking", "booking:demo", hub.url, log=tmp_path / "booking.log"),
     ):
         asked = _rolecall("send", "--hub", hub.url, "booking", "two at eight")
         assert asked.returncode == 7
@@ -96,7 +96,7 @@ def test_taken_port_is_explained(tmp_path: Path, command: str) -> None:
 def test_announced_server_is_enrolled_with_its_card_and_withdrawn_at_the_end(tmp_path: Path) -> None:
     with (
         start_hub(tmp_path / "hub", lease_ttl=3, heartbeat=0.3) as hub,
-        start_worker("hub.cli.demo:echo", "echo:own", hub.url, log=tmp_path / "echo.log") as server,
+        start_worker("rolecall.cli.demo:echo", "echo:own", hub.url, log=tmp_path / "echo.log") as server,
     ):
         url = httpx.get(f"{hub.url}/registry/agents/echo:own").json()["url"]
         with start_announce("parrot", url, hub.url, instance="p", log=tmp_path / "announce.log") as announce:
@@ -148,12 +148,14 @@ def test_address_of_a_card_file_is_not_where_calls_go() -> None:
 def test_worker_stops_on_sigterm_with_0(tmp_path: Path) -> None:
     with (
         start_hub(tmp_path / "hub") as hub,
-        start_worker("hub.cli.demo:echo", "echo:s", hub.url, log=tmp_path / "echo.log") as worker,
+        start_worker("rolecall.cli.demo:echo", "echo:s", hub.url, log=tmp_path / "echo.log") as worker,
     ):
         assert worker.stop() == 0
         assert not is_live(hub.url, "echo:s")
 
 
 def test_module_form_is_the_same_program() -> None:
-    done = subprocess.run([sys.executable, "-m", "hub.cli", "version", "--json"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "rolecall.cli", "version", "--json"], capture_output=True, text=True, check=True
+    )
     assert '"rolecall"' in done.stdout

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hub.cli import run
+from rolecall.cli import run
 from tests.unit.cli.scripted_hub import ScriptedHub, Told, chunk, status, task
 
 
@@ -175,7 +175,7 @@ def test_stream_cut_before_a_task_is_known_is_never_sent_again(hub: ScriptedHub,
 def test_hub_that_stays_away_ends_with_8_and_the_way_back(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["hub.cli.send"], "PATIENCE", 0.1)
+    monkeypatch.setattr(sys.modules["rolecall.cli.send"], "PATIENCE", 0.1)
     hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one"))], cut=True))
     hub.on("tasks/resubscribe", Told(frames=[], cut=True))
     assert run(["send", "echo", "hi"]) == 8
@@ -202,7 +202,7 @@ def test_answer_to_a_question_is_read_past_the_question(hub: ScriptedHub, capsys
 def test_silent_hub_counts_as_lost(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker_sdk.link._SILENCE", 0.1)
+    monkeypatch.setattr("worker_sdk.calling.http._SILENCE", 0.1)
     hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one "))], hold=True))
     hub.on("tasks/resubscribe", Told(frames=[(2, task("working")), (3, chunk("two")), (4, status("completed", final=True))]))
     assert run(["send", "echo", "hi"]) == 0
@@ -242,7 +242,7 @@ def hears_ctrl_c() -> None:
 def test_ctrl_c_cancels_the_task_and_exits_with_130(hub: ScriptedHub) -> None:
     hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one"))], hold=True))
     hub.result("tasks/cancel", task("canceled"))
-    command = [sys.executable, "-m", "hub.cli", "send", "echo", "hi", "--hub", hub.url]
+    command = [sys.executable, "-m", "rolecall.cli", "send", "echo", "hi", "--hub", hub.url]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
     ) as sender:
@@ -258,7 +258,7 @@ def test_ctrl_c_cancels_the_task_and_exits_with_130(hub: ScriptedHub) -> None:
 
 def test_reader_that_leaves_is_no_error(hub: ScriptedHub) -> None:
     _streams(hub, task(), *(chunk("x" * 1000 + "\n") for _ in range(500)), status("completed", final=True))
-    command = f"{sys.executable} -m hub.cli send echo hi --hub {hub.url} | head -n 1"
+    command = f"{sys.executable} -m rolecall.cli send echo hi --hub {hub.url} | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=20, check=False)
     assert done.stdout == "x" * 1000 + "\n"
     assert done.stderr == ""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hub import tokens
-from hub.cli import run
-from hub.model.principal import Kind, Principal
+from hub.identity import tokens
+from rolecall.cli import run
+from rolecall.model.principal import Kind, Principal
 
 Said = pytest.CaptureFixture[str]
 

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from hub.core.balance import busyness, least_busy_of_two
-from hub.model.ids import WorkerId
-from hub.model.worker import Offer, Registration
+from hub.core.routing.balance import busyness, least_busy_of_two
+from rolecall.model.ids import WorkerId
+from rolecall.model.worker import Offer, Registration
 
 
 class Dice(Random):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hub.core.liveness import about_to_end, missed_a_beat, next_look, too_many
+from hub.core.registry.liveness import about_to_end, missed_a_beat, next_look, too_many
 
 
 @pytest.mark.parametrize(("since", "missed"), [(0, False), (45, False), (67.5, False), (67.6, True), (119, True)])

@@ -8,14 +8,14 @@ from random import Random
 
 import pytest
 
-from hub.core.balance import least_busy_of_two
-from hub.core.router import Router
-from hub.engines import open_engine
-from hub.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous
-from hub.model.command import Send, Target
-from hub.model.ids import Caller, WorkerId, is_instance, is_role, new_task_id, split_name
-from hub.model.worker import Health, Offer, Proof, Registration
+from hub.core.routing.balance import least_busy_of_two
+from hub.core.routing.router import Router
 from hub.ports import Engine
+from hub.storage import open_engine
+from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous
+from rolecall.model.command import Send, Target
+from rolecall.model.ids import Caller, WorkerId, is_instance, is_role, new_task_id, split_name
+from rolecall.model.worker import Health, Offer, Proof, Registration
 from tests.helpers.clock import MovableClock
 
 ME = Caller("default", "local")

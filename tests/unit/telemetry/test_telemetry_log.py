@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hub.telemetry import log as telemetry_log
+from rolecall import log as telemetry_log
 
 
 class _Terminal(io.StringIO):

@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hub.core.observe import Observer
-from hub.model.ids import WorkerId
-from hub.model.worker import ChangeKind, Health, Offer, Registration, RegistryChange
 from hub.telemetry.metrics import FAMILIES, PREFIX, UNKNOWN, Metrics
+from rolecall.model.ids import WorkerId
+from rolecall.model.worker import ChangeKind, Health, Offer, Registration, RegistryChange
 
 
 def _worker(role: str, instance: str, *, capacity: int | None = None, health: Health = Health.READY) -> Registration:

@@ -23,7 +23,7 @@ from worker_sdk import (
     WorkerBusy,
     WorkerLost,
 )
-from worker_sdk.stream import HubStream
+from worker_sdk.calling.stream import HubStream
 
 pytestmark = pytest.mark.virtual_time
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.helpers.processes import HubProcess, Process, is_live, start_hub, wait_for
 from worker_sdk import HubClient, Worker, load_worker
-from worker_sdk.config import read_settings
+from worker_sdk.config import hub_address, read_settings
 from worker_sdk.errors import ConfigError
 
 SLEEPER = """
@@ -158,6 +158,28 @@ def test_the_environment_is_read_with_both_families_of_names(tmp_path: Path) -> 
     for wrong in ({"ROLECALL_HUB": "localhost"}, {"PORT": "http"}, {"ROLECALL_TOKEN_FILE": str(tmp_path / "none")}):
         with pytest.raises(ConfigError):
             read_settings(wrong)
+
+
+def test_a_hub_address_takes_arguments_then_environment_then_default() -> None:
+    env = {"ROLECALL_HUB": "http://a:1/", "A2A_SERVER_URL": "http://b", "ROLECALL_TOKEN": "abc"}
+    assert hub_address(environment=env) == ("http://a:1", "abc")
+    assert hub_address("http://c", "t", environment=env) == ("http://c", "t")
+    assert hub_address(environment={"A2A_SERVER_URL": "http://b"}) == ("http://b", None)
+    assert hub_address(environment={}).url == "http://127.0.0.1:8420"
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8420", "ftp://a", "http://", "http://a?b", "http://a b", "http://a:x", "http://[::1"]
+)
+def test_a_hub_address_that_is_no_url_is_refused_with_its_setting(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"^hub: must be an http or https URL .* \(--hub or ROLECALL_HUB\)$"):
+        hub_address(url, environment={})
+
+
+def test_a_hub_address_that_holds_a_password_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError, match="use ROLECALL_TOKEN") as caught:
+        hub_address("http://me:secret@a", environment={})
+    assert "secret" not in str(caught.value)
 
 
 def test_importing_the_package_loads_neither_an_http_client_nor_a_server(tmp_path: Path) -> None:

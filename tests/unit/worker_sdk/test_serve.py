@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hub.model.card import REPLAY_EXTENSION, can_replay
+from rolecall.model.card import REPLAY_EXTENSION, can_replay
 from tests.unit.worker_sdk.serving import Caller, said, served
 from worker_sdk import Message, NeedInput, Worker
 

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from hub.model.a2a import EventKind, TaskState
-from hub.wire.jsontext import parse
-from worker_sdk.tasklog import TaskLog
+from rolecall.model.a2a import EventKind, TaskState
+from rolecall.protocol.text.jsontext import parse
+from worker_sdk.tasks.log import TaskLog
 
 
 def begun(cap: int = 10_000) -> TaskLog:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hub.errors import InvalidParams, TaskEnded, TaskNotCancelable, TaskNotFound, WorkerRefused
-from hub.model.command import Target
-from hub.wire.v03.requests import read_send
+from rolecall.errors import InvalidParams, TaskEnded, TaskNotCancelable, TaskNotFound, WorkerRefused
+from rolecall.model.command import Target
+from rolecall.protocol.v0_3.requests import read_send
 from tests.helpers.clock import MovableClock
 from worker_sdk import (
     Artifact,
@@ -27,7 +27,7 @@ from worker_sdk import (
     UserError,
     Worker,
 )
-from worker_sdk.tasks import Limits
+from worker_sdk.tasks.task_table import Limits
 
 Yields = AsyncGenerator[Any, Message]
 

@@ -1,0 +1,1 @@
+"""Whether a call is new, and whether there is room for it."""

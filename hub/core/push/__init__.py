@@ -1,0 +1,1 @@
+"""Push configs, and the deliveries that they are owed."""

@@ -1,0 +1,87 @@
+"""Push configs as callers set them, and the dead letters of theirs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hub.core.push.deliveries import Deliveries
+from hub.ports import Pushes, Vault, Webhooks
+from rolecall.errors import InvalidParams, PushConfigNotFound
+from rolecall.model.ids import Caller, Cursor, TaskId
+from rolecall.model.push import DeadPage, PushConfig, SealedConfig
+
+_ID = re.compile(r"[!-.0-~]{1,128}")
+_SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_SECRET = re.compile(r"[ -~]{1,4096}")
+_DEAD_AT_ONCE = 100
+
+
+class Push:
+    """One method per operation. What is given back holds no secrets."""
+
+    def __init__(self, pushes: Pushes, webhooks: Webhooks, vault: Vault, deliveries: Deliveries, *, most: int) -> None:
+        self._pushes = pushes
+        self._webhooks = webhooks
+        self._vault = vault
+        self._deliveries = deliveries
+        self._most = most
+
+    async def examine(self, config: PushConfig) -> SealedConfig:
+        """May it be set? Asks the resolver about its host, and nobody about its task. InvalidParams, WebhookRejected."""
+        config = config.named()
+        _check(config)
+        host = await self._webhooks.check(config.url)
+        token, credentials = (
+            self._vault.seal(secret.encode()) if secret is not None else None for secret in (config.token, config.credentials)
+        )
+        return SealedConfig(config.task, config.id, config.url, host, config.dialect, token, config.schemes, credentials)
+
+    async def set(self, caller: Caller, config: PushConfig) -> PushConfig:
+        await self._pushes.list(caller, config.task)  # whose task it is comes before what is wrong with the URL
+        examined = await self.examine(config)
+        await self._pushes.set(caller, examined, most=self._most)
+        self._deliveries.leave(examined.task, examined.id)
+        return _shown(examined)
+
+    async def get(self, caller: Caller, task: TaskId, config: str | None = None) -> PushConfig:
+        """Without an id: the one that the hub named, or the first. PushConfigNotFound."""
+        if config is not None:
+            return _shown(await self._pushes.get(caller, task, config))
+        found = await self._pushes.list(caller, task)
+        if not found:
+            raise PushConfigNotFound
+        return _shown(next((one for one in found if one.id == task), found[0]))
+
+    async def list(self, caller: Caller, task: TaskId) -> Sequence[PushConfig]:
+        return [_shown(config) for config in await self._pushes.list(caller, task)]
+
+    async def delete(self, caller: Caller, task: TaskId, config: str) -> None:
+        await self._pushes.delete(caller, task, config)
+        self._deliveries.leave(task, config)
+
+    async def dead_letters(
+        self, caller: Caller, *, limit: int = _DEAD_AT_ONCE, before: str | None = None, whole: bool = False
+    ) -> DeadPage:
+        """`whole`: for operators, those of everybody in the workspace."""
+        return await self._pushes.dead_letters(caller, limit=limit, before=before, whole=whole)
+
+    async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
+        """For operators: the task may be anybody's in the workspace."""
+        await self._pushes.redeliver(caller, task, config, cursor)
+
+
+def _check(config: PushConfig) -> None:
+    """All of it goes into headers or addresses. Nothing secret gets into the message."""
+    if not _ID.fullmatch(config.id):
+        raise InvalidParams("A push config's id is 1 to 128 visible ASCII characters without a slash.")
+    for scheme in config.schemes:
+        if not _SCHEME.fullmatch(scheme):
+            raise InvalidParams("An authentication scheme is one word, such as Bearer.")
+    for name, secret in (("token", config.token), ("credentials", config.credentials)):
+        if secret is not None and not _SECRET.fullmatch(secret):
+            raise InvalidParams(f'"{name}" must be 1 to 4096 printable ASCII characters: it goes into an HTTP header.')
+
+
+def _shown(config: SealedConfig) -> PushConfig:
+    return PushConfig(config.task, config.id, config.url, config.dialect, None, config.schemes, None)

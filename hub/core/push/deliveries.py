@@ -1,0 +1,221 @@
+"""Tells receivers what their tasks' logs hold: in order, at least once, and for a day if they do not listen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from hub.core.relay.context import Surroundings
+from hub.core.supervisor import Supervisor
+from hub.ports import Claim, Engine, Letter, Receipt, Vault, Webhooks
+from rolecall.errors import InvalidAnswer, SecretUnreadable, StoreUnavailable, TaskNotFound
+from rolecall.model.a2a import Logged
+from rolecall.model.ids import Cursor, TaskId
+from rolecall.model.push import PushConfig, SealedConfig
+from rolecall.model.task import TaskRow, Turn
+
+log = logging.getLogger(__name__)
+
+NOW = timedelta()
+_FIRST_RETRY = timedelta(seconds=1)
+_LONGEST_RETRY = timedelta(hours=1)
+_MOST_DOUBLINGS = 12
+_TIMEOUT, _TOO_MANY = 408, 429
+_UNSAYABLE = 422
+"""As if the receiver had refused it: what its dialect has no words for now, it will not have later."""
+_ONE_TURN = 20.0
+"""So many seconds one receiver may be told without a break; then others come first."""
+_IN_A_THREAD = 256 * 1024
+"""A notice made of a log that is longer than this would hold up everybody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`retry`: how long a receiver is tried from its first failure. `lease`: how long after the death of one hub another one
+    takes over. `look_every`, in seconds, is how late a retry may be.
+    """
+
+    retry: timedelta = timedelta(hours=24)
+    at_once: int = 50
+    per_host: int = 4
+    lease: timedelta = timedelta(seconds=30)
+    look_every: float = 0.5
+
+
+class Deliveries:
+    """One loop that claims what is due, and a named task for each receiver that is being told."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        webhooks: Webhooks,
+        vault: Vault,
+        supervisor: Supervisor,
+        pace: Pace | None = None,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self._engine = around.engine
+        self._pushes = around.engine.pushes
+        self._codec = around.codec
+        self._observer = around.observer
+        self._clock = around.clock
+        self._webhooks = webhooks
+        self._vault = vault
+        self._supervisor = supervisor
+        self._pace = pace or Pace()
+        self._dice = dice
+        self._wake = asyncio.Event()
+        self._running: dict[asyncio.Task[None], Claim] = {}
+
+    async def run(self) -> None:
+        self._pushes.on_due(self._wake.set)
+        while True:
+            self._wake.clear()
+            try:
+                await self._begin_what_is_due()
+            except StoreUnavailable:
+                log.debug("nothing can be claimed", extra={"event": "push_unclaimed"})
+            try:
+                async with asyncio.timeout(self._pace.look_every):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def leave(self, task: TaskId, config: str) -> None:
+        """A config has just been changed: whoever is being told under the old one is left."""
+        for job, claim in self._running.items():
+            if (claim.config.task, claim.config.id) == (task, config):
+                job.cancel()
+
+    # --- pieces
+
+    async def _begin_what_is_due(self) -> None:
+        room = self._pace.at_once - len(self._running)
+        if room <= 0:
+            return
+        busy = Counter(claim.config.host for claim in self._running.values())
+        for claim in await self._pushes.claim(room, self._pace.lease, at_once=self._pace.per_host, busy=busy):
+            for old, held in self._running.items():
+                if _place(held) == _place(claim):
+                    old.cancel()  # its lease ended before it did
+            job = self._supervisor.run_once(f"push {claim.config.task}.{claim.config.id}", self._tell(claim))
+            self._running[job] = claim
+            job.add_done_callback(self._ended)
+
+    def _ended(self, job: asyncio.Task[None]) -> None:
+        self._running.pop(job, None)
+        self._wake.set()
+
+    async def _tell(self, claim: Claim) -> None:
+        try:
+            await self._tell_in_order(claim)
+        except TaskNotFound:
+            return  # forgotten meanwhile, and the claim with it
+        except StoreUnavailable:
+            # What was sent and could not be noted is sent again, under the same id, when the claim's lease has ended.
+            log.warning("a delivery could not be noted", extra={"event": "push_unnoted", **_names(claim)})
+        except asyncio.CancelledError:
+            await self._pushes.release(claim)
+            raise
+
+    async def _tell_in_order(self, claim: Claim) -> None:
+        began = self._clock.monotonic()
+        story = _Story(await self._engine.tasks.get(claim.caller, claim.config.task))
+        at, last = claim.sent, claim.last
+        while at < last:
+            at = Cursor(at + 1)
+            await story.read(self._engine, last)
+            receipt = await self._send(claim.config, story, at)
+            hold = self._pace.lease if self._clock.monotonic() - began < _ONE_TURN else NOW
+            if 200 <= receipt.status < 300:
+                self._observer.pushed("delivered")
+                owed = await self._pushes.delivered(claim, at, hold=hold)
+                claim = claim._replace(failures=0, failing_for=NOW)
+            elif self._is_final(claim, receipt):
+                owed = await self._bury(claim, at, receipt, hold)
+            else:
+                await self._postpone(claim, receipt)
+                return
+            if at >= last:
+                self._observer.push_caught_up(claim.waiting_for.total_seconds() + self._clock.monotonic() - began)
+            if owed is None:
+                return
+            last = owed
+
+    async def _send(self, sealed: SealedConfig, story: _Story, at: Cursor) -> Receipt:
+        try:
+            config = self._unsealed(sealed)
+        except SecretUnreadable as error:
+            return Receipt(0, error.message)
+        try:
+            body = await self._notice(story, at, config.dialect)
+        except InvalidAnswer as error:
+            return Receipt(_UNSAYABLE, error.why)
+        return await self._webhooks.post(Letter(f"{config.task}.{config.id}.{at}", config, body))
+
+    def _is_final(self, claim: Claim, receipt: Receipt) -> bool:
+        refused = 400 <= receipt.status < 500 and receipt.status not in (_TIMEOUT, _TOO_MANY)
+        return refused or (claim.failures > 0 and claim.failing_for >= self._pace.retry)
+
+    async def _bury(self, claim: Claim, at: Cursor, receipt: Receipt, hold: timedelta) -> Cursor | None:
+        self._observer.pushed("dead")
+        log.warning("an event was given up", extra={"event": "push_dead", **_names(claim), "cursor": at, "why": receipt.why})
+        return await self._pushes.bury(claim, at, receipt.why, hold=hold)
+
+    async def _postpone(self, claim: Claim, receipt: Receipt) -> None:
+        self._observer.pushed("failed")
+        retry_in = self._retry_in(claim, receipt)
+        told = {"event": "push_failed", **_names(claim), "why": receipt.why, "retry_s": round(retry_in.total_seconds(), 1)}
+        log.info("a receiver did not take an event", extra=told)
+        await self._pushes.postpone(claim, retry_in)
+
+    def _retry_in(self, claim: Claim, receipt: Receipt) -> timedelta:
+        """Twice as long each time, spread so that receivers that failed together do not come back together."""
+        doubled = min(_FIRST_RETRY * (1 << min(claim.failures, _MOST_DOUBLINGS)), _LONGEST_RETRY)
+        usual = doubled * (0.75 + self._dice() / 2)
+        wanted = max(usual, min(receipt.retry_after or NOW, _LONGEST_RETRY))
+        return min(wanted, max(self._pace.retry - claim.failing_for, _FIRST_RETRY))
+
+    def _unsealed(self, config: SealedConfig) -> PushConfig:
+        token, credentials = (
+            self._vault.open(sealed).decode() if sealed is not None else None for sealed in (config.token, config.credentials)
+        )
+        return PushConfig(config.task, config.id, config.url, config.dialect, token, config.schemes, credentials)
+
+    async def _notice(self, story: _Story, at: Cursor, dialect: str) -> bytes:
+        heard = story.log[:at]
+        if story.size < _IN_A_THREAD:
+            return self._codec.notice(story.row, story.turns, heard, dialect=dialect)
+        return await asyncio.to_thread(self._codec.notice, story.row, story.turns, heard, dialect=dialect)
+
+
+class _Story:
+    """A task's log as far as it is needed, read once."""
+
+    def __init__(self, row: TaskRow) -> None:
+        self.row = row
+        self.turns: Sequence[Turn] = ()
+        self.log: list[Logged] = []
+        self.size = 0
+
+    async def read(self, engine: Engine, upto: Cursor) -> None:
+        if len(self.log) < upto:
+            more = await engine.events.read(self.row.id, after=Cursor(len(self.log)), upto=upto)
+            if len(self.log) + len(more) < upto:
+                raise TaskNotFound
+            self.log.extend(more)
+            self.size += sum(len(logged.event.body) for logged in more)
+            self.turns = await engine.tasks.turns(self.row.id)
+
+
+def _place(claim: Claim) -> tuple[str, str, int]:
+    return claim.config.task, claim.config.id, claim.last if claim.only else 0
+
+
+def _names(claim: Claim) -> dict[str, str]:
+    return {"task": claim.config.task, "config": claim.config.id, "host": claim.config.host}

@@ -1,0 +1,1 @@
+"""Who is there: enrolment, heartbeats, discovery, and the end of leases."""

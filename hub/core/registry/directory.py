@@ -1,0 +1,206 @@
+"""Who is there: enrolment, heartbeats and discovery, as the hub's callers and workers see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+from hub.core.observe import Observer
+from hub.ports import Forwarder, Registry, RegistryFeed
+from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyHeld
+from rolecall.model.command import AgentQuery
+from rolecall.model.ids import Caller, WorkerId
+from rolecall.model.principal import LOCAL, Kind, Network, Principal
+from rolecall.model.worker import Beat, Health, Offer, Proof, Registration
+
+_SHORTEST, _LONGEST = timedelta(seconds=10), timedelta(hours=1)
+_JITTER = 0.1
+
+
+class Terms(NamedTuple):
+    """What leases the hub gives. A zero ttl: leases never expire."""
+
+    ttl: timedelta
+    heartbeat: timedelta
+
+
+class Granted(NamedTuple):
+    registration: Registration
+    heartbeat: timedelta
+    is_new: bool
+
+
+class Directory:
+    def __init__(
+        self,
+        registry: Registry,
+        forwarder: Forwarder,
+        observer: Observer,
+        terms: Terms,
+        *,
+        check_url: Callable[[str, Sequence[Network]], None],
+        most: int,
+        most_each: int,
+        dice: Random | None = None,
+    ) -> None:
+        self._registry = registry
+        self._forwarder = forwarder
+        self._observer = observer
+        self._terms = terms
+        self._check_url = check_url
+        self._most = most
+        self._most_each = most_each
+        self._dice = dice or Random()
+        self._feeds: set[RegistryFeed] = set()
+        self._feeds_are_over = False
+
+    async def enrol(self, holder: Principal, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> Granted:
+        """A name that another process of the same holder has is given away; without tokens only when nothing answers at
+        that process's address. RoleForbidden, OfferInvalid, InstanceConflict, Overloaded,
+        TooManyHeld.
+        """
+        if not holder.may_serve(offer.worker.role):
+            raise RoleForbidden(offer.worker.role)
+        self._check_url(offer.url, holder.networks)
+        if holder.networks:
+            offer = replace(offer, networks=tuple(str(network) for network in holder.networks))
+        lease, workspace = self._ttl(ttl), holder.workspace
+        before = self._registry.get(workspace, offer.worker)
+        enrol = partial(self._registry.enrol, workspace, offer, owner=holder.name, boot=boot, ttl=lease)
+        if before is None:
+            self._check_room(holder)
+            return Granted(await enrol(), self._heartbeat(lease), True)
+        epoch = before.epoch
+        try:
+            registration = await enrol(supersede=holder != LOCAL)
+        except InstanceConflict:
+            if holder != LOCAL or await self._forwarder.probe(before.offer):
+                raise
+            registration = await enrol(supersede=True)
+        return Granted(registration, self._heartbeat(lease), registration.epoch != epoch)
+
+    def _check_room(self, holder: Principal) -> None:
+        if len(self._registry) >= self._most:
+            raise Overloaded("registrations", self._most, "ROLECALL_MAX_AGENTS")
+        if holder != LOCAL and self._registry.held_by(holder.caller) >= self._most_each:
+            raise TooManyHeld(self._most_each)
+
+    async def beat(self, holder: Principal, worker: WorkerId, proof: Proof, beat: Beat) -> Granted:
+        self._check_holder(holder, worker, proof)
+        registration = await self._registry.beat(holder.workspace, worker, proof, beat)
+        return Granted(registration, self._heartbeat(registration.ttl), False)
+
+    async def withdraw(self, holder: Principal, worker: WorkerId, proof: Proof) -> None:
+        self._check_holder(holder, worker, proof)
+        await self._registry.withdraw(holder.workspace, worker, proof)
+
+    def _check_holder(self, holder: Principal, worker: WorkerId, proof: Proof) -> None:
+        """With tokens a lease is its holder's alone, and its own secret has to be shown. What is another's is unknown."""
+        if holder == LOCAL:
+            return
+        registration = self._registry.get(holder.workspace, worker)
+        if registration is None or (registration.owner != holder.name and holder.kind is not Kind.ADMIN):
+            raise LeaseUnknown
+        if proof.secret is None and holder.kind is not Kind.ADMIN:
+            raise LeaseSuperseded
+
+    async def drain(self, caller: Caller, worker: WorkerId, reason: str) -> Registration:
+        registration = self.get(caller, worker)
+        await self._registry.mark(caller.workspace, worker, registration.epoch, Health.DRAINING, reason)
+        return registration
+
+    async def probe(self, caller: Caller, worker: WorkerId) -> tuple[Registration, bool]:
+        """Can the hub itself reach that worker's address now?"""
+        registration = self.get(caller, worker)
+        return registration, await self._forwarder.probe(registration.offer)
+
+    def get(self, caller: Caller, worker: WorkerId) -> Registration:
+        registration = self._registry.get(caller.workspace, worker)
+        if registration is None:
+            raise LeaseUnknown(f"No live agent {worker}.")
+        return registration
+
+    def roles(self, caller: Caller) -> Sequence[str]:
+        return self._registry.roles(caller.workspace)
+
+    def live(self, caller: Caller, role: str | None = None) -> Sequence[Registration]:
+        return self._registry.live(caller.workspace, role)
+
+    def find(self, caller: Caller, query: AgentQuery) -> tuple[Sequence[Registration], str | None]:
+        """A page in the order of names, and where the next one starts."""
+        live = self._registry.live(caller.workspace, query.role)
+        found = sorted((r for r in live if _fits(r, query)), key=lambda r: str(r.worker))
+        if query.after is not None:
+            found = [r for r in found if str(r.worker) > query.after]
+        page = found[: query.limit]
+        return page, str(page[-1].worker) if len(found) > len(page) else None
+
+    def expires_in(self, registration: Registration) -> timedelta | None:
+        return self._registry.expires_in(registration)
+
+    def revision(self) -> int:
+        """Rises with every change of who is there, or of what one of them says of itself."""
+        return self._registry.revision()
+
+    @contextmanager
+    def changes(self, caller: Caller, *, after: int | None, idle: timedelta) -> Iterator[RegistryFeed]:
+        feed = self._registry.changes(caller.workspace, after=after, idle=idle)
+        if self._feeds_are_over:
+            feed.stop()
+        self._feeds.add(feed)
+        try:
+            yield feed
+        finally:
+            self._feeds.discard(feed)
+            feed.stop()
+
+    def end_feeds(self) -> None:
+        """Of all callers, for good: the hub goes down, and a feed has no end of its own."""
+        self._feeds_are_over = True
+        for feed in self._feeds:
+            feed.stop()
+
+    async def observe(self) -> None:
+        """Forever: tell the observer what changes, in all workspaces."""
+        async for batch in self._registry.changes(None, after=None, idle=_LONGEST):
+            for change in batch:
+                self._observer.registry_changed(change)
+
+    def usual_heartbeat(self, ttl: timedelta) -> timedelta:
+        """How often a lease of that length is to be renewed, before jitter."""
+        usual = self._terms.heartbeat
+        return min(usual, ttl / 3) if ttl and ttl != self._terms.ttl else usual
+
+    def _ttl(self, wished: timedelta | None) -> timedelta:
+        if wished is None or not self._terms.ttl:
+            return self._terms.ttl
+        return min(max(wished, _SHORTEST), _LONGEST)
+
+    def _heartbeat(self, ttl: timedelta) -> timedelta:
+        """Jitter is handed out here, so that a thousand workers that came back together do not stay together."""
+        return self.usual_heartbeat(ttl) * (1 + _JITTER * (2 * self._dice.random() - 1))
+
+
+def _fits(registration: Registration, query: AgentQuery) -> bool:
+    offer = registration.offer
+    if query.state is not None and registration.health.value != query.state:
+        return False
+    if query.tag is not None and query.tag not in offer.tags:
+        return False
+    if query.capability is not None and not offer.capability(query.capability):
+        return False
+    if query.skill is not None and not any(query.skill in (s.get("id"), s.get("name")) for s in offer.skills):
+        return False
+    if any(offer.labels.get(name) != value if value else name not in offer.labels for name, value in query.labels.items()):
+        return False
+    return query.text is None or query.text.casefold() in _words_of(offer)
+
+
+def _words_of(offer: Offer) -> str:
+    skills = " ".join(f"{s.get('name', '')} {s.get('description', '')}" for s in offer.skills)
+    return f"{offer.worker} {offer.description} {offer.card.get('name', '')} {skills}".casefold()

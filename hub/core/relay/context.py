@@ -1,0 +1,25 @@
+"""What every relay works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from hub.core.observe import Observer
+from hub.core.routing.router import Router
+from hub.ports import Clock, Codec, Engine, Forwarder
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The parts, and the bounds of a task. A `deadline` of zero: none. `most_logged` in bytes."""
+
+    engine: Engine
+    forwarder: Forwarder
+    codec: Codec
+    router: Router
+    observer: Observer
+    clock: Clock
+    silence: timedelta
+    deadline: timedelta = timedelta()
+    most_logged: int = 64 * 1024 * 1024

@@ -1,0 +1,150 @@
+"""The only writer of one task's log: turns what a worker says into events, and remembers where the log ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hub.core.observe import Observer
+from hub.core.relay.fifo_lock import Single
+from hub.ports import Codec, Entry, EventLog
+from rolecall.errors import HubError
+from rolecall.model.a2a import CONTENT, PAUSED, Event, EventKind, Heard, Ids, TaskState
+from rolecall.model.ids import START, new_context_id
+from rolecall.model.task import TaskRow, Turn
+from rolecall.model.value import replace
+
+
+class Scribe:
+    def __init__(self, log: EventLog, codec: Codec, observer: Observer, row: TaskRow, turns: Sequence[Turn]) -> None:
+        self._log = log
+        self._codec = codec
+        self._observer = observer
+        self._role = row.role
+        self._turns = turns
+        self._single = Single()
+        self.ids = row.ids
+        self.at = row.at
+        self.size = row.size
+        self.state = row.state
+        self.position = row.position
+        self.ended = row.ended
+        self.writing = False
+        """True while an append is under way: its outcome has to be waited for, or the log's end would be a guess."""
+
+    @property
+    def rests(self) -> bool:
+        """Nothing more is expected without a further message."""
+        return self.ended or self.state in PAUSED
+
+    async def write(self, batch: Sequence[Heard], *, gap: bool = False) -> None:
+        """Log what a worker said. What comes after the end, or speaks of another task, is dropped and counted."""
+        if not self._single.enter():
+            await self._single.turn()
+        try:
+            await self._write(batch, gap=gap)
+        finally:
+            self._single.leave()
+
+    async def _write(self, batch: Sequence[Heard], *, gap: bool) -> None:
+        ids, events, position = self.ids, list[Event](), self.position
+        over = self.ended
+        for heard in batch:
+            if over:
+                self._observer.dropped(self._role, "after the end", 1)
+                continue
+            if heard.task and ids.worker_task and heard.task != ids.worker_task:
+                self._observer.dropped(self._role, "foreign task", 1)
+                continue
+            ids = _learned(ids, heard)
+            if heard.kind is not EventKind.TASK and (events or self.at != START):
+                events.append(self._codec.adopt(heard, ids))
+            else:
+                events += await self._opening_or_missing(heard, ids, events, position, gap=gap)
+            over = heard.kind is not CONTENT and bool(events) and events[-1].ends
+            position = heard.position or position
+        if events and self.state in PAUSED and events[0].state is None:
+            # Its question is answered: nobody may take the task for one that still waits.
+            events.insert(0, self._codec.resumed(ids))
+        if events or position != self.position:
+            await self._append(events, ids, position)
+
+    def speak(self, spoken: str) -> None:
+        """Another worker gets the call, before anything was logged of it."""
+        assert self.at == START
+        self.ids = replace(self.ids, spoken=spoken)
+
+    async def idle(self) -> None:
+        """Until no append is under way, nor waits for one."""
+        if not self._single.enter():
+            await self._single.turn()
+        self._single.leave()
+
+    async def reveal(self) -> None:
+        """Show the task before its worker has spoken."""
+        if not self._single.enter():
+            await self._single.turn()
+        try:
+            if self.at == START:
+                ids = self._named()
+                await self._append([self._codec.opening(ids, self._turns[0])], ids, self.position)
+        finally:
+            self._single.leave()
+
+    async def conclude(self, error: HubError, state: TaskState = TaskState.FAILED) -> None:
+        """End the task on the hub's own account."""
+        if not self._single.enter():
+            await self._single.turn()
+        try:
+            if not self.ended:
+                ids = self._named()
+                events = [self._codec.opening(ids, self._turns[0])] if self.at == START else []
+                await self._append([*events, self._codec.verdict(ids, state, error)], ids, self.position)
+        finally:
+            self._single.leave()
+
+    async def _opening_or_missing(
+        self, heard: Heard, ids: Ids, pending: list[Event], position: str | None, *, gap: bool
+    ) -> Sequence[Event]:
+        """`pending` is what this batch has brought so far, and `position` the worker's behind it."""
+        if self.at == START and not pending:
+            return self._codec.begin(heard, ids, self._turns[0])
+        if pending:
+            # The comparison is with the log, so what this batch brought before has to be there.
+            await self._append(pending, ids, position)
+            pending.clear()
+        log = await self._log.read(ids.task)
+        return self._codec.missing(heard, ids, self._turns, log, gap=gap)
+
+    async def _append(self, events: Sequence[Event], ids: Ids, position: str | None) -> None:
+        self.writing = True
+        try:
+            known = None if ids == self.ids and self.at != START else ids
+            self.at = await self._log.append(ids.task, Entry(events, position, known), after=self.at)
+        finally:
+            self.writing = False
+        self.ids, self.position = ids, position
+        size = 0
+        for event in events:
+            size += len(event.body)
+            if event.kind is not CONTENT:
+                self.state = event.state or self.state
+                self.ended = self.ended or event.ends
+        if events:
+            self.size += size
+            self._observer.events_logged(self._role, len(events), size)
+
+    def _named(self) -> Ids:
+        return self.ids if self.ids.context else replace(self.ids, context=new_context_id())
+
+
+def _learned(ids: Ids, heard: Heard) -> Ids:
+    """Ids after a worker spoke: its own names, and its context as everybody's where the caller gave none."""
+    if ids.worker_task and ids.worker_context and ids.context:
+        return ids
+    return Ids(
+        ids.task,
+        ids.context or heard.context or new_context_id(),
+        ids.worker_task or heard.task,
+        ids.worker_context or heard.context,
+        ids.spoken,
+    )

@@ -1,0 +1,45 @@
+"""The moment that many may wait for: it comes once, perhaps as an error. Who stops waiting takes nobody with him."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rolecall.errors import HubError
+
+
+class Beginning:
+    __slots__ = ("_error", "_waiters", "come")
+
+    def __init__(self) -> None:
+        self.come = False
+        self._error: HubError | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def happen(self, error: HubError | None = None) -> None:
+        """Only the first time counts."""
+        if self.come:
+            return
+        self.come = True
+        self._error = error
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+    async def wait(self) -> None:
+        """Raises the error that it came as."""
+        if not self.come:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        if self._error is not None:
+            raise self._error
+
+    async def within(self, seconds: float) -> bool:
+        """Has it come by then, in whatever way?"""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.wait()
+        except (TimeoutError, HubError):
+            pass
+        return self.come

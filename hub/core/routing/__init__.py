@@ -1,0 +1,1 @@
+"""Which worker a call goes to, and why."""

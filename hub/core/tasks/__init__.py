@@ -1,0 +1,1 @@
+"""Finding tasks and reading their logs: as a stream, or folded as of now."""

@@ -1,0 +1,1 @@
+"""Who is asking: tokens, and the vault that seals secrets."""

@@ -1,0 +1,194 @@
+"""Tokens: a file of what each lets its holder do. Of the tokens themselves only hashes are kept.
+
+A token is 256 random bits, so one SHA-256 is enough: there is nothing to guess, and nothing to slow down. The file may be
+changed while the hub runs; it is looked at again at most once a second.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+from rolecall.errors import StoreError
+from rolecall.model.principal import Kind, Principal
+
+PREFIX = "rc_"
+FILE_NAME = "tokens.json"
+_LOOK_AGAIN = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One token. `id` is what people call it; times are the wall clock's, `expires` None for never."""
+
+    id: str
+    digest: str
+    principal: Principal
+    created: float
+    expires: float | None
+
+    def alive(self, now: float) -> bool:
+        return self.expires is None or now < self.expires
+
+
+def digest_of(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class TokenBook:
+    """What the hub asks. `shared`: one token that is not in the file, and may do everything."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        shared: str | None = None,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        admin = Principal("admin", Kind.ADMIN)
+        self._shared = Entry("", digest_of(shared), admin, 0.0, None) if shared is not None else None
+        self._wall = wall
+        self._monotonic = monotonic
+        self._entries: dict[str, Entry] = {}
+        self._shown: dict[str, Entry] = {}
+        """Good tokens of the last second: who calls a thousand times in it is looked up once."""
+        self._stamp: tuple[int, int, int] | None = None
+        self._looked = float("-inf")
+
+    @property
+    def empty(self) -> bool:
+        """There are no tokens, so nobody can be asked for one."""
+        self._look()
+        return self._shared is None and not self._entries
+
+    def find(self, token: str) -> Principal | None:
+        self._look()
+        entry = self._shown.get(token) or self._entry_of(token)
+        if entry is None or not entry.alive(self._wall()):
+            return None
+        self._shown[token] = entry
+        return entry.principal
+
+    def _entry_of(self, token: str) -> Entry | None:
+        digest = digest_of(token)
+        if self._shared is not None and hmac.compare_digest(digest, self._shared.digest):
+            return self._shared
+        entry = self._entries.get(digest)
+        return entry if entry is not None and hmac.compare_digest(entry.digest, digest) else None
+
+    def _look(self) -> None:
+        """A file that cannot be read changes nothing: what was valid stays so, and nobody gets in by breaking it."""
+        now = self._monotonic()
+        if now - self._looked < _LOOK_AGAIN:
+            return
+        self._looked = now
+        self._shown.clear()
+        if self._path is None:
+            return
+        stamp = _stamp(self._path)
+        if stamp != self._stamp:
+            try:
+                self._entries = {entry.digest: entry for entry in read(self._path)}
+            except StoreError:
+                return
+            self._stamp = stamp
+
+
+def read(path: Path) -> Sequence[Entry]:
+    """StoreError where there is a file that is none of ours."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        return [_entry(item) for item in json.loads(text)["tokens"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is not a file of tokens.") from error
+
+
+def new(path: Path, principal: Principal, *, lasts: float | None, now: float) -> tuple[str, Entry]:
+    """A token, which nobody can see again, and what is kept of it."""
+    token = PREFIX + secrets.token_urlsafe(32)
+    entry = Entry(secrets.token_hex(4), digest_of(token), principal, now, now + lasts if lasts is not None else None)
+    with _changing(path) as entries:
+        entries.append(entry)
+    return token, entry
+
+
+def revoke(path: Path, name: str) -> Sequence[Entry]:
+    """By its id, or all of a principal's by his name. Returns what went."""
+    with _changing(path) as entries:
+        gone = [entry for entry in entries if name in (entry.id, entry.principal.name)]
+        entries[:] = [entry for entry in entries if entry not in gone]
+    return gone
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[list[Entry]]:
+    """One at a time, and all or nothing: a new file takes the old one's place."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        entries = list(read(path))
+        yield entries
+        draft = path.with_name(path.name + ".new")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump({"tokens": [_document(entry) for entry in entries]}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        os.close(lock)
+
+
+def _document(entry: Entry) -> dict[str, Any]:
+    holder = entry.principal
+    return {
+        "id": entry.id,
+        "sha256": entry.digest,
+        "name": holder.name,
+        "kind": holder.kind.value,
+        "workspace": holder.workspace,
+        "roles": list(holder.roles),
+        "networks": [str(network) for network in holder.networks],
+        "created": entry.created,
+        "expires": entry.expires,
+    }
+
+
+def _entry(item: dict[str, Any]) -> Entry:
+    holder = Principal(
+        name=str(item["name"]),
+        kind=Kind(item["kind"]),
+        workspace=str(item["workspace"]),
+        roles=tuple(str(role) for role in item["roles"]),
+        networks=tuple(ip_network(network) for network in item["networks"]),
+    )
+    expires = item["expires"]
+    return Entry(
+        str(item["id"]), str(item["sha256"]), holder, float(item["created"]), None if expires is None else float(expires)
+    )
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

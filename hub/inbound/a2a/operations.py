@@ -1,0 +1,144 @@
+"""What can be asked of the hub, whatever the binding: a method's parameters in, its result in the caller's dialect out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hub.core.hub import Hub, Leaving
+from hub.core.push.configs import Push
+from hub.core.tasks.stream import Reading
+from rolecall.errors import MethodNotFound, RouteError
+from rolecall.model.a2a import JsonObject
+from rolecall.model.command import Send, Target
+from rolecall.model.ids import Caller, Cursor
+from rolecall.model.principal import Right
+from rolecall.model.value import Value, replace
+from rolecall.protocol.callers import answers, requests
+from rolecall.protocol.dialect import CLASSIC, OLDEST
+from rolecall.protocol.methods import Operation
+from rolecall.protocol.text.timestamp import timestamp
+from rolecall.protocol.v0_1.refusals import failed_task
+
+
+class Extras(Value, frozen=True):
+    """What a request's headers add to it."""
+
+    after: Cursor | None = None
+    key: str | None = None
+    trace: str | None = None
+    extensions: tuple[str, ...] = ()
+    hops: int = 0
+    """Through how many hubs the call has come."""
+
+
+class Call(Value, frozen=True):
+    """`dialect` None: names are shared, the task tells."""
+
+    caller: Caller
+    operation: Operation
+    dialect: str | None
+    params: JsonObject
+    target: Target
+    extras: Extras
+    leaving: Leaving | None = None
+    """None where nobody can tell that the caller has left."""
+
+
+_READS = frozenset(
+    {Operation.GET, Operation.LIST, Operation.SUBSCRIBE, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.CARD}
+)
+
+
+def right_for(operation: Operation) -> Right:
+    return Right.READ if operation in _READS else Right.CALL
+
+
+ExtendedCard = Callable[[Caller, str | None, str], bytes]
+"""The card of a role, or the hub's own, as a caller may see it, in a dialect. ExtendedCardNotConfigured, RoleUnknown."""
+
+
+class Operations:
+    def __init__(self, hub: Hub, push: Push, card: ExtendedCard) -> None:
+        self._hub = hub
+        self._push = push
+        self._extended_card = card
+        self._table = {
+            Operation.SEND: self._send,
+            Operation.GET: self._get,
+            Operation.LIST: self._list,
+            Operation.CANCEL: self._cancel,
+            Operation.PUSH_SET: self._push_set,
+            Operation.PUSH_GET: self._push_get,
+            Operation.PUSH_LIST: self._push_list,
+            Operation.PUSH_DELETE: self._push_delete,
+            Operation.CARD: self._card,
+        }
+
+    async def answer(self, call: Call) -> bytes:
+        """The result's JSON."""
+        handler = self._table.get(call.operation)
+        if handler is None:
+            raise MethodNotFound(call.operation.value)
+        return await handler(call)
+
+    async def open(self, call: Call) -> Reading:
+        """The stream of a message or of a task."""
+        if call.operation is Operation.STREAM:
+            return await self._hub.stream(call.caller, _read_send(call))
+        command = requests.read_subscribe(call.params, call.target, call.extras.after, call.dialect)
+        return await self._hub.subscribe(call.caller, command)
+
+    async def _send(self, call: Call) -> bytes:
+        send = _read_send(call)
+        try:
+            answer = await self._hub.send(call.caller, send, call.leaving)
+        except RouteError as error:
+            if call.dialect != OLDEST:
+                raise
+            return failed_task(send, error, timestamp(time.time()))
+        return answers.wrapped(answer.kind, answer.body, answer.dialect)
+
+    async def _get(self, call: Call) -> bytes:
+        return (await self._hub.get(call.caller, requests.read_get(call.params, call.target, call.dialect))).body
+
+    async def _list(self, call: Call) -> bytes:
+        command = requests.read_list(call.params, call.target, call.dialect)
+        found = await self._hub.list(call.caller, command)
+        return answers.task_page(found.tasks, token=found.next_page, size=command.query.limit, total=found.total)
+
+    async def _cancel(self, call: Call) -> bytes:
+        return (await self._hub.cancel(call.caller, requests.read_cancel(call.params, call.target, call.dialect))).body
+
+    async def _push_set(self, call: Call) -> bytes:
+        command = requests.read_set_push(call.params, call.target, call.dialect)
+        row = await self._hub.task(call.caller, command.config.task, command.target)
+        kept = await self._push.set(call.caller, command.config.of(row.id))
+        return answers.push_config(kept, call.dialect, row.alias)
+
+    async def _push_get(self, call: Call) -> bytes:
+        command = requests.read_name_push(call.params, call.target, call.dialect)
+        row = await self._hub.task(call.caller, command.task_id, command.target)
+        return answers.push_config(await self._push.get(call.caller, row.id, command.id), call.dialect, row.alias)
+
+    async def _push_list(self, call: Call) -> bytes:
+        command = requests.read_name_push(call.params, call.target, call.dialect, required=False)
+        row = await self._hub.task(call.caller, command.task_id, command.target)
+        return answers.push_configs(await self._push.list(call.caller, row.id), call.dialect)
+
+    async def _push_delete(self, call: Call) -> bytes:
+        command = requests.read_name_push(call.params, call.target, call.dialect)
+        row = await self._hub.task(call.caller, command.task_id, command.target)
+        await self._push.delete(call.caller, row.id, command.id or row.id)
+        return b"null"
+
+    async def _card(self, call: Call) -> bytes:
+        role = requests.read_card(call.params, call.target, call.dialect)
+        return self._extended_card(call.caller, role, call.dialect or CLASSIC)
+
+
+def _read_send(call: Call) -> Send:
+    read = requests.READ_SEND[call.dialect or CLASSIC]
+    extras = call.extras
+    send = read(call.params, call.target, trace=extras.trace, key=extras.key, extensions=extras.extensions)
+    return replace(send, hops=extras.hops) if extras.hops else send

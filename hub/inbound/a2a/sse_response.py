@@ -1,0 +1,124 @@
+"""Logged events to a client, as server-sent events: what is there goes out in one write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+from hub.core.tasks.stream import Reading
+from hub.server.asgi import Headers, Receive, Send
+from rolecall.errors import ClientGone, HubError, TaskNotFound
+from rolecall.model.a2a import Logged
+from rolecall.protocol.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
+
+_MUCH = 8
+"""Events at a time of a reader who has fallen behind."""
+_TAKEN_ON_WITHIN = 5.0
+"""Seconds for a message to be stored. One that is broken off before would be a task that nobody runs."""
+
+
+class Voice(Protocol):
+    """How a binding puts events into frames."""
+
+    def frames(self, batch: Sequence[Logged]) -> bytes: ...
+
+
+class EventStream:
+    """One SSE response. Opens at once when the answer takes long, so that nobody waits in silence."""
+
+    def __init__(self, send: Send, receive: Receive, keep_alive: float, headers: Headers = ()) -> None:
+        self._send = send
+        self._receive = receive
+        self._keep_alive = keep_alive
+        self._headers = (*RESPONSE_HEADERS, *headers)
+        self._gone: asyncio.Task[None] | None = None
+        self.open = False
+
+    async def wait_for(self, opening: asyncio.Task[Reading]) -> Reading:
+        """The reading, once its worker has begun to answer; comments keep the line alive until then. ClientGone."""
+        gone = self._watch()
+        both = (opening, gone)
+        try:
+            while not (await asyncio.wait(both, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED))[0]:
+                await self._write(KEEP_ALIVE)
+            if opening.done():
+                return opening.result()
+        except BaseException:
+            opening.cancel()
+            gone.cancel()
+            # Whoever answers instead may want to hear what is left of the body, and two cannot listen.
+            await asyncio.wait([gone])
+            self._gone = None
+            raise
+        _let_go(opening)
+        raise ClientGone
+
+    async def copy(self, reading: Reading, voice: Voice) -> None:
+        gone = self._watch()
+        gone.add_done_callback(lambda _: reading.close())
+        try:
+            async for batch in reading:
+                await self._write_events(batch, voice)
+                if len(batch) > _MUCH:
+                    # There is more, and it goes out without waiting for anything: others have their turn between.
+                    await asyncio.sleep(0)
+            if reading.broken_off:
+                await self._write(COME_BACK)
+            elif not self.open:
+                # The task was taken back while this reader waited for its first event, or he has left.
+                raise ClientGone if gone.done() else TaskNotFound
+            await self.close()
+        except TimeoutError:
+            pass
+        finally:
+            reading.close()
+            gone.cancel()
+            self._gone = None  # the two would hold each other until the collector comes
+
+    async def fail(self, frame: bytes) -> None:
+        """An error of a streaming call is an event: common clients read nothing else here."""
+        await self._write(frame)
+        await self.close()
+
+    async def close(self) -> None:
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _write(self, body: bytes) -> None:
+        if not self.open:
+            self.open = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _write_events(self, batch: Sequence[Logged], voice: Voice) -> None:
+        try:
+            await self._write(voice.frames(batch) if batch else KEEP_ALIVE)
+        except HubError:
+            # One of them cannot be said to this reader. It gets the ones before it, and then hears why.
+            for logged in batch:
+                await self._write(voice.frames((logged,)))
+
+    def _watch(self) -> asyncio.Task[None]:
+        """One for the whole stream: two cannot listen."""
+        if self._gone is None:
+            self._gone = asyncio.create_task(self._until_gone(), name="client of a stream")
+        return self._gone
+
+    async def _until_gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+def opening(reading: Coroutine[Any, Any, Reading], task: str) -> asyncio.Task[Reading]:
+    return asyncio.create_task(reading, name=f"opening of {task}")
+
+
+def _let_go(opening: asyncio.Task[Reading]) -> None:
+    """Nobody waits for it any more, so that it must not keep a place for as long as its worker is silent."""
+    opening.add_done_callback(_close_unread)
+    asyncio.get_running_loop().call_later(_TAKEN_ON_WITHIN, opening.cancel)
+
+
+def _close_unread(opening: asyncio.Task[Reading]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

@@ -1,0 +1,1 @@
+"""The hub's own API on Quart: registry, tasks, push deliveries, operations, OpenAPI."""

@@ -1,0 +1,67 @@
+"""The AI Catalog (ai-catalog.io, version 1.0): every live role, with the way to its card. It lists what can be called now."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlsplit
+
+from quart import Quart, Response
+
+from hub.core.registry.directory import Directory
+from hub.inbound.api.application import briefly_kept
+from hub.inbound.api.operation_doc import told
+from hub.inbound.api.shapes import CatalogDocument
+from hub.inbound.middleware.authentication import viewer
+from rolecall.model.a2a import JsonObject
+from rolecall.model.ids import Caller
+from rolecall.protocol.text.jsontext import dump
+from rolecall.protocol.text.timestamp import timestamp
+
+PATH = "/.well-known/ai-catalog.json"
+MEDIA = "application/ai-catalog+json"
+_CARD = "application/a2a-agent-card+json"
+_MOST_TAGS = 20
+_HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET, OPTIONS",
+}
+
+
+class Catalog:
+    def __init__(self, directory: Directory, *, name: str, public_url: str) -> None:
+        self._directory = directory
+        self._name = name
+        self._public_url = public_url.rstrip("/")
+
+    def document(self, caller: Caller) -> JsonObject:
+        host = {"displayName": self._name, "identifier": urlsplit(self._public_url).hostname}
+        entries = [self._entry(caller, role) for role in self._directory.roles(caller)]
+        return {"specVersion": "1.0", "host": host, "entries": entries}
+
+    def _entry(self, caller: Caller, role: str) -> JsonObject:
+        """Its identifier is its address here: a name under somebody's domain would be its maker's to give."""
+        live = self._directory.live(caller, role)
+        address = f"{self._public_url}/agents/{quote(role)}/"
+        description = next((one.offer.description for one in live if one.offer.description), "")
+        tags = sorted({tag for one in live for tag in one.offer.tags})[:_MOST_TAGS]
+        return {
+            "identifier": address,
+            "displayName": role,
+            "type": _CARD,
+            "url": f"{address}.well-known/agent-card.json",
+            **({"description": description} if description else {}),
+            **({"tags": tags} if tags else {}),
+            "updatedAt": timestamp(max(one.registered_at for one in live)),
+        }
+
+
+def add_catalog(app: Quart, catalog: Catalog) -> None:
+    @app.route(PATH, methods=["OPTIONS"])
+    @told("Who may read it: every page.", {204: None})
+    async def ai_catalog_options() -> Response:
+        return Response(status=204, headers={"Allow": "GET, HEAD, OPTIONS", **_HEADERS})
+
+    @app.route(PATH, methods=["GET"], provide_automatic_options=False)
+    @told("The live roles as an AI Catalog.", {200: {MEDIA: CatalogDocument}})
+    async def ai_catalog() -> Response:
+        headers = {**_HEADERS, **briefly_kept()}
+        return Response(dump(catalog.document(viewer())), content_type=MEDIA, headers=headers)

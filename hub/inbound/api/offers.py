@@ -1,0 +1,216 @@
+"""Enrolments as they come over HTTP, read into what the model calls an offer. Says which field is wrong, and why."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from rolecall.errors import LeaseUnknown, OfferInvalid
+from rolecall.model.a2a import JsonObject
+from rolecall.model.card import JSONRPC, Interface, can_replay
+from rolecall.model.ids import WorkerId, is_instance, is_role, split_name
+from rolecall.model.worker import Beat, Offer, Proof
+from rolecall.protocol.cards import interfaces
+from rolecall.protocol.text.jsontext import dump
+
+_MOST_SKILLS = 100
+_MOST_LABELS = 32
+_MOST_INTERFACES = 8
+_HTTP_SCHEMES = frozenset({"basic", "bearer", "digest"})
+_CAMEL = {
+    "push_notifications": "pushNotifications",
+    "state_transition_history": "stateTransitionHistory",
+    "extended_agent_card": "extendedAgentCard",
+}
+
+
+def read_offer(document: JsonObject, worker: WorkerId, *, max_card: int) -> Offer:
+    """`max_card`: bytes of its JSON."""
+    card = _card(document, worker, max_card)
+    capabilities = card["capabilities"]
+    url = _text(document, "url", 2048, required=True)
+    return Offer(
+        worker=worker,
+        url=url,
+        description=_text(document, "description", 1000) or str(card.get("description") or "")[:1000],
+        card=card,
+        streaming=capabilities.get("streaming") is True,
+        replays=can_replay(card),
+        interfaces=_interfaces(card, url),
+        capacity=_count(document, "capacity", lowest=1),
+        labels=_labels(document.get("labels")),
+        models=_models(document.get("models_supported")),
+    )
+
+
+def _interfaces(card: JsonObject, url: str) -> tuple[Interface, ...]:
+    """How the worker may be spoken to. Where it can be reached is what it enrols with, not what its card believes: an
+    address of the card counts if it lies at the same host and port. REST in 0.3 has no one spelling, and is not spoken.
+    """
+    listed = [i for i in interfaces(card, url) if i.binding == JSONRPC or i.dialect == "1.0"]
+    near = [i._replace(url=_moved(i.url, url)) for i in listed]
+    rpc = [i for i in near if i.binding == JSONRPC]
+    if all(i.url.rstrip("/") != url.rstrip("/") for i in rpc):
+        near = [i._replace(url=url) if i.binding == JSONRPC else i for i in near]
+    return tuple(near[:_MOST_INTERFACES]) or (Interface(url, JSONRPC, "0.3"),)
+
+
+def _moved(said: str, url: str) -> str:
+    own, other = urlsplit(url), urlsplit(said)
+    return urlunsplit(other._replace(scheme=own.scheme, netloc=own.netloc))
+
+
+def read_credential(document: JsonObject) -> str:
+    """What the hub is to show this worker: the whole value of an Authorization header."""
+    value = _text(document, "authorization", 4096)
+    if not value.isascii() or not value.isprintable():
+        raise OfferInvalid("authorization", "must be one line of ASCII, as an Authorization header has it")
+    return value
+
+
+def read_flat_name(document: JsonObject) -> WorkerId:
+    """The flat form's name. Explicit fields win; without an instance one is made up."""
+    name = _text(document, "name", 200)
+    role, instance = split_name(name) if name else ("", None)
+    if instance is not None and not is_instance(instance):
+        raise OfferInvalid("name", "has behind its colon what is no instance")
+    role = _text(document, "role", 200) or role
+    instance = _text(document, "instance_id", 200) or instance
+    if not role:
+        raise OfferInvalid("name", "is required: a role, or role:instance")
+    check_name(role, instance)
+    return WorkerId(role, instance or secrets.token_hex(4))
+
+
+def check_name(role: str, instance: str | None) -> None:
+    """For our own APIs, where a bad name is a bad field."""
+    if not is_role(role):
+        raise OfferInvalid(
+            "role", "1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit, and not a reserved word"
+        )
+    if instance is not None and not is_instance(instance):
+        raise OfferInvalid("instance_id", "1 to 127 of letters, digits, '.', '_', ':', '-', beginning with a letter or digit")
+
+
+def read_worker(name: str) -> WorkerId:
+    """One worker's name in an address."""
+    role, instance = split_name(name)
+    check_name(role, instance)
+    if instance is None:
+        raise LeaseUnknown(f"Name a worker as role:instance; {role} is a role.")
+    return WorkerId(role, instance)
+
+
+def read_boot(document: JsonObject) -> str:
+    return _text(document, "boot", 128)
+
+
+def read_ttl(document: JsonObject) -> timedelta | None:
+    seconds = _number(document, "ttl_seconds", 0, 1e9)
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
+def read_proof(document: JsonObject) -> Proof:
+    return Proof(_count(document, "epoch", lowest=0), _text(document, "lease", 256) or None)
+
+
+def read_beat(document: JsonObject) -> Beat:
+    draining = document.get("draining")
+    if draining is not None and not isinstance(draining, bool):
+        raise OfferInvalid("draining", "must be true or false")
+    return Beat(_count(document, "in_flight", lowest=0), _count(document, "capacity", lowest=1), draining)
+
+
+def _card(document: JsonObject, worker: WorkerId, max_card: int) -> JsonObject:
+    """The worker's card, or one made of the flat fields. Its capabilities are spelled as cards spell them."""
+    card = document.get("card")
+    if card is None:
+        card = {"name": str(worker), "skills": []}
+    if not isinstance(card, dict):
+        raise OfferInvalid("card", "must be an object")
+    if len(dump(card)) > max_card:
+        raise OfferInvalid("card", f"must be at most {max_card} bytes of JSON (ROLECALL_MAX_CARD on the hub)")
+    capabilities = {**_object(card, "capabilities"), **_object(document, "capabilities")}
+    card["capabilities"] = {_CAMEL.get(name, name): value for name, value in capabilities.items()}
+    _modernise(card)
+    skills = card.get("skills")
+    skills = [] if skills is None else skills
+    if not isinstance(skills, list) or len(skills) > _MOST_SKILLS or not all(isinstance(skill, dict) for skill in skills):
+        raise OfferInvalid("card.skills", f"must be a list of at most {_MOST_SKILLS} objects")
+    for skill in skills:
+        if not isinstance(skill.get("tags"), list | None):
+            raise OfferInvalid("card.skills.tags", "must be a list of strings")
+    card["skills"] = skills
+    return card
+
+
+def _modernise(card: JsonObject) -> None:
+    """Cards once named their schemes in `authentication`: an object that lists them, or a list of objects with one each. What
+    such a name leaves open, as that of an API key does, stays as it was.
+    """
+    old = card.get("authentication")
+    said = old.get("schemes") if isinstance(old, dict) else old
+    names = [one.get("scheme") if isinstance(one, dict) else one for one in said] if isinstance(said, list) else []
+    if names and "securitySchemes" not in card and all(str(name).lower() in _HTTP_SCHEMES for name in names):
+        del card["authentication"]
+        card["securitySchemes"] = {name: {"type": "http", "scheme": name} for name in names}
+        card["security"] = [{name: []} for name in card["securitySchemes"]]
+
+
+def _object(document: JsonObject, field: str) -> JsonObject:
+    value = document.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise OfferInvalid(field, "must be an object")
+    return value
+
+
+def _text(document: JsonObject, field: str, longest: int, *, required: bool = False) -> str:
+    value = document.get(field)
+    if value is None and not required:
+        return ""
+    if not isinstance(value, str) or (required and not value):
+        raise OfferInvalid(field, "is required, as a string" if required else "must be a string")
+    if len(value) > longest or "\0" in value:
+        raise OfferInvalid(field, f"must be at most {longest} characters, without NUL")
+    return value
+
+
+def _number(document: JsonObject, field: str, lowest: float, highest: float) -> float | None:
+    value: Any = document.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
+        raise OfferInvalid(field, f"must be a number from {lowest:g} to {highest:g}")
+    return float(value)
+
+
+def _count(document: JsonObject, field: str, *, lowest: int) -> int | None:
+    value: Any = document.get(field)
+    if value is None:
+        return None
+    # To JSON 4.0 is 4, and some languages know no other way to write it.
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole or not lowest <= value <= 1_000_000_000:
+        raise OfferInvalid(field, f"must be a whole number from {lowest} to 1000000000")
+    return int(value)
+
+
+def _labels(value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    fits = isinstance(value, dict) and len(value) <= _MOST_LABELS
+    if not fits or not all(len(k) <= 128 and isinstance(v, str) and len(v) <= 256 for k, v in value.items()):
+        raise OfferInvalid("labels", f"must be an object of at most {_MOST_LABELS} short strings")
+    return dict(value)
+
+
+def _models(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > 100 or not all(isinstance(m, str) and len(m) <= 200 for m in value):
+        raise OfferInvalid("models_supported", "must be a list of at most 100 short strings")
+    return tuple(value)

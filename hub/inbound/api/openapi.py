@@ -1,0 +1,174 @@
+"""The OpenAPI description of the hub's own APIs, made from the routes that are there and from what their handlers say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from quart import Quart, Response
+
+from hub.inbound.api.operation_doc import EVENTS, Schemas, Told, members_of, told, told_of
+from hub.inbound.api.shapes import Instance, Position, Problem, Role, Segment, Worker
+from hub.inbound.middleware.authentication import caller, is_open
+from rolecall import __version__, errors
+from rolecall.errors import HubError
+from rolecall.model.a2a import JsonObject
+from rolecall.protocol.faults import row_of
+from rolecall.protocol.text.jsontext import dump
+
+PATH = "/registry/openapi.json"
+_ABOUT = (
+    "What is Rolecall's own: registry, discovery, tasks, dead letters, operations. A2A itself, in JSON-RPC and REST, is "
+    "described at a2a-protocol.org."
+)
+_PLACES: dict[str, Any] = {
+    "role": Role,
+    "instance": Instance,
+    "name": Worker,
+    "task": Segment,
+    "config": Segment,
+    "cursor": Position,
+}
+_WRITES = frozenset({"POST", "PUT", "DELETE"})
+_JSON = "application/json"
+_KEYS: list[JsonObject] = [{"bearer": []}, {"apiKey": []}]
+_EVERYWHERE = (errors.Smuggled, errors.BodyTooLarge, errors.BadHost, errors.TooManyRequests, errors.HeadTooLarge)
+_OF_BODIES = (errors.InvalidRequest, errors.TooDeep, errors.MediaTypeNotSupported, errors.BodyTooSlow)
+_RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
+_LATER = (429, 503)
+_WORDS = {
+    200: "Done.",
+    201: "A new lease.",
+    202: "It will be done.",
+    204: "No content.",
+    304: "What you have is as good.",
+    503: "Not now.",
+}
+
+
+def add_description(app: Quart) -> None:
+    made: list[bytes] = []
+
+    @app.get(PATH)
+    @told("This description.", {200: JsonObject})
+    async def description() -> Response:
+        caller()
+        if not made:
+            made.append(dump(document(app)))
+        return Response(made[0], content_type=_JSON)
+
+
+class Refusals:
+    """Answers that say why not: by status, with the reasons that an address may have. They are kept by their names in `known`,
+    and referred to.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, JsonObject] = {}
+
+    def of(self, raised: Iterable[type[HubError]], schemas: Schemas) -> dict[str, JsonObject]:
+        reasons: dict[int, set[str]] = {}
+        for kind in raised:
+            row = row_of(kind)
+            reasons.setdefault(row.status, set()).add(row.reason)
+        return {str(status): self._named(status, sorted(found), schemas) for status, found in sorted(reasons.items())}
+
+    def _named(self, status: int, reasons: Sequence[str], schemas: Schemas) -> JsonObject:
+        name = ".".join((str(status), *reasons))
+        content = {"application/problem+json": {"schema": schemas.of(Problem)}}
+        retry = {"headers": _RETRY} if status in _LATER else {}
+        self.known[name] = {"description": ", ".join(reasons), "content": content, **retry}
+        return {"$ref": f"#/components/responses/{name}"}
+
+
+def document(app: Quart) -> JsonObject:
+    """KeyError: a handler says nothing of itself."""
+    schemas, refusals = Schemas(), Refusals()
+    paths: dict[str, JsonObject] = {}
+    for verb, rule, handler in routes(app):
+        path = rule.replace("<", "{").replace(">", "}")
+        paths.setdefault(path, {})[verb.lower()] = _operation(verb, path, told_of(handler), schemas, refusals)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Rolecall", "version": __version__, "description": _ABOUT},
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(schemas.known.items())),
+            "responses": dict(sorted(refusals.known.items())),
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            },
+        },
+    }
+
+
+def routes(app: Quart) -> list[tuple[str, str, Callable[..., Any]]]:
+    """Method, rule and handler of all that is served; not the HEAD and OPTIONS that come by themselves with every GET."""
+    found = []
+    for rule in app.url_map.iter_rules():
+        automatic = {"HEAD", "OPTIONS"} if getattr(rule, "provide_automatic_options", True) else {"HEAD"}
+        verbs = (rule.methods or set()) - automatic
+        found += [(verb, rule.rule, app.view_functions[rule.endpoint]) for verb in verbs]
+    return sorted(found, key=lambda route: (route[1], route[0]))
+
+
+def _operation(verb: str, path: str, telling: Told, schemas: Schemas, refusals: Refusals) -> JsonObject:
+    operation: JsonObject = {
+        "operationId": re.sub(r"\W+", "_", f"{verb.lower()}{path}").strip("_"),
+        "summary": telling.about,
+        "security": [{}, *_KEYS] if is_open(path) else _KEYS,
+    }
+    parameters = _parameters(path, telling, schemas)
+    if parameters:
+        operation["parameters"] = parameters
+    if telling.body is not None:
+        content = {_JSON: {"schema": schemas.of(telling.body, closed=False)}}
+        operation["requestBody"] = {"required": telling.body_required, "content": content}
+    operation["responses"] = {
+        **{str(status): _answer(status, what, schemas) for status, what in telling.answers.items()},
+        **refusals.of(_raised(verb, path, telling), schemas),
+    }
+    return operation
+
+
+def _parameters(path: str, telling: Told, schemas: Schemas) -> list[JsonObject]:
+    places = [_parameter("path", name, _PLACES[name], schemas) for name in re.findall(r"{(\w+)}", path)]
+    asked = members_of(telling.query) if telling.query is not None else {}
+    return [
+        *({**place, "required": True} for place in places),
+        *(_parameter("query", name, kind, schemas) for name, (kind, _) in asked.items()),
+        *(_parameter("header", name, kind, schemas) for name, kind in telling.headers.items()),
+    ]
+
+
+def _parameter(where: str, name: str, kind: Any, schemas: Schemas) -> JsonObject:
+    schema = schemas.of(kind)
+    about = schema.pop("description", None)
+    return {"name": name, "in": where, "schema": schema, **({"description": about} if about else {})}
+
+
+def _answer(status: int, what: Any, schemas: Schemas) -> JsonObject:
+    answer: JsonObject = {"description": _WORDS[status]}
+    if what is not None:
+        by_media = what if isinstance(what, Mapping) else {_JSON: what}
+        answer["content"] = {media: _content(media, schemas.of(kind)) for media, kind in by_media.items()}
+    return answer
+
+
+def _content(media: str, schema: JsonObject) -> JsonObject:
+    """OpenAPI 3.1 has no word for the type of events in a stream."""
+    return {"schema": {"type": "string"}, "x-event-data": schema} if media == EVENTS else {"schema": schema}
+
+
+def _raised(verb: str, path: str, telling: Told) -> Iterable[type[HubError]]:
+    """What a handler may refuse, and what may happen on the way to it."""
+    yield from telling.raises
+    yield from _EVERYWHERE
+    if not is_open(path):
+        yield from (errors.Unauthenticated, errors.StoreUnavailable)
+    if verb in _WRITES:
+        yield from (errors.CrossSite, errors.Forbidden)
+    if telling.body is not None:
+        yield from _OF_BODIES

@@ -1,0 +1,49 @@
+"""Dead letters of push notifications, for people and tools."""
+
+from __future__ import annotations
+
+from quart import Quart, Response, request
+
+from hub.core.push.configs import Push
+from hub.inbound.api.application import reply, whole_number
+from hub.inbound.api.operation_doc import told
+from hub.inbound.api.shapes import ADeadLetter, DeadLetters, LetterPage, Redelivering
+from hub.inbound.middleware.authentication import caller, may
+from rolecall.errors import DeadLetterNotFound, InvalidParams, TaskNotFound
+from rolecall.model.ids import Cursor, TaskId
+from rolecall.model.principal import Right
+from rolecall.model.push import DeadLetter
+from rolecall.protocol.text.timestamp import timestamp
+
+_MOST = 100
+
+
+def add_pushes(app: Quart, push: Push) -> None:
+    @app.get("/registry/push/dead-letters")
+    @told("Push notifications that were given up.", {200: DeadLetters}, InvalidParams, query=LetterPage)
+    async def dead_letters() -> Response:
+        limit = whole_number(request.args.get("limit", "50"), "limit", 1, _MOST)
+        page = await push.dead_letters(
+            caller(), limit=limit, before=request.args.get("cursor") or None, whole=may(Right.OPERATE)
+        )
+        letters: DeadLetters = {"dead_letters": [_item(letter) for letter in page.letters], "next_cursor": page.before}
+        return reply(letters)
+
+    @app.post("/registry/push/dead-letters/<task>/<config>/<cursor>/redeliver")
+    @told("Send one of them again.", {202: Redelivering}, InvalidParams, TaskNotFound, DeadLetterNotFound)
+    async def redeliver(task: str, config: str, cursor: str) -> Response:
+        event = Cursor(whole_number(cursor, "cursor", 1, 2**31))
+        await push.redeliver(caller(Right.OPERATE), TaskId(task), config, event)
+        begun: Redelivering = {"task": task, "config": config, "cursor": event, "redelivering": True}
+        return reply(begun, 202)
+
+
+def _item(letter: DeadLetter) -> ADeadLetter:
+    return {
+        "task": letter.task,
+        "config": letter.config,
+        "cursor": letter.cursor,
+        "url": letter.url,
+        "reason": letter.reason,
+        "at": timestamp(letter.at),
+    }

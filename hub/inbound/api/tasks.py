@@ -1,0 +1,70 @@
+"""Tasks for people and tools: lists, and why a worker was chosen. A2A's own methods are elsewhere."""
+
+from __future__ import annotations
+
+from quart import Quart, Response, request
+
+from hub.core.hub import Hub
+from hub.inbound.api.application import reply, whole_number
+from hub.inbound.api.operation_doc import told
+from hub.inbound.api.shapes import ATask, Decided, TaskFilter, Tasks
+from hub.inbound.middleware.authentication import caller
+from rolecall.errors import InvalidParams, TaskNotFound
+from rolecall.model.a2a import TaskState
+from rolecall.model.command import Target, TaskQuery
+from rolecall.model.ids import TaskId
+from rolecall.model.task import TaskRow
+from rolecall.protocol.text.timestamp import timestamp
+
+_MOST = 100
+
+
+def add_tasks(app: Quart, hub: Hub) -> None:
+    @app.get("/registry/tasks")
+    @told("One's own tasks.", {200: Tasks}, InvalidParams, query=TaskFilter)
+    async def tasks() -> Response:
+        page = await hub.page(caller(), _query())
+        items = [_item(row) for row in page.rows]
+        found: Tasks = {"tasks": items, "total": page.total, "next_cursor": page.before}
+        return reply(found)
+
+    @app.get("/registry/tasks/<task>/decision")
+    @told("Why a task's worker was chosen, as long as the hub remembers it.", {200: Decided}, TaskNotFound)
+    async def decision(task: str) -> Response:
+        # The name may be of the caller's own making, and then be another's id: what counts is the task that it means to him.
+        found = await hub.task(caller(), TaskId(task), Target())
+        made = hub.decisions.of(found.id)
+        if made is None:
+            raise TaskNotFound("The hub no longer remembers why that task's worker was chosen.")
+        document: Decided = {
+            "task": made.task,
+            "role": made.worker.role,
+            "worker": str(made.worker),
+            "rule": made.rule,
+            "candidates": made.candidates,
+            "at": timestamp(made.at),
+        }
+        return reply(document)
+
+
+def _query() -> TaskQuery:
+    args = request.args
+    limit = whole_number(args.get("limit", "50"), "limit", 1, _MOST)
+    try:
+        state = TaskState(args["state"]) if "state" in args else None
+    except ValueError as error:
+        raise InvalidParams(f'"state" must be one of {", ".join(TaskState)}.') from error
+    return TaskQuery(args.get("context_id"), args.get("role"), state, limit=limit, before=args.get("cursor") or None)
+
+
+def _item(row: TaskRow) -> ATask:
+    return {
+        "id": row.id,
+        "role": row.role,
+        "worker": str(row.worker) if row.worker else None,
+        "context_id": row.context,
+        "state": row.state,
+        "created": timestamp(row.created),
+        "updated": timestamp(row.updated),
+        "events": row.at,
+    }

@@ -1,0 +1,135 @@
+"""The front of the hub: A2A's calls go straight to their dispatchers, everything else to Quart."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from hub.core.observe import Observer
+from hub.inbound.a2a.jsonrpc import JsonRpc
+from hub.inbound.a2a.rest import Rest
+from hub.inbound.api.leases import Leases
+from hub.inbound.middleware.audit import note
+from hub.inbound.middleware.authentication import Gate
+from hub.inbound.middleware.fair_scheduler import Pace
+from hub.inbound.middleware.rate_limiter import Turnstile
+from hub.inbound.middleware.refusal import retry_after_of
+from hub.inbound.middleware.request import Request
+from hub.server.asgi import JSON, PROBLEM, App, Receive, Scope, Send
+from rolecall.errors import AccessError, BodyTooLarge, HubError, TooManyAtOnce, TooManyRequests
+from rolecall.model.command import Target
+from rolecall.model.ids import Caller, is_instance, is_role, split_name
+from rolecall.model.principal import LOCAL
+from rolecall.protocol.faults import Fault, fault_of
+from rolecall.protocol.jsonrpc import NULL, write_error
+from rolecall.protocol.problem import problem_body
+from rolecall.protocol.rest import read_place
+
+_EVERY_ROLE = frozenset({"/", "/a2a", "/a2a/", "/a2a/jsonrpc", "/v1/a2a"})
+_OLD_STREAM = "/subscribe"
+_ANY = Target()
+_LONGEST_ADDRESS = 256
+_A_BROWSERS = frozenset({"GET", "HEAD"})
+_ALLOWED = {"/": b"GET, HEAD, POST"}
+_POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This address takes POST with a JSON-RPC request."}}'
+
+
+class Edge:
+    """The ASGI application that a server runs."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        turnstile: Turnstile,
+        rpc: JsonRpc,
+        leases: Leases,
+        rest: Rest,
+        pages: App,
+        observer: Observer,
+        *,
+        max_body: int,
+    ) -> None:
+        self._gate = gate
+        self._turnstile = turnstile
+        self._rpc = rpc
+        self._leases = leases
+        self._rest = rest
+        self._pages = pages
+        self._observer = observer
+        self._max_body = max_body
+        self._pace = Pace()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1002})
+        elif scope["type"] == "http":
+            await self._enter(Request(scope, receive, send))
+        else:
+            await self._pages(scope, receive, send)
+
+    async def _enter(self, request: Request) -> None:
+        path = request.path
+        only = "tasks/sendSubscribe" if path == _OLD_STREAM else None
+        target = rpc_target(path) if only is None else _ANY
+        inside: Caller | None = None
+        try:
+            who = self._gate.admit(request)
+            if who is not None and who is not LOCAL:
+                self._turnstile.enter(who.caller)
+                inside = who.caller
+            await self._serve(request, target, only)
+        except (AccessError, BodyTooLarge, TooManyRequests, TooManyAtOnce) as error:
+            note(request.who.caller if request.who is not None else None, "turned away", path, type(error).__name__)
+            fault = fault_of(error)
+            self._observer.refused(fault.reason.lower())
+            await _turn_away(request, error, fault, rpc=target is not None)
+        finally:
+            if inside is not None:
+                self._turnstile.leave(inside)
+
+    async def _serve(self, request: Request, target: Target | None, only: str | None) -> None:
+        path, verb = request.path, request.verb
+        if target is not None and verb == "POST":
+            await self._rpc(request, target, only=only)
+            return
+        if target is not None and not (path == "/" and verb in _A_BROWSERS):
+            await request.answer(_POST_ONLY, status=405, headers=[(b"allow", _ALLOWED.get(path, b"POST"))])
+            return
+        lease = self._leases.place(path, verb)
+        if lease is not None:
+            await self._pace.turn()
+            await self._leases(request, lease)
+            return
+        place = read_place(request.scope["raw_path"].decode("ascii", "replace"), verb) if target is None else None
+        if place is not None:
+            await self._rest(request, place)
+        else:
+            request.check_length(self._max_body)
+            await self._pace.turn()
+            await self._pages(request.scope, request.receive, request.send)
+
+
+async def _turn_away(request: Request, error: HubError, fault: Fault, *, rpc: bool) -> None:
+    """Nothing of the body is read; what it is answered in is what its address speaks."""
+    headers = [*retry_after_of(error)]
+    if fault.status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="rolecall"'))
+    body, media = (write_error(NULL, fault), JSON) if rpc else (problem_body(fault), PROBLEM)
+    await request.answer_unread(body, status=fault.status, media=media, headers=headers)
+
+
+def rpc_target(path: str) -> Target | None:
+    """What a JSON-RPC address names, None where the path is no such address. A name that cannot be one is none."""
+    if path in _EVERY_ROLE:
+        return _ANY
+    return _role_target(path) if path.startswith("/agents/") and len(path) < _LONGEST_ADDRESS else None
+
+
+@lru_cache(maxsize=4096)
+def _role_target(path: str) -> Target | None:
+    name, _, rest = path[8:].partition("/")
+    if rest not in ("", "a2a"):
+        return None
+    role, instance = split_name(name)
+    if not is_role(role) or (instance is not None and not is_instance(instance)):
+        return None
+    return Target(path_role=role, path_instance=instance)

@@ -1,1 +1,0 @@
-"""Outbound: the only room with an HTTP client. Whatever goes wrong out there becomes one of hub.errors here."""

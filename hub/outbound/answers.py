@@ -1,0 +1,180 @@
+"""From the bytes of a worker's answer to what was heard. Nothing of the worker's content gets into an error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import NoReturn
+
+from hub.outbound.connection import Response
+from hub.outbound.worker_protocol import Speech
+from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerFault, WorkerRefused
+from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, Heard
+from rolecall.protocol.jsonrpc import Reply
+from rolecall.protocol.sse import Frame, FrameReader, FrameTooLong
+from rolecall.protocol.workers.events import Malformed
+
+_BUSY_CODE = -32000
+_BUSY = "WORKER_BUSY"
+_PIECE = 16 * 1024
+
+
+def is_stream(response: Response) -> bool:
+    return _media_type(response) == b"text/event-stream"
+
+
+def check_type(response: Response) -> None:
+    """InvalidAnswer if the body cannot be JSON. A worker that names no type is given the benefit of the doubt."""
+    kind = _media_type(response)
+    if kind in (b"text/html", b"application/xhtml+xml"):
+        raise InvalidAnswer(response.worker, f"it is an HTML page (HTTP {response.status})")
+    if kind and not (kind == b"application/json" or kind.endswith(b"+json")):
+        raise InvalidAnswer(response.worker, f"it is neither JSON nor an event stream (HTTP {response.status})")
+
+
+def _media_type(response: Response) -> bytes:
+    return response.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+
+
+async def raise_failure(response: Response, speech: Speech, limit: int) -> NoReturn:
+    """What a status other than 200 to 299 means."""
+    status = response.status
+    if status == 503 and b"x-not-processed" in response.headers:
+        raise WorkerRefused(response.worker)
+    if 300 <= status < 400:
+        raise InvalidAnswer(response.worker, f"it redirects (HTTP {status}), and the hub follows no redirects")
+    if _media_type(response).endswith(b"json"):
+        body = await response.read_all(limit)
+        try:
+            reply = speech.reply(body)
+        except ValueError:
+            reply = Reply(None, None, "")
+        if reply.code is not None:
+            raise fault_of(response.worker, reply, fresh=True)
+    raise InvalidAnswer(response.worker, f"HTTP {status}")
+
+
+def fault_of(worker: str, reply: Reply, *, fresh: bool) -> WorkerError:
+    """`fresh`: nothing else was heard in this answer, so that "busy" can mean that nothing was done."""
+    if fresh and reply.code == _BUSY_CODE and reply.reason == _BUSY:
+        return WorkerRefused(worker)
+    return WorkerFault(reply.code if reply.code is not None else -32603, reply.text)
+
+
+def read_heard(
+    worker: str, speech: Speech, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True
+) -> Heard:
+    reply = _reply(worker, speech, text, fresh=fresh)
+    try:
+        return speech.heard(reply.result, position=position)
+    except Malformed as error:
+        raise InvalidAnswer(worker, str(error)) from error
+
+
+def read_heard_task(worker: str, speech: Speech, text: bytes | bytearray) -> Heard:
+    reply = _reply(worker, speech, text, fresh=True)
+    try:
+        return speech.heard_task(reply.result)
+    except Malformed as error:
+        raise InvalidAnswer(worker, str(error)) from error
+
+
+def _reply(worker: str, speech: Speech, text: bytes | bytearray, *, fresh: bool) -> Reply:
+    try:
+        reply = speech.reply(text)
+    except ValueError as error:
+        raise InvalidAnswer(worker, f"it is not {speech.form}") from error
+    if reply.code is not None:
+        raise fault_of(worker, reply, fresh=fresh)
+    return reply
+
+
+class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
+    """The events of a stream; a batch is what arrived together. An empty batch: bytes came, but no event was complete.
+    That is a sign of life, such as a comment or a piece of a long event.
+    """
+
+    def __init__(self, response: Response, speech: Speech, *, replays: bool, max_event: int) -> None:
+        self._response = response
+        self._speech = speech
+        self._replays = replays
+        self._max_event = max_event
+        self._reader = FrameReader(limit=max_event)
+        self._unread = b""
+        self._fresh = True
+        self.said_all = False
+        """The last event was one that a worker ends its stream after."""
+        self._failure: WorkerError | None = None
+
+    async def __anext__(self) -> Sequence[Heard]:
+        if self._failure is not None:
+            raise self._failure
+        chunk = await self._next_piece()
+        if not chunk:
+            if self._reader.unfinished:
+                raise WorkerBroke(self._response.worker, "its stream ended within an event")
+            raise StopAsyncIteration
+        try:
+            frames = self._reader.feed(chunk)
+        except FrameTooLong as error:
+            failure = InvalidAnswer(self._response.worker, f"an event is longer than {self._max_event} bytes")
+            self._end(failure)
+            raise failure from error
+        return self._read(frames)
+
+    async def _next_piece(self) -> bytes:
+        """Much that came at once is read a piece at a time, and others have their turn between."""
+        if self._unread:
+            await asyncio.sleep(0)
+        else:
+            self._unread = await self._response.next_chunk()
+        piece, self._unread = self._unread[:_PIECE], self._unread[_PIECE:]
+        return piece
+
+    def _read(self, frames: Sequence[Frame]) -> Sequence[Heard]:
+        batch: list[Heard] = []
+        for frame in frames:
+            if not frame.data:
+                continue
+            position = frame.id if self._replays else None
+            try:
+                batch.append(read_heard(self._response.worker, self._speech, frame.data, position=position, fresh=self._fresh))
+            except WorkerError as error:
+                self._end(error)
+                if batch:
+                    break
+                raise
+            self._fresh = False
+        if batch:
+            last = batch[-1]
+            self.said_all = last.state in TERMINAL or last.state in PAUSED or last.kind is EventKind.MESSAGE
+        return batch
+
+    def _end(self, failure: WorkerError) -> None:
+        """What was heard before it still counts; nothing is read after it."""
+        self._failure = failure
+        self._response.close()
+
+
+class SingleAnswer(AsyncIterator[Sequence[Heard]]):
+    """One response as a stream of one event. Empty batches tell that a long one is still coming."""
+
+    def __init__(self, response: Response, speech: Speech, *, limit: int) -> None:
+        self._response = response
+        self._speech = speech
+        self._limit = limit
+        self._body = bytearray()
+        self.said_all = False
+
+    async def __anext__(self) -> Sequence[Heard]:
+        if self.said_all:
+            raise StopAsyncIteration
+        chunk = await self._response.next_chunk()
+        if chunk and len(self._body) + len(chunk) > self._limit:
+            self._response.close()
+            raise InvalidAnswer(self._response.worker, f"it is longer than {self._limit} bytes")
+        self._body += chunk
+        if chunk and not self._response.complete:
+            return ()
+        self.said_all = True
+        return (read_heard(self._response.worker, self._speech, self._body),)

@@ -1,0 +1,353 @@
+"""One HTTP/1.1 connection, and the answer that comes over it.
+
+The parser calls back while bytes are fed; whoever waits for the answer is woken once per feed, not once per piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol, cast
+
+import httptools
+
+from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError
+
+_MOST_HEAD = 64 * 1024
+_MOST_BUFFERED = 256 * 1024
+_MOST_DISCARDED = 64 * 1024
+_LONGEST_DISCARDING = 1.0
+_KEPT = frozenset(
+    {b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"x-not-processed", b"retry-after"}
+)
+_WITHOUT_BODY = frozenset({204, 304})
+
+
+class Owner(Protocol):
+    """The pool that a connection belongs to."""
+
+    def opened(self, connection: Connection) -> None: ...
+    def rest(self, connection: Connection) -> None: ...
+    def forget(self, connection: Connection) -> None: ...
+
+
+class Response:
+    """One answer as it arrives. Its connection goes back to the pool by itself once the answer is complete."""
+
+    __slots__ = (
+        "_chunks",
+        "_connection",
+        "_failure",
+        "_waiter",
+        "buffered",
+        "complete",
+        "discarded",
+        "headers",
+        "status",
+        "worker",
+    )
+
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.complete = False
+        self.discarded = False
+        self.buffered = 0
+        self._chunks: list[bytes] = []
+        self._failure: WorkerError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._connection: Connection | None = None
+
+    async def next_chunk(self) -> bytes:
+        """Everything that has come and was not yet taken, in one piece; empty once at the proper end. A cut raises
+        WorkerBroke, behind the last byte that came.
+        """
+        while not self._chunks:
+            if self.complete:
+                return b""
+            await self.wait()
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self.buffered = 0
+        if self._connection is not None:
+            self._connection.resume(self)
+        return data
+
+    async def read_all(self, limit: int) -> bytes:
+        """The rest of the body. InvalidAnswer if it is longer than `limit`."""
+        pieces: list[bytes] = []
+        size = 0
+        while chunk := await self.next_chunk():
+            size += len(chunk)
+            if size > limit:
+                self.close()
+                raise InvalidAnswer(self.worker, f"it is longer than {limit} bytes")
+            pieces.append(chunk)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def wait(self) -> None:
+        """Until something has changed. Raises what broke the answer."""
+        if self._failure is not None:
+            raise self._failure
+        if self._connection is None:
+            raise WorkerBroke(self.worker, "the hub ended the call")
+        self._waiter = self._connection.loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def close(self) -> None:
+        """Leave. An answer that is not complete takes its connection with it."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.leave(self)
+        self.wake()
+
+    def discard(self) -> None:
+        """What is left is of no interest. Usually it is the mere end of the body, a moment away: then the connection can
+        be used again. Otherwise this is `close`.
+        """
+        self.discarded = True
+        self._chunks.clear()
+        self.buffered = 0
+        if self._connection is not None:
+            self._connection.await_end(self)
+
+    # --- the connection's side
+
+    def begin(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def take(self, data: bytes) -> None:
+        if not self.discarded:
+            self._chunks.append(data)
+        self.buffered += len(data)
+
+    def fail(self, failure: WorkerError) -> None:
+        self._failure = failure
+        self._connection = None
+        self.wake()
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
+        self.loop = loop
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._parser: Any = None
+        self._response: Response | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        """As before an answer's first byte."""
+        self._began = False
+        self._interim = False
+        self._keep = False
+        self._until_eof = False
+        self._surplus = False
+        self._head_size = 0
+        self._bare = 0
+        self._why = ""
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def blocked(self) -> bool:
+        """Part of the request has not been taken by the peer's side yet."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
+    def send(self, request: bytes, response: Response) -> None:
+        """Only on a connection that is usable."""
+        assert self._transport is not None
+        self._clear()
+        self._response = response
+        response.begin(self)
+        self._transport.write(request)
+
+    def leave(self, response: Response) -> None:
+        """Nobody wants this answer any more."""
+        if self._response is response:
+            self._response = None
+            self.abort()
+
+    def await_end(self, response: Response) -> None:
+        """Read over what is left of this answer, within limits."""
+        if self._response is response:
+            self.resume(response)
+            self._patience = self.loop.call_later(_LONGEST_DISCARDING, self.leave, response)
+
+    def resume(self, response: Response) -> None:
+        """The consumer has taken what was buffered."""
+        if self._response is response and self._transport is not None and not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        # So that resume_writing comes when the whole request is out: see `blocked`.
+        self._transport.set_write_buffer_limits(high=0)
+        self._parser = httptools.HttpResponseParser(self)
+        self._owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        response = self._response
+        if response is None:
+            # Bytes that nobody asked for: whatever they belong to, it is not the next answer.
+            self._owner.forget(self)
+            self.abort()
+            return
+        self._began = True
+        before = response.buffered
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            if not response.complete:
+                self._refuse(response, self._why or "it is not proper HTTP/1.1")
+                return
+            self._surplus = True
+        if response.complete:
+            self._finish(response)
+        elif response.buffered == before:
+            # Heads, trailers and chunk extensions bring nothing forward, so there must be an end to them.
+            self._bare += len(data)
+            if self._bare > _MOST_HEAD:
+                self._refuse(response, "its head or trailer never ends")
+                return
+        else:
+            self._bare = 0
+            self._hold_back(response)
+        if response.status:
+            response.wake()
+
+    def eof_received(self) -> bool:
+        response = self._response
+        self._owner.forget(self)
+        if response is not None and response.status and self._until_eof:
+            response.complete = True
+            self._response = None
+            response.wake()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.forget(self)
+        response, self._response = self._response, None
+        if self._patience is not None:
+            self._patience.cancel()
+        # The parser holds this object's methods: without this the pair would wait for the cycle collector.
+        self._parser = self._transport = None
+        if response is None:
+            return
+        if not self._began:
+            why = "it closed the connection without an answer"
+        elif not response.status:
+            why = "its answer was cut off in the head"
+        else:
+            why = "its answer was cut off"
+        response.fail(WorkerBroke(response.worker, why))
+
+    def resume_writing(self) -> None:
+        if self._response is not None:
+            self._response.wake()
+
+    # --- httptools' callbacks
+
+    def on_message_begin(self) -> None:
+        if self._response is None or self._response.complete:
+            self._surplus = True
+        else:
+            self._response.headers.clear()
+
+    def on_header(self, name: bytes, value: bytes | None) -> None:
+        self._head_size += len(name) + len(value or b"") + 4
+        if self._head_size > _MOST_HEAD:
+            self._stop(f"its head is longer than {_MOST_HEAD} bytes")
+        response = self._response
+        name = name.lower()
+        if name in _KEPT and response is not None and not response.status and not response.complete:
+            headers = response.headers
+            headers[name] = headers[name] + b", " + (value or b"") if name in headers else value or b""
+
+    def on_headers_complete(self) -> None:
+        response = self._response
+        if response is None or response.complete:
+            return
+        status = self._parser.get_status_code()
+        if status < 200:
+            self._interim = True
+            if status == 101:
+                self._stop("it switched to another protocol")
+            return
+        headers = response.headers
+        if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"identity", b""):
+            self._stop("it is compressed, which the hub had ruled out")
+        coding = headers.get(b"transfer-encoding")
+        if coding is not None and coding.strip().lower() != b"chunked":
+            self._stop("it has a transfer coding that the hub had not offered to take")
+        self._until_eof = coding is None and b"content-length" not in headers and status not in _WITHOUT_BODY
+        self._keep = not self._until_eof and self._parser.should_keep_alive()
+        response.status = status
+
+    def on_body(self, data: bytes) -> None:
+        if self._response is not None and not self._surplus:
+            self._response.take(data)
+
+    def on_message_complete(self) -> None:
+        response = self._response
+        if self._interim:
+            self._interim = False
+        elif response is not None and response.status:
+            response.complete = True
+
+    # --- pieces
+
+    def _hold_back(self, response: Response) -> None:
+        if response.discarded:
+            if response.buffered > _MOST_DISCARDED:
+                self.leave(response)
+        elif response.buffered > _MOST_BUFFERED and self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def _stop(self, why: str) -> None:
+        """Out of a callback; the parser then refuses to go on."""
+        self._why = why
+        raise ValueError(why)
+
+    def _refuse(self, response: Response, why: str) -> None:
+        self._response = None
+        self._owner.forget(self)
+        self.abort()
+        response.fail(InvalidAnswer(response.worker, why))
+
+    def _finish(self, response: Response) -> None:
+        self._response = None
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if self._keep and not self._surplus and self.usable and not self.blocked:
+            if self._transport is not None and not self._transport.is_reading():
+                self._transport.resume_reading()
+            self._owner.rest(self)
+        else:
+            self._owner.forget(self)
+            # What is left of the request has no reader any more: closing gently would wait for one.
+            if self.blocked:
+                self.abort()
+            else:
+                self.close()

@@ -1,0 +1,169 @@
+"""Calls workers over A2A. Implements ports.Forwarder; repeats nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from base64 import b64decode
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from hub.outbound.answers import SingleAnswer, StreamedAnswer, check_type, is_stream, raise_failure, read_heard_task
+from hub.outbound.client import Client
+from hub.outbound.connection import Response
+from hub.outbound.worker_protocol import Ask, Said, Speech, speech_for
+from hub.ports import Attach, Dispatch, Vault
+from rolecall.errors import WorkerBroke
+from rolecall.model.a2a import Heard, Ids
+from rolecall.model.value import replace
+from rolecall.model.worker import Offer
+from rolecall.protocol.workers import requests as calls
+
+_JSON = b"application/json"
+_STREAM = b"text/event-stream, application/json"
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,128})?")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """`brief` bounds what a worker has ready: its task, its cancelling, an error's text. An answer to a message has no
+    such bound, because a worker may think for long before it speaks: its caller watches the silence.
+    """
+
+    max_answer: int = 16 * 1024 * 1024
+    max_event: int = 1024 * 1024
+    max_error: int = 1024 * 1024
+    brief: float = 10.0
+    probe: float = 1.5
+
+
+class HttpForwarder:
+    def __init__(self, client: Client, limits: AnswerLimits | None = None, vault: Vault | None = None) -> None:
+        """`vault` opens what workers want to be shown; without one, nothing is shown."""
+        self._client = client
+        self._vault = vault
+        self._limits = limits or AnswerLimits()
+
+    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+        send, stream = dispatch.send, offer.streaming
+        speech = _speech(offer, dispatch.ids)
+        params = calls.send_params(send, dispatch.ids, dispatch.references, stream=stream)
+        said = speech.say(Ask.STREAM if stream else Ask.SEND, dispatch.ids, params, send.extensions)
+        headers = [*said.headers, ("A2A-Hop", str(send.hops + 1))]
+        if offer.credential:
+            headers += self._credential(offer)
+        if send.trace is not None:
+            headers += _trace(send.trace)
+        if offer.replays:
+            # Two callers may use one messageId for the same words: to the worker they are two calls all the same.
+            headers.append(("Idempotency-Key", dispatch.ids.task))
+        return _Call(self._client, self._limits, offer, speech, replace(said, headers=tuple(headers)), streams=stream)
+
+    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+        speech = _speech(offer, attach.ids)
+        said = speech.say(Ask.SUBSCRIBE, attach.ids, calls.task_params(attach.ids))
+        headers = [*said.headers, *self._credential(offer), *_trace(attach.trace)]
+        if attach.position is not None:
+            headers.append(("Last-Event-ID", attach.position))
+        return _Call(self._client, self._limits, offer, speech, replace(said, headers=tuple(headers)), streams=True)
+
+    async def fetch(self, offer: Offer, ids: Ids) -> Heard:
+        return await self._ask(offer, ids, Ask.GET)
+
+    async def cancel(self, offer: Offer, ids: Ids) -> Heard:
+        return await self._ask(offer, ids, Ask.CANCEL)
+
+    async def probe(self, offer: Offer) -> bool:
+        return await self._client.probe(offer.url, self._limits.probe, offer.networks)
+
+    def _credential(self, offer: Offer) -> list[tuple[str, str]]:
+        if not offer.credential or self._vault is None:
+            return []
+        return [("Authorization", self._vault.open(b64decode(offer.credential)).decode())]
+
+    async def _ask(self, offer: Offer, ids: Ids, ask: Ask) -> Heard:
+        worker, speech = str(offer.worker), _speech(offer, ids)
+        said = speech.say(ask, ids, calls.task_params(ids))
+        headers = [*said.headers, *self._credential(offer)]
+        limit = self._limits.brief
+        try:
+            async with asyncio.timeout(limit):
+                response = await self._client.post(
+                    said.url, said.body, worker=worker, headers=headers, verb=said.verb, within=offer.networks
+                )
+                try:
+                    if not 200 <= response.status < 300:
+                        await raise_failure(response, speech, self._limits.max_error)
+                    check_type(response)
+                    answer = await response.read_all(self._limits.max_answer)
+                finally:
+                    response.close()
+        except TimeoutError as error:
+            raise WorkerBroke(worker, f"it has not answered within {limit:g} s") from error
+        return read_heard_task(worker, speech, answer)
+
+
+class _Call:
+    """One message or subscription under way: entering sends it, leaving gives up what has not come yet."""
+
+    def __init__(
+        self, client: Client, limits: AnswerLimits, offer: Offer, speech: Speech, said: Said, *, streams: bool
+    ) -> None:
+        self._client = client
+        self._limits = limits
+        self._offer = offer
+        self._speech = speech
+        self._said = said
+        self._accept = _STREAM if streams else _JSON
+        self._response: Response | None = None
+        self._answer: StreamedAnswer | SingleAnswer | None = None
+
+    async def __aenter__(self) -> AsyncIterator[Sequence[Heard]]:
+        offer, said = self._offer, self._said
+        response = await self._client.post(
+            said.url,
+            said.body,
+            worker=str(offer.worker),
+            accept=self._accept,
+            headers=said.headers,
+            verb=said.verb,
+            within=offer.networks,
+        )
+        try:
+            if not 200 <= response.status < 300:
+                await self._raise_failure(response)
+            if is_stream(response):
+                self._answer = StreamedAnswer(response, self._speech, replays=offer.replays, max_event=self._limits.max_event)
+            else:
+                check_type(response)
+                self._answer = SingleAnswer(response, self._speech, limit=self._limits.max_answer)
+        except BaseException:
+            response.close()
+            raise
+        self._response = response
+        return self._answer
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if self._response is None or self._answer is None:
+            return
+        if kind is None and self._answer.said_all:
+            self._response.discard()
+        else:
+            self._response.close()
+
+    async def _raise_failure(self, response: Response) -> None:
+        try:
+            async with asyncio.timeout(self._limits.brief):
+                await raise_failure(response, self._speech, self._limits.max_error)
+        except TimeoutError as error:
+            raise WorkerBroke(response.worker, f"HTTP {response.status}, and no end to it") from error
+
+
+def _speech(offer: Offer, ids: Ids) -> Speech:
+    return speech_for(offer.reached(ids.spoken))
+
+
+def _trace(trace: str | None) -> list[tuple[str, str]]:
+    """A caller's text goes into a header only if it is what that header may hold."""
+    return [("traceparent", trace)] if trace is not None and _TRACEPARENT.fullmatch(trace) else []

@@ -1,0 +1,106 @@
+"""Sends push notifications. Implements ports.Webhooks."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+from collections.abc import Callable
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+
+from hub.outbound.client import Client
+from hub.outbound.connection import Response
+from hub.outbound.webhook_guard import WebhookGuard
+from hub.ports import Letter, Receipt
+from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerUnreachable
+from rolecall.model.push import PushConfig
+
+_WITHIN = 10.0
+_SECRET = "whsec_"
+_MEDIA = {"1.0": b"application/a2a+json"}
+_USUAL_MEDIA = b"application/json"
+_BEARER = "Bearer"
+
+
+class HttpWebhooks:
+    """`secret`: what letters are signed with, as in Standard Webhooks; without one they are not."""
+
+    def __init__(
+        self,
+        client: Client,
+        guard: WebhookGuard,
+        wall: Callable[[], float],
+        *,
+        secret: str | None = None,
+        within: float = _WITHIN,
+    ) -> None:
+        self._client = client
+        self._guard = guard
+        self._wall = wall
+        self._key = signing_key(secret) if secret is not None else None
+        self._within = within
+
+    async def check(self, url: str) -> str:
+        return await self._guard.check(url)
+
+    async def post(self, letter: Letter) -> Receipt:
+        try:
+            async with asyncio.timeout(self._within):
+                response = await self._client.post(
+                    letter.config.url,
+                    letter.body,
+                    worker=letter.id,
+                    media=_MEDIA.get(letter.config.dialect, _USUAL_MEDIA),
+                    accept=b"*/*",
+                    headers=[*authorization(letter.config), *self._envelope(letter)],
+                )
+        except TimeoutError:
+            return Receipt(0, f"no answer within {self._within:g} s")
+        except (WorkerUnreachable, WorkerBroke, InvalidAnswer) as error:
+            return Receipt(0, error.why)
+        except WorkerError:
+            return Receipt(0, "the hub has too many connections open")
+        # Its head says it all. A short rest lets the connection be used again; an endless one is cut off.
+        response.discard()
+        return Receipt(response.status, f"HTTP {response.status}", self._retry_after(response))
+
+    def _envelope(self, letter: Letter) -> list[tuple[str, str]]:
+        now = str(int(self._wall()))
+        headers = [("webhook-id", letter.id), ("webhook-timestamp", now)]
+        if self._key is not None:
+            headers.append(("webhook-signature", signature(self._key, letter.id, now, letter.body)))
+        return headers
+
+    def _retry_after(self, response: Response) -> timedelta | None:
+        text = response.headers.get(b"retry-after", b"").decode("latin-1").strip()
+        if text.isascii() and text.isdigit():
+            return timedelta(seconds=int(text[:9]))
+        try:
+            return timedelta(seconds=max(0.0, parsedate_to_datetime(text).timestamp() - self._wall()))
+        except (ValueError, OverflowError, TypeError):
+            return None
+
+
+def authorization(config: PushConfig) -> list[tuple[str, str]]:
+    """The two places in which receivers look. A token alone is a bearer token as well; beside bearer credentials it wins."""
+    scheme = config.schemes[0] if config.schemes else _BEARER
+    credentials = config.credentials
+    if config.token is not None and (credentials is None or scheme.lower() == _BEARER.lower()):
+        scheme, credentials = _BEARER, config.token
+    headers = [("Authorization", f"{scheme} {credentials}")] if credentials is not None else []
+    return [*headers, *([("X-A2A-Notification-Token", config.token)] if config.token is not None else [])]
+
+
+def signing_key(secret: str) -> bytes:
+    """ValueError: not a secret as Standard Webhooks writes it."""
+    try:
+        return base64.b64decode(secret.removeprefix(_SECRET), validate=True)
+    except binascii.Error as error:
+        raise ValueError("not Base64") from error
+
+
+def signature(key: bytes, letter: str, at: str, body: bytes) -> str:
+    signed = hmac.digest(key, f"{letter}.{at}.".encode() + body, "sha256")
+    return "v1," + base64.b64encode(signed).decode()

@@ -1,0 +1,174 @@
+"""Where the hub may connect to. A worker names its own URL, so the address is judged when it is known: at connect."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+
+from hub.outbound.url import BadUrl, Target, literal, read_url
+from rolecall.errors import OfferInvalid
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_METADATA = (
+    "169.254.0.0/16",
+    "fd00:ec2::254/128",
+    "100.100.100.200/32",
+    "168.63.129.16/32",
+    "192.0.0.192/32",
+)
+_NOWHERE = (
+    "0.0.0.0/8",
+    "192.88.99.0/24",
+    "240.0.0.0/4",
+    "fec0::/10",
+    # Teredo and locally defined NAT64 hide an address in a way that only their operator can read.
+    "2001::/32",
+    "64:ff9b:1::/48",
+)
+_REFUSED = tuple(ip_network(text) for text in (*_METADATA, *_NOWHERE))
+_NAT64 = IPv6Network("64:ff9b::/96")
+_COMPATIBLE = IPv6Network("::/96")
+_MOST_REMEMBERED = 8192
+
+
+class NotAllowed(Exception):
+    """The policy refuses this address."""
+
+
+class OwnAddresses:
+    """The hub's own, so that it is never made to call itself."""
+
+    def __init__(self, own: Sequence[tuple[str, int]]) -> None:
+        self._own = frozenset((plain_name(host), port) for host, port in own)
+
+    def named(self, host: str, port: int) -> bool:
+        return (plain_name(host), port) in self._own
+
+    def include(self, address: Address, port: int) -> bool:
+        for host, own_port in self._own:
+            if port != own_port:
+                continue
+            own = literal(host)
+            if own is not None and (_is_here(address) if own.is_unspecified else own == address):
+                return True
+            if own is None and host == "localhost" and address.is_loopback:
+                return True
+        return False
+
+
+class Guard:
+    """`networks`: where workers may be; without any, every private or public unicast address, and loopback only if
+    `allow_loopback`. `own`: the hub's own addresses, so that it is never made to call itself.
+    """
+
+    def __init__(self, networks: Sequence[Network], own: Sequence[tuple[str, int]], *, allow_loopback: bool) -> None:
+        self._networks = tuple(networks)
+        self._own = OwnAddresses(own)
+        self._allow_loopback = allow_loopback
+        self._known: dict[tuple[str, int], tuple[int, str]] = {}
+
+    def check_url(self, url: str, networks: Sequence[Network] = ()) -> None:
+        """What can be said at enrolment, without asking any resolver. `networks`: those of whoever enrols. OfferInvalid."""
+        try:
+            target = read_url(url)
+        except BadUrl as error:
+            raise OfferInvalid("url", str(error)) from error
+        address = literal(target.host)
+        if self._own.named(target.host, target.port) or (address and not self._allowed(address, target.port)):
+            raise OfferInvalid("url", "that address is not allowed by policy (ROLECALL_WORKER_NETWORKS)")
+        if networks and address and not any(_unwrapped(address) in network for network in networks):
+            raise OfferInvalid("url", "it must lie in the networks of the token that enrols it")
+
+    async def addresses(self, target: Target) -> Sequence[tuple[int, str]]:
+        found = await self.resolve(target.host, target.port)
+        if target.within:
+            networks = _read(target.within)
+            for _, text in found:
+                address = literal(text)
+                if address is None or not any(_unwrapped(address) in network for network in networks):
+                    raise NotAllowed
+        return found
+
+    async def resolve(self, host: str, port: int) -> Sequence[tuple[int, str]]:
+        """(family, address) pairs that are all allowed; connect to exactly these. NotAllowed, OSError."""
+        known = self._known.get((host, port))
+        if known is not None:
+            return (known,)
+        if self._own.named(host, port):
+            raise NotAllowed
+        address = literal(host)
+        if address is not None:
+            if not self._allowed(address, port):
+                raise NotAllowed
+            return (self._remember(address, host, port),)
+        answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = [(int(family), str(where[0])) for family, _, _, _, where in answers]
+        for _, text in found:
+            resolved = literal(text)
+            if resolved is None or not self._allowed(resolved, port):
+                raise NotAllowed
+        return found
+
+    def _remember(self, address: Address, host: str, port: int) -> tuple[int, str]:
+        """A literal always means the same; a name may mean something else the next time."""
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        self._known[host, port] = (int(family), str(address))
+        return self._known[host, port]
+
+    def _allowed(self, address: Address, port: int) -> bool:
+        if isinstance(address, IPv6Address) and address.scope_id is not None:
+            return False
+        inner = _unwrapped(address)
+        if any(inner in network or address in network for network in _REFUSED):
+            return False
+        if inner.is_link_local or inner.is_multicast or inner.is_unspecified:
+            return False
+        if inner.is_reserved and not inner.is_loopback:
+            return False
+        if self._own.include(inner, port):
+            return False
+        if self._networks:
+            return any(inner in network for network in self._networks)
+        return self._allow_loopback or not inner.is_loopback
+
+
+@lru_cache(maxsize=1024)
+def _read(networks: tuple[str, ...]) -> tuple[Network, ...]:
+    return tuple(ip_network(network) for network in networks)
+
+
+def plain_name(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()
+
+
+def _unwrapped(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for, where it does."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address
+
+
+def _is_here(address: Address) -> bool:
+    """Does this machine have that address? Only then can a socket be bound to it."""
+    if address.is_loopback:
+        return True
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""How one worker is spoken to: its dialect, in JSON-RPC or as REST."""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import lru_cache
+from urllib.parse import quote
+
+from rolecall.model.a2a import Ids, JsonObject
+from rolecall.model.card import Interface
+from rolecall.model.value import Value
+from rolecall.protocol.jsonrpc import Reply, read_reply, write_request
+from rolecall.protocol.text.jsontext import dump, parse
+from rolecall.protocol.workers import requests as calls
+
+
+class Ask(Enum):
+    """What a worker is asked for: the name of the method in its dialect's calls, then verb and path of the REST form."""
+
+    SEND = ("SEND", b"POST", "/message:send")
+    STREAM = ("STREAM", b"POST", "/message:stream")
+    GET = ("GET", b"GET", "/tasks/{}")
+    CANCEL = ("CANCEL", b"POST", "/tasks/{}:cancel")
+    SUBSCRIBE = ("SUBSCRIBE", b"POST", "/tasks/{}:subscribe")
+
+    def __init__(self, method: str, verb: bytes, path: str) -> None:
+        self.method = method
+        self.verb = verb
+        self.path = path
+
+
+class Said(Value, frozen=True):
+    """A request, ready to be sent."""
+
+    verb: bytes
+    url: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...]
+
+
+class Speech:
+    """Knows nothing of a call, so that one serves all calls to an interface: see `speech_for`."""
+
+    def __init__(self, interface: Interface) -> None:
+        self._interface = interface
+        self._rest = interface.binding != "JSONRPC"
+        self._calls = calls.CALLS[interface.dialect]
+        self.form = "a JSON answer" if self._rest else "a JSON-RPC response"
+        self.reply = _rest_reply if self._rest else read_reply
+        """What was answered, whichever way. ValueError where it is neither a result nor an error."""
+        self.heard, self.heard_task = calls.readers(interface.dialect)
+        """Of an answer to a message, or an event of a stream; of an answer that can only be a task. Malformed."""
+
+    def say(self, ask: Ask, ids: Ids, params: JsonObject, extensions: tuple[str, ...] = ()) -> Said:
+        interface = self._interface
+        headers = _headers(interface.dialect, extensions)
+        if self._rest:
+            tenant = f"/{quote(interface.tenant, safe='')}" if interface.tenant else ""
+            url = interface.url.rstrip("/") + tenant + ask.path.format(quote(ids.worker_task, safe=""))
+            body = dump(params) if ask in (Ask.SEND, Ask.STREAM) else b"" if ask.verb == b"GET" else b"{}"
+            return Said(ask.verb, url, body, headers)
+        if interface.tenant:
+            params = {**params, "tenant": interface.tenant}
+        return Said(b"POST", interface.url, write_request(ids.task, getattr(self._calls, ask.method), params), headers)
+
+
+@lru_cache(maxsize=8192)
+def speech_for(interface: Interface) -> Speech:
+    return Speech(interface)
+
+
+_CODES = {
+    "TASK_NOT_FOUND": -32001,
+    "TASK_NOT_CANCELABLE": -32002,
+    "PUSH_NOTIFICATION_NOT_SUPPORTED": -32003,
+    "UNSUPPORTED_OPERATION": -32004,
+    "CONTENT_TYPE_NOT_SUPPORTED": -32005,
+    "INVALID_AGENT_RESPONSE": -32006,
+    "EXTENDED_AGENT_CARD_NOT_CONFIGURED": -32007,
+    "EXTENSION_SUPPORT_REQUIRED": -32008,
+    "VERSION_NOT_SUPPORTED": -32009,
+    "NOT_FOUND": -32001,
+    "FAILED_PRECONDITION": -32004,
+    "INVALID_ARGUMENT": -32602,
+}
+
+
+def _rest_reply(text: bytes | bytearray) -> Reply:
+    document = parse(text)
+    error = document.get("error") if isinstance(document, dict) else None
+    if isinstance(error, dict):
+        return _rest_error(error)
+    return Reply(document, None, "")
+
+
+def _rest_error(error: JsonObject) -> Reply:
+    """The reason in the details tells best, then the status's name."""
+    details = error.get("details")
+    reasons = [detail.get("reason") for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
+    reason = next((said for said in reasons if isinstance(said, str)), "")
+    status, text = error.get("status"), error.get("message")
+    code = _CODES.get(reason) or (_CODES.get(status) if isinstance(status, str) else None) or -32603
+    if reason == "WORKER_BUSY":
+        code = -32000
+    return Reply(None, code, text if isinstance(text, str) else "", reason)
+
+
+def _headers(dialect: str, extensions: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """0.3 had no version header, and another name for the extensions."""
+    if not extensions and dialect == "0.3":
+        return ()
+    named = ", ".join(extensions)
+    if dialect == "0.3":
+        return (("X-A2A-Extensions", named),) if named else ()
+    return (("A2A-Version", dialect), *((("A2A-Extensions", named),) if named else ()))

@@ -1,0 +1,1 @@
+"""The hub's settings: one model, and where values come from."""

@@ -1,0 +1,45 @@
+"""The memory engine."""
+
+from __future__ import annotations
+
+from hub.ports import Clock
+from hub.storage.common.cached_task import Held
+from hub.storage.memory.events import MemoryLog
+from hub.storage.memory.pushes import MemoryPushes
+from hub.storage.memory.registry import MemoryRegistry
+from hub.storage.memory.tasks import MemoryTasks
+from rolecall.model.ids import TaskId
+
+
+class MemoryEngine:
+    def __init__(self, clock: Clock) -> None:
+        held: dict[TaskId, Held] = {}
+        self._registry = MemoryRegistry(clock)
+        self._pushes = MemoryPushes(held, clock)
+        self._tasks = MemoryTasks(held, clock, self._pushes)
+        self._events = MemoryLog(held, clock, self._pushes)
+
+    @property
+    def registry(self) -> MemoryRegistry:
+        return self._registry
+
+    @property
+    def tasks(self) -> MemoryTasks:
+        return self._tasks
+
+    @property
+    def events(self) -> MemoryLog:
+        return self._events
+
+    @property
+    def pushes(self) -> MemoryPushes:
+        return self._pushes
+
+    async def __aenter__(self) -> MemoryEngine:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+    async def ping(self) -> None:
+        return None

@@ -1,0 +1,139 @@
+"""The task rows of the memory engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from hub.ports import Clock
+from hub.storage.common.cached_task import Held, PageMark
+from hub.storage.memory.pushes import MemoryPushes
+from rolecall.errors import StoreUnavailable, TaskNotFound
+from rolecall.model.a2a import PAUSED
+from rolecall.model.command import TaskQuery
+from rolecall.model.ids import Caller, TaskId, WorkerId
+from rolecall.model.push import SealedConfig
+from rolecall.model.task import Conversation, TaskPage, TaskRow, Turn
+from rolecall.model.value import replace
+
+FORGET_AT_ONCE = 200
+
+
+class MemoryTasks:
+    def __init__(self, held: dict[TaskId, Held], clock: Clock, pushes: MemoryPushes) -> None:
+        self._held = held
+        self._clock = clock
+        self._pushes = pushes
+        self._keys: dict[tuple[Caller, str | None], TaskId] = {}
+
+    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
+        if row.id in self._held or (row.caller, key) in self._keys:
+            raise StoreUnavailable
+        self._held[row.id] = Held(row, [turn], whole=True)
+        if key is not None:
+            self._keys[row.caller, key] = row.id
+        if push is not None:
+            await self._pushes.set(row.caller, push, most=1)
+
+    async def keyed(self, caller: Caller, key: str) -> TaskId | None:
+        task = self._keys.get((caller, key))
+        return task if task in self._held else None
+
+    async def add_turn(self, task: TaskId, turn: Turn) -> None:
+        held = self._known(task)
+        held.turns = [*(held.turns or ()), turn]
+        held.touch(self._clock.wall())
+
+    async def drop_turn(self, task: TaskId, turn: Turn) -> None:
+        held = self._held.get(task)
+        turns = held.turns if held is not None else None
+        if (
+            held is not None
+            and turns
+            and len(turns) > 1
+            and (turns[-1].after, turns[-1].message_id) == (turn.after, turn.message_id)
+        ):
+            held.turns = turns[:-1]
+
+    async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
+        held = self._known(task)
+        held.change(replace(held.row, worker=worker, epoch=epoch, spoken=spoken))
+
+    async def discard(self, task: TaskId) -> None:
+        held = self._held.pop(task, None)
+        if held is not None:
+            held.close()
+        self._pushes.forget(task)
+        self._drop_keys()
+
+    async def get(self, caller: Caller, task: TaskId) -> TaskRow:
+        return self._known(task).seen_by(caller)
+
+    async def turns(self, task: TaskId) -> Sequence[Turn]:
+        held = self._held.get(task)
+        return tuple(held.turns or ()) if held is not None else ()
+
+    async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
+        since = query.since or 0
+        rows = [
+            row
+            for row in self._rows(caller, query.context_id, query.role)
+            if query.state in (None, row.state) and row.updated >= since
+        ]
+        rows.sort(key=lambda row: (row.updated, row.id), reverse=True)
+        total = len(rows)
+        if query.before is not None:
+            mark = PageMark.parse(query.before)
+            rows = [row for row in rows if (row.updated, row.id) < mark]
+        page = rows[: query.limit]
+        more = len(rows) > len(page) > 0
+        return TaskPage(page, total, str(PageMark(page[-1].updated, page[-1].id)) if more else None)
+
+    async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
+        rows = [row for row in self._rows(caller, context, role) if row.worker is not None]
+        if not rows or rows[-1].worker is None:
+            return None
+        return Conversation(rows[-1].worker, rows[-1].worker_context)
+
+    async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
+        return [row.id for row in self._rows(caller, context, role) if row.state in PAUSED]
+
+    async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
+        since = self._clock.wall() - ended_within.total_seconds()
+        return [held.row for held in self._held.values() if not held.closed or held.row.updated > since]
+
+    async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
+        now = self._clock.wall()
+        ended, paused = now - ended_for.total_seconds(), now - paused_for.total_seconds()
+        old = [
+            task
+            for task, held in self._held.items()
+            if (self._idle_since(held) < ended if held.closed else held.row.state in PAUSED and held.row.updated < paused)
+        ]
+        for task in old[:FORGET_AT_ONCE]:
+            self._held.pop(task).close()
+            self._pushes.forget(task)
+        self._drop_keys()
+        return len(old[:FORGET_AT_ONCE])
+
+    def _idle_since(self, held: Held) -> float:
+        """Its end, or the last try to tell a receiver of it."""
+        return max(held.row.updated, self._pushes.tried(held.row.id))
+
+    def _drop_keys(self) -> None:
+        self._keys = {key: task for key, task in self._keys.items() if task in self._held}
+
+    def _known(self, task: TaskId) -> Held:
+        held = self._held.get(task)
+        if held is None:
+            raise TaskNotFound
+        return held
+
+    def _rows(self, caller: Caller, context: str | None, role: str | None) -> Iterator[TaskRow]:
+        """In the order of admission."""
+        for held in self._held.values():
+            row = held.row
+            if held.hidden or row.caller != caller:
+                continue
+            if context in (None, row.context) and role in (None, row.role):
+                yield row

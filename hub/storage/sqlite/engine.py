@@ -1,0 +1,114 @@
+"""The SQLite engine: one file, one process, one writer."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from hub.ports import Clock
+from hub.storage.common.notifier import Hint
+from hub.storage.sqlite.cache import Cache
+from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints
+from hub.storage.sqlite.events import SqliteLog
+from hub.storage.sqlite.files import Claim, migrate, prepare
+from hub.storage.sqlite.pushes import SqlitePushes
+from hub.storage.sqlite.reader import Reader
+from hub.storage.sqlite.registry import SqliteRegistry
+from hub.storage.sqlite.tasks import SqliteTasks
+from hub.storage.sqlite.writer import BUSY_MS, Writer
+from rolecall.errors import StoreError
+
+_PRAGMAS = (
+    "journal_mode = wal",
+    "synchronous = full",
+    "temp_store = memory",
+    "journal_size_limit = 67108864",
+    "cache_size = -16000",  # KiB, as they are used: what a thousand open tasks touch in turn
+    "wal_autocheckpoint = 16000",  # pages: long before, the checkpoints' own thread has seen to it
+)
+
+
+class SqliteEngine:
+    def __init__(self, database: Path, clock: Clock) -> None:
+        cache = Cache()
+        self._database = database
+        self._claim = Claim(database)
+        self._writer = Writer(self._connect)
+        self._reader = Reader(database)
+        self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._begin_log_anew)
+        self._registry = SqliteRegistry(clock, self._writer)
+        owed = Hint()
+        self._pushes = SqlitePushes(self._writer, self._reader, cache, clock, owed)
+        self._tasks = SqliteTasks(self._writer, self._reader, cache, clock, self._pushes)
+        self._events = SqliteLog(self._writer, self._reader, cache, clock, owed)
+        self._undo = AsyncExitStack()
+
+    @property
+    def registry(self) -> SqliteRegistry:
+        return self._registry
+
+    @property
+    def tasks(self) -> SqliteTasks:
+        return self._tasks
+
+    @property
+    def events(self) -> SqliteLog:
+        return self._events
+
+    @property
+    def pushes(self) -> SqlitePushes:
+        return self._pushes
+
+    async def __aenter__(self) -> SqliteEngine:
+        async with AsyncExitStack() as undo:
+            await asyncio.to_thread(prepare, self._database)
+            self._claim.take()
+            self._loop = asyncio.get_running_loop()
+            undo.callback(self._claim.drop)
+            try:
+                await self._writer.start()
+            except sqlite3.Error as error:
+                raise StoreError(f"{self._database} is not a database that this hub can use: {error}.") from error
+            undo.push_async_callback(self._writer.close)
+            self._checkpoints.start()
+            undo.push_async_callback(asyncio.to_thread, self._checkpoints.close)
+            await self._reader.start()
+            undo.push_async_callback(self._reader.close)
+            await self._registry.load()
+            await self._pushes.load()
+            self._undo = undo.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        async with self._undo:
+            await self._registry.sweep()
+
+    async def ping(self) -> None:
+        await self._writer.submit(_touch)
+
+    def _begin_log_anew(self) -> None:
+        """From the thread of the checkpoints."""
+        self._loop.call_soon_threadsafe(self._writer.between, lambda db: db.execute(CHECKPOINT).fetchone())
+
+    def _connect(self) -> sqlite3.Connection:
+        """The writer's connection, made on its thread. Every commit is on the disk before it is acknowledged."""
+        db = sqlite3.connect(
+            self._database, isolation_level=None, timeout=BUSY_MS / 1000, cached_statements=256, check_same_thread=False
+        )
+        try:
+            for pragma in _PRAGMAS:
+                db.execute(f"pragma {pragma}")
+            migrate(db)
+            # What is changed on the loop stays in memory until the thread commits it, and waits there for nobody.
+            db.execute("pragma cache_spill = off")
+            db.execute("pragma busy_timeout = 0")
+        except (sqlite3.Error, StoreError):
+            db.close()
+            raise
+        return db
+
+
+def _touch(db: sqlite3.Connection) -> None:
+    db.execute("insert or replace into meta (name, value) values ('ping', 0)")

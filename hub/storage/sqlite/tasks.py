@@ -1,0 +1,299 @@
+"""The task rows of the SQLite engine."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from hub.ports import Clock
+from hub.storage.common.cached_task import Held, PageMark
+from hub.storage.sqlite.cache import Cache
+from hub.storage.sqlite.pushes import SqlitePushes
+from hub.storage.sqlite.reader import Reader
+from hub.storage.sqlite.writer import Writer
+from rolecall.errors import TaskNotFound
+from rolecall.model.a2a import PAUSED, TaskState
+from rolecall.model.command import TaskQuery
+from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId, split_name
+from rolecall.model.push import SealedConfig
+from rolecall.model.task import Conversation, TaskPage, TaskRow, Turn
+from rolecall.model.value import replace
+
+MEMBERS = (
+    "id, workspace, caller, role, worker, epoch, context, worker_task, worker_context, dialect, spoken, alias, "
+    "state, last, position, size, created, updated"
+)
+_ADMIT = f"""
+insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params, caller_key)
+values ({", ".join("?" * 23)})
+"""
+_TURNS = """
+select turn_after, turn_message, turn_dialect, turn_params, -1 as seq from task where id = ?1
+union all
+select after, message, dialect, params, seq from turn where task = (select key from task where id = ?1)
+order by seq
+"""
+_ADD_TURN = """
+insert into turn (task, seq, after, message, dialect, params)
+select key, (select count(*) from turn where task = key), ?, ?, ?, ? from task where id = ?
+returning seq
+"""
+_DROP_TURN = """
+delete from turn where task = (select key from task where id = ?1) and after = ?2 and message = ?3
+and seq = (select max(seq) from turn where task = (select key from task where id = ?1))
+returning seq
+"""
+_FORGETTABLE = f"""
+select key, id, last from (select key, id, last, idle_since from task where idle_since < ?1 order by idle_since limit ?3)
+union all
+select key, id, last from (
+  select key, id, last from task
+  where idle_since is null and updated < ?2 and state in ({", ".join(f"'{state}'" for state in sorted(PAUSED))}) limit ?3
+)
+limit ?3
+"""
+# Two searches: of one with an "or" SQLite would make a walk through all tasks.
+_RECENT = f"""
+select {MEMBERS} from (
+  select * from task_now where idle_since is null union all select * from task_now where idle_since > ?1 and updated > ?1
+) order by key
+"""
+_STILL_FORGETTABLE = f"""
+select 1 from task where key = ?3 and id = ?4 and (
+  idle_since < ?1 or idle_since is null and updated < ?2 and state in ({", ".join(f"'{state}'" for state in sorted(PAUSED))})
+)
+"""
+# How much one call of `forget` drops: all others wait for that long. A task larger than that goes alone.
+FORGET_TASKS = 50
+FORGET_EVENTS = 2_000
+
+
+class SqliteTasks:
+    def __init__(self, writer: Writer, reader: Reader, cache: Cache, clock: Clock, pushes: SqlitePushes) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._cache = cache
+        self._clock = clock
+        self._pushes = pushes
+
+    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
+        values = (*_values(row), turn.after, turn.message_id, turn.dialect, bytearray(turn.params), key or "")
+
+        keep = self._pushes.setting(row.caller, push, most=1) if push is not None else None
+
+        def write(db: sqlite3.Connection) -> int | None:
+            place = db.execute(_ADMIT, values).lastrowid
+            if keep is not None:
+                keep(db)
+            return place
+
+        def publish(place: int | None) -> None:
+            if place is not None:
+                self._cache.keep(row.id, Held(row, [turn], key=place, pushes=push is not None))
+
+        await self._writer.submit(write, publish, brief=True)
+
+    async def keyed(self, caller: Caller, key: str) -> TaskId | None:
+        rows = await self._reader.rows(
+            "select id from task where workspace = ? and caller = ? and caller_key = ? and caller_key <> ''", (*caller, key)
+        )
+        return TaskId(rows[0][0]) if rows else None
+
+    async def add_turn(self, task: TaskId, turn: Turn) -> None:
+        values = (turn.after, turn.message_id, turn.dialect, turn.params, task)
+        now = self._clock.wall()
+
+        def write(db: sqlite3.Connection) -> int | None:
+            found = db.execute(_ADD_TURN, values).fetchone()
+            db.execute("update task set updated = ? where id = ? and idle_since is null", (now, task))
+            return int(found[0]) if found is not None else None
+
+        def publish(seq: int | None) -> None:
+            held = self._cache.written(task) if seq is not None else None
+            if held is not None:
+                held.touch(now)
+            if held is not None and held.turns is not None and seq is not None and len(held.turns) == seq + 1:
+                held.turns = [*held.turns, turn]
+                self._cache.keep(task, held)
+
+        if await self._writer.submit(write, publish, brief=True) is None:
+            raise TaskNotFound
+
+    async def drop_turn(self, task: TaskId, turn: Turn) -> None:
+        def write(db: sqlite3.Connection) -> int | None:
+            found = db.execute(_DROP_TURN, (task, turn.after, turn.message_id)).fetchone()
+            return int(found[0]) if found is not None else None
+
+        def publish(seq: int | None) -> None:
+            held = self._cache.written(task) if seq is not None else None
+            # The first turn has no seq.
+            if held is not None and held.turns is not None and seq is not None and len(held.turns) == seq + 2:
+                held.turns = held.turns[:-1]
+                self._cache.keep(task, held)
+
+        await self._writer.submit(write, publish, brief=True)
+
+    async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
+        def write(db: sqlite3.Connection) -> bool:
+            sql = "update task set worker = ?, epoch = ?, spoken = ? where id = ?"
+            return db.execute(sql, (str(worker), epoch, spoken, task)).rowcount == 1
+
+        def publish(known: bool) -> None:
+            held = self._cache.written(task) if known else None
+            if held is not None:
+                held.change(replace(held.row, worker=worker, epoch=epoch, spoken=spoken))
+
+        if not await self._writer.submit(write, publish, brief=True):
+            raise TaskNotFound
+
+    async def discard(self, task: TaskId) -> None:
+        def write(db: sqlite3.Connection) -> None:
+            for key in db.execute("select key from task where id = ?", (task,)).fetchall():
+                _delete(db, *key)
+
+        await self._writer.submit(write, lambda _: self._cache.drop(task))
+
+    async def get(self, caller: Caller, task: TaskId) -> TaskRow:
+        held = self._cache.find(task)
+        if held is not None and held.row.caller == caller:
+            return held.seen_by(caller)
+        # What is another's takes the way of what does not exist, with as many statements.
+        rows = await self._reader.rows(
+            f"select {MEMBERS} from task_now where id = ? and workspace = ? and caller = ? and not hidden", (task, *caller)
+        )
+        if not rows:
+            raise TaskNotFound
+        return row_of(rows[0])
+
+    async def turns(self, task: TaskId) -> Sequence[Turn]:
+        held = self._cache.find(task)
+        if held is not None and held.turns is not None:
+            return held.turns
+        return [Turn(*members) for *members, _ in await self._reader.rows(_TURNS, (task,))]
+
+    async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
+        where, values = _filter(caller, query.context_id, query.role)
+        plain = query.context_id is None and query.state is None and query.since is None
+        if plain:
+            total = await self._reader.rows(f"select coalesce(sum(tasks), 0) from tally where {where}", values)
+        where += " and not hidden"
+        if query.state is not None:
+            where += " and state = ?"
+            values.append(query.state)
+        if query.since is not None:
+            where += " and updated >= ?"
+            values.append(query.since)
+        if not plain:
+            total = await self._reader.rows(f"select count(*) from task where {where}", values)
+        if query.before is not None:
+            where += " and (updated, id) < (?, ?)"
+            values.extend(PageMark.parse(query.before))
+        found = await self._reader.rows(
+            f"select {MEMBERS} from task_now where {where} order by updated desc, id desc limit ?", [*values, query.limit + 1]
+        )
+        rows = [row_of(members) for members in found[: query.limit]]
+        more = len(found) > len(rows) > 0
+        return TaskPage(rows, int(total[0][0]), str(PageMark(rows[-1].updated, rows[-1].id)) if more else None)
+
+    async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
+        where, values = _filter(caller, context, role)
+        rows = await self._reader.rows(
+            f"select worker, worker_context from task where {where} and not hidden and worker is not null "
+            "order by key desc limit 1",
+            values,
+        )
+        return Conversation(_worker(rows[0][0]), rows[0][1]) if rows else None
+
+    async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
+        where, values = _filter(caller, context, role)
+        states = sorted(PAUSED)
+        sql = f"select id from task where {where} and not hidden and state in ({', '.join('?' * len(states))}) order by key"
+        return [TaskId(task) for (task,) in await self._reader.rows(sql, [*values, *states])]
+
+    async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
+        since = self._clock.wall() - ended_within.total_seconds()
+        rows = await self._reader.rows(_RECENT, (since,))
+        return [row_of(members) for members in rows]
+
+    async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
+        now = self._clock.wall()
+        before = (now - ended_for.total_seconds(), now - paused_for.total_seconds())
+        found = _in_one_piece(await self._reader.rows(_FORGETTABLE, (*before, FORGET_TASKS)))
+        brief = sum(last for _, _, last in found) <= FORGET_EVENTS
+
+        def write(db: sqlite3.Connection) -> list[TaskId]:
+            gone = [(key, task) for key, task, _ in found if db.execute(_STILL_FORGETTABLE, (*before, key, task)).fetchone()]
+            for key, _ in gone:
+                _delete(db, key)
+            return [task for _, task in gone]
+
+        def publish(gone: list[TaskId]) -> None:
+            for task in gone:
+                self._cache.drop(task)
+
+        if not found:
+            return 0
+        await self._writer.submit(write, publish, brief=brief)
+        return len(found)
+
+
+def _in_one_piece(found: Sequence[tuple[int, TaskId, int]]) -> Sequence[tuple[int, TaskId, int]]:
+    events = 0
+    for count, (_, _, last) in enumerate(found):
+        events += last
+        if count and events > FORGET_EVENTS:
+            return found[:count]
+    return found
+
+
+def row_of(members: Sequence[Any]) -> TaskRow:
+    (task, workspace, caller, role, worker, epoch, context, worker_task, worker_context, *rest) = members
+    dialect, spoken, alias, state, last, position, size, created, updated = rest
+    return TaskRow(
+        id=TaskId(task),
+        caller=Caller(workspace, caller),
+        role=role,
+        worker=_worker(worker) if worker is not None else None,
+        epoch=epoch,
+        context=context,
+        worker_task=worker_task,
+        worker_context=worker_context,
+        dialect=dialect,
+        spoken=spoken,
+        alias=alias,
+        state=TaskState(state),
+        at=Cursor(last),
+        position=position or None,
+        size=size,
+        created=created,
+        updated=updated,
+    )
+
+
+def _values(row: TaskRow) -> tuple[Any, ...]:
+    """Texts that are not there are empty: see the rows of events."""
+    worker = str(row.worker) if row.worker is not None else None
+    names = (row.id, *row.caller, row.role, worker, row.epoch, row.context, row.worker_task, row.worker_context, row.dialect)
+    return (*names, row.spoken, row.alias, str(row.state), row.at, row.position or "", row.size, row.created, row.updated)
+
+
+def _worker(name: str) -> WorkerId:
+    role, instance = split_name(name)
+    return WorkerId(role, instance or "")
+
+
+def _filter(caller: Caller, context: str | None, role: str | None) -> tuple[str, list[Any]]:
+    where, values = "workspace = ? and caller = ?", list[Any](caller)
+    for term, value in (("context = ? and context <> ''", context), ("role = ?", role)):  # its index wants to hear it
+        if value is not None:
+            where += f" and {term}"
+            values.append(value)
+    return where, values
+
+
+def _delete(db: sqlite3.Connection, key: int) -> None:
+    db.execute("delete from event where place > (?1 << 24) and place < ((?1 + 1) << 24)", (key,))
+    db.execute("delete from turn where task = ?", (key,))
+    db.execute("delete from task where key = ?", (key,))

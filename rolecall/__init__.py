@@ -1,0 +1,101 @@
+"""Rolecall: write a worker in six lines, and call roles through a hub.
+
+    from rolecall import Worker
+
+What is listed in `__all__` is public; the guide to it is the docstring of `worker_sdk`. Each name is imported when it is first
+used, so that `rolecall.model` and `rolecall.protocol`, which the hub shares, load neither the SDK nor an HTTP client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rolecall import testing as testing
+    from worker_sdk import (
+        AgentInfo,
+        Artifact,
+        AuthError,
+        HubBusy,
+        HubClient,
+        HubStream,
+        HubUnreachable,
+        InputRequired,
+        InvalidRequest,
+        Lease,
+        LeaseState,
+        Message,
+        NeedInput,
+        NoLiveWorker,
+        Reject,
+        Reply,
+        RolecallError,
+        RoleUnknown,
+        Status,
+        StreamEvent,
+        StreamLost,
+        Task,
+        TaskFailed,
+        TaskNotFound,
+        TaskRejected,
+        TaskState,
+        TimedOut,
+        UserError,
+        Worker,
+        WorkerBusy,
+        WorkerLost,
+        load_worker,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AgentInfo",
+    "Artifact",
+    "AuthError",
+    "HubBusy",
+    "HubClient",
+    "HubStream",
+    "HubUnreachable",
+    "InputRequired",
+    "InvalidRequest",
+    "Lease",
+    "LeaseState",
+    "Message",
+    "NeedInput",
+    "NoLiveWorker",
+    "Reject",
+    "Reply",
+    "RoleUnknown",
+    "RolecallError",
+    "Status",
+    "StreamEvent",
+    "StreamLost",
+    "Task",
+    "TaskFailed",
+    "TaskNotFound",
+    "TaskRejected",
+    "TaskState",
+    "TimedOut",
+    "UserError",
+    "Worker",
+    "WorkerBusy",
+    "WorkerLost",
+    "load_worker",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "testing":
+        return import_module("rolecall.testing")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module("worker_sdk"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,128 @@
+"""The command `rolecall`. Whatever is heavy is imported inside the command that needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from rolecall import __version__
+from rolecall.cli.output import Problem, complain
+from rolecall.errors import ConfigError, HubError, StoreError
+
+_EXIT_CODES = """\b
+Exit codes:
+  0 done                 5 no live worker, or no such role
+  1 failed or rejected   6 timed out
+  2 usage or settings    7 the agent needs input
+  3 hub unreachable      8 the stream was lost
+  4 not authenticated    130 interrupted
+"""
+
+
+_COMMANDS = {
+    "dev": "server.serve",
+    "serve": "server.serve",
+    "worker": "workers",
+    "announce": "workers",
+    "send": "send",
+    "agents": "agents",
+    "roles": "agents",
+    "tasks": "tasks",
+    "tokens": "server.tokens",
+    "doctor": "server.doctor",
+    "ping": "ping",
+    "config": "server.config",
+    "version": "version",
+}
+"""The module of each command, in the order in which a newcomer meets them."""
+
+
+class _Commands(click.Group):
+    """Imports a command when it is called: `send` never imports the hub."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"rolecall.cli.{_COMMANDS[cmd_name]}"), cmd_name)
+        return command
+
+
+@click.group(
+    cls=_Commands, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.option("--hub", metavar="URL", help="The hub, for every client command. [env: ROLECALL_HUB]")
+@click.option("--token", metavar="TOKEN", help="What to show the hub. [env: ROLECALL_TOKEN, ROLECALL_TOKEN_FILE]")
+@click.version_option(__version__, message="rolecall %(version)s")
+def rolecall(hub: str | None, token: str | None) -> None:
+    """A hub for A2A agents: workers enrol under a role, callers send to the role.
+
+    Start with `rolecall dev`, then try what it prints.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point. Nothing but an exit code and words for people leaves it."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    try:
+        code = rolecall.main(arguments, prog_name="rolecall", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        # The reader of our stdout has left; Python must not complain about it when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as leaving:
+        return _left(leaving)
+    except Exception as error:  # noqa: BLE001  the outermost edge: people get a line, not a traceback
+        problem = explained(error)
+        complain(problem)
+        return problem.code
+    return code if isinstance(code, int) else 0
+
+
+def _left(leaving: SystemExit) -> int:
+    """Parts of the SDK leave a process with a code, or with words."""
+    if isinstance(leaving.code, str):
+        complain(Problem(leaving.code, "CANNOT_START", 1))
+        return 1
+    return leaving.code or 0
+
+
+def explained(error: Exception) -> Problem:
+    """Any error as a line for people."""
+    from rolecall.cli.connect import problem_of
+    from worker_sdk.errors import RolecallError
+
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, ConfigError):
+        return Problem(error.message, "CONFIG", 2)
+    if isinstance(error, RolecallError):
+        return problem_of(error)
+    if isinstance(error, StoreError):
+        return Problem(error.message, "STORE", 2, "see --data-dir and --store")
+    if isinstance(error, HubError):
+        from rolecall.protocol.faults import row_of
+
+        return Problem(error.message, row_of(type(error)).reason, 1)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    return Problem(f"{type(error).__name__} at {place}", "INTERNAL", 1, "this is a bug in rolecall; please report this line")

@@ -1,0 +1,5 @@
+"""`python -m rolecall.cli`: the same as `rolecall`."""
+
+from rolecall.cli import main
+
+main()

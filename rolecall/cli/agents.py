@@ -1,0 +1,151 @@
+"""`rolecall agents` and `rolecall roles`: who is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rolecall.cli.connect import problem, reaches_hub
+from rolecall.cli.output import say_facts, say_json, say_table, talk
+
+if TYPE_CHECKING:
+    from worker_sdk import AgentInfo, HubClient
+
+
+@click.group()
+def agents() -> None:
+    """The live workers: list, look at, drain, remove."""
+
+
+@click.group()
+def roles() -> None:
+    """The roles that live workers serve."""
+
+
+@agents.command("ls")
+@click.option("--role", metavar="ROLE")
+@click.option("--skill", metavar="ID", help="Id or name of a skill.")
+@click.option("--tag", metavar="TAG", help="Tag of a skill.")
+@click.option("--capability", metavar="NAME", help="Such as streaming.")
+@click.option("--label", metavar="NAME[=VALUE]")
+@click.option("--state", type=click.Choice(["ready", "suspect", "draining"]))
+@click.option("-q", "--search", metavar="TEXT", help="In name, description and skills.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array, with the members of the HTTP API.")
+@reaches_hub
+async def list_agents(hub: HubClient, /, label: str | None, search: str | None, as_json: bool, **filters: str | None) -> None:
+    """List live workers."""
+    found = await hub.discover_agents(labels=_label(label), q=search, **filters)
+    if as_json:
+        say_json([agent.raw for agent in found])
+        return
+    rows = [(a.role, a.instance, a.state, _lease(a), _load(a), a.url) for a in found]
+    say_table(("ROLE", "INSTANCE", "STATE", "LEASE", "LOAD", "URL"), rows)
+    states = Counter(agent.state for agent in found)
+    counts = [f"{count} {state}" for state, count in sorted(states.items())] or ["no live worker"]
+    talk(" · ".join([*counts, f"hub {hub.url}"]), "dim")
+
+
+@agents.command("show")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True)
+@reaches_hub
+async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
+    """Show one worker, NAME being role:instance."""
+    with _one_that_lives(name):
+        agent = await hub.agent(name)
+    more = agent.raw
+    if as_json:
+        say_json(more)
+        return
+    on = [key for key, value in (more.get("capabilities") or {}).items() if value]
+    facts = [
+        ("name", agent.name),
+        ("state", agent.state + (f" ({more['reason']})" if more.get("reason") else "")),
+        ("description", agent.description),
+        ("url", agent.url),
+        ("lease", _lease(agent)),
+        ("load", _load(agent)),
+        ("epoch", more.get("epoch")),
+        ("last seen", agent.last_seen),
+        ("capabilities", ", ".join(on)),
+        ("labels", ", ".join(f"{key}={value}" for key, value in agent.labels.items())),
+        ("models", ", ".join(more.get("models_supported") or [])),
+    ]
+    say_facts(facts + [("skill", f"{s.get('id')}: {s.get('description') or s.get('name')}") for s in agent.skills])
+
+
+@agents.command("drain")
+@click.argument("name")
+@click.option("--reason", metavar="TEXT", help="Shown wherever the worker is.")
+@reaches_hub
+async def drain_agent(hub: HubClient, name: str, reason: str | None) -> None:
+    """Give worker NAME no new calls; the ones it has go on."""
+    with _one_that_lives(name):
+        agent = await hub.drain_agent(name, reason or "")
+    talk(f"{agent.name} is draining · {agent.in_flight} in flight")
+
+
+@agents.command("rm")
+@click.argument("name")
+@reaches_hub
+async def remove_agent(hub: HubClient, name: str) -> None:
+    """End the lease of worker NAME. A worker that still runs enrols again with its next heartbeat: drain it instead."""
+    with _one_that_lives(name):
+        await hub.remove_agent(name)
+    talk(f"{name} is no longer registered")
+
+
+@roles.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@reaches_hub
+async def list_roles(hub: HubClient, as_json: bool) -> None:
+    """List the roles that can be called, and how many workers each has."""
+    found = [_role(name, members) for name, members in (await hub.roles()).items()]
+    if as_json:
+        say_json(found)
+        return
+    rows = [(r["role"], r["workers"], r["ready"], r["in_flight"], ", ".join(r["skills"]), r["description"]) for r in found]
+    say_table(("ROLE", "WORKERS", "READY", "IN FLIGHT", "SKILLS", "DESCRIPTION"), rows)
+
+
+def _role(name: str, members: Sequence[AgentInfo]) -> dict[str, Any]:
+    return {
+        "role": name,
+        "workers": len(members),
+        "ready": sum(member.state == "ready" for member in members),
+        "in_flight": sum(member.in_flight for member in members),
+        "skills": sorted({str(skill.get("id")) for member in members for skill in member.skills}),
+        "description": next((member.description for member in members if member.description), ""),
+    }
+
+
+def _label(given: str | None) -> dict[str, str | None] | None:
+    if given is None:
+        return None
+    name, equals, value = given.partition("=")
+    return {name: value if equals else None}
+
+
+@contextmanager
+def _one_that_lives(name: str) -> Iterator[None]:
+    """Around a call about one worker. One that is not live is the person's mistake here, not a lease's."""
+    from worker_sdk.errors import LeaseUnknown
+
+    if ":" not in name:
+        raise problem(f'"{name}" names a role, not a worker', "USAGE", "give role:instance, as in rolecall agents ls")
+    try:
+        yield
+    except LeaseUnknown as error:
+        raise problem(f'no live worker "{name}"', "LEASE_UNKNOWN", "see who is there: rolecall agents ls") from error
+
+
+def _lease(agent: AgentInfo) -> str:
+    return "for ever" if agent.expires_in is None else f"{agent.expires_in:.0f}s"
+
+
+def _load(agent: AgentInfo) -> str:
+    return f"{agent.in_flight}/{agent.capacity if agent.capacity is not None else '∞'}"

@@ -1,0 +1,159 @@
+"""A task's answer as it comes: what is printed of each event, and the last line."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rolecall.cli.connect import problem
+from rolecall.cli.output import duration, harmless, on_terminal, paint, talk
+from rolecall.model.a2a import PAUSED, TERMINAL
+
+if TYPE_CHECKING:
+    from worker_sdk import HubClient
+    from worker_sdk.calling.stream import HubStream
+
+# How long a lost hub is looked for.
+PATIENCE = 30.0
+
+
+class Answer:
+    """What is known of a task so far. Text goes to stdout at once, unless `quiet`."""
+
+    def __init__(self, role: str = "", *, task_id: str | None = None, after: str | None = None, quiet: bool = False) -> None:
+        self.role = role
+        self.task_id = task_id
+        self.context_id: str | None = None
+        self.state = ""
+        self.words = ""
+        self.cursor = after
+        self.message: dict[str, Any] | None = None
+        self._quiet = quiet
+        self._artifact: str | None = None
+        self._at_line_start = True
+        self._started = self._heard = time.monotonic()
+
+    @property
+    def over(self) -> bool:
+        return self.message is not None or self.state in TERMINAL or self.state in PAUSED
+
+    def take(self, document: dict[str, Any], cursor: str | None = None) -> None:
+        """One more event, or a whole answer."""
+        self._heard = time.monotonic()
+        kind = document.get("kind")
+        # The Task as of where we are repeats what was printed before.
+        seen = kind == "task" and cursor is not None and cursor == self.cursor
+        self.cursor = cursor or self.cursor
+        if kind == "message":
+            self.message = document
+            self._print(text_of(document))
+            return
+        self.task_id = document.get("id" if kind == "task" else "taskId") or self.task_id
+        self.context_id = document.get("contextId") or self.context_id
+        if kind == "artifact-update":
+            self._print_artifact(document.get("artifact") or {}, append=bool(document.get("append")))
+        elif kind == "task":
+            for artifact in [] if seen else document.get("artifacts") or []:
+                self._print_artifact(artifact, append=False)
+        if kind in ("task", "status-update"):
+            self._take_status(
+                document.get("status") or {}, seen=seen and self.state == (document.get("status") or {}).get("state")
+            )
+
+    def _take_status(self, status: dict[str, Any], *, seen: bool) -> None:
+        self.state = str(status.get("state") or self.state)
+        words = text_of(status.get("message") or {})
+        if not words or seen:
+            return
+        if self.state in ("completed", *PAUSED):
+            self._start_line()
+            self._print(words)
+        elif self.state in TERMINAL:
+            self.words = words
+        elif on_terminal(sys.stderr) and not self._quiet:
+            self._start_line()
+            talk(words, "dim")
+
+    def _print_artifact(self, artifact: dict[str, Any], *, append: bool) -> None:
+        name = str(artifact.get("artifactId"))
+        if self._artifact is not None and (name != self._artifact or not append):
+            self._start_line()
+        self._artifact = name
+        self._print(text_of(artifact))
+
+    def _print(self, text: str) -> None:
+        if self._quiet or not text:
+            return
+        click.echo(harmless(text) if on_terminal(sys.stdout) else text, nl=False)
+        sys.stdout.flush()
+        self._at_line_start = text.endswith("\n")
+
+    def _start_line(self) -> None:
+        if not self._at_line_start and not self._quiet:
+            click.echo()
+            self._at_line_start = True
+
+    async def close(self, hub: HubClient) -> int:
+        """The last line, and the exit code that the answer comes to."""
+        self._start_line()
+        state = self.state or "completed"
+        who = await self._worker(hub) or self.role
+        took = duration(self._heard - self._started)
+        good = state == "completed"
+        mark = "✓" if good else "?" if state in PAUSED else "✗"
+        line = " · ".join(part for part in (f"{mark} {state}", who, took) if part)
+        click.echo(paint(harmless(line), "green" if good else "yellow" if state in PAUSED else "red", sys.stderr), err=True)
+        if state in PAUSED:
+            talk(f'  answer it: rolecall send {self.role or "ROLE"} "…" --task-id {self.task_id}')
+            return 7
+        if self.words:
+            talk(f"  {self.words}")
+        return 0 if good else 1
+
+    async def _worker(self, hub: HubClient) -> str | None:
+        """Who answered. A hub that was restarted has forgotten its reasons, but not the worker."""
+        from worker_sdk import RolecallError
+
+        if self.task_id is None:
+            return None
+        try:
+            page = await hub.tasks(context_id=self.context_id, limit=100)
+        except RolecallError:
+            return None
+        return next((task["worker"] for task in page.get("tasks") or [] if task.get("id") == self.task_id), None)
+
+
+async def follow(hub: HubClient, answer: Answer, stream: HubStream) -> None:
+    """Read until the answer is over. The stream comes back by itself where it broke; one that is lost is a Problem."""
+    from worker_sdk import StreamLost
+
+    try:
+        async with stream:
+            async for event in stream:
+                answer.take(event.raw, event.cursor)
+    except StreamLost as error:
+        if answer.task_id is None:
+            hint = "it may have run: see rolecall tasks ls"
+            raise problem("the stream broke before the hub named a task", "STREAM_LOST", hint) from error
+        hint = f"take it up again: rolecall tasks follow {answer.task_id} --after {answer.cursor or 0}"
+        raise problem(f"lost the hub at {hub.url}", "STREAM_LOST", hint) from error
+
+
+def text_of(holder: dict[str, Any]) -> str:
+    """The parts of a message or artifact as text: data as JSON, files by name."""
+    return "".join(_part(part) for part in holder.get("parts") or [] if isinstance(part, dict))
+
+
+def _part(part: dict[str, Any]) -> str:
+    if isinstance(part.get("text"), str):
+        return str(part["text"])
+    if part.get("kind") == "data":
+        return json.dumps(part.get("data"), ensure_ascii=False, indent=2) + "\n"
+    file = part.get("file")
+    if isinstance(file, dict):
+        return f"[file {file.get('name') or 'without a name'}{': ' + str(file['uri']) if file.get('uri') else ''}]\n"
+    return ""

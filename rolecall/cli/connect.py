@@ -1,0 +1,91 @@
+"""How commands reach the hub, and the exit code of every way that can fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import click
+
+from rolecall.cli.output import Problem
+from worker_sdk.config import DEFAULT_HUB, HubAddress, hub_address
+
+if TYPE_CHECKING:
+    from worker_sdk import HubClient, RolecallError
+
+P = ParamSpec("P")
+
+# The exit code of each reason that has one of its own; the rest is 1.
+EXIT_CODES = {
+    "USAGE": 2,
+    "CONFIG": 2,
+    "HUB_UNREACHABLE": 3,
+    "HUB_DRAINING": 3,
+    "NOT_A_HUB": 3,
+    "NOT_WELL": 3,
+    "OVERLOADED": 3,
+    "UNAUTHENTICATED": 4,
+    "FORBIDDEN": 4,
+    "LEASE_UNKNOWN": 5,
+    "NO_LIVE_WORKER": 5,
+    "ROLE_UNKNOWN": 5,
+    "WORKER_BUSY": 5,
+    "WORKER_UNREACHABLE": 5,
+    "TIMED_OUT": 6,
+    "WORKER_SILENT": 6,
+    "STREAM_LOST": 8,
+}
+
+
+def problem(message: str, reason: str, hint: str = "") -> Problem:
+    return Problem(message, reason, EXIT_CODES.get(reason, 1), hint)
+
+
+def problem_of(error: RolecallError) -> Problem:
+    """What the SDK raises, as the command line says it."""
+    reason = error.reason
+    if reason == "ERROR":
+        reason = f"CODE {error.code}" if error.code is not None else "NOT_A_HUB"
+    # The hub's own words often hold the advice already.
+    hint = "" if error.hint.rstrip(".") in str(error) else error.hint
+    return problem(str(error), reason, hint)
+
+
+def open_hub(address: HubAddress) -> HubClient:
+    import httpx  # noqa: F401  now, so that its import is not counted as the hub's time
+
+    from worker_sdk import HubClient
+
+    return HubClient(address.url, address.token)
+
+
+def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--hub and --token, as every client command has them."""
+    token = click.option("--token", metavar="TOKEN", help="What to show the hub. [env: ROLECALL_TOKEN, ROLECALL_TOKEN_FILE]")
+    hub = click.option("--hub", metavar="URL", help=f"The hub. [env: ROLECALL_HUB; default: {DEFAULT_HUB}]")
+    return hub(token(command))
+
+
+def chosen_address(hub: str | None, token: str | None) -> HubAddress:
+    """The command's own options, else those given before the command's name, else the environment."""
+    outer = click.get_current_context().find_root().params
+    return hub_address(hub or outer.get("hub"), token or outer.get("token"))
+
+
+def reaches_hub(command: Callable[Concatenate[HubClient, P], Awaitable[int | None]]) -> Callable[..., None]:
+    """Make a click callback of an async command: it gets a HubClient, and what it returns is the exit code."""
+
+    @hub_options
+    @wraps(command)
+    def callback(hub: str | None, token: str | None, *args: P.args, **kwargs: P.kwargs) -> None:
+        address = chosen_address(hub, token)
+
+        async def run() -> int | None:
+            async with open_hub(address) as api:
+                return await command(api, *args, **kwargs)
+
+        click.get_current_context().exit(asyncio.run(run()) or 0)
+
+    return callback

@@ -1,0 +1,1 @@
+"""Commands that run or administer a hub on this machine: the only ones that import `hub`."""

@@ -1,0 +1,192 @@
+"""What `rolecall dev` runs: the hub in this process, each demo worker in one of its own, and the next things to try."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import platform
+import secrets
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from hub.app import has_tokens, serve
+from hub.settings.model import Settings
+from rolecall import __version__
+from rolecall.cli.connect import open_hub
+from rolecall.cli.output import duration, talk
+from worker_sdk import HubClient, RolecallError
+from worker_sdk.config import DEFAULT_HUB, HubAddress
+
+DEMOS = ("echo", "storyteller", "booking")
+_INSTANCE = "demo"
+_PATIENCE = 20.0
+_GOODBYE = 5.0
+_PR_SET_PDEATHSIG = 1
+
+
+def run_dev(settings: Settings) -> None:
+    """Until SIGTERM or SIGINT: the workers leave first, then the hub."""
+    own = settings.admin_token
+    if own is None and has_tokens(settings):
+        # The demo has to get in as well: with a token that ends with this process.
+        settings = replace(settings, admin_token=secrets.token_urlsafe(32))
+    asyncio.run(_dev(_open_to_the_demo(settings), way_in=_way_in(own, settings.admin_token)))
+
+
+def _way_in(own: str | None, in_force: str | None) -> str | None:
+    """What a person does before commands get in. No token is ever printed."""
+    if own is not None:
+        return 'export ROLECALL_TOKEN="$ROLECALL_ADMIN_TOKEN"'
+    return "export ROLECALL_TOKEN=…    (rolecall tokens new --name me)" if in_force is not None else None
+
+
+async def _dev(settings: Settings, *, way_in: str | None) -> None:
+    started, leave, stop = time.monotonic(), asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, leave.set)
+    where: asyncio.Future[str] = loop.create_future()
+    hub = asyncio.create_task(serve(settings, stop=stop, ready=where.set_result), name="hub")
+    hub.add_done_callback(lambda _: leave.set())
+    workers: list[asyncio.subprocess.Process] = []
+    try:
+        first: list[asyncio.Future[Any]] = [hub, where]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if where.done():
+            url = _local_url(settings, where.result())
+            workers += [await _start(demo, url, settings.admin_token) for demo in DEMOS]
+            await _welcome(settings, url, started, leave, way_in)
+            await leave.wait()
+    finally:
+        await _end(workers)
+        stop.set()
+        await hub
+
+
+async def _start(demo: str, url: str, token: str | None) -> asyncio.subprocess.Process:
+    command = (
+        "-m",
+        "rolecall.cli",
+        "worker",
+        "run",
+        f"rolecall.cli.demo:{demo}",
+        "--instance",
+        _INSTANCE,
+        "--hub",
+        url,
+        "--quiet",
+    )
+    # Variables that are meant for the hub, or for one worker, would make three workers collide.
+    plain = {name: value for name, value in os.environ.items() if name != "PORT" and not name.startswith(("ROLECALL_", "A2A_"))}
+    if token is not None:
+        plain["ROLECALL_TOKEN"] = token
+    return await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdin=asyncio.subprocess.DEVNULL, env=plain, preexec_fn=_ending_with_us()
+    )
+
+
+def _ending_with_us() -> Callable[[], None] | None:
+    """A hub that is killed cannot end its workers: where the system can, it is told to do it."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)
+    return lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+async def _end(workers: list[asyncio.subprocess.Process]) -> None:
+    for worker in workers:
+        _signal(worker, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(_GOODBYE):
+            for worker in workers:
+                await worker.wait()
+    except TimeoutError:
+        for worker in workers:
+            _signal(worker, signal.SIGKILL)
+
+
+def _signal(worker: asyncio.subprocess.Process, which: signal.Signals) -> None:
+    if worker.returncode is None:
+        try:
+            os.kill(worker.pid, which)
+        except ProcessLookupError:
+            pass  # it has just ended by itself
+
+
+async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.Event, way_in: str | None) -> None:
+    async with open_hub(HubAddress(url, settings.admin_token)) as hub:
+        found = await _visible(hub, leave)
+    if leave.is_set():
+        return
+    took = duration(time.monotonic() - started)
+    store = settings.data_dir if settings.store == "sqlite" else settings.store
+    talk(f"\n  rolecall {__version__} · A2A 0.3 · Python {platform.python_version()}", "bold")
+    lines = [f"hub      {url}   (data: {store})", f"ready in {took}"]
+    lines += [f"+ {name} ready (demo worker)" for name in found]
+    lines += [f"! {demo} did not start" for demo in DEMOS if not any(name.startswith(f"{demo}:") for name in found)]
+    to_try = [*([way_in] if way_in else []), *things_to_try(url)]
+    lines += ["", "Next, in another terminal:", *(f"  {line}" for line in to_try), ""]
+    for line in lines:
+        talk(f"  {line}".rstrip())
+
+
+async def _visible(hub: HubClient, leave: asyncio.Event) -> list[str]:
+    """The demo workers that callers can reach: all, or those that made it in time."""
+    deadline = time.monotonic() + _PATIENCE
+    names: list[str] = []
+    while len(names) < len(DEMOS) and time.monotonic() < deadline and not leave.is_set():
+        try:
+            agents = await hub.discover_agents(state="ready")
+        except RolecallError:
+            agents = []
+        names = sorted(agent.name for agent in agents if agent.role in DEMOS and agent.instance == _INSTANCE)
+        if len(names) < len(DEMOS):
+            await asyncio.sleep(0.05)
+    return names
+
+
+def things_to_try(url: str) -> list[str]:
+    """Commands that work when they are pasted, in any folder and shell that sees this machine."""
+    rolecall = executable()
+    hub = "" if url == DEFAULT_HUB else f" --hub {url}"
+    return [
+        f'{rolecall} send{hub} echo "hello"',
+        f'{rolecall} send{hub} storyteller "a lighthouse"',
+        f"curl -s {url}/agents/echo/.well-known/agent-card.json",
+    ]
+
+
+def executable() -> str:
+    """How to call this very program: by its name if the shell finds it, else by its path."""
+    own = Path(sys.executable).with_name("rolecall")
+    found = shutil.which("rolecall")
+    if found is not None and Path(found).resolve() == own.resolve():
+        return "rolecall"
+    if not own.exists():
+        return f"{sys.executable} -m rolecall.cli"
+    near = os.path.relpath(own)
+    return near if not near.startswith("..") else str(own)
+
+
+def _local_url(settings: Settings, url: str) -> str:
+    """This machine's way to the hub, whatever its public URL says."""
+    if settings.public_url is None and settings.host not in ("0.0.0.0", "::"):
+        return url
+    port = settings.port or urlsplit(url).port
+    return f"http://[::1]:{port}" if settings.host == "::" else f"http://127.0.0.1:{port}"
+
+
+def _open_to_the_demo(settings: Settings) -> Settings:
+    """The demo workers live on this machine: their addresses are allowed even where the hub listens to the network."""
+    if settings.host.startswith("127.") or settings.host in ("::1", "localhost"):
+        return settings
+    return replace(settings, worker_networks=(*settings.worker_networks, ip_network("127.0.0.0/8"), ip_network("::1/128")))

@@ -1,0 +1,69 @@
+"""`rolecall doctor`: what is wrong, in the order in which things can be wrong, and what to do about each."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rolecall.cli.connect import chosen_address, hub_options, open_hub
+from rolecall.cli.output import harmless, paint, say_json
+
+if TYPE_CHECKING:
+    from rolecall.cli.server.checks import Check
+
+_MARKS = {"ok": ("ok  ", "green"), "fail": ("FAIL", "red"), "skipped": ("skip", "dim")}
+
+
+@click.command(short_help="Check everything between here and an answer, and say what to mend.")
+@click.option("--role", metavar="ROLE", help="Look at this role's workers only, and want one.")
+@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="Read this, not ./rolecall.toml.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@hub_options
+def doctor(role: str | None, file: Path | None, as_json: bool, hub: str | None, token: str | None) -> None:
+    """Check the settings, the hub, the token, each live worker, and a call and a stream through the hub.
+
+    For the last two it enrols a worker of its own for a moment, so it needs a token that may enrol and call: an admin's.
+    Where something is wrong, the line below says what to do. Exit code 0: nothing is wrong; else that of the first thing.
+    """
+    done = asyncio.run(_examine(role, file, hub, token, as_json=as_json))
+    if as_json:
+        checks = [{"check": c.name, "state": c.state, "about": c.about, "fix": c.fix or None} for c in done]
+        say_json({"ok": all(c.state != "fail" for c in done), "checks": checks})
+    click.get_current_context().exit(next((c.code for c in done if c.state == "fail"), 0))
+
+
+async def _examine(role: str | None, file: Path | None, hub: str | None, token: str | None, *, as_json: bool) -> list[Check]:
+    done: list[Check] = []
+    async for check in _checks(role, file, hub, token):
+        done.append(check)
+        if not as_json:
+            _tell(check)
+    return done
+
+
+async def _checks(role: str | None, file: Path | None, hub: str | None, token: str | None) -> AsyncIterator[Check]:
+    from rolecall.cli.server import checks
+    from worker_sdk.errors import ConfigError
+
+    yield checks.of_settings(file)
+    try:
+        address = chosen_address(hub, token)
+    except ConfigError as error:
+        yield checks.failed("connection", str(error), "see --hub and --token", 2)
+        return
+    async with open_hub(address) as api:
+        async for check in checks.of_hub(api, address.token, role):
+            yield check
+
+
+def _tell(check: Check) -> None:
+    mark, colour = _MARKS[check.state]
+    about = harmless(f"{check.name}: {check.about}").replace("\n", " ")
+    click.echo(f"{paint(mark, colour, sys.stdout)}  {about}")
+    for line in check.fix.splitlines():
+        click.echo(f"        {harmless(line)}")

@@ -1,0 +1,81 @@
+"""`rolecall tasks`: what runs, what ran, and what it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from rolecall.cli.answer import PATIENCE, Answer, follow, text_of
+from rolecall.cli.connect import reaches_hub
+from rolecall.cli.output import say, say_facts, say_json, say_table, talk
+
+if TYPE_CHECKING:
+    from worker_sdk import HubClient
+
+_STATES = "submitted working input-required auth-required completed failed canceled rejected"
+
+
+@click.group()
+def tasks() -> None:
+    """Tasks: list, look at, follow, cancel."""
+
+
+@tasks.command("ls")
+@click.option("--role", metavar="ROLE")
+@click.option("--state", type=click.Choice(_STATES.split()))
+@click.option("--context-id", metavar="ID")
+@click.option("--limit", type=click.IntRange(1, 100), default=50, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON array, with the members of the HTTP API.")
+@reaches_hub
+async def list_tasks(hub: HubClient, /, as_json: bool, limit: int, **filters: str | None) -> None:
+    """List tasks, the newest change first."""
+    page = await hub.tasks(limit=limit, **filters)
+    found = page["tasks"]
+    if as_json:
+        say_json(found)
+        return
+    rows = [(t["id"], t["role"], t.get("worker") or "—", t["state"], t["events"], t["updated"]) for t in found]
+    say_table(("TASK", "ROLE", "WORKER", "STATE", "EVENTS", "UPDATED"), rows)
+    talk(f"{len(found)} of {page['total']} · hub {hub.url}", "dim")
+
+
+@tasks.command("show")
+@click.argument("task_id")
+@click.option("--json", "as_json", is_flag=True, help="The task as A2A has it.")
+@reaches_hub
+async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
+    """Show one task: its state, why its worker was chosen, and its results so far."""
+    task = (await hub.get_task(task_id)).raw
+    if as_json:
+        say_json(task)
+        return
+    status, made = task.get("status") or {}, await hub.task_decision(task_id)
+    facts = [("task", task.get("id")), ("context", task.get("contextId")), ("state", status.get("state"))]
+    facts += [("since", status.get("timestamp")), ("says", text_of(status.get("message") or {}))]
+    if made is not None:
+        facts += [("worker", made["worker"]), ("chosen by", made["rule"]), ("candidates", made["candidates"])]
+    say_facts(facts)
+    for artifact in task.get("artifacts") or []:
+        say(f"\n{artifact.get('name') or artifact.get('artifactId')}:\n{text_of(artifact)}")
+
+
+@tasks.command("follow")
+@click.argument("task_id")
+@click.option("--after", type=click.IntRange(min=0), metavar="CURSOR", help="Only what came behind this event.")
+@reaches_hub
+async def follow_task(hub: HubClient, task_id: str, after: int | None) -> int:
+    """Print what a task says until it ends, from its start or from behind a cursor. Leaving does not stop it."""
+    cursor = str(after) if after is not None else None
+    answer = Answer(task_id=task_id, after=cursor)
+    await follow(hub, answer, hub.follow_task(task_id, after=cursor, give_up_after=PATIENCE))
+    return await answer.close(hub)
+
+
+@tasks.command("cancel")
+@click.argument("task_id")
+@reaches_hub
+async def cancel_task(hub: HubClient, task_id: str) -> None:
+    """Cancel a task."""
+    task = await hub.cancel_task(task_id)
+    talk(f"{task_id} {task.state}")

@@ -1,0 +1,121 @@
+"""`rolecall worker run` and `rolecall announce`: being a worker, and enrolling one that runs already."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING
+
+import click
+
+from rolecall.cli.connect import chosen_address, hub_options
+from rolecall.cli.output import Problem, checked_role
+
+if TYPE_CHECKING:
+    from worker_sdk import Worker
+
+
+@click.group()
+def worker() -> None:
+    """Run workers."""
+
+
+@worker.command("run")
+@click.argument("target", metavar="MODULE:WORKER")
+@click.option(
+    "--instance", metavar="NAME", help="This process's name within the role. [env: ROLECALL_INSTANCE; default: made up]"
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for hubs on other machines."
+)
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on. [env: PORT; default: any free one]")
+@click.option(
+    "--url", metavar="URL", help="How the hub reaches this worker. [env: ROLECALL_ADVERTISE_URL; default: worked out]"
+)
+@click.option("--quiet", is_flag=True, help="Only warnings and errors.")
+@hub_options
+def run_worker(
+    target: str,
+    instance: str | None,
+    host: str,
+    port: int | None,
+    url: str | None,
+    quiet: bool,
+    hub: str | None,
+    token: str | None,
+) -> None:
+    """Serve a Worker object, enrol it, and drain on SIGTERM or Ctrl-C.
+
+    MODULE:WORKER names the module, from here or installed, and the Worker in it, as in shouter:worker.
+    """
+    address = chosen_address(hub, token)
+    _set_up_logs("warning" if quiet else "info")
+    found = _load(target)
+    if instance is not None:
+        try:
+            found.rename(f"{found.role}:{instance}")
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--instance") from error
+    found.run(host=host, port=port, hub=address.url, token=address.token, url=url)
+
+
+def _load(target: str) -> Worker:
+    from worker_sdk.errors import RolecallError
+    from worker_sdk.load import load_worker
+
+    try:
+        return load_worker(target)
+    except RolecallError:
+        raise
+    except Exception as error:
+        # Somebody else's module: anything can be wrong with it.
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = "" if isinstance(error, SyntaxError) else f" ({frame.filename}:{frame.lineno})"
+        raise Problem(f"{target} cannot be loaded: {type(error).__name__}: {error}{where}", "WORKER_BROKEN", 1) from error
+
+
+@click.command(short_help="Hold a lease for an A2A server that already runs.")
+@click.argument("role")
+@click.argument("url")
+@click.option(
+    "--instance", metavar="NAME", help="The worker's name within the role. [env: ROLECALL_INSTANCE; default: made up]"
+)
+@click.option("--as-given", is_flag=True, help="Enrol URL itself, not the one on the card (behind a proxy, in a container).")
+@click.option("--capacity", type=click.IntRange(min=1), help="How many calls it takes at a time. [default: no limit]")
+@click.option(
+    "--wait", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait for the server to come up."
+)
+@hub_options
+def announce(
+    role: str,
+    url: str,
+    instance: str | None,
+    as_given: bool,
+    capacity: int | None,
+    wait: float,
+    hub: str | None,
+    token: str | None,
+) -> None:
+    """Hold a lease for an A2A server that is already running at URL, whatever it is written in.
+
+    Its card is read from URL. Before each heartbeat the server is asked for its card again: one that does not answer
+    is not kept alive. SIGTERM or Ctrl-C withdraws the lease and leaves the server running.
+    """
+    import asyncio
+
+    checked_role(role)
+    address = chosen_address(hub, token)
+    _set_up_logs("info")
+    from rolecall.cli.announced import Announcement, hold
+
+    wanted = Announcement(role, instance, url, as_given=as_given, capacity=capacity, patience=wait)
+    try:
+        code = asyncio.run(hold(wanted, address))
+    except ValueError as error:
+        raise Problem(str(error), "USAGE", 2) from error
+    click.get_current_context().exit(code)
+
+
+def _set_up_logs(level: str) -> None:
+    from rolecall import log
+
+    log.setup(level)

@@ -1,0 +1,91 @@
+"""What A2A says, free of any version's spelling: where two dialects meet.
+
+Only what is translated is built from these; a reader in the dialect of a log gets that log's own bytes.
+A text that may be left out is None then, and never empty; `metadata` that was given empty stays so.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from rolecall.model.a2a import JsonObject, TaskState
+from rolecall.model.value import Value
+
+
+class Role(StrEnum):
+    USER = "user"
+    AGENT = "agent"
+
+
+class PartKind(StrEnum):
+    TEXT = "text"
+    RAW = "raw"
+    URL = "url"
+    DATA = "data"
+
+
+class Part(Value, frozen=True):
+    """`value` is text, base64 text (the standard alphabet, padded), an address, or any JSON value."""
+
+    kind: PartKind
+    value: Any
+    filename: str | None = None
+    media_type: str | None = None
+    metadata: JsonObject | None = None
+
+
+class Message(Value, frozen=True):
+    message_id: str
+    role: Role
+    parts: tuple[Part, ...]
+    task_id: str | None = None
+    context_id: str | None = None
+    references: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    metadata: JsonObject | None = None
+
+
+class Artifact(Value, frozen=True):
+    artifact_id: str
+    parts: tuple[Part, ...]
+    name: str | None = None
+    description: str | None = None
+    extensions: tuple[str, ...] = ()
+    metadata: JsonObject | None = None
+
+
+class Status(Value, frozen=True):
+    """`timestamp` is UTC with Z, or absent."""
+
+    state: TaskState
+    message: Message | None = None
+    timestamp: str | None = None
+
+
+class Task(Value, frozen=True):
+    id: str
+    context_id: str
+    status: Status
+    history: tuple[Message, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    metadata: JsonObject | None = None
+
+
+class StatusUpdate(Value, frozen=True):
+    task_id: str
+    context_id: str
+    status: Status
+    metadata: JsonObject | None = None
+
+
+class ArtifactUpdate(Value, frozen=True):
+    task_id: str
+    context_id: str
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = False
+    metadata: JsonObject | None = None
+
+
+Content = Message | Task | StatusUpdate | ArtifactUpdate

@@ -1,0 +1,71 @@
+"""Who is asking, and what that lets him do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
+
+from rolecall.model.ids import Caller
+
+Network = IPv4Network | IPv6Network
+
+
+class Kind(StrEnum):
+    """What a token is for."""
+
+    ADMIN = "admin"
+    CLIENT = "client"
+    WORKER = "worker"
+    READER = "reader"
+
+
+class Right(StrEnum):
+    """What a request needs. READ: see agents, own tasks, figures. CALL: begin, answer, cancel tasks. ENROL: hold leases.
+    OPERATE: drain, redeliver, and what else concerns others.
+    """
+
+    READ = "read"
+    CALL = "call"
+    ENROL = "enrol"
+    OPERATE = "operate"
+
+
+_RIGHTS = {
+    Kind.ADMIN: frozenset(Right),
+    Kind.CLIENT: frozenset({Right.READ, Right.CALL}),
+    Kind.WORKER: frozenset({Right.READ, Right.ENROL}),
+    Kind.READER: frozenset({Right.READ}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """`roles`: the ones that a worker may enrol under, a trailing `*` standing for any ending. `networks`: where its URL may
+    lie; none: wherever the hub's own policy allows.
+    """
+
+    name: str
+    kind: Kind
+    workspace: str = "default"
+    roles: tuple[str, ...] = ()
+    networks: tuple[Network, ...] = ()
+    caller: Caller = field(init=False, repr=False, compare=False)
+    """Who he is to everything behind the gate."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "caller", Caller(self.workspace, self.name))
+
+    def may(self, right: Right) -> bool:
+        return right in _RIGHTS[self.kind]
+
+    def may_serve(self, role: str) -> bool:
+        return self.kind is Kind.ADMIN or any(_fits(role, pattern) for pattern in self.roles)
+
+
+def _fits(role: str, pattern: str) -> bool:
+    return role.startswith(pattern[:-1]) if pattern.endswith("*") else role == pattern
+
+
+LOCAL = Principal("local", Kind.ADMIN)
+"""Everybody, where there are no tokens: only this machine gets in then."""

@@ -1,0 +1,142 @@
+"""Workers: what they say of themselves, and what the hub knows of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from rolecall.model.a2a import JsonObject
+from rolecall.model.card import JSONRPC, Interface
+from rolecall.model.ids import WorkerId
+
+
+class Health(StrEnum):
+    READY = "ready"
+    SUSPECT = "suspect"
+    DRAINING = "draining"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a worker says of itself when it enrols. `card` is its full A2A card; members we do not know are kept."""
+
+    worker: WorkerId
+    url: str
+    description: str = ""
+    card: JsonObject = field(default_factory=dict)
+    streaming: bool = False
+    replays: bool = False
+    interfaces: tuple[Interface, ...] = ()
+    """How the worker can be spoken to; none given: JSON-RPC in 0.3 at `url`."""
+    capacity: int | None = None
+    credential: str = ""
+    """What the hub shows the worker in Authorization, sealed. Nobody else gets to see it."""
+    networks: tuple[str, ...] = ()
+    """Where it has to be, as the token that enrolled it says (CIDR): judged at every connect. None given: anywhere allowed."""
+    labels: dict[str, str] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+
+    @property
+    def skills(self) -> tuple[JsonObject, ...]:
+        return tuple(self.card.get("skills") or ())
+
+    @property
+    def tags(self) -> frozenset[str]:
+        return frozenset(str(tag) for skill in self.skills for tag in skill.get("tags") or ())
+
+    def tongue(self, wished: str) -> str:
+        """The dialect to speak to it in: the wished one where it has that."""
+        for interface in self.interfaces:
+            if interface.dialect == wished:
+                return wished
+        return self.interfaces[0].dialect if self.interfaces else "0.3"
+
+    def reached(self, dialect: str) -> Interface:
+        """Where it takes that dialect: JSON-RPC before REST."""
+        other: Interface | None = None
+        for interface in self.interfaces:
+            if interface.dialect == dialect:
+                if interface.binding == JSONRPC:
+                    return interface
+                other = other or interface
+        return other or Interface(self.url, JSONRPC, dialect)
+
+    def capability(self, name: str) -> Any:
+        return (self.card.get("capabilities") or {}).get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What a heartbeat carries. None: not said, the hub keeps what it knew."""
+
+    in_flight: int | None = None
+    capacity: int | None = None
+    draining: bool | None = None
+
+
+class Proof(NamedTuple):
+    """What shows that a beat comes from the holder of the lease. None: not given."""
+
+    epoch: int | None
+    secret: str | None
+
+
+@dataclass(slots=True)
+class Registration:
+    """A live lease as this hub sees it.
+
+    One object per lease, changed in place by the engine and by the hub's own counting: routing holds on to it and must
+    not copy a thousand of them per call. Only the event loop's thread touches it.
+    """
+
+    workspace: str
+    offer: Offer
+    epoch: int
+    boot: str
+    secret: str
+    ttl: timedelta
+    owner: str = ""
+    """The name of the principal that enrolled it."""
+    health: Health = Health.READY
+    reason: str = ""
+    reported_in_flight: int = 0
+    in_flight: int = 0
+    registered_at: float = 0.0
+    """Wall clock, for people. Expiry is the engine's own affair."""
+    last_seen: float = 0.0
+
+    @property
+    def worker(self) -> WorkerId:
+        return self.offer.worker
+
+    @property
+    def load(self) -> int:
+        """The larger of what the worker says and what this hub has under way with it."""
+        return max(self.in_flight, self.reported_in_flight)
+
+    @property
+    def full(self) -> bool:
+        return self.offer.capacity is not None and self.in_flight >= self.offer.capacity
+
+
+class ChangeKind(StrEnum):
+    ENROLLED = "enrolled"
+    CHANGED = "changed"
+    DRAINING = "draining"
+    SUSPECT = "suspect"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+
+
+class RegistryChange(NamedTuple):
+    """One line of the registry feed. `revision` rises by one with each change of a hub's registry, across restarts."""
+
+    revision: int
+    kind: ChangeKind
+    workspace: str
+    worker: WorkerId
+    epoch: int
+    health: Health | None
+    at: float

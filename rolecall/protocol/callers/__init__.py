@@ -1,0 +1,1 @@
+"""What callers send, read into commands, and what they get back."""

@@ -1,0 +1,53 @@
+"""What callers get, in their dialect: around bytes that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rolecall.model.a2a import EventKind, JsonObject
+from rolecall.model.ids import TaskId
+from rolecall.model.push import PushConfig
+from rolecall.protocol.dialect import NEWEST, OLDEST
+from rolecall.protocol.text.jsontext import dump
+
+_MEMBERS = {
+    EventKind.TASK: b"task",
+    EventKind.MESSAGE: b"message",
+    EventKind.STATUS: b"statusUpdate",
+    EventKind.ARTIFACT: b"artifactUpdate",
+}
+
+
+def wrapped(kind: EventKind, body: bytes, dialect: str) -> bytes:
+    """The answer to a message, or an event of a stream: in 1.0 the member that holds it tells what it is."""
+    return b'{"%b":%b}' % (_MEMBERS[kind], body) if dialect == NEWEST else body
+
+
+def task_page(tasks: Sequence[bytes], *, token: str | None, size: int, total: int) -> bytes:
+    """All four members, always."""
+    joined = b",".join(tasks)
+    return b'{"tasks":[%b],"nextPageToken":%b,"pageSize":%d,"totalSize":%d}' % (joined, dump(token or ""), size, total)
+
+
+def push_config(config: PushConfig, dialect: str | None, alias: str = "") -> bytes:
+    """Without its secrets: whoever set them has them. `alias`: what its caller calls the task in the oldest dialect."""
+    named = config.of(TaskId(alias)) if alias and dialect == OLDEST else config
+    return dump(_push_document(named, dialect))
+
+
+def push_configs(configs: Sequence[PushConfig], dialect: str | None) -> bytes:
+    documents = [_push_document(config, dialect) for config in configs]
+    return dump({"configs": documents, "nextPageToken": ""} if dialect == NEWEST else documents)
+
+
+def _push_document(config: PushConfig, dialect: str | None) -> JsonObject:
+    if dialect == NEWEST:
+        flat: JsonObject = {"taskId": config.task, "id": config.id, "url": config.url}
+        if config.schemes:
+            flat["authentication"] = {"scheme": config.schemes[0]}
+        return flat
+    own: JsonObject = {"id": config.id, "url": config.url}
+    if config.schemes:
+        own["authentication"] = {"schemes": list(config.schemes)}
+    name = "id" if dialect == OLDEST else "taskId"
+    return {name: config.task, "pushNotificationConfig": own}

@@ -1,0 +1,242 @@
+"""Agent cards: what a stranger's card says, and our own cards in 0.3, in 1.0, and in both at once.
+
+Cards of strangers are read without trust: what is of a wrong shape is passed over, and nothing raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rolecall.model.a2a import JsonObject
+from rolecall.model.card import HTTP_JSON, JSONRPC, Capabilities, Extension, Interface, Profile, Requirement, Skill
+from rolecall.protocol import v0_3 as v03
+from rolecall.protocol import v1_0 as v10
+from rolecall.protocol.text.members import said
+
+_BINDINGS = (JSONRPC, HTTP_JSON)
+_CARD_VERSION_03 = "0.3.0"
+_VERSION = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?(?:\.\w+)*", re.ASCII)
+_LONGEST_URL = 2048
+_WRAPPERS = {
+    "apiKey": "apiKeySecurityScheme",
+    "http": "httpAuthSecurityScheme",
+    "oauth2": "oauth2SecurityScheme",
+    "openIdConnect": "openIdConnectSecurityScheme",
+    "mutualTLS": "mtlsSecurityScheme",
+}
+
+# --- what a card says
+
+
+def interfaces(card: Any, fallback_url: str) -> tuple[Interface, ...]:
+    """Every way in that the hub can take, the agent's favourite first; where none is named, 0.3 at `fallback_url`."""
+    found: dict[tuple[str, str, str], Interface] = {}
+    for interface in (*_interfaces_10(card), *_interfaces_03(card)):
+        found.setdefault(interface[:3], interface)
+    return tuple(found.values()) or (Interface(fallback_url, JSONRPC, v03.VERSION),)
+
+
+def capabilities(card: Any) -> Capabilities:
+    able = _member(card, "capabilities")
+    old_flag = _member(card, "supportsAuthenticatedExtendedCard")
+    return Capabilities(
+        streaming=_member(able, "streaming") is True,
+        push_notifications=_member(able, "pushNotifications") is True,
+        state_transition_history=_member(able, "stateTransitionHistory") is True,
+        extended_card=_member(able, "extendedAgentCard") is True or old_flag is True,
+        extensions=tuple(_read_extensions(_list(able, "extensions"))),
+    )
+
+
+def skills(card: Any) -> tuple[Skill, ...]:
+    """What clients insist on is filled in where it is missing."""
+    return tuple(_read_skill(skill) for skill in _list(card, "skills") if isinstance(skill, dict))
+
+
+def _interfaces_10(card: Any) -> Iterator[Interface]:
+    for entry in _list(card, "supportedInterfaces"):
+        # Only 1.0 has this list, so that is what an entry without a version means.
+        dialect = _dialect(_member(entry, "protocolVersion"), v10.VERSION)
+        yield from _interface(_member(entry, "url"), _member(entry, "protocolBinding"), dialect, _text(entry, "tenant"))
+
+
+def _interfaces_03(card: Any) -> Iterator[Interface]:
+    dialect = _dialect(_member(card, "protocolVersion"), v03.VERSION)
+    yield from _interface(_member(card, "url"), _member(card, "preferredTransport") or JSONRPC, dialect)
+    for entry in _list(card, "additionalInterfaces"):
+        yield from _interface(_member(entry, "url"), _member(entry, "transport"), dialect)
+
+
+def _interface(url: Any, binding: Any, dialect: str | None, tenant: str | None = None) -> Iterator[Interface]:
+    """One, or none where the hub could not use it."""
+    known = binding.upper() if isinstance(binding, str) else None
+    if dialect is not None and known in _BINDINGS and _is_address(url):
+        yield Interface(url, known, dialect, tenant)
+
+
+def _is_address(url: Any) -> bool:
+    if not isinstance(url, str) or len(url) > _LONGEST_URL or not url.isprintable() or " " in url:
+        return False
+    return url.lower().startswith(("http://", "https://"))
+
+
+def _dialect(version: Any, otherwise: str) -> str | None:
+    """What to speak to whoever says this version. Within 1 minor versions understand each other; 0.2 is 0.3 in all we send."""
+    if version is None or version == "":
+        return otherwise
+    found = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    if found is None:
+        return None
+    major, minor = int(found[1]), int(found[2] or 0)
+    if major == 1:
+        return v10.VERSION
+    return v03.VERSION if (major, minor) in ((0, 2), (0, 3)) else None
+
+
+def _read_extensions(entries: Iterable[Any]) -> Iterator[Extension]:
+    for entry in entries:
+        uri = _text(entry, "uri")
+        if uri:
+            params = _member(entry, "params")
+            required = _member(entry, "required") is True
+            yield Extension(uri, _text(entry, "description"), required, params if isinstance(params, dict) else None)
+
+
+def _read_skill(skill: JsonObject) -> Skill:
+    name = _text(skill, "id") or _text(skill, "name") or "skill"
+    tags, examples, takes, gives = (_texts(skill, member) for member in ("tags", "examples", "inputModes", "outputModes"))
+    return Skill(name, _text(skill, "name") or name, _text(skill, "description") or name, tags, examples, takes, gives)
+
+
+def _member(holder: Any, name: str) -> Any:
+    """By its name, or by the same name in snake_case."""
+    if not isinstance(holder, dict):
+        return None
+    value = holder.get(name)
+    return value if value is not None else holder.get(re.sub(r"(?=[A-Z])", "_", name).lower())
+
+
+def _list(holder: Any, name: str) -> Sequence[Any]:
+    value = _member(holder, name)
+    return value if isinstance(value, list) else ()
+
+
+def _text(holder: Any, name: str) -> str | None:
+    value = _member(holder, name)
+    return value if isinstance(value, str) and value else None
+
+
+def _texts(holder: Any, name: str) -> tuple[str, ...]:
+    return tuple(item for item in _list(holder, name) if isinstance(item, str))
+
+
+# --- our own cards
+
+
+def pure_03(profile: Profile) -> JsonObject:
+    spoken = _spoken(profile, v03.VERSION)
+    return {
+        "protocolVersion": _CARD_VERSION_03,
+        **_common(profile),
+        "url": spoken[0].url,
+        "preferredTransport": spoken[0].binding,
+        "additionalInterfaces": [{"url": interface.url, "transport": interface.binding} for interface in spoken],
+        "capabilities": _capabilities(profile) | {"stateTransitionHistory": profile.capabilities.state_transition_history},
+        "supportsAuthenticatedExtendedCard": profile.capabilities.extended_card,
+        "skills": [_skill(skill) | said(security=_security_03(skill.requirements)) for skill in profile.skills],
+        **said(
+            securitySchemes=dict(profile.security_schemes) or None,
+            security=_security_03(profile.requirements),
+        ),
+    }
+
+
+def pure_10(profile: Profile) -> JsonObject:
+    return {
+        **_common(profile),
+        "supportedInterfaces": [_interface_10(interface) for interface in _spoken(profile, v10.VERSION)],
+        "capabilities": _capabilities(profile) | {"extendedAgentCard": profile.capabilities.extended_card},
+        "skills": [_skill(skill) | said(securityRequirements=_security_10(skill.requirements)) for skill in profile.skills],
+        **said(
+            securitySchemes={name: _scheme_10(scheme) for name, scheme in profile.security_schemes.items()} or None,
+            securityRequirements=_security_10(profile.requirements),
+        ),
+    }
+
+
+def merged(profile: Profile) -> JsonObject:
+    """One card for readers of either version: the members of both, side by side down to the security schemes."""
+    old, new = pure_03(profile), pure_10(profile)
+    card = {**old, **new, "supportedInterfaces": [_interface_10(interface) for interface in profile.interfaces]}
+    card["capabilities"] = old["capabilities"] | new["capabilities"]
+    card["skills"] = [then | now for then, now in zip(old["skills"], new["skills"], strict=True)]
+    if profile.security_schemes:
+        schemes = new["securitySchemes"]
+        card["securitySchemes"] = {name: then | schemes[name] for name, then in old["securitySchemes"].items()}
+    return card
+
+
+def _spoken(profile: Profile, dialect: str) -> list[Interface]:
+    spoken = [interface for interface in profile.interfaces if interface.dialect == dialect]
+    if not spoken:
+        raise ValueError(f"a card in {dialect} needs an interface in {dialect}")
+    return spoken
+
+
+def _common(profile: Profile) -> JsonObject:
+    return {
+        "name": profile.name,
+        "description": profile.description,
+        "version": profile.version,
+        "defaultInputModes": list(profile.input_modes),
+        "defaultOutputModes": list(profile.output_modes),
+    } | said(
+        provider=profile.provider and profile.provider._asdict(),
+        iconUrl=profile.icon_url,
+        documentationUrl=profile.documentation_url,
+    )
+
+
+def _capabilities(profile: Profile) -> JsonObject:
+    able = profile.capabilities
+    extensions = [
+        said(uri=extension.uri, description=extension.description, required=extension.required, params=extension.params)
+        for extension in able.extensions
+    ]
+    return {"streaming": able.streaming, "pushNotifications": able.push_notifications} | said(extensions=extensions)
+
+
+def _skill(skill: Skill) -> JsonObject:
+    required = {"id": skill.id, "name": skill.name, "description": skill.description, "tags": list(skill.tags)}
+    return required | said(
+        examples=list(skill.examples),
+        inputModes=list(skill.input_modes),
+        outputModes=list(skill.output_modes),
+    )
+
+
+def _interface_10(interface: Interface) -> JsonObject:
+    return said(
+        url=interface.url,
+        protocolBinding=interface.binding,
+        protocolVersion=interface.dialect,
+        tenant=interface.tenant,
+    )
+
+
+def _security_03(requirements: Sequence[Requirement]) -> list[JsonObject]:
+    return [{name: list(scopes) for name, scopes in requirement.items()} for requirement in requirements]
+
+
+def _security_10(requirements: Sequence[Requirement]) -> list[JsonObject]:
+    return [{"schemes": {name: {"list": list(scopes)} for name, scopes in requirement.items()}} for requirement in requirements]
+
+
+def _scheme_10(scheme: JsonObject) -> JsonObject:
+    """1.0 has a member for each type in place of `type`, and `location` in place of `in`."""
+    if scheme["type"] == "oauth2" and len(scheme["flows"]) != 1:
+        raise ValueError("an OAuth security scheme has exactly one flow")
+    named = {"location" if name == "in" else name: value for name, value in scheme.items() if name != "type"}
+    return {_WRAPPERS[scheme["type"]]: named}

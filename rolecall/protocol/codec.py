@@ -1,0 +1,286 @@
+"""From what workers say to what the log holds, and from logs to tasks. Implements ports.Codec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from uuid import uuid4
+
+from rolecall.errors import HubError, InvalidAnswer
+from rolecall.model.a2a import Event, EventKind, Heard, Ids, JsonObject, Logged, TaskState
+from rolecall.model.command import Send, Target
+from rolecall.model.content import Status, Task
+from rolecall.model.fold import add_turn, artifacts_of, fold, trim_history
+from rolecall.model.ids import Cursor
+from rolecall.model.task import TaskRow, Turn
+from rolecall.model.value import Value
+from rolecall.protocol.callers.answers import wrapped
+from rolecall.protocol.callers.event_encoder import Speller, renamed
+from rolecall.protocol.callers.requests import READ_SEND
+from rolecall.protocol.dialect import (
+    NEWEST,
+    OLDEST,
+    SHAPES,
+    agent_of,
+    dressed,
+    read_content,
+    text_part,
+    translated_message,
+    write_content,
+)
+from rolecall.protocol.faults import fault_of
+from rolecall.protocol.text.jsontext import dump, parse
+from rolecall.protocol.text.timestamp import timestamp
+from rolecall.protocol.v0_1.notices import notice_in_oldest
+from rolecall.protocol.v0_1.transitions import transition
+
+OWN = "rolecall"
+"""The member of `metadata` in which the hub itself speaks."""
+
+
+class Update(Value, frozen=True):
+    kind: EventKind
+    state: TaskState | None
+    document: JsonObject
+
+
+class Codec:
+    def __init__(self, wall: Callable[[], float]) -> None:
+        self._wall = wall
+
+    # --- turns
+
+    def record(self, send: Send, *, after: Cursor) -> Turn:
+        return Turn(after, send.message_id, send.dialect, dump(send.params))
+
+    def recall(self, turn: Turn, row: TaskRow) -> Send:
+        target = Target(role=row.role, instance=row.worker.instance if row.worker else None)
+        return READ_SEND[turn.dialect](parse(turn.params), target)
+
+    # --- into the log
+
+    def begin(self, heard: Heard, ids: Ids, turn: Turn) -> Sequence[Event]:
+        if heard.kind is EventKind.MESSAGE and turn.dialect != OLDEST:
+            message = _readdressed(heard.document, ids)
+            return (Event(EventKind.MESSAGE, None, ids.spoken, dump(message)),)
+        if heard.kind is not EventKind.TASK:
+            # Under the oldest names a task is the only answer that there is: a bare message is the end of one.
+            return (self.opening(ids, turn), self.adopt(heard, ids))
+        task = self._own_task(heard.document, ids)
+        asked = _user_message(turn, ids)
+        history = [m for m in task.get("history") or () if m.get("messageId") != asked["messageId"]]
+        task["history"] = [asked, *history]
+        return (Event(EventKind.TASK, heard.state, ids.spoken, dump(task)),)
+
+    def adopt(self, heard: Heard, ids: Ids) -> Event:
+        document = heard.document
+        if heard.kind is EventKind.MESSAGE:
+            # A message after a task is the worker's last word on it.
+            return self._status(ids, TaskState.COMPLETED, {"message": _readdressed(document, ids)}, {})
+        if heard.kind is EventKind.STATUS:
+            assert heard.state is not None
+            return self._status(ids, heard.state, self._own_status(document["status"], ids), document)
+        artifact = {**document, "taskId": ids.task, "contextId": ids.context}
+        return Event(EventKind.ARTIFACT, None, ids.spoken, dump(artifact))
+
+    def missing(self, heard: Heard, ids: Ids, turns: Sequence[Turn], log: Sequence[Logged], *, gap: bool) -> Sequence[Event]:
+        known = _folded(turns, log, ids)
+        seen = self._own_task(heard.document, ids)
+        assert heard.state is not None
+        updates = [*_missing_artifacts(known, seen, ids), *self._missing_words(known, seen, heard.state, ids)]
+        if gap and updates:
+            document = updates[0].document
+            document["metadata"] = {**(document.get("metadata") or {}), OWN: {"gap": True}}
+        return [_event(update.kind, update.state, update.document, ids.spoken) for update in updates]
+
+    def opening(self, ids: Ids, turn: Turn) -> Event:
+        task = {
+            "id": ids.task,
+            "contextId": ids.context,
+            "status": self._stated(TaskState.SUBMITTED, ids),
+            "history": [_user_message(turn, ids)],
+        }
+        return _event(EventKind.TASK, TaskState.SUBMITTED, task, ids.spoken)
+
+    def resumed(self, ids: Ids) -> Event:
+        return self._status(ids, TaskState.WORKING, {}, {})
+
+    def verdict(self, ids: Ids, state: TaskState, error: HubError) -> Event:
+        fault = fault_of(error)
+        own = {OWN: {"reason": fault.reason}}
+        message = {
+            "role": agent_of(ids.spoken),
+            "messageId": str(uuid4()),
+            "taskId": ids.task,
+            "contextId": ids.context,
+            "parts": [text_part(fault.message, ids.spoken)],
+            "metadata": own,
+        }
+        said = {"message": dressed(EventKind.MESSAGE, message, None, ids.spoken)}
+        return self._status(ids, state, said, {"metadata": own})
+
+    # --- out of the log
+
+    def snapshot(
+        self,
+        turns: Sequence[Turn],
+        log: Sequence[Logged],
+        *,
+        dialect: str,
+        history_length: int | None,
+        alias: str = "",
+        artifacts: bool = True,
+    ) -> bytes:
+        first = log[0].event
+        if len(log) == 1 and len(turns) == 1 and history_length is None and artifacts and first.dialect == dialect:
+            return first.body
+        task = _folded(turns, log, None)
+        trim_history(task, history_length)
+        if not artifacts:
+            task.pop("artifacts", None)
+        if first.dialect != dialect:
+            content = read_content(EventKind.TASK, task, first.dialect, dialect)
+            task = write_content(renamed(content, alias if dialect == OLDEST else ""), dialect)
+        if dialect == OLDEST:
+            task["history"] = [transition(logged.event) for logged in log if logged.event.state is not None]
+            trim_history(task, history_length)
+        return dump(task)
+
+    def outline(self, row: TaskRow, dialect: str) -> bytes:
+        status = Status(row.state, timestamp=timestamp(row.updated))
+        own = {OWN: {"reason": fault_of(InvalidAnswer(str(row.worker), "")).reason}}
+        return dump(write_content(Task(row.id, row.context, status, metadata=own), dialect))
+
+    def spelled(self, event: Event, dialect: str) -> bytes:
+        return Speller(dialect).spell(event)
+
+    def notice(self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str) -> bytes:
+        last = log[-1].event
+        if dialect == NEWEST:
+            return wrapped(last.kind, Speller(dialect).spell(last), dialect)
+        if dialect == OLDEST:
+            pen = Speller(dialect, row.alias)
+            frames = [pen.spell(logged.event) for logged in log]  # all of them: an artifact is known by its place among them
+            return dump(notice_in_oldest(parse(frames[-1])))
+        return self.snapshot(turns, log, dialect=dialect, history_length=None)
+
+    # --- pieces
+
+    def _status(self, ids: Ids, state: TaskState, status: JsonObject, holder: JsonObject) -> Event:
+        """`status` without a state gets it, and the time."""
+        full = status if "state" in status else {**self._stated(state, ids), **status}
+        document = {**holder, "taskId": ids.task, "contextId": ids.context, "status": full}
+        return _event(EventKind.STATUS, state, document, ids.spoken)
+
+    def _stated(self, state: TaskState, ids: Ids) -> JsonObject:
+        return {"state": SHAPES[ids.spoken].state_name(state), "timestamp": self._now()}
+
+    def _own_status(self, status: JsonObject, ids: Ids) -> JsonObject:
+        own = {**status}
+        if not own.get("timestamp"):
+            own["timestamp"] = self._now()
+        if "message" in own:
+            own["message"] = _readdressed(own["message"], ids)
+        return own
+
+    def _own_task(self, task: JsonObject, ids: Ids) -> JsonObject:
+        own = {**task, "id": ids.task, "contextId": ids.context, "status": self._own_status(task["status"], ids)}
+        if "history" in own:
+            own["history"] = [_readdressed(message, ids) for message in own["history"]]
+        return own
+
+    def _missing_words(self, known: JsonObject, seen: JsonObject, state: TaskState, ids: Ids) -> list[Update]:
+        """Messages that the fold has not, as status updates; then the status, if it is another."""
+        status = seen["status"]
+        said = {m.get("messageId") for m in known.get("history") or ()}
+        said.add((known["status"].get("message") or {}).get("messageId"))
+        said.add((status.get("message") or {}).get("messageId"))
+        passing = SHAPES[ids.spoken].state_name(TaskState.WORKING)
+        words = [
+            (TaskState.WORKING, {"state": passing, "message": message, "timestamp": status["timestamp"]})
+            for message in seen.get("history") or ()
+            if message.get("role") == agent_of(ids.spoken) and message.get("messageId") not in said
+        ]
+        before = known["status"]
+        same_words = (before.get("message") or {}).get("messageId") == (status.get("message") or {}).get("messageId")
+        if words or before.get("state") != status["state"] or not same_words:
+            words.append((state, status))
+        updates = [
+            Update(EventKind.STATUS, state, {"taskId": ids.task, "contextId": ids.context, "status": word})
+            for state, word in words
+        ]
+        if updates and seen.get("metadata"):
+            updates[-1].document["metadata"] = seen["metadata"]
+        return updates
+
+    def _now(self) -> str:
+        return timestamp(self._wall())
+
+
+def _folded(turns: Sequence[Turn], log: Sequence[Logged], ids: Ids | None) -> JsonObject:
+    """The task after `log`. The first turn opens the first event's history already; later ones stand at their cursor."""
+    later = list(turns[1:])
+    task: JsonObject | None = None
+    for logged in log:
+        cursor, event = logged.cursor, logged.event
+        while task is not None and later and later[0].after < cursor:
+            add_turn(task, _message_of(later.pop(0), task, event.dialect))
+        task = fold(task, event.kind, parse(event.body))
+    assert task is not None
+    for turn in later:
+        if turn.after <= log[-1].cursor:
+            add_turn(task, _message_of(turn, task, log[0].event.dialect))
+    return task
+
+
+def _message_of(turn: Turn, task: JsonObject, spoken: str) -> JsonObject:
+    return {**_said(turn, spoken), "taskId": task["id"], "contextId": task["contextId"]}
+
+
+def _user_message(turn: Turn, ids: Ids) -> JsonObject:
+    return {**_said(turn, ids.spoken), "taskId": ids.task, "contextId": ids.context}
+
+
+def _said(turn: Turn, spoken: str) -> JsonObject:
+    """The caller's message as the log spells it."""
+    message: JsonObject = parse(turn.params)["message"]
+    if turn.dialect != spoken:
+        message = {**translated_message(message, turn.dialect, spoken), "messageId": turn.message_id}
+    return message
+
+
+def _readdressed(message: JsonObject, ids: Ids) -> JsonObject:
+    own = {**message}
+    if ids.worker_task or "taskId" in own:
+        own["taskId"] = ids.task
+    own["contextId"] = ids.context
+    references = own.get("referenceTaskIds")
+    if isinstance(references, list):
+        own["referenceTaskIds"] = [ids.task if task == ids.worker_task else task for task in references]
+    return own
+
+
+def _missing_artifacts(known: JsonObject, seen: JsonObject, ids: Ids) -> list[Update]:
+    """By position: parts beyond the ones that the fold has. An artifact whose beginning is another one was replaced."""
+    have = {artifact.get("artifactId"): artifact for artifact in artifacts_of(known)}
+    updates: list[Update] = []
+    for artifact in artifacts_of(seen):
+        old = have.get(artifact.get("artifactId"))
+        if old == artifact:
+            continue
+        parts, old_parts = artifact["parts"], (old or {}).get("parts") or []
+        grown = old is not None and len(parts) > len(old_parts) and parts[: len(old_parts)] == old_parts
+        if old is not None and parts == old_parts:
+            continue
+        document = {
+            "taskId": ids.task,
+            "contextId": ids.context,
+            "artifact": {**artifact, "parts": parts[len(old_parts) :]} if grown else artifact,
+            "append": grown,
+            "lastChunk": False,
+        }
+        updates.append(Update(EventKind.ARTIFACT, None, document))
+    return updates
+
+
+def _event(kind: EventKind, state: TaskState | None, document: JsonObject, spoken: str) -> Event:
+    return Event(kind, state, spoken, dump(dressed(kind, document, state, spoken)))

@@ -1,0 +1,72 @@
+"""The dialects, and the one way from each to the others: through the model."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rolecall.errors import InvalidAnswer, InvalidParams
+from rolecall.model.a2a import EventKind, JsonObject, TaskState
+from rolecall.model.content import Content
+from rolecall.protocol import v0_1 as v01
+from rolecall.protocol import v0_3 as v03
+from rolecall.protocol import v1_0 as v10
+from rolecall.protocol.untranslatable import Untranslatable
+from rolecall.protocol.v0_1 import shape as shape01
+from rolecall.protocol.v0_3 import shape as shape03
+from rolecall.protocol.v1_0 import shape as shape10
+
+OLDEST, CLASSIC, NEWEST = v01.VERSION, v03.VERSION, v10.VERSION
+
+
+class Shape(Protocol):
+    """How a dialect spells what A2A says. Documents are bare: without the member that tells what they are in 1.0."""
+
+    def read(self, kind: EventKind, document: JsonObject) -> Content:
+        """Untranslatable where the document cannot mean anything."""
+
+    def write(self, content: Content) -> JsonObject: ...
+    def state_name(self, state: TaskState) -> str: ...
+
+
+SHAPES: dict[str, Shape] = {OLDEST: shape01, CLASSIC: shape03, NEWEST: shape10}
+
+
+def read_content(kind: EventKind, document: JsonObject, spoken: str, wanted: str) -> Content:
+    """What a worker said. InvalidAnswer where it cannot be translated exactly."""
+    try:
+        return SHAPES[spoken].read(kind, document)
+    except Untranslatable as error:
+        raise InvalidAnswer("The worker", f"{error} (from {spoken} to {wanted})") from error
+
+
+def write_content(content: Content, wanted: str) -> JsonObject:
+    """InvalidAnswer where that dialect has no way to say it."""
+    try:
+        return SHAPES[wanted].write(content)
+    except Untranslatable as error:
+        raise InvalidAnswer("The worker", f"{error} (to {wanted})") from error
+
+
+def translated_message(message: JsonObject, spoken: str, wanted: str) -> JsonObject:
+    """What a caller said, in another dialect. InvalidParams where that cannot be done exactly."""
+    try:
+        return SHAPES[wanted].write(SHAPES[spoken].read(EventKind.MESSAGE, message))
+    except Untranslatable as error:
+        raise InvalidParams(f"{error} (from {spoken} to {wanted})") from error
+
+
+def dressed(kind: EventKind, document: JsonObject, state: TaskState | None, dialect: str) -> JsonObject:
+    """What the hub itself says, with the members that 0.3 wants on it."""
+    if dialect != CLASSIC:
+        return document
+    if kind is EventKind.STATUS and state is not None:
+        return {"kind": kind.value, **document, "final": state.ends_a_stream}
+    return {"kind": kind.value, **document}
+
+
+def agent_of(dialect: str) -> str:
+    return "agent" if dialect == CLASSIC else "ROLE_AGENT"
+
+
+def text_part(text: str, dialect: str) -> JsonObject:
+    return {"kind": "text", "text": text} if dialect == CLASSIC else {"text": text}

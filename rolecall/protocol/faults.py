@@ -1,0 +1,158 @@
+"""The one table: what each error is called on the wire.
+
+Codes -32700, -32600 to -32603 and -32001 to -32009 have their specified meaning and no other. What is the hub's own is
+-32000, told apart by the `reason` in its data. The HTTP status is for our own APIs and for REST; JSON-RPC errors go out
+with 200, because common clients drop the body of anything else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rolecall import errors
+from rolecall.errors import HubError
+from rolecall.model.a2a import JsonObject
+
+DOMAIN = "rolecall"
+
+
+class Fault(NamedTuple):
+    code: int
+    status: int
+    reason: str
+    message: str
+    data: list[JsonObject] | None
+
+
+class Row(NamedTuple):
+    code: int
+    status: int
+    reason: str
+
+
+TABLE: dict[type[HubError], Row] = {
+    errors.ParseError: Row(-32700, 400, "PARSE_ERROR"),
+    errors.InvalidRequest: Row(-32600, 400, "INVALID_REQUEST"),
+    errors.TooDeep: Row(-32600, 400, "TOO_DEEP"),
+    errors.MethodNotFound: Row(-32601, 404, "METHOD_NOT_FOUND"),
+    errors.InvalidParams: Row(-32602, 400, "INVALID_PARAMS"),
+    errors.BodyTooLarge: Row(-32600, 413, "BODY_TOO_LARGE"),
+    errors.BodyTooSlow: Row(-32600, 408, "BODY_TOO_SLOW"),
+    errors.MediaTypeNotSupported: Row(-32600, 415, "MEDIA_TYPE_NOT_SUPPORTED"),
+    errors.UnsupportedOperation: Row(-32004, 400, "UNSUPPORTED_OPERATION"),
+    errors.PushNotSupported: Row(-32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
+    errors.VersionNotSupported: Row(-32009, 400, "VERSION_NOT_SUPPORTED"),
+    errors.ExtendedCardNotConfigured: Row(-32007, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+    errors.KeyConflict: Row(-32000, 409, "CONFLICT"),
+    errors.Unauthenticated: Row(-32000, 401, "UNAUTHENTICATED"),
+    errors.Forbidden: Row(-32000, 403, "FORBIDDEN"),
+    errors.RoleForbidden: Row(-32000, 403, "FORBIDDEN"),
+    errors.HubWide: Row(-32000, 403, "FORBIDDEN"),
+    errors.BadHost: Row(-32600, 421, "BAD_HOST"),
+    errors.CrossSite: Row(-32600, 403, "CROSS_SITE"),
+    errors.Smuggled: Row(-32600, 400, "INVALID_REQUEST"),
+    errors.HeadTooLarge: Row(-32600, 431, "HEAD_TOO_LARGE"),
+    errors.HeadEndless: Row(-32600, 431, "HEAD_TOO_LARGE"),
+    errors.CodingUnknown: Row(-32600, 501, "CODING_UNKNOWN"),
+    errors.TaskNotFound: Row(-32001, 404, "TASK_NOT_FOUND"),
+    errors.TaskNotCancelable: Row(-32002, 400, "TASK_NOT_CANCELABLE"),
+    errors.TaskOver: Row(-32004, 400, "UNSUPPORTED_OPERATION"),
+    errors.TaskEnded: Row(-32602, 400, "TASK_ENDED"),
+    errors.PushConfigNotFound: Row(-32602, 404, "PUSH_CONFIG_NOT_FOUND"),
+    errors.DeadLetterNotFound: Row(-32000, 404, "DEAD_LETTER_NOT_FOUND"),
+    errors.RoleUnknown: Row(-32000, 404, "ROLE_UNKNOWN"),
+    errors.NoRoleNamed: Row(-32000, 404, "ROLE_UNKNOWN"),
+    errors.SkillAmbiguous: Row(-32000, 404, "ROLE_UNKNOWN"),
+    errors.NoLiveWorker: Row(-32000, 503, "NO_LIVE_WORKER"),
+    errors.WorkerBusy: Row(-32000, 503, "WORKER_BUSY"),
+    errors.HubDraining: Row(-32000, 503, "HUB_DRAINING"),
+    errors.BrokenOff: Row(-32000, 409, "CONFLICT"),
+    errors.GoesInCircles: Row(-32000, 508, "LOOP"),
+    errors.TooManyRequests: Row(-32000, 429, "OVERLOADED"),
+    errors.TooManyAtOnce: Row(-32000, 429, "OVERLOADED"),
+    errors.TooManyHeld: Row(-32000, 429, "OVERLOADED"),
+    errors.Overloaded: Row(-32000, 503, "OVERLOADED"),
+    errors.WorkerRefused: Row(-32000, 503, "WORKER_BUSY"),
+    errors.WorkerUnreachable: Row(-32000, 502, "WORKER_UNREACHABLE"),
+    errors.WorkerBroke: Row(-32000, 502, "WORKER_LOST"),
+    errors.WorkerLost: Row(-32000, 502, "WORKER_LOST"),
+    errors.WorkerSilent: Row(-32000, 504, "WORKER_SILENT"),
+    errors.HubRestarted: Row(-32000, 503, "HUB_RESTARTED"),
+    errors.LogFull: Row(-32000, 507, "OVERLOADED"),
+    errors.DeadlinePassed: Row(-32000, 504, "DEADLINE_EXCEEDED"),
+    errors.WorkerFault: Row(-32603, 502, "WORKER_ERROR"),
+    errors.InvalidAnswer: Row(-32006, 500, "INVALID_AGENT_RESPONSE"),
+    errors.LeaseUnknown: Row(-32000, 404, "LEASE_UNKNOWN"),
+    errors.LeaseSuperseded: Row(-32000, 409, "LEASE_SUPERSEDED"),
+    errors.InstanceConflict: Row(-32000, 409, "CONFLICT"),
+    errors.OfferInvalid: Row(-32602, 422, "OFFER_INVALID"),
+    errors.LogMoved: Row(-32000, 409, "CONFLICT"),
+    errors.StoreUnavailable: Row(-32000, 503, "OVERLOADED"),
+    errors.SecretUnreadable: Row(-32000, 500, "INTERNAL"),
+}
+_BY_DIALECT: dict[tuple[str | None, type[BaseException]], Row] = {
+    ("0.1", errors.TaskEnded): Row(-32002, 400, "TASK_ENDED"),
+    ("0.1", errors.WebhookInsecure): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
+    # 1.0 keeps its own code for cards that claim an extended one and have none; ours do not claim it.
+    ("1.0", errors.ExtendedCardNotConfigured): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
+    ("1.0", errors.PushConfigNotFound): Row(-32001, 404, "TASK_NOT_FOUND"),
+    ("1.0", errors.TaskEnded): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
+}
+_INTERNAL = Row(-32603, 500, "INTERNAL")
+# What workers may say to callers. That a worker lacks a method does not mean that the hub does. Older versions do not have
+# the two newest codes.
+_OF_WORKERS = {
+    -32001: Row(-32001, 404, "TASK_NOT_FOUND"),
+    -32002: Row(-32002, 400, "TASK_NOT_CANCELABLE"),
+    -32003: Row(-32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
+    -32004: Row(-32004, 400, "UNSUPPORTED_OPERATION"),
+    -32005: Row(-32005, 400, "CONTENT_TYPE_NOT_SUPPORTED"),
+    -32006: Row(-32006, 500, "INVALID_AGENT_RESPONSE"),
+    -32007: Row(-32007, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+    -32008: Row(-32008, 400, "EXTENSION_SUPPORT_REQUIRED"),
+    -32009: Row(-32009, 400, "VERSION_NOT_SUPPORTED"),
+    -32600: Row(-32600, 400, "WORKER_ERROR"),
+    -32601: Row(-32004, 400, "UNSUPPORTED_OPERATION"),
+    -32602: Row(-32602, 400, "WORKER_ERROR"),
+}
+_SINCE_1_0 = (-32008, -32009)
+_A2A = range(-32009, -32000)
+_A2A_DOMAIN = "a2a-protocol.org"
+_SPECIFIED = {-32700, *range(-32603, -32599), *range(-32009, -32000)}
+
+
+def row_of(error: type[BaseException]) -> Row:
+    """The nearest class in the table, along the error's own ancestry."""
+    for kind in error.__mro__:
+        if kind in TABLE:
+            return TABLE[kind]
+    return _INTERNAL
+
+
+def fault_of(error: BaseException, dialect: str | None = None) -> Fault:
+    """`dialect`: the caller's, because versions differ in what they call some errors."""
+    row = _BY_DIALECT.get((dialect, type(error))) or row_of(type(error))
+    if isinstance(error, errors.WorkerFault):
+        return _of_worker(error, dialect)
+    if not isinstance(error, HubError):
+        return Fault(row.code, row.status, row.reason, "Internal error.", None)
+    data = None
+    if row.code not in _SPECIFIED or error.facts:
+        data = [error_info(row.reason, error.facts)]
+    elif dialect == "1.0" and row.code in _A2A:
+        data = [error_info(row.reason, {}, domain=_A2A_DOMAIN)]
+    return Fault(row.code, row.status, row.reason, error.message, data)
+
+
+def error_info(reason: str, facts: dict[str, str], *, domain: str = DOMAIN) -> dict[str, Any]:
+    return {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": domain, "metadata": facts}
+
+
+def _of_worker(error: errors.WorkerFault, dialect: str | None) -> Fault:
+    """A worker's specified error is the caller's to see; the text of anything else may hold its internals."""
+    if error.code not in _OF_WORKERS:
+        return Fault(-32603, 502, "WORKER_ERROR", "The worker reported an internal error.", None)
+    newest = dialect == "1.0"
+    row = _OF_WORKERS[-32004 if error.code in _SINCE_1_0 and not newest else error.code]
+    data = [error_info(row.reason, {}, domain=_A2A_DOMAIN)] if newest and row.code in _A2A else None
+    return Fault(row.code, row.status, "WORKER_ERROR", error.text[:500] or "The worker refused the request.", data)

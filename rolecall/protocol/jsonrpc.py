@@ -1,0 +1,110 @@
+"""The JSON-RPC 2.0 envelope. Strict: an A2A request has an id, and its params, where given, are an object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rolecall.errors import InvalidParams, InvalidRequest, ParseError, TooDeep
+from rolecall.model.a2a import JsonObject
+from rolecall.model.value import Value
+from rolecall.protocol.faults import Fault
+from rolecall.protocol.text.jsontext import DEEPEST, Nested, NotJson, dump, parse
+
+NULL = b"null"
+_LONGEST_ID = 1024
+
+
+class Said(Value, frozen=True):
+    """A request. `id` is the JSON text of the caller's id, which every answer repeats in its own type."""
+
+    id: bytes
+    method: str
+    params: JsonObject
+
+
+class Reply(Value, frozen=True):
+    """A worker's answer: a result, or an error's code and text, and the reason in its data where it names one."""
+
+    result: Any
+    code: int | None
+    text: str
+    reason: str = ""
+
+
+def read_body(body: bytes | bytearray, most_deep: int = DEEPEST) -> Any:
+    """The JSON value of a request's body: an object, or an array for a batch. ParseError, TooDeep."""
+    try:
+        return parse(body, most_deep)
+    except Nested as error:
+        raise TooDeep(most_deep) from error
+    except NotJson as error:
+        raise ParseError from error
+
+
+def read_id(entry: Any) -> bytes:
+    """The id as JSON text, `null` where there is none that could be repeated."""
+    value = entry.get("id") if isinstance(entry, dict) else None
+    if isinstance(value, str) and len(value) <= _LONGEST_ID:
+        return dump(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return dump(value)
+    return NULL
+
+
+def read_said(entry: Any, call_id: bytes) -> Said:
+    """`call_id`: as `read_id` found it. InvalidRequest, InvalidParams."""
+    if not isinstance(entry, dict):
+        raise InvalidRequest("A request is a JSON object with jsonrpc, method, id and params.")
+    if entry.get("jsonrpc") != "2.0":
+        raise InvalidRequest('The member "jsonrpc" must be the string "2.0".')
+    if call_id == NULL:
+        raise InvalidRequest('The member "id" must be a string or an integer: A2A has no notifications.')
+    method = entry.get("method")
+    if not isinstance(method, str):
+        raise InvalidRequest('The member "method" must be a string.')
+    params = entry.get("params", {})
+    if params is None:
+        params = {}
+    if not isinstance(params, dict):
+        raise InvalidParams('"params" must be an object.')
+    return Said(call_id, method, params)
+
+
+def write_request(call_id: str, method: str, params: JsonObject) -> bytes:
+    return dump({"jsonrpc": "2.0", "id": call_id, "method": method, "params": params})
+
+
+def write_result(call_id: bytes, result: bytes) -> bytes:
+    """`result` is spliced in as it is: an event's bytes are serialised once, when it is logged."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
+
+
+def write_error(call_id: bytes, fault: Fault) -> bytes:
+    error: JsonObject = {"code": fault.code, "message": fault.message}
+    if fault.data is not None:
+        error["data"] = fault.data
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (call_id, dump(error))
+
+
+def read_reply(body: bytes | bytearray) -> Reply:
+    """What a worker answered. ValueError where it is no JSON-RPC response."""
+    document = parse(body)
+    if not isinstance(document, dict):
+        raise ValueError("not a JSON-RPC response")
+    error = document.get("error")
+    if isinstance(error, dict):
+        code = error.get("code")
+        text = error.get("message")
+        number = code if isinstance(code, int) and not isinstance(code, bool) else -32603
+        return Reply(None, number, text if isinstance(text, str) else "", _reason(error.get("data")))
+    if "result" not in document:
+        raise ValueError("neither result nor error")
+    return Reply(document["result"], None, "")
+
+
+def _reason(data: Any) -> str:
+    """The first `reason` of an error's data: a list of details, or a single one."""
+    for detail in data if isinstance(data, list) else [data]:
+        if isinstance(detail, dict) and isinstance(detail.get("reason"), str):
+            return str(detail["reason"])
+    return ""

@@ -1,0 +1,182 @@
+"""REST: which address asks for what, and how errors look. The bodies are those of the dialects."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+from rolecall.errors import InvalidParams
+from rolecall.model.a2a import JsonObject
+from rolecall.model.command import Target
+from rolecall.model.ids import is_instance, is_role, split_name
+from rolecall.model.value import replace
+from rolecall.protocol.dialect import CLASSIC, NEWEST
+from rolecall.protocol.faults import Fault, error_info
+from rolecall.protocol.methods import Operation
+from rolecall.protocol.text.jsontext import dump
+
+_VERBS = {"send": Operation.SEND, "stream": Operation.STREAM}
+_ON_TASK = {
+    ("cancel", "POST"): Operation.CANCEL,
+    ("subscribe", "GET"): Operation.SUBSCRIBE,
+    ("subscribe", "POST"): Operation.SUBSCRIBE,
+}
+_ON_CONFIGS = {"POST": Operation.PUSH_SET, "GET": Operation.PUSH_LIST}
+_ON_CONFIG = {"GET": Operation.PUSH_GET, "DELETE": Operation.PUSH_DELETE}
+_CONFIGS = ("pushNotificationConfigs", "pushNotificationConfig")
+_CARDS = {"extendedAgentCard": NEWEST, "card": CLASSIC}
+_NUMBERS, _FLAGS = ("historyLength", "history_length", "pageSize", "page_size"), ("includeArtifacts", "include_artifacts")
+_STATUS_NAMES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    413: "INVALID_ARGUMENT",
+    415: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+class Place(NamedTuple):
+    """What an address means. `dialect` None: the version header tells, or the task. `operation` None: it is an address of
+    ours, but not with that verb; `verbs` then says with which.
+    """
+
+    operation: Operation | None
+    dialect: str | None
+    target: Target
+    names: JsonObject
+    verbs: tuple[str, ...] = ()
+
+
+def read_place(path: str, verb: str) -> Place | None:
+    """`path` as it came, with its percent signs: an id may hold a slash. None: no address of A2A's REST."""
+    target, dialect, rest = _prefix([unquote(word) for word in path.strip("/").split("/")])
+    if not rest:
+        return None
+    head, *more = rest
+    if head.startswith("message:") and not more:
+        operation = _VERBS.get(head.removeprefix("message:"))
+        return None if operation is None else _place(operation, verb, ("POST",), dialect, target, {})
+    if head in _CARDS and not more and (head != "card" or dialect == CLASSIC):
+        return _place(Operation.CARD, verb, ("GET",), dialect or _CARDS[head], target, {})
+    if head == "tasks":
+        return _task_place(more, verb, dialect, target)
+    return None
+
+
+def _task_place(rest: list[str], verb: str, dialect: str | None, target: Target) -> Place | None:
+    if not rest:
+        return _place(Operation.LIST, verb, ("GET",), dialect, target, {})
+    name, *more = rest
+    if not more:
+        task, colon, action = name.rpartition(":")
+        if colon and action in ("cancel", "subscribe"):
+            verbs = tuple(v for known, v in _ON_TASK if known == action)
+            operation = _ON_TASK.get((action, verb))
+            return Place(operation, dialect, target, {"id": task}, verbs)
+        return _place(Operation.GET, verb, ("GET",), dialect, target, {"id": name})
+    if more[0] not in _CONFIGS or len(more) > 2:
+        return None
+    table = _ON_CONFIG if len(more) == 2 else _ON_CONFIGS
+    names = {"task": name, **({"config": more[1]} if len(more) == 2 else {})}
+    return Place(table.get(verb), dialect, target, names, tuple(table))
+
+
+def _place(
+    operation: Operation, verb: str, verbs: tuple[str, ...], dialect: str | None, target: Target, names: JsonObject
+) -> Place:
+    return Place(operation if verb in verbs else None, dialect, target, names, verbs)
+
+
+def _prefix(words: list[str]) -> tuple[Target, str | None, list[str]]:
+    """A role's own address, a version, a tenant: what comes before the address proper."""
+    target = Target()
+    if words[0] == "agents" and len(words) > 2:
+        named = _role(words[1])
+        if named is None:
+            return target, None, []
+        target, words = Target(*named), words[2:]
+    if words[0] == "v1":
+        return target, CLASSIC, words[1:]
+    if words[0] == "a2a":
+        if words[1:2] == ["rest"]:
+            return target, CLASSIC, words[2:]
+        return target, CLASSIC, words[1:] if words[1:2] == ["tasks"] and len(words) > 2 else []
+    named = _role(words[0]) if len(words) > 1 and _is_first(words[1]) else None
+    if named is None:
+        return target, None, words
+    # A tenant behind a role's own address has to agree with it, as it would in the body.
+    return replace(target, role=named[0], instance=named[1]) if target.path_role else Target(*named), None, words[1:]
+
+
+def _role(word: str) -> tuple[str, str | None] | None:
+    role, instance = split_name(word)
+    return (role, instance) if is_role(role) and (instance is None or is_instance(instance)) else None
+
+
+def _is_first(word: str) -> bool:
+    return word.startswith("message:") or word in ("tasks", "extendedAgentCard")
+
+
+def read_query(query: bytes) -> JsonObject:
+    """Parameters as their JSON would be."""
+    try:
+        pairs = parse_qsl(query.decode("utf-8"), keep_blank_values=True, max_num_fields=50)
+    except ValueError as error:
+        raise InvalidParams("The query cannot be read.") from error
+    return {name: _typed(name, value) for name, value in pairs if name != "A2A-Version"}
+
+
+def _typed(name: str, value: str) -> str | int | bool:
+    if name in _FLAGS:
+        if value not in ("true", "false"):
+            raise InvalidParams(f'"{name}" must be true or false.')
+        return value == "true"
+    if name in _NUMBERS:
+        digits = value.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+            raise InvalidParams(f'"{name}" must be a whole number.')
+        return int(value)
+    return value
+
+
+def params_of(place: Place, said: JsonObject, dialect: str | None) -> JsonObject:
+    """The parameters that the method has in JSON-RPC: what stands in the address wins over what was said besides."""
+    names = place.names
+    if "task" not in names:
+        return {**said, **names}
+    if dialect == NEWEST:
+        config = {"id": names["config"]} if "config" in names else {}
+        return {**said, "taskId": names["task"], **config}
+    if place.operation is Operation.PUSH_SET:
+        own = said.get("pushNotificationConfig") or said.get("config") or said
+        return {"taskId": names["task"], "pushNotificationConfig": own}
+    return {"id": names["task"], **({"pushNotificationConfigId": names["config"]} if "config" in names else {})}
+
+
+def refuse_proto_form(said: JsonObject) -> None:
+    """Some SDKs of 0.3 put another spelling on REST than its JSON: half-read it would be worse than refused."""
+    message = said.get("message") if said.get("message") is not None else said.get("request")
+    if not isinstance(message, dict):
+        return
+    if "content" in message or str(message.get("role")).startswith("ROLE_"):
+        raise InvalidParams(
+            "This is the protobuf form of 0.3 REST, which is not spoken here. Use JSON-RPC, or 1.0 with A2A-Version: 1.0."
+        )
+
+
+def write_error(fault: Fault) -> bytes:
+    details = fault.data or [error_info(fault.reason, {}, domain="a2a-protocol.org")]
+    error = {
+        "code": fault.status,
+        "status": _STATUS_NAMES.get(fault.status, "INTERNAL"),
+        "message": fault.message,
+        "details": details,
+    }
+    return dump({"error": error, "message": fault.message})

@@ -1,0 +1,115 @@
+"""Server-sent events: a frame writer, and a reader that bounds what a sender can make us hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rolecall.model.value import Value
+
+KEEP_ALIVE = b": keep-alive\n\n"
+COME_BACK = b"retry: 2000\n\n"
+"""The last words of a stream that the hub ends before its task: come back with the last id, in two seconds."""
+RESPONSE_HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Frame(Value, frozen=True):
+    data: bytes
+    id: str | None
+    event: str | None
+
+
+class FrameTooLong(ValueError):
+    """A line or an event is longer than this reader takes."""
+
+
+def write_frame(data: bytes, *, cursor: int | None = None, event: str | None = None) -> bytes:
+    """One frame. `data` is JSON without line breaks: some readers keep only an event's last `data:` line."""
+    head = b"id: %d\n" % cursor if cursor is not None else b""
+    if event is not None:
+        head += b"event: %b\n" % event.encode()
+    return b"%bdata: %b\n\n" % (head, data)
+
+
+class FrameReader:
+    """Feed it bytes as they come; it gives the frames that are complete. Comments are passed over."""
+
+    def __init__(self, *, limit: int = 1024 * 1024) -> None:
+        self._limit = limit
+        # An unfinished line stays in pieces until its end comes: joining it anew for every chunk would be quadratic.
+        self._rest: list[bytes] = []
+        self._rest_size = 0
+        self._data: list[bytes] = []
+        self._size = 0
+        self._id: str | None = None
+        self._event: str | None = None
+        self._ended_in_cr = False
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        if not chunk:
+            return []
+        if self._ended_in_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        self._ended_in_cr = False
+        if b"\r" in chunk:
+            self._ended_in_cr = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        first, *lines = chunk.split(b"\n")
+        if lines and self._rest:
+            first = b"".join((*self._rest, first))
+            self._rest, self._rest_size = [], 0
+        frames = self._lines((first, *lines[:-1])) if lines else []
+        self._keep(lines[-1] if lines else first)
+        return frames
+
+    def _lines(self, lines: Iterable[bytes]) -> list[Frame]:
+        frames: list[Frame] = []
+        for line in lines:
+            if line.startswith(b"data: "):
+                self._take(line[6:])
+            elif line:
+                self._field(line)
+            elif self._data:
+                frames.append(self._close())
+            else:
+                self._event = None
+        return frames
+
+    def _keep(self, rest: bytes) -> None:
+        if rest:
+            self._rest.append(rest)
+            self._rest_size += len(rest)
+            if self._rest_size + self._size > self._limit:
+                raise FrameTooLong(f"a line of over {self._limit} bytes")
+
+    @property
+    def unfinished(self) -> bool:
+        """Bytes of a frame have come that its end has not."""
+        return bool(self._rest or self._data)
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if name == b"data":
+            self._take(value)
+        elif name == b"id" and b"\0" not in value:
+            self._id = value.decode("utf-8", "replace")[:256]
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")[:64]
+
+    def _take(self, value: bytes) -> None:
+        # One more for the line itself: empty lines are not free to hold.
+        self._size += len(value) + 1
+        if self._size > self._limit:
+            raise FrameTooLong(f"an event of over {self._limit} bytes")
+        self._data.append(value)
+
+    def _close(self) -> Frame:
+        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        frame = Frame(data, self._id, self._event)
+        self._data, self._size, self._id, self._event = [], 0, None, None
+        return frame

@@ -1,0 +1,1 @@
+"""Values as text: JSON, its members one by one, timestamps."""

@@ -1,0 +1,78 @@
+"""What callers ask under the oldest names, read into commands. The caller makes the task's id, and does not wait."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from rolecall.errors import InvalidParams
+from rolecall.model.a2a import JsonObject
+from rolecall.model.command import NamePush, Send, SetPush, Target
+from rolecall.model.ids import TaskId
+from rolecall.model.push import PushConfig
+from rolecall.protocol.callers import params as asked
+from rolecall.protocol.v0_1 import VERSION
+from rolecall.protocol.v0_1.shape import read_message
+
+
+def read_send(
+    params: JsonObject,
+    target: Target,
+    *,
+    trace: str | None = None,
+    key: str | None = None,
+    extensions: tuple[str, ...] = (),
+) -> Send:
+    message = params.get("message")
+    if not isinstance(message, dict):
+        raise InvalidParams('"params.message" must be an object.')
+    asked.check_ids(message)
+    asked.parts_of(message)
+    alias, session = params.get("id"), params.get("sessionId")
+    for name, value in (("id", alias), ("sessionId", session)):
+        if value is not None and (not isinstance(value, str) or not 0 < len(value) <= asked.LONGEST_ID):
+            raise InvalidParams(f'"params.{name}" must be a string of 1 to {asked.LONGEST_ID} characters.')
+    metadata = asked.metadata_of(message, params)
+    asked.checked_message(message, read_message)
+    if alias is None and message.get("messageId") is None:
+        message["messageId"] = str(uuid4())  # nothing else tells it from another with the same words
+    push = asked.member(params, "pushNotification", "params.pushNotification")
+    return Send(
+        target=asked.named_target(target, metadata),
+        params=params,
+        dialect=VERSION,
+        message_id=message.get("messageId") or str(uuid4()),
+        context_id=session,
+        blocking=False,
+        history_length=asked.history_length(params),
+        wait=asked.wait_seconds(metadata),
+        alias=alias or "",
+        push=_push(push, TaskId("")) if push else None,
+        key=key,
+        trace=trace,
+        extensions=extensions,
+    )
+
+
+def read_set_push(params: JsonObject, target: Target) -> SetPush:
+    config = asked.member(params, "pushNotificationConfig", "params.pushNotificationConfig")
+    if not config:
+        raise InvalidParams('"params.pushNotificationConfig" must be an object with a url.')
+    return SetPush(target, _push(config, asked.read_task_id(params)))
+
+
+def read_name_push(params: JsonObject, target: Target) -> NamePush:
+    return NamePush(target, asked.read_task_id(params), None)
+
+
+def _push(config: JsonObject, task: TaskId) -> PushConfig:
+    where = "pushNotificationConfig"
+    authentication = asked.member(config, "authentication", f"{where}.authentication")
+    return PushConfig(
+        task=task,
+        id="",
+        url=asked.webhook_url(config, where),
+        dialect=VERSION,
+        token=asked.secret(config, "token", where),
+        schemes=asked.names(authentication, "schemes", f"{where}.authentication"),
+        credentials=asked.secret(authentication, "credentials", f"{where}.authentication"),
+    )

@@ -1,0 +1,153 @@
+"""Content as 0.1 spells it: `sessionId` for the context, parts by `type`, artifacts known by their place in the task.
+
+Lossy by nature: messages have no ids here and artifacts no names of their own, there are no references and no extensions, and
+two states are missing. What is read back is what 0.1 said, no more. Reading shares `metadata` and `data` with the document.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rolecall.model.a2a import EventKind, JsonObject, TaskState
+from rolecall.model.content import Artifact, ArtifactUpdate, Content, Message, Status, StatusUpdate, Task
+from rolecall.protocol.text import members
+from rolecall.protocol.text.members import said
+from rolecall.protocol.untranslatable import Untranslatable
+from rolecall.protocol.v0_3.parts import read_parts, write_part
+from rolecall.protocol.v0_3.shape import ROLES, STATES, is_final, read_state
+
+__all__ = ["STATES", "read", "read_message", "read_state", "state_name", "write", "write_status", "write_stream"]
+
+# 0.1 had no word for these two. What a caller has to do about them is the same.
+_NEAREST = {TaskState.REJECTED: TaskState.FAILED, TaskState.AUTH_REQUIRED: TaskState.INPUT_REQUIRED}
+_LARGEST_INDEX = 1_000_000
+
+
+def state_name(state: TaskState) -> str:
+    return _NEAREST.get(state, state).value
+
+
+# --- reading
+
+
+def read(kind: EventKind, document: Any) -> Content:
+    if kind is EventKind.MESSAGE:
+        return read_message(document)
+    if kind is EventKind.TASK:
+        return _read_task(members.mapping(document, "task"))
+    holder = members.mapping(document, kind.value)
+    task_id = members.text(holder, "id", kind.value)
+    metadata = members.metadata(holder, kind.value)
+    if kind is EventKind.STATUS:
+        return StatusUpdate(task_id, "", _read_status(holder.get("status"), "status"), metadata)
+    artifact = _read_artifact(holder.get("artifact"), "artifact", 0)
+    append, last = (members.flag(holder["artifact"], name, "artifact") for name in ("append", "lastChunk"))
+    return ArtifactUpdate(task_id, "", artifact, append, last, metadata)
+
+
+def read_message(document: Any, where: str = "message") -> Message:
+    """Without an id, unless one was given after all: whoever lets the message in names it."""
+    message = members.mapping(document, where)
+    named = message.get("role")
+    role = ROLES.get(named) if isinstance(named, str) else None
+    if role is None:
+        raise Untranslatable(f'"{where}.role" must be "user" or "agent".')
+    return Message(
+        message_id=members.optional_text(message, "messageId", where) or "",
+        role=role,
+        parts=read_parts(message, where),
+        metadata=members.metadata(message, where),
+    )
+
+
+def _read_task(task: JsonObject) -> Task:
+    history, artifacts = (members.items(task, name, "task") for name in ("history", "artifacts"))
+    return Task(
+        id=members.text(task, "id", "task"),
+        context_id=members.optional_text(task, "sessionId", "task") or "",
+        status=_read_status(task.get("status"), "task.status"),
+        history=tuple(read_message(item, f"task.history[{at}]") for at, item in enumerate(history)),
+        artifacts=tuple(_read_artifact(item, f"task.artifacts[{at}]", at) for at, item in enumerate(artifacts)),
+        metadata=members.metadata(task, "task"),
+    )
+
+
+def _read_status(value: Any, where: str) -> Status:
+    status = members.mapping(value, where)
+    message = status.get("message")
+    return Status(
+        state=read_state(status.get("state"), f"{where}.state"),
+        message=None if message is None else read_message(message, f"{where}.message"),
+        timestamp=members.moment(status.get("timestamp")),
+    )
+
+
+def _read_artifact(value: Any, where: str, place: int) -> Artifact:
+    """Its index is its name: by it the chunks of one artifact find each other."""
+    artifact = members.mapping(value, where)
+    index = place if artifact.get("index") is None else artifact["index"]
+    if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index <= _LARGEST_INDEX:
+        raise Untranslatable(f'"{where}.index" must be a whole number from 0 to {_LARGEST_INDEX}.')
+    return Artifact(
+        artifact_id=members.optional_text(artifact, "artifactId", where) or str(index),
+        parts=read_parts(artifact, where),
+        name=members.optional_text(artifact, "name", where),
+        description=members.optional_text(artifact, "description", where),
+        metadata=members.metadata(artifact, where),
+    )
+
+
+# --- writing
+
+
+def write(content: Content, *, index: int = 0) -> JsonObject:
+    """`index` is the place in the task of an update's artifact."""
+    if isinstance(content, Message):
+        return _write_message(content)
+    if isinstance(content, Task):
+        return said(
+            id=content.id,
+            sessionId=content.context_id or None,
+            status=write_status(content.status),
+            history=[_write_message(message) for message in content.history],
+            artifacts=_write_artifacts(content),
+            metadata=content.metadata,
+        )
+    if isinstance(content, StatusUpdate):
+        return _write_update(content.task_id, content)
+    chunk = {"append": content.append, "lastChunk": content.last_chunk}
+    return said(id=content.task_id, artifact=_write_artifact(content.artifact, index) | chunk, metadata=content.metadata)
+
+
+def write_stream(content: Content, *, index: int = 0) -> JsonObject:
+    """A frame of a stream, where 0.1 knows updates alone. A task is one of its status that brings its artifacts along."""
+    if isinstance(content, Message):
+        raise Untranslatable('A "message" without a task has no place in a stream of 0.1.')
+    if isinstance(content, Task):
+        return _write_update(content.id, content) | said(artifacts=_write_artifacts(content))
+    return write(content, index=index)
+
+
+def _write_update(task_id: str, content: Task | StatusUpdate) -> JsonObject:
+    final = is_final(content.status)
+    return said(id=task_id, status=write_status(content.status), final=final, metadata=content.metadata)
+
+
+def _write_message(message: Message) -> JsonObject:
+    parts = [write_part(part, "type") for part in message.parts]
+    return {"role": message.role.value, "parts": parts} | said(metadata=message.metadata)
+
+
+def write_status(status: Status) -> JsonObject:
+    message = None if status.message is None else _write_message(status.message)
+    return said(state=state_name(status.state), message=message, timestamp=status.timestamp)
+
+
+def _write_artifacts(task: Task) -> list[JsonObject]:
+    return [_write_artifact(artifact, at) for at, artifact in enumerate(task.artifacts)]
+
+
+def _write_artifact(artifact: Artifact, index: int) -> JsonObject:
+    parts = [write_part(part, "type") for part in artifact.parts]
+    told = said(name=artifact.name, description=artifact.description)
+    return told | {"parts": parts, "index": index} | said(metadata=artifact.metadata)

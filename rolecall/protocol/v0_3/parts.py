@@ -1,0 +1,133 @@
+"""Parts as 0.3 spells them, and 0.1, which has `type` where 0.3 has `kind`.
+
+Both lack a home for the name and media type of a text or data part, and for data that is no object. What does not fit is put
+into the part's metadata and taken out again, so that nothing is lost on a way there and back. Whatever else stands in
+metadata is the sender's, even where it looks like ours: writing and reading are exact inverses of each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rolecall.model.a2a import JsonObject
+from rolecall.model.content import Part, PartKind
+from rolecall.protocol.text import members
+from rolecall.protocol.untranslatable import Untranslatable
+
+_OWN = "rolecall"
+_WRAPPED = "data_part_compat"  # the mark that the official Python SDK sets and understands
+_KEPT = {"mediaType": str, "filename": str, "metadata": dict}
+_KINDS = ("text", "file", "data")
+
+
+def read_parts(holder: JsonObject, where: str) -> tuple[Part, ...]:
+    parts = holder.get("parts")
+    if not isinstance(parts, list):
+        raise Untranslatable(f'"{where}.parts" must be a list.')
+    return tuple([read_part(part, f"{where}.parts[{at}]") for at, part in enumerate(parts)])
+
+
+def read_part(value: Any, where: str = "part") -> Part:
+    part = members.mapping(value, where)
+    kind = _kind(part, where)
+    # A member named `content` stands for the one that the kind is called after; some callers write that.
+    body = part.get(kind)
+    if body is None and "content" in part:
+        body = part["content"]
+    metadata = members.metadata(part, where) if "metadata" in part else None
+    if kind == "file":
+        return _read_file(members.mapping(body, f"{where}.file"), metadata, f"{where}.file")
+    if kind == "data":
+        return _unfitted(PartKind.DATA, members.mapping(body, f"{where}.data"), metadata)
+    if not isinstance(body, str):
+        raise Untranslatable(f'"{where}.text" must be a string.')
+    return _unfitted(PartKind.TEXT, body, metadata)
+
+
+def write_part(part: Part, tag: str = "kind") -> JsonObject:
+    if part.kind is PartKind.TEXT or part.kind is PartKind.DATA:
+        value, metadata = _fitted(part)
+        return members.said(**{tag: part.kind.value, part.kind.value: value, "metadata": metadata})
+    file = members.said(
+        bytes=part.value if part.kind is PartKind.RAW else None,
+        uri=part.value if part.kind is PartKind.URL else None,
+        name=part.filename,
+        mimeType=part.media_type,
+    )
+    return members.said(**{tag: "file", "file": file, "metadata": part.metadata})
+
+
+def _kind(part: JsonObject, where: str) -> str:
+    """Whoever leaves the discriminator out is understood as long as only one kind can be meant."""
+    kind = part.get("kind") or part.get("type")
+    if kind is None:
+        present = [name for name in _KINDS if part.get(name) is not None]
+        kind = present[0] if len(present) == 1 else None
+    if kind not in _KINDS:
+        raise Untranslatable(f'"{where}" must be a text, file or data part.')
+    return str(kind)
+
+
+def _read_file(file: JsonObject, metadata: JsonObject | None, where: str) -> Part:
+    inline, link = file.get("bytes"), file.get("uri")
+    if (inline is None) == (link is None):
+        raise Untranslatable(f'"{where}" must have either bytes or uri.')
+    filename, media_type = (members.optional_text(file, name, where) for name in ("name", "mimeType"))
+    if inline is None:
+        return Part(PartKind.URL, members.text(file, "uri", where), filename, media_type, metadata)
+    value = members.base64(members.text(file, "bytes", where), f"{where}.bytes")
+    return Part(PartKind.RAW, value, filename, media_type, metadata)
+
+
+# --- what has no home of its own
+
+
+def _fitted(part: Part) -> tuple[Any, JsonObject | None]:
+    """Value and metadata of a text or data part, as they stand in the document."""
+    kept = members.said(mediaType=part.media_type, filename=part.filename)
+    wraps = part.kind is PartKind.DATA and not isinstance(part.value, dict)
+    value = {"value": part.value} if wraps else part.value
+    mark = {_WRAPPED: True} if wraps else {}
+    if kept or wraps:
+        plain = {**(part.metadata or {}), **mark, **({_OWN: kept} if kept else {})}
+        if _taken(part.kind, value, plain) == part:
+            return value, plain
+    elif _ours(part.kind, value, part.metadata) is None:
+        return value, part.metadata
+    # The sender's metadata would be taken for ours, or cannot stand beside it: it moves in as a whole.
+    return value, {**mark, _OWN: {**kept, "metadata": part.metadata}}
+
+
+def _unfitted(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part:
+    ours = _ours(kind, value, metadata) if metadata else None
+    return ours or Part(kind, value, metadata=metadata)
+
+
+def _ours(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part | None:
+    """What this says, if the marks in it are ours: if it is just what we would have written."""
+    taken = _taken(kind, value, metadata)
+    return taken if taken is not None and _fitted(taken) == (value, metadata) else None
+
+
+def _taken(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part | None:
+    """What this says if every mark in it is ours; None where there is none."""
+    if not metadata or (_OWN not in metadata and _WRAPPED not in metadata):
+        return None
+    rest = {**metadata}
+    wrapped = kind is PartKind.DATA and rest.get(_WRAPPED) is True and value.keys() == {"value"}
+    if wrapped:
+        del rest[_WRAPPED]
+        value = value["value"]
+    kept = rest.pop(_OWN) if _is_kept(rest.get(_OWN)) else {}
+    if not wrapped and not kept:
+        return None
+    if "metadata" in kept:
+        return None if rest else Part(kind, value, kept.get("filename"), kept.get("mediaType"), kept["metadata"])
+    return Part(kind, value, kept.get("filename"), kept.get("mediaType"), rest or None)
+
+
+def _is_kept(value: Any) -> bool:
+    """An object of nothing but what we keep there; an empty text is none."""
+    if not isinstance(value, dict) or not value or not value.keys() <= _KEPT.keys():
+        return False
+    return all(isinstance(item, _KEPT[name]) and item != "" for name, item in value.items())

@@ -1,0 +1,237 @@
+"""Content as 1.0 spells it: ProtoJSON, where the member's name tells what a thing is.
+
+As every ProtoJSON reader must, this one takes snake_case names and numbers for enums, and a member left out for an empty one.
+Reading shares `metadata` and `data` with the document and changes nothing in it; what the model has no word for is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rolecall.model.a2a import EventKind, JsonObject, TaskState
+from rolecall.model.content import Artifact, ArtifactUpdate, Content, Message, Part, PartKind, Role, Status, StatusUpdate, Task
+from rolecall.protocol.text import members
+from rolecall.protocol.text.members import said
+from rolecall.protocol.untranslatable import Untranslatable
+
+_NAMES = {state: f"TASK_STATE_{'UNSPECIFIED' if state is TaskState.UNKNOWN else state.name}" for state in TaskState}
+STATES = {name: state for state, name in _NAMES.items()} | {
+    **{state.value: state for state in TaskState},
+    "TASK_STATE_CANCELLED": TaskState.CANCELED,
+}
+"""The specified names, and other spellings that are in use."""
+_NUMBERED_STATES = (
+    TaskState.UNKNOWN,
+    TaskState.SUBMITTED,
+    TaskState.WORKING,
+    TaskState.COMPLETED,
+    TaskState.FAILED,
+    TaskState.CANCELED,
+    TaskState.INPUT_REQUIRED,
+    TaskState.REJECTED,
+    TaskState.AUTH_REQUIRED,
+)
+_ROLES: dict[Any, Role] = {"ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT, 1: Role.USER, 2: Role.AGENT} | {
+    role.value: role for role in Role
+}
+_CAMEL = {
+    "message_id": "messageId",
+    "task_id": "taskId",
+    "context_id": "contextId",
+    "reference_task_ids": "referenceTaskIds",
+    "artifact_id": "artifactId",
+    "last_chunk": "lastChunk",
+    "media_type": "mediaType",
+}
+
+
+def state_name(state: TaskState) -> str:
+    return _NAMES[state]
+
+
+def read_state(value: Any, where: str = "state") -> TaskState:
+    """A name or number that nobody knows is the state that nobody knows; so is none."""
+    if value is None:
+        return TaskState.UNKNOWN
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _NUMBERED_STATES[value] if 0 <= value < len(_NUMBERED_STATES) else TaskState.UNKNOWN
+    if not isinstance(value, str):
+        raise Untranslatable(f'"{where}" must be a name or a number.')
+    return STATES.get(value, TaskState.UNKNOWN)
+
+
+# --- reading
+
+
+def read(kind: EventKind, document: Any) -> Content:
+    if kind is EventKind.MESSAGE:
+        return read_message(document)
+    if kind is EventKind.TASK:
+        return _read_task(_holder(document, "task"))
+    where = "statusUpdate" if kind is EventKind.STATUS else "artifactUpdate"
+    holder = _holder(document, where)
+    ids = _text(holder, "taskId", where), _text(holder, "contextId", where)
+    metadata = members.metadata(holder, where)
+    if kind is EventKind.STATUS:
+        return StatusUpdate(*ids, _read_status(holder.get("status"), "status"), metadata)
+    artifact = _read_artifact(holder.get("artifact"), "artifact")
+    append, last = (members.flag(holder, name, where) for name in ("append", "lastChunk"))
+    return ArtifactUpdate(*ids, artifact, append, last, metadata)
+
+
+def read_message(document: Any, where: str = "message") -> Message:
+    message = _holder(document, where)
+    return Message(
+        message_id=_text(message, "messageId", where),
+        role=_read_role(message.get("role"), where),
+        parts=_read_parts(message, where),
+        task_id=members.optional_text(message, "taskId", where),
+        context_id=members.optional_text(message, "contextId", where),
+        references=members.texts(message, "referenceTaskIds", where),
+        extensions=members.texts(message, "extensions", where),
+        metadata=members.metadata(message, where),
+    )
+
+
+def read_part(value: Any, where: str = "part") -> Part:
+    part = _holder(value, where)
+    # Null is a value for data alone. Elsewhere it means that the member is not there.
+    present = [kind for kind in PartKind if part.get(kind) is not None or (kind is PartKind.DATA and kind in part)]
+    if len(present) != 1:
+        raise Untranslatable(f'"{where}" must have exactly one of text, raw, url and data.')
+    (kind,) = present
+    content = part[kind] if kind is PartKind.DATA else members.text(part, kind, where)
+    return Part(
+        kind,
+        members.base64(content, f"{where}.raw") if kind is PartKind.RAW else content,
+        members.optional_text(part, "filename", where),
+        members.optional_text(part, "mediaType", where),
+        members.metadata(part, where),
+    )
+
+
+def _read_task(task: JsonObject) -> Task:
+    history, artifacts = (members.items(task, name, "task") for name in ("history", "artifacts"))
+    return Task(
+        id=_text(task, "id", "task"),
+        context_id=_text(task, "contextId", "task"),
+        status=_read_status(task.get("status"), "task.status"),
+        history=tuple(read_message(item, f"task.history[{at}]") for at, item in enumerate(history)),
+        artifacts=tuple(_read_artifact(item, f"task.artifacts[{at}]") for at, item in enumerate(artifacts)),
+        metadata=members.metadata(task, "task"),
+    )
+
+
+def _read_status(value: Any, where: str) -> Status:
+    status = members.mapping(value, where)
+    message = status.get("message")
+    return Status(
+        state=read_state(status.get("state"), f"{where}.state"),
+        message=None if message is None else read_message(message, f"{where}.message"),
+        timestamp=members.moment(status.get("timestamp")),
+    )
+
+
+def _read_artifact(value: Any, where: str) -> Artifact:
+    artifact = _holder(value, where)
+    return Artifact(
+        artifact_id=_text(artifact, "artifactId", where),
+        parts=_read_parts(artifact, where),
+        name=members.optional_text(artifact, "name", where),
+        description=members.optional_text(artifact, "description", where),
+        extensions=members.texts(artifact, "extensions", where),
+        metadata=members.metadata(artifact, where),
+    )
+
+
+def _read_parts(holder: JsonObject, where: str) -> tuple[Part, ...]:
+    parts = members.items(holder, "parts", where)
+    return tuple(read_part(part, f"{where}.parts[{at}]") for at, part in enumerate(parts))
+
+
+def _read_role(value: Any, where: str) -> Role:
+    role = _ROLES.get(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    if role is None:
+        raise Untranslatable(f'"{where}.role" must be ROLE_USER or ROLE_AGENT.')
+    return role
+
+
+def _text(holder: JsonObject, name: str, where: str) -> str:
+    return members.optional_text(holder, name, where) or ""
+
+
+def _holder(value: Any, where: str) -> JsonObject:
+    """The object with its members in camelCase."""
+    holder = members.mapping(value, where)
+    snake = _CAMEL.keys() & holder.keys()
+    if not snake:
+        return holder
+    camel = {name: item for name, item in holder.items() if name not in snake}
+    for name in snake:
+        if holder[name] is None:
+            continue
+        if camel.get(_CAMEL[name]) is not None:
+            raise Untranslatable(f'"{where}" has {_CAMEL[name]} twice, in two spellings.')
+        camel[_CAMEL[name]] = holder[name]
+    return camel
+
+
+# --- writing
+
+
+def write(content: Content) -> JsonObject:
+    if isinstance(content, Message):
+        return _write_message(content)
+    if isinstance(content, Task):
+        return said(
+            id=content.id,
+            contextId=content.context_id or None,
+            status=_write_status(content.status),
+            history=[_write_message(message) for message in content.history],
+            artifacts=[_write_artifact(artifact) for artifact in content.artifacts],
+            metadata=content.metadata,
+        )
+    ids = said(taskId=content.task_id, contextId=content.context_id or None)
+    if isinstance(content, StatusUpdate):
+        return ids | said(status=_write_status(content.status), metadata=content.metadata)
+    return ids | said(
+        artifact=_write_artifact(content.artifact),
+        append=content.append or None,
+        lastChunk=content.last_chunk or None,
+        metadata=content.metadata,
+    )
+
+
+def write_part(part: Part) -> JsonObject:
+    # Not through `said`: null and an empty list are data.
+    return {part.kind.value: part.value} | said(filename=part.filename, mediaType=part.media_type, metadata=part.metadata)
+
+
+def _write_message(message: Message) -> JsonObject:
+    document = {
+        "messageId": message.message_id,
+        "role": f"ROLE_{message.role.name}",
+        "parts": [write_part(part) for part in message.parts],
+    }
+    return document | said(
+        taskId=message.task_id,
+        contextId=message.context_id,
+        referenceTaskIds=list(message.references),
+        extensions=list(message.extensions),
+        metadata=message.metadata,
+    )
+
+
+def _write_status(status: Status) -> JsonObject:
+    message = None if status.message is None else _write_message(status.message)
+    return said(state=state_name(status.state), message=message, timestamp=status.timestamp)
+
+
+def _write_artifact(artifact: Artifact) -> JsonObject:
+    document = {"artifactId": artifact.artifact_id, "parts": [write_part(part) for part in artifact.parts]}
+    return document | said(
+        name=artifact.name,
+        description=artifact.description,
+        extensions=list(artifact.extensions),
+        metadata=artifact.metadata,
+    )

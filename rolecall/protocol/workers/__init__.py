@@ -1,0 +1,1 @@
+"""What workers are sent, and what they answer, read into events."""

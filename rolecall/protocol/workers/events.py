@@ -1,0 +1,165 @@
+"""What a worker says: read, checked as far as anything later relies on it, and mended where that is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from rolecall.model.a2a import CONTENT, EventKind, Heard, JsonObject, TaskState
+from rolecall.model.value import Value
+
+_MOST_ITEMS = 100_000
+_LONGEST_ID = 1024
+_NAMES = {kind: kind.value for kind in EventKind}
+_IDS = ("taskId", "contextId")
+_LISTS = ("extensions", "referenceTaskIds")
+_TEXTS = ("name", "description")
+
+
+class Malformed(ValueError):
+    """This is not an A2A event; the text says why, without quoting it."""
+
+
+class Ear(Value, frozen=True):
+    """What differs between dialects in a document that has been told apart already.
+
+    `agent` is the role of whoever answers, `roles` all that there are. `state` reads the name of one, UNKNOWN for a name that
+    is none. `spell` writes it. `mark` puts on what the dialect wants on a document of that kind; `part` mends a part.
+    `omits`: an empty list may be left out.
+    """
+
+    dialect: str
+    agent: str
+    roles: frozenset[str]
+    state: Callable[[str], TaskState]
+    spell: Callable[[TaskState], str]
+    mark: Callable[[str, JsonObject], None]
+    part: Callable[[JsonObject], None]
+    omits: bool = False
+
+    def read(self, kind: EventKind, document: JsonObject, position: str | None) -> Heard:
+        """Takes over the document."""
+        state: TaskState | None = None
+        if kind is CONTENT:
+            self._check_artifact(document.get("artifact"))
+            _check_common(document)
+            for name in ("append", "lastChunk"):
+                if name in document and not isinstance(document[name], bool):
+                    del document[name]
+        elif kind is EventKind.TASK:
+            state = self._check_task(document)
+        elif kind is EventKind.STATUS:
+            state = self._check_status(document)
+        else:
+            self._check_message(document, "message")
+        self.mark(_NAMES[kind], document)
+        task = document.get("id" if kind is EventKind.TASK else "taskId") or ""
+        return Heard(kind, state, document, self.dialect, task, document.get("contextId") or "", position)
+
+    def _check_task(self, task: JsonObject) -> TaskState:
+        if not isinstance(task.get("id"), str) or not task["id"] or len(task["id"]) > _LONGEST_ID:
+            raise Malformed("a task without id")
+        state = self._check_status(task)
+        for name in ("history", "artifacts"):
+            items = task.get(name)
+            if items is None:
+                task.pop(name, None)
+                continue
+            if not isinstance(items, list) or len(items) > _MOST_ITEMS:
+                raise Malformed(f"task.{name} is not a list")
+            for item in items:
+                self._check_message(item, "task.history") if name == "history" else self._check_artifact(item)
+        return state
+
+    def _check_status(self, holder: JsonObject) -> TaskState:
+        status = holder.get("status")
+        if not isinstance(status, dict):
+            raise Malformed("no status object")
+        said = status.get("state")
+        if not isinstance(said, str) or not said:
+            raise Malformed("no status.state")
+        state = self.state(said)
+        status["state"] = self.spell(state)
+        if not isinstance(status.get("timestamp"), str):
+            status.pop("timestamp", None)
+        if status.get("message") is None:
+            status.pop("message", None)
+        else:
+            self._check_message(status["message"], "status.message")
+        _check_common(holder)
+        return state
+
+    def _check_artifact(self, artifact: Any) -> None:
+        if not isinstance(artifact, dict):
+            raise Malformed("no artifact object")
+        if not isinstance(artifact.get("artifactId"), str):
+            artifact["artifactId"] = str(uuid4())
+        self._check_parts(artifact, "artifact")
+        _check_common(artifact)
+
+    def _check_message(self, message: Any, where: str) -> None:
+        if not isinstance(message, dict):
+            raise Malformed(f"{where} is not an object")
+        self.mark("message", message)
+        role = message.get("role")
+        if not isinstance(role, str) or role not in self.roles:
+            message["role"] = self.agent
+        if not isinstance(message.get("messageId"), str):
+            message["messageId"] = str(uuid4())
+        self._check_parts(message, where)
+        _check_common(message)
+
+    def _check_parts(self, holder: JsonObject, where: str) -> None:
+        parts = holder.get("parts")
+        if parts is None and self.omits:
+            parts = holder["parts"] = []
+        if not isinstance(parts, list) or len(parts) > _MOST_ITEMS:
+            raise Malformed(f"{where}.parts is not a list")
+        for part in parts:
+            if not isinstance(part, dict):
+                raise Malformed(f"{where}.parts holds something that is not an object")
+            if "metadata" in part:
+                _check_metadata(part)
+            self.part(part)
+
+
+def _check_common(holder: JsonObject) -> None:
+    """Members that readers rely on: gone where they are null, refused where they are of a wrong type."""
+    task, context = holder.get("taskId", ""), holder.get("contextId", "")
+    if not (_is_id(task) and _is_id(context)):
+        _check_ids(holder)
+    if "metadata" in holder:
+        _check_metadata(holder)
+    if "name" in holder or "description" in holder or "extensions" in holder or "referenceTaskIds" in holder:
+        _check_seldom(holder)
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_ID
+
+
+def _check_ids(holder: JsonObject) -> None:
+    for name in _IDS:
+        if name in holder and holder[name] is None:
+            del holder[name]
+        elif not _is_id(holder.get(name, "")):
+            raise Malformed(f"{name} is not a string of at most {_LONGEST_ID} characters")
+
+
+def _check_seldom(holder: JsonObject) -> None:
+    for name in _TEXTS:
+        if not isinstance(holder.get(name, ""), str):
+            del holder[name]
+    for name in _LISTS:
+        value = holder.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            del holder[name]
+
+
+def _check_metadata(holder: JsonObject) -> None:
+    metadata = holder.get("metadata")
+    if metadata is None:
+        holder.pop("metadata", None)
+    elif not isinstance(metadata, dict):
+        raise Malformed("metadata is not an object")

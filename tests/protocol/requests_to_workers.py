@@ -1,0 +1,127 @@
+"""Every request that the hub makes to a worker, byte for byte as it arrives: for each binding, and each caller's dialect.
+
+`python -m tests.protocol.requests_to_workers` writes the files anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from hub.outbound.client import Client
+from hub.outbound.forwarder import HttpForwarder
+from hub.outbound.worker_guard import Guard
+from hub.ports import Attach, Dispatch
+from rolecall.errors import WorkerError
+from rolecall.model import value
+from rolecall.model.a2a import Ids
+from rolecall.model.card import HTTP_JSON, JSONRPC, Interface
+from rolecall.model.command import Send, Target
+from rolecall.model.ids import TaskId, WorkerId
+from rolecall.model.worker import Offer
+from rolecall.protocol.callers.requests import READ_SEND
+from tests.helpers.raw_server import RawServer, Request, always, answer
+from tests.protocol.golden_files import write_transcript
+
+WAYS = {
+    "jsonrpc-0.3": Interface("", JSONRPC, "0.3"),
+    "jsonrpc-1.0": Interface("", JSONRPC, "1.0", "tenant-1"),
+    "rest-1.0": Interface("", HTTP_JSON, "1.0", "tenant-1"),
+}
+_KEPT = (
+    "accept",
+    "content-type",
+    "a2a-version",
+    "a2a-extensions",
+    "x-a2a-extensions",
+    "idempotency-key",
+    "last-event-id",
+    "traceparent",
+)
+_METADATA = {"role": "echo", "order": 7}
+_HOOK = {"url": "https://example.org/hook", "token": "t"}
+_TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def _asked(dialect: str, **members: Any) -> Send:
+    """A message with all that can go with it."""
+    modes = ["text/plain"]
+    if dialect == "0.1":
+        message = {"role": "user", "parts": [{"type": "text", "text": "hi"}, {"type": "data", "data": {"a": 1}}]}
+        more = {"acceptedOutputModes": modes, "historyLength": 2, "pushNotification": _HOOK, "metadata": _METADATA}
+        params = {"id": "mine", "sessionId": "session-1", "message": message, **more}
+    else:
+        new = dialect == "1.0"
+        parts = (
+            [{"text": "hi"}, {"data": {"a": 1}}]
+            if new
+            else [{"kind": "text", "text": "hi"}, {"kind": "data", "data": {"a": 1}}]
+        )
+        message = {"messageId": "m-1", "role": "ROLE_USER" if new else "user", "parts": parts, "contextId": "c-1", **members}
+        hook = {"taskPushNotificationConfig" if new else "pushNotificationConfig": _HOOK}
+        configuration = {"acceptedOutputModes": modes, "historyLength": 2, **hook}
+        params = {
+            "message": message,
+            "configuration": configuration,
+            "metadata": _METADATA,
+            **({"tenant": "echo"} if new else {}),
+        }
+    send = READ_SEND[dialect](params, Target(), trace=_TRACE, extensions=("urn:one", "urn:two"))
+    return value.replace(send, message_id="m-1")
+
+
+async def made(way: Interface) -> dict[str, str]:
+    """The requests, by what they are for."""
+    sections: dict[str, str] = {}
+    async with RawServer(always(answer(b"{}"))) as server, Client(Guard([], [], allow_loopback=True)) as client:
+        forwarder = HttpForwarder(client)
+        offer = Offer(WorkerId("echo", "1"), server.url, streaming=True, interfaces=(way._replace(url=server.url),))
+        first = Ids(TaskId("t-hub"), "", spoken=way.dialect)
+        known = Ids(TaskId("t-hub"), "c-hub", "t-worker", "c-worker", way.dialect)
+
+        async def note(name: str, call: Any) -> None:
+            try:
+                await call
+            except WorkerError:
+                pass  # the server says nothing that makes sense
+            sections[name] = _written(server.requests[-1])
+
+        async def deliver(offer: Offer, dispatch: Dispatch) -> None:
+            async with forwarder.deliver(offer, dispatch) as batches:
+                async for _ in batches:
+                    pass
+
+        async def attach(offer: Offer, position: str | None) -> None:
+            async with forwarder.attach(offer, Attach(known, position)) as batches:
+                async for _ in batches:
+                    pass
+
+        for dialect in ("0.1", "0.3", "1.0"):
+            await note(f"a stream, asked in {dialect}", deliver(offer, Dispatch(_asked(dialect), first, {})))
+            still = replace(offer, streaming=False)
+            await note(f"a worker that cannot stream, asked in {dialect}", deliver(still, Dispatch(_asked(dialect), first, {})))
+            if dialect != "0.1":
+                later = _asked(dialect, taskId="t-hub", referenceTaskIds=["t-other"])
+                dispatch = Dispatch(later, known, {"t-other": "t-theirs"})
+                await note(f"an answer with a reference, asked in {dialect}", deliver(offer, dispatch))
+        ours = replace(offer, replays=True)
+        await note("a worker that recognises a message", deliver(ours, Dispatch(_asked("0.3"), first, {})))
+        await note("coming back to a worker that replays", attach(ours, "boot.7"))
+        await note("its task", forwarder.fetch(offer, known))
+        await note("its cancelling", forwarder.cancel(offer, known))
+    return sections
+
+
+def _written(request: Request) -> str:
+    head = "".join(f"{name}: {request.headers[name]}\n" for name in _KEPT if name in request.headers)
+    return f"{request.line.removesuffix(' HTTP/1.1')}\n{head}\n{request.body.decode()}\n"
+
+
+async def _write() -> None:
+    for name, way in WAYS.items():
+        write_transcript(f"workers/{name}", await made(way))
+
+
+if __name__ == "__main__":
+    asyncio.run(_write())

@@ -1,0 +1,89 @@
+"""Whatever is sent to the hub's front, in whichever dialect and binding: an answer, or a refusal in our own words."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Any
+
+import pytest
+
+from rolecall.protocol.methods import read_method
+from rolecall.protocol.text.jsontext import dump, parse
+from tests.flow.callers import enrol
+from tests.flow.conftest import House, made_house
+from tests.helpers.scripted import chunk, message, status, task
+from tests.protocol.transcripts import Asked, exchange, front_of
+from tests.unit.protocol.contents import damage
+from tests.unit.protocol.test_methods import METHODS
+from tests.unit.protocol.test_requests_total import CALLS, SENDS
+
+_TASK = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+_NAMES = [name for name, _, _ in METHODS]
+_ROOTS = ("", "/v1", "/echo", "/agents/echo", "/a2a/rest")
+_PLACES = (
+    *("POST /message:send", "POST /message:stream", "GET /tasks", "GET /tasks/{}", "POST /tasks/{}:cancel"),
+    *("GET /tasks/{}:subscribe", "POST /tasks/{}/pushNotificationConfigs", "GET /tasks/{}/pushNotificationConfigs"),
+    *("GET /tasks/{}/pushNotificationConfigs/p", "DELETE /tasks/{}/pushNotificationConfigs/p"),
+)
+_QUERIES = (
+    "",
+    "?pageSize=3",
+    "?historyLength=0",
+    "?status=working",
+    "?pageToken=1/x",
+    "?includeArtifacts=true",
+    "?tenant=echo",
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_no_request_is_an_internal_error(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    random = Random(seed)
+    async with made_house() as house:
+        await enrol(house, "echo:a", random.choice(("0.3", "1.0")))
+        front = front_of(house)
+        tasks, served, refused = ["none"], 0, 0
+        for number in range(250):
+            _plan(house, random)
+            answered = await exchange(front, _asked(random, random.choice(tasks), number))
+            tasks = [*tasks[-9:], *_TASK.findall(answered[2])[:1]]
+            assert "Internal error" not in answered[2]
+            refused += '"error"' in answered[2]
+            served += '"error"' not in answered[2]
+    assert min(served, refused) > 15
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def _asked(random: Random, known: str, number: int) -> Asked:
+    # Nobody waits for a worker here: the clock of the house stands still.
+    document: dict[str, Any] = parse(
+        dump(random.choice((*SENDS.values(), *CALLS))).replace(b'"waitSeconds":1', b'"waitSeconds":0')
+    )
+    for holder in (document, document.get("message", {})):
+        for name in ("taskId", "id", "contextId", "sessionId", "referenceTaskIds"):
+            if name in holder and random.random() < 0.8:
+                holder.pop(name)
+        if random.random() < 0.5:
+            holder["id" if random.random() < 0.5 else "taskId"] = known
+    for _ in range(random.randrange(3)):
+        damaged = damage(document, random)
+        document = damaged if isinstance(damaged, dict) else document
+    headers = [("a2a-version", random.choice(("", "1.0", "0.3", "0.1")))]
+    headers += [("last-event-id", str(random.randrange(4)))] if random.random() < 0.3 else []
+    headers += [("idempotency-key", random.choice("abc"))] if random.random() < 0.2 else []
+    if random.random() < 0.5:
+        method = random.choice(_NAMES)
+        assert read_method(method, None)
+        body = {"jsonrpc": "2.0", "id": number, "method": method, "params": document}
+        return Asked("POST", random.choice(("/", "/agents/echo/", "/agents/echo:a")), body, tuple(headers))
+    verb, _, path = random.choice(_PLACES).partition(" ")
+    return Asked(verb, random.choice(_ROOTS) + path.format(known) + random.choice(_QUERIES), document, tuple(headers))
+
+
+def _plan(house: House, random: Random) -> None:
+    """What the worker says to the next call, whichever task that is about: it calls all of them the same."""
+    house.forwarder.scripts.clear()
+    house.forwarder.plan_fetch("echo:a", task("canceled"))
+    begins = (task("input-required", "which?"),), (message("yes"),), (task(), chunk("x", False))
+    house.forwarder.plan("echo:a", *random.choice(begins), status(random.choice(("completed", "failed"))))

@@ -1,0 +1,147 @@
+"""Whole requests and answers, byte for byte, in every dialect and binding; and what the official SDKs make of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rolecall.model.a2a import JsonObject
+from rolecall.protocol.text.jsontext import parse
+from tests.flow.conftest import made_house
+from tests.protocol.golden_files import as_protobuf_says, exactly, names_in, transcript
+from tests.protocol.requests_to_workers import WAYS, made
+from tests.protocol.sdk import understood
+from tests.protocol.transcripts import CONVERSATIONS, held
+
+# What the SDKs call the answers to each step. Streams are told by their frames.
+RESULTS_03 = {
+    "send": "SendMessageResponse",
+    "stream": "SendStreamingMessageResponse",
+    "answer": "SendStreamingMessageResponse",
+    "subscribe": "SendStreamingMessageResponse",
+    "ask": "SendMessageResponse",
+    "get": "GetTaskResponse",
+    "cancel": "CancelTaskResponse",
+    "push-set": "SetTaskPushNotificationConfigResponse",
+    "push-get": "GetTaskPushNotificationConfigResponse",
+    "push-list": "ListTaskPushNotificationConfigResponse",
+    "push-delete": "DeleteTaskPushNotificationConfigResponse",
+    "card": "GetAuthenticatedExtendedCardResponse",
+}
+RESULTS_10 = {
+    "send": "SendMessageResponse",
+    "stream": "StreamResponse",
+    "answer": "StreamResponse",
+    "subscribe": "StreamResponse",
+    "ask": "SendMessageResponse",
+    "get": "Task",
+    "cancel": "Task",
+    "list": "ListTasksResponse",
+    "push-set": "TaskPushNotificationConfig",
+    "push-get": "TaskPushNotificationConfig",
+    "push-list": "ListTaskPushNotificationConfigsResponse",
+}
+PARAMS_10 = {
+    "SendMessage": "SendMessageRequest",
+    "SendStreamingMessage": "SendMessageRequest",
+    "GetTask": "GetTaskRequest",
+    "CancelTask": "CancelTaskRequest",
+    "SubscribeToTask": "SubscribeToTaskRequest",
+    "ListTasks": "ListTasksRequest",
+    "CreateTaskPushNotificationConfig": "TaskPushNotificationConfig",
+    "GetTaskPushNotificationConfig": "GetTaskPushNotificationConfigRequest",
+    "ListTaskPushNotificationConfigs": "ListTaskPushNotificationConfigsRequest",
+    "DeleteTaskPushNotificationConfig": "DeleteTaskPushNotificationConfigRequest",
+    "GetExtendedAgentCard": "GetExtendedAgentCardRequest",
+}
+PAGES = ("ListTasksResponse", "ListTaskPushNotificationConfigsResponse")
+"""Protobuf says numbers as such here, and leaves out an empty token."""
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+async def test_a_conversation_goes_just_so(name: str) -> None:
+    async with made_house() as house:
+        sections = await held(CONVERSATIONS[name], house)
+    expected = transcript(f"exchanges/{name}")
+    assert list(sections) == list(expected)
+    for step, text in sections.items():
+        assert text == expected[step], step
+
+
+@pytest.mark.parametrize("name", WAYS)
+async def test_a_worker_is_asked_just_so(name: str) -> None:
+    sections = await made(WAYS[name])
+    expected = transcript(f"workers/{name}")
+    assert list(sections) == list(expected)
+    for asked, text in sections.items():
+        assert text == expected[asked], asked
+
+
+def test_there_is_no_transcript_that_nothing_is_compared_with() -> None:
+    assert names_in("exchanges") == CONVERSATIONS.keys()
+    assert names_in("workers") == WAYS.keys()
+
+
+# --- in the eyes of the official SDKs
+
+
+def bodies(text: str) -> tuple[str, list[JsonObject]]:
+    """The request's body, and the documents of the answer: one, or one for each frame."""
+    asked, _, answered = text.partition("\nHTTP ")
+    head, _, body = answered.partition("\n\n")
+    if "text/event-stream" in head:
+        documents = [parse(line.removeprefix("data: ").encode()) for line in body.splitlines() if line.startswith("data: ")]
+    else:
+        documents = [parse(body.encode())]
+    return asked.partition("\n\n")[2], documents
+
+
+def answers_in(name: str) -> list[tuple[str, JsonObject]]:
+    """Every document that a caller got, with the step it got it for."""
+    return [(step, document) for step, text in transcript(f"exchanges/{name}").items() for document in bodies(text)[1]]
+
+
+def kind_of(step: str, table: dict[str, str]) -> str | None:
+    return table.get(step) or table.get(step.partition("-")[0])
+
+
+@pytest.mark.parametrize("name", ["jsonrpc-0.3", "jsonrpc-0.3-of-a-1.0-worker"])
+def test_the_0_3_sdk_reads_every_answer_and_loses_nothing(name: str) -> None:
+    answers = answers_in(name)
+    typed = [(str(kind_of(step, RESULTS_03)), document) for step, document in answers]
+    for (step, document), theirs in zip(answers, understood("0.3", typed), strict=True):
+        assert exactly(theirs) == exactly(document), step
+
+
+@pytest.mark.parametrize("name", ["jsonrpc-1.0", "jsonrpc-1.0-of-a-0.3-worker", "rest-1.0"])
+def test_the_1_x_sdk_knows_every_member_of_every_answer(name: str) -> None:
+    typed: list[tuple[str, Any]] = []
+    for step, document in answers_in(name):
+        result = document.get("result") if name.startswith("jsonrpc") else document
+        kind = kind_of(step, RESULTS_10)
+        if kind is not None and result and "error" not in document:
+            typed.append((kind, result))
+    assert {kind for kind, _ in typed} >= {"SendMessageResponse", "StreamResponse", "Task"}
+    for (kind, document), theirs in zip(typed, understood("1.x", typed), strict=True):
+        if kind not in PAGES:
+            assert exactly(theirs) == exactly(as_protobuf_says(document)), kind
+
+
+def test_a_server_of_the_0_3_sdk_reads_every_request_and_loses_nothing() -> None:
+    requests = [parse(bodies(text)[0].encode()) for text in transcript("exchanges/jsonrpc-0.3").values()]
+    requests += [parse(text.partition("\n\n")[2].encode()) for text in transcript("workers/jsonrpc-0.3").values()]
+    for request, theirs in zip(requests, understood("0.3", [("A2ARequest", request) for request in requests]), strict=True):
+        assert exactly(theirs) == exactly(request)
+
+
+def test_a_server_of_the_1_x_sdk_knows_every_member_of_every_request() -> None:
+    requests = [parse(bodies(text)[0].encode()) for text in transcript("exchanges/jsonrpc-1.0").values()]
+    requests += [parse(text.partition("\n\n")[2].encode()) for text in transcript("workers/jsonrpc-1.0").values()]
+    typed = [(PARAMS_10[request["method"]], request["params"]) for request in requests]
+    for name in ("exchanges/rest-1.0", "workers/rest-1.0"):
+        for text in transcript(name).values():
+            asked = bodies(text)[0] if name.startswith("exchanges") else text.partition("\n\n")[2]
+            if ":send" in text.splitlines()[0] or ":stream" in text.splitlines()[0]:
+                typed.append(("SendMessageRequest", parse(asked.encode())))
+    assert len(understood("1.x", typed)) == len(typed) > 40

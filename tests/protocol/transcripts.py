@@ -1,0 +1,280 @@
+"""Whole conversations with the hub's front, byte for byte: what a client sends, and what it gets back.
+
+A transcript is a file of sections, in the form that REST clients in editors read. Ids that the hub makes are numbered.
+`python -m tests.protocol.transcripts` writes the files anew, for a look at what a change does to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hub.core.observe import Silent
+from hub.inbound.a2a.cards import Cards
+from hub.inbound.a2a.jsonrpc import JsonRpc
+from hub.inbound.a2a.operations import Operations
+from hub.inbound.a2a.rest import Rest
+from hub.inbound.middleware.application import rpc_target
+from hub.inbound.middleware.authentication import Gate
+from hub.inbound.middleware.request import Request
+from hub.server.asgi import App, Receive, Scope, Send
+from rolecall.model.card import JSONRPC, Interface
+from rolecall.model.value import replace
+from rolecall.protocol.rest import read_place
+from rolecall.protocol.text.jsontext import dump
+from tests.flow.conftest import House, made_house
+from tests.helpers.scripted import chunk, status, task
+from tests.protocol.golden_files import write_transcript
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+_KEPT = (b"content-type", b"allow", b"retry-after", b"a2a-extensions")
+_DONE = (task(), chunk("one ", append=False), chunk("two"), status("completed", "Done."))
+_HOOK = {"id": "p", "url": "http://127.0.0.1:9/hook", "token": "t"}
+
+
+class Conversation(NamedTuple):
+    """Who speaks to whom, and what is asked; a step may ask for ids that an earlier one brought."""
+
+    dialect: str
+    spoken: str
+    steps: tuple[str, ...]
+    ask: Callable[[str, str], Asked]
+
+
+class Asked(NamedTuple):
+    verb: str
+    path: str
+    body: Any = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+# --- what is asked, in each dialect and binding. `task` is the last task's id.
+
+
+def _message(dialect: str, text: str, **members: Any) -> dict[str, Any]:
+    if dialect == "0.1":
+        return {"role": "user", "parts": [{"type": "text", "text": text}]}
+    new = dialect == "1.0"
+    part = {"text": text} if new else {"kind": "text", "text": text}
+    kind = {} if new else {"kind": "message"}
+    return {**kind, "messageId": f"m-{text}", "role": "ROLE_USER" if new else "user", "parts": [part], **members}
+
+
+_METHODS = {
+    "send": {"0.1": "tasks/send", "0.3": "message/send", "1.0": "SendMessage"},
+    "stream": {"0.1": "tasks/sendSubscribe", "0.3": "message/stream", "1.0": "SendStreamingMessage"},
+    "get": {"0.1": "tasks/get", "0.3": "tasks/get", "1.0": "GetTask"},
+    "list": {"1.0": "ListTasks"},
+    "cancel": {"0.1": "tasks/cancel", "0.3": "tasks/cancel", "1.0": "CancelTask"},
+    "subscribe": {"0.1": "tasks/resubscribe", "0.3": "tasks/resubscribe", "1.0": "SubscribeToTask"},
+    "push-set": {
+        "0.1": "tasks/pushNotification/set",
+        "0.3": "tasks/pushNotificationConfig/set",
+        "1.0": "CreateTaskPushNotificationConfig",
+    },
+    "push-get": {
+        "0.1": "tasks/pushNotification/get",
+        "0.3": "tasks/pushNotificationConfig/get",
+        "1.0": "GetTaskPushNotificationConfig",
+    },
+    "push-list": {"0.3": "tasks/pushNotificationConfig/list", "1.0": "ListTaskPushNotificationConfigs"},
+    "push-delete": {"0.3": "tasks/pushNotificationConfig/delete", "1.0": "DeleteTaskPushNotificationConfig"},
+    "card": {"0.3": "agent/getAuthenticatedExtendedCard", "1.0": "GetExtendedAgentCard"},
+}
+
+
+def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
+    if step.startswith(("send", "stream", "ask", "answer")):
+        if dialect == "0.1":
+            # The answer goes to the task that asks: there its name is all that tells.
+            name = "task-ask" if step in ("ask", "answer") else f"task-{step}"
+            return {"id": name, "sessionId": "session-1", "message": _message(dialect, step)}
+        return {"message": _message(dialect, step, **({"taskId": task} if step == "answer" else {}))}
+    if step == "list":
+        return {"pageSize": 1, "historyLength": 0}
+    if step == "push-set":
+        hook = {**_HOOK, "authentication": {"schemes": ["Bearer"], "credentials": "c"}}
+        if dialect == "1.0":
+            return {"taskId": task, **_HOOK, "authentication": {"scheme": "Bearer", "credentials": "c"}}
+        return {"id" if dialect == "0.1" else "taskId": task, "pushNotificationConfig": hook}
+    if step.startswith("push-"):
+        if dialect == "1.0":
+            return {"taskId": task} if step == "push-list" else {"taskId": task, "id": "p"}
+        return {"id": task, **({"pushNotificationConfigId": "p"} if dialect == "0.3" and step != "push-list" else {})}
+    if step == "card":
+        return {}
+    return {"id": {"get-unknown": "none"}.get(step, task), **({"historyLength": -1} if step == "get-wrong" else {})}
+
+
+def rpc(dialect: str) -> Callable[[str, str], Asked]:
+    def ask(step: str, task: str) -> Asked:
+        what = {"ask": "send", "ask-again": "send", "answer": "stream"}.get(step, step)
+        method = _METHODS[what if what in _METHODS else what.partition("-")[0]][dialect]
+        params = {} if step == "card" and dialect == "0.3" else {"params": _params(dialect, step, task)}
+        headers = (("last-event-id", "2"),) if step == "subscribe" else ()
+        return Asked("POST", "/agents/echo/", {"jsonrpc": "2.0", "id": step, "method": method, **params}, headers)
+
+    return ask
+
+
+def rest(dialect: str) -> Callable[[str, str], Asked]:
+    root = "/agents/echo/v1" if dialect == "0.3" else "/echo"
+    version = (("a2a-version", "1.0"),) if dialect == "1.0" else ()
+    addresses = {
+        "send": ("POST", "/message:send"),
+        "stream": ("POST", "/message:stream"),
+        "ask": ("POST", "/message:send"),
+        "answer": ("POST", "/message:stream"),
+        "get": ("GET", "/tasks/{}"),
+        "get-unknown": ("GET", "/tasks/none"),
+        "get-wrong": ("GET", "/tasks/{}?historyLength=-1"),
+        "list": ("GET", "/tasks?pageSize=1&historyLength=0"),
+        "cancel": ("POST", "/tasks/{}:cancel"),
+        "cancel-again": ("POST", "/tasks/{}:cancel"),
+        "subscribe": ("GET", "/tasks/{}:subscribe"),
+        "push-set": ("POST", "/tasks/{}/pushNotificationConfigs"),
+        "push-get": ("GET", "/tasks/{}/pushNotificationConfigs/p"),
+        "push-list": ("GET", "/tasks/{}/pushNotificationConfigs"),
+        "push-delete": ("DELETE", "/tasks/{}/pushNotificationConfigs/p"),
+        "card": ("GET", "/card" if dialect == "0.3" else "/extendedAgentCard"),
+        "wrong-verb": ("PUT", "/tasks/{}"),
+    }
+
+    def ask(step: str, task: str) -> Asked:
+        verb, path = addresses[step if step in addresses else step.partition("-")[0]]
+        talks = step.startswith(("send", "stream", "ask", "answer"))
+        body = _params(dialect, step, task) if talks or step == "push-set" else None
+        headers = (*version, *((("last-event-id", "2"),) if step == "subscribe" else ()))
+        return Asked(verb, root + path.format(task), body, headers)
+
+    return ask
+
+
+_TALK = ("send", "stream", "subscribe", "get", "get-unknown", "get-wrong")
+_PUSH = ("push-set", "push-get", "push-list", "push-delete")
+_PAUSE = ("ask", "answer", "ask-again", "cancel", "cancel-again")
+CONVERSATIONS = {
+    "jsonrpc-0.1": Conversation("0.1", "0.3", (*_TALK, "push-set", "push-get", "ask", "answer"), rpc("0.1")),
+    "jsonrpc-0.3": Conversation("0.3", "0.3", (*_TALK, *_PUSH, "card", *_PAUSE), rpc("0.3")),
+    "jsonrpc-1.0": Conversation("1.0", "1.0", (*_TALK, "list", *_PUSH, "card", *_PAUSE), rpc("1.0")),
+    "jsonrpc-0.3-of-a-1.0-worker": Conversation("0.3", "1.0", (*_TALK, "ask", "answer"), rpc("0.3")),
+    "jsonrpc-1.0-of-a-0.3-worker": Conversation("1.0", "0.3", (*_TALK, "ask", "answer"), rpc("1.0")),
+    "rest-0.3": Conversation("0.3", "0.3", (*_TALK, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("0.3")),
+    "rest-1.0": Conversation("1.0", "1.0", (*_TALK, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("1.0")),
+}
+
+
+# --- having them
+
+
+async def held(conversation: Conversation, house: House) -> dict[str, str]:
+    """The sections of the transcript, by step."""
+    way = Interface("http://w/", JSONRPC, conversation.spoken)
+    await house.enrol("echo:a", interfaces=(way,))
+    front = front_of(house)
+    house.clock.step_wall(0.25)
+    names: dict[str, str] = {}
+    sections: dict[str, str] = {}
+    task_id = "none"
+    for number, step in enumerate(conversation.steps):
+        _plan(house, step, f"w{number}")
+        asked = conversation.ask(step, task_id)
+        status, headers, body = await exchange(front, asked)
+        found = _UUID.search(body)
+        if found is not None and step.startswith(("send", "stream", "ask")):
+            task_id = found[0]
+        elif conversation.dialect == "0.1" and step.startswith(("send", "stream", "ask")):
+            task_id = "task-ask" if step.startswith("ask") else f"task-{step}"
+        sections[step] = _UUID.sub(lambda one: _numbered(names, one[0]), _written(asked, status, headers, body))
+        house.clock.advance(1)
+    return sections
+
+
+def _plan(house: House, step: str, name: str) -> None:
+    """What the worker is going to say."""
+    if step in ("send", "stream"):
+        house.forwarder.plan("echo:a", *(replace(heard, document=_renamed(heard.document, name), task=name) for heard in _DONE))
+    elif step.startswith("ask"):
+        house.forwarder.plan("echo:a", task("input-required", "Which?", "wq"))
+    elif step == "answer":
+        house.forwarder.plan("echo:a", status("working", None, ""), chunk("that", False, ""), status("completed", None, ""))
+    elif step == "cancel":
+        house.forwarder.plan_fetch("echo:a", task("canceled", None, "wq"))
+
+
+def _renamed(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return {member: name if member in ("id", "taskId") else value for member, value in document.items()}
+
+
+def front_of(house: House) -> App:
+    """Both bindings, with nobody to be kept out."""
+    gate = Gate(None, max_head=10_000)
+    cards = Cards(house.directory, name="hub", description="", public_url="http://hub", version=None, gate=gate)
+    operations, keep_alive = Operations(house.hub, house.push, cards.extended), 15.0
+    rpc = JsonRpc(operations, Silent(), max_body=10_000, max_depth=100, max_batch=50, keep_alive=keep_alive)
+    rest = Rest(operations, Silent(), max_body=10_000, max_depth=100, keep_alive=keep_alive)
+
+    async def front(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        gate.admit(request)
+        target, place = rpc_target(request.path), read_place(scope["raw_path"].decode(), request.verb)
+        if target is not None:
+            await rpc(request, target)
+        else:
+            assert place is not None
+            await rest(request, place)
+
+    return front
+
+
+async def exchange(front: App, asked: Asked) -> tuple[int, list[tuple[bytes, bytes]], str]:
+    path, _, query = asked.path.partition("?")
+    headers = [(name.encode(), value.encode()) for name, value in asked.headers]
+    if asked.body is not None:
+        headers.append((b"content-type", b"application/json"))
+    scope = {
+        "type": "http",
+        "method": asked.verb,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": headers,
+    }
+    to_come = [{"type": "http.request", "body": dump(asked.body) if asked.body is not None else b"", "more_body": False}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        if not to_come:
+            await asyncio.Event().wait()
+        return to_come.pop()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with asyncio.timeout(10):
+        await front(scope, receive, send)
+    start, *bodies = sent
+    return start["status"], list(start["headers"]), b"".join(part.get("body", b"") for part in bodies).decode()
+
+
+def _written(asked: Asked, status: int, headers: list[tuple[bytes, bytes]], body: str) -> str:
+    request = "".join(f"{name}: {value}\n" for name, value in asked.headers)
+    said = f"\n{dump(asked.body).decode()}\n" if asked.body is not None else ""
+    kept = "".join(f"{name.decode()}: {value.decode()}\n" for name, value in headers if name in _KEPT)
+    return f"{asked.verb} {asked.path}\n{request}{said}\nHTTP {status}\n{kept}\n{body}\n"
+
+
+def _numbered(names: dict[str, str], uuid: str) -> str:
+    return names.setdefault(uuid, f"00000000-0000-7000-8000-{len(names) + 1:012}")
+
+
+async def _write() -> None:
+    for name, conversation in CONVERSATIONS.items():
+        async with made_house() as house:
+            write_transcript(f"exchanges/{name}", await held(conversation, house))
+
+
+if __name__ == "__main__":
+    asyncio.run(_write())

@@ -1,0 +1,40 @@
+"""The last decisions are remembered, the newest of each task first."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hub.core.routing.history import Decision, Decisions
+from hub.core.routing.router import Route
+from rolecall.model.ids import TaskId, WorkerId
+from rolecall.model.worker import Offer, Registration
+
+
+def route(instance: str, rule: str = "role", candidates: int = 3) -> Route:
+    offer = Offer(WorkerId("a", instance), "http://w/")
+    return Route(Registration("default", offer, 1, "b", "s", timedelta(seconds=60)), rule, candidates)
+
+
+def test_a_decision_names_the_worker_the_rule_and_among_how_many() -> None:
+    decisions = Decisions()
+    decisions.note(TaskId("t"), route("1"), 5.0)
+    assert decisions.of(TaskId("t")) == Decision(TaskId("t"), WorkerId("a", "1"), "role", 3, 5.0)
+    assert decisions.of(TaskId("other")) is None
+
+
+def test_of_two_for_one_task_the_last_counts() -> None:
+    decisions = Decisions()
+    decisions.note(TaskId("t"), route("1"), 5.0)
+    decisions.note(TaskId("t"), route("2", "owner"), 6.0)
+    found = decisions.of(TaskId("t"))
+    assert found is not None
+    assert (found.worker.instance, found.rule, found.at) == ("2", "owner", 6.0)
+
+
+def test_the_oldest_goes_when_a_new_one_comes() -> None:
+    decisions = Decisions()
+    for number in range(2_001):
+        decisions.note(TaskId(str(number)), route("1"), 0.0)
+    assert decisions.of(TaskId("0")) is None
+    assert decisions.of(TaskId("1")) is not None
+    assert decisions.of(TaskId("2000")) is not None

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import pytest
+import uvloop
+
+from hub.outbound.client import Client
+from hub.outbound.worker_guard import Guard
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Transports differ between the loops, and the hub runs on either."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with Client(Guard([], [], allow_loopback=True)) as client:
+        yield client

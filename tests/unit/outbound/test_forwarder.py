@@ -1,0 +1,418 @@
+"""The forwarder against scripted workers on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from hub.outbound.client import Client
+from hub.outbound.forwarder import AnswerLimits, HttpForwarder
+from hub.ports import Attach, Dispatch
+from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerFault, WorkerRefused, WorkerUnreachable
+from rolecall.model.a2a import EventKind, Heard, Ids, TaskState
+from rolecall.model.command import Send, Target
+from rolecall.model.ids import TaskId, WorkerId
+from rolecall.model.worker import Offer
+from tests.helpers.raw_server import (
+    LAST_CHUNK,
+    Peer,
+    RawServer,
+    Script,
+    all_read,
+    always,
+    answer,
+    chunk,
+    chunked_head,
+    frame,
+    stream,
+)
+
+IDS = Ids(TaskId("t-hub"), "c-hub", "t-worker", "c-worker")
+BUSY = {"code": -32000, "message": "no", "data": [{"reason": "WORKER_BUSY"}]}
+
+
+def offer(url: str, *, streaming: bool = True, replays: bool = False) -> Offer:
+    return Offer(WorkerId("echo", "1"), url, streaming=streaming, replays=replays)
+
+
+def dispatch(*, trace: str | None = None, hops: int = 0) -> Dispatch:
+    message = {"kind": "message", "role": "user", "messageId": "m-1", "parts": [{"kind": "text", "text": "hello"}]}
+    send = Send(Target(), {"message": message}, "0.3", "m-1", trace=trace, hops=hops)
+    return Dispatch(send, Ids(TaskId("t-hub"), "c-hub"), {})
+
+
+def result(value: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": "t-hub", "result": value}).encode()
+
+
+def fault(error: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": "t-hub", "error": error}).encode()
+
+
+def task(state: str = "completed") -> dict[str, Any]:
+    return {"kind": "task", "id": "t-worker", "contextId": "c-worker", "status": {"state": state}}
+
+
+def status(state: str) -> dict[str, Any]:
+    return {"kind": "status-update", "taskId": "t-worker", "contextId": "c-worker", "status": {"state": state}}
+
+
+async def hear(client: Client, url: str, *, streaming: bool = True, replays: bool = False) -> list[Heard]:
+    heard: list[Heard] = []
+    async with HttpForwarder(client).deliver(offer(url, streaming=streaming, replays=replays), dispatch()) as batches:
+        async for batch in batches:
+            heard.extend(batch)
+    return heard
+
+
+async def test_a_stream_gives_its_events_in_order(client: Client) -> None:
+    async with RawServer(always(stream(frame(result(task("working"))), frame(result(status("completed")))))) as server:
+        heard = await hear(client, server.url)
+    assert [(one.kind, one.state) for one in heard] == [
+        (EventKind.TASK, TaskState.WORKING),
+        (EventKind.STATUS, TaskState.COMPLETED),
+    ]
+    (request,) = server.requests
+    assert json.loads(request.body)["method"] == "message/stream"
+    assert request.headers["accept"] == "text/event-stream, application/json"
+    assert request.headers["accept-encoding"] == "identity"
+    assert "traceparent" not in request.headers
+
+
+async def test_a_worker_that_cannot_stream_is_asked_not_to_block(client: Client) -> None:
+    async with RawServer(always(answer(result(task())))) as server:
+        (heard,) = await hear(client, server.url, streaming=False)
+    assert heard.state is TaskState.COMPLETED
+    body = json.loads(server.requests[0].body)
+    assert body["method"] == "message/send"
+    assert body["params"]["configuration"]["blocking"] is False
+    assert server.requests[0].headers["accept"] == "application/json"
+
+
+async def test_a_json_answer_to_a_stream_call_is_one_event(client: Client) -> None:
+    async with RawServer(always(answer(result(task())))) as server:
+        (heard,) = await hear(client, server.url)
+    assert heard.kind is EventKind.TASK
+
+
+async def test_events_that_arrive_together_are_one_batch_and_a_comment_is_an_empty_one(client: Client) -> None:
+    taken = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(chunked_head() + chunk(frame(result(task("working"))) + frame(result(status("working")))))
+        await taken.wait()
+        await peer.write(chunk(b": still here\n\n") + LAST_CHUNK)
+
+    async with RawServer(script) as server, HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
+        assert len(await anext(batches)) == 2
+        taken.set()
+        assert len(await anext(batches)) == 0
+        with pytest.raises(StopAsyncIteration):
+            await anext(batches)
+
+
+@pytest.mark.parametrize("replays", [True, False])
+async def test_positions_count_only_where_the_worker_replays(client: Client, replays: bool) -> None:
+    async with RawServer(always(stream(frame(result(task()), id="boot.7")))) as server:
+        (heard,) = await hear(client, server.url, replays=replays)
+    assert heard.position == ("boot.7" if replays else None)
+
+
+async def test_attach_sends_the_position_and_the_trace(client: Client) -> None:
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    async with RawServer(always(stream(frame(result(status("completed")))))) as server:
+        attach = Attach(IDS, "boot.7", trace)
+        async with HttpForwarder(client).attach(offer(server.url), attach) as batches:
+            assert [one.state async for batch in batches for one in batch] == [TaskState.COMPLETED]
+    (request,) = server.requests
+    assert json.loads(request.body) == {
+        "jsonrpc": "2.0",
+        "id": "t-hub",
+        "method": "tasks/resubscribe",
+        "params": {"id": "t-worker"},
+    }
+    assert request.headers["last-event-id"] == "boot.7"
+    assert request.headers["traceparent"] == trace
+
+
+async def test_a_trace_that_is_none_is_not_passed_on(client: Client) -> None:
+    async with (
+        RawServer(always(answer(result(task())))) as server,
+        HttpForwarder(client).deliver(offer(server.url), dispatch(trace="x\r\nX-Evil: 1")) as batches,
+    ):
+        assert [len(batch) async for batch in batches] == [1]
+    assert "traceparent" not in server.requests[0].headers
+    assert "x-evil" not in server.requests[0].headers
+
+
+@pytest.mark.parametrize(("came_through", "says"), [(0, "1"), (3, "4")])
+async def test_each_hub_on_the_way_is_counted(client: Client, came_through: int, says: str) -> None:
+    async with (
+        RawServer(always(answer(result(task())))) as server,
+        HttpForwarder(client).deliver(offer(server.url), dispatch(hops=came_through)) as batches,
+    ):
+        assert [len(batch) async for batch in batches] == [1]
+    assert server.requests[0].headers["a2a-hop"] == says
+
+
+async def test_fetch_and_cancel_name_the_workers_task(client: Client) -> None:
+    async with RawServer(always(answer(result(task("working"))))) as server:
+        forwarder = HttpForwarder(client)
+        assert (await forwarder.fetch(offer(server.url), IDS)).state is TaskState.WORKING
+        await forwarder.cancel(offer(server.url), IDS)
+    said = [json.loads(request.body) for request in server.requests]
+    assert [(one["method"], one["params"]["id"]) for one in said] == [("tasks/get", "t-worker"), ("tasks/cancel", "t-worker")]
+    assert len(server.peers) == 1
+
+
+async def test_fetch_gives_up_after_its_time(client: Client) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.gone()
+
+    async with RawServer(script) as server:
+        with pytest.raises(WorkerBroke, match=r"within 0\.05 s"):
+            await HttpForwarder(client, AnswerLimits(brief=0.05)).fetch(offer(server.url), IDS)
+
+
+async def test_an_unknown_task_is_the_workers_own_error(client: Client) -> None:
+    async with RawServer(always(answer(fault({"code": -32001, "message": "Task not found"})))) as server:
+        with pytest.raises(WorkerFault) as caught:
+            await HttpForwarder(client).fetch(offer(server.url), IDS)
+    assert (caught.value.code, caught.value.text) == (-32001, "Task not found")
+
+
+async def test_probe_tells_whether_anything_listens(client: Client) -> None:
+    async with RawServer(always(b"")) as server:
+        assert await HttpForwarder(client).probe(offer(server.url))
+    assert not await HttpForwarder(client).probe(offer(server.url))
+
+
+async def test_a_closed_port_is_unreachable(client: Client) -> None:
+    async with RawServer(always(b"")) as server:
+        pass
+    with pytest.raises(WorkerUnreachable, match="connection refused"):
+        await hear(client, server.url)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        answer(b"", status="503 Service Unavailable", more="X-Not-Processed: 1\r\n"),
+        answer(fault(BUSY)),
+        answer(fault(BUSY), status="503 Service Unavailable"),
+        stream(frame(fault(BUSY))),
+        answer(fault({**BUSY, "data": {"reason": "WORKER_BUSY"}})),
+    ],
+)
+async def test_a_worker_that_did_nothing_may_be_passed_over(client: Client, said: bytes) -> None:
+    async with RawServer(always(said)) as server:
+        with pytest.raises(WorkerRefused):
+            await hear(client, server.url)
+
+
+async def test_busy_after_an_event_is_no_refusal(client: Client) -> None:
+    async with (
+        RawServer(always(stream(frame(result(task("working"))) + frame(fault(BUSY))))) as server,
+        HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches,
+    ):
+        assert len(await anext(batches)) == 1
+        with pytest.raises(WorkerFault):
+            await anext(batches)
+
+
+@pytest.mark.parametrize("code", ["400 Bad Request", "500 Internal Server Error"])
+async def test_an_error_status_with_a_json_rpc_error_is_the_workers_fault(client: Client, code: str) -> None:
+    async with RawServer(always(answer(fault({"code": -32602, "message": "bad"}), status=code))) as server:
+        with pytest.raises(WorkerFault, match="bad"):
+            await hear(client, server.url)
+
+
+SECRET = b"s3cret-of-the-worker"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (answer(b"<html>" + SECRET, kind="text/html"), "HTML page"),
+        (answer(SECRET, kind="text/plain; x=s3cret-of-the-worker"), "neither JSON"),
+        (answer(b"", kind="application/json"), "not a JSON-RPC response"),
+        (answer(b"{" + SECRET), "not a JSON-RPC response"),
+        (answer(b'{"jsonrpc":"2.0","result":NaN}'), "not a JSON-RPC response"),
+        (answer(b'["' + SECRET + b'"]'), "not a JSON-RPC response"),
+        (answer(b'{"jsonrpc":"2.0"}'), "not a JSON-RPC response"),
+        (answer(result({"kind": SECRET.decode()})), "no known kind"),
+        (answer(SECRET, status="502 Bad Gateway"), "HTTP 502"),
+        (answer(SECRET, status="404 Not Found", kind="text/html"), "HTTP 404"),
+        (answer(SECRET, status="302 Found", more="Location: http://169.254.169.254/\r\n"), "no redirects"),
+        (answer(SECRET, status="307 Moved", more="Location: /other\r\n"), "no redirects"),
+        (stream(frame(SECRET)), "not a JSON-RPC response"),
+        (stream(frame(result(["x"]))), "not an object"),
+    ],
+)
+async def test_what_is_not_a2a_is_refused_without_quoting_it(client: Client, said: bytes, why: str) -> None:
+    async with RawServer(always(said)) as server:
+        with pytest.raises(InvalidAnswer, match=why) as caught:
+            await hear(client, server.url)
+    assert "s3cret" not in str(caught.value)
+    assert len(server.requests) == 1
+
+
+async def test_events_before_a_malformed_one_still_count(client: Client) -> None:
+    async with (
+        RawServer(always(stream(frame(result(task("working"))) + frame(b"{") + frame(result(task()))))) as server,
+        HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches,
+    ):
+        assert [one.state for one in await anext(batches)] == [TaskState.WORKING]
+        for _ in range(2):
+            with pytest.raises(InvalidAnswer):
+                await anext(batches)
+
+
+@pytest.mark.parametrize("cut", ["reset", "close"])
+async def test_a_cut_stream_is_no_end(client: Client, cut: str) -> None:
+    heard_first = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(chunked_head() + chunk(frame(result(task("working")))))
+        await heard_first.wait()
+        if cut == "reset":
+            peer.reset()
+
+    async with RawServer(script) as server, HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
+        assert len(await anext(batches)) == 1
+        heard_first.set()
+        with pytest.raises(WorkerBroke, match="cut off"):
+            await anext(batches)
+
+
+def until_closed(body: bytes) -> Script:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + body)
+
+    return script
+
+
+async def test_a_stream_without_a_length_ends_with_its_connection(client: Client) -> None:
+    async with RawServer(until_closed(frame(result(task())))) as server:
+        assert len(await hear(client, server.url)) == 1
+
+
+@pytest.mark.parametrize("said", [frame(result(task()))[:-1], frame(result(task()))[:-9]])
+async def test_an_end_within_an_event_is_a_cut(client: Client, said: bytes) -> None:
+    async with RawServer(until_closed(said)) as server:
+        with pytest.raises(WorkerBroke, match="within an event"):
+            await hear(client, server.url)
+
+
+async def test_an_endless_line_is_cut_at_the_limit(client: Client) -> None:
+    sent = 0
+
+    async def script(peer: Peer) -> None:
+        nonlocal sent
+        await peer.read_request()
+        await peer.write(chunked_head() + chunk(b"data: "))
+        piece = chunk(b"x" * 65536)
+        while sent < 64 * 1024 * 1024:
+            await peer.write(piece)
+            sent += len(piece)
+
+    async with RawServer(script) as server:
+        with pytest.raises(InvalidAnswer, match="longer than 1048576 bytes"):
+            await hear(client, server.url)
+    # What the limit, the client's buffer and the kernel's buffers hold, and no more.
+    assert sent < 16 * 1024 * 1024
+
+
+async def test_an_answer_that_is_too_long_is_cut(client: Client) -> None:
+    async with RawServer(always(answer(b" " * 5000))) as server:
+        forwarder = HttpForwarder(client, AnswerLimits(max_answer=4096))
+        with pytest.raises(InvalidAnswer, match="longer than 4096"):
+            await forwarder.fetch(offer(server.url), IDS)
+        with pytest.raises(InvalidAnswer, match="longer than 4096"):
+            async with forwarder.deliver(offer(server.url), dispatch()) as batches:
+                await anext(batches)
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+async def test_a_stream_cut_in_two_anywhere_gives_the_same_events(client: Client, line_end: bytes) -> None:
+    said = b": hi\n\n" + frame(result(task("working")), id="b.1") + b"event: x\n" + frame(result(status("completed")), id="b.2")
+    said = said.replace(b"\n", line_end)
+    cuts = iter(range(1, len(said)))
+
+    async def script(peer: Peer) -> None:
+        while await peer.read_request() is not None:
+            at = next(cuts)
+            await peer.write(chunked_head() + chunk(said[:at]))
+            await asyncio.sleep(0.0005)
+            await peer.write(chunk(said[at:]) + LAST_CHUNK)
+
+    async with RawServer(script) as server:
+        for _ in range(1, len(said)):
+            heard = await hear(client, server.url, replays=True)
+            assert [(one.state, one.position) for one in heard] == [(TaskState.WORKING, "b.1"), (TaskState.COMPLETED, "b.2")]
+        assert len(server.peers) == 1
+
+
+async def test_leaving_early_closes_the_connection(client: Client) -> None:
+    gone = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(chunked_head() + chunk(frame(result(task("working")))))
+        await peer.gone()
+        gone.set()
+
+    async with RawServer(script) as server:
+        async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
+            await anext(batches)
+        async with asyncio.timeout(2):
+            await gone.wait()
+
+
+async def test_leaving_after_the_last_event_keeps_the_connection(client: Client) -> None:
+    left, ended = asyncio.Event(), asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        while await peer.read_request() is not None:
+            await peer.write(chunked_head() + chunk(frame(result(task()))))
+            await left.wait()
+            await peer.write(chunk(b": the end comes a moment later\n\n") + LAST_CHUNK)
+            ended.set()
+
+    async with RawServer(script) as server:
+        for _ in range(3):
+            left.clear()
+            ended.clear()
+            async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
+                assert len(await anext(batches)) == 1
+            left.set()
+            await ended.wait()
+            await all_read()
+        assert len(server.peers) == 1
+
+
+async def test_a_worker_that_goes_on_after_its_last_event_is_cut_off(client: Client) -> None:
+    cut = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(chunked_head() + chunk(frame(result(task()))))
+        piece = chunk(b": more\n\n" * 1000)
+        try:
+            while True:
+                await peer.write(piece)
+        finally:
+            cut.set()
+
+    async with RawServer(script) as server:
+        async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
+            await anext(batches)
+        async with asyncio.timeout(0.9):
+            await cut.wait()

@@ -1,0 +1,299 @@
+"""The HTTP client against scripted servers on real sockets: the pool, and what each failure is called."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hub.outbound.client import Client, Limits
+from hub.outbound.worker_guard import Guard
+from rolecall.errors import WorkerBroke, WorkerRefused, WorkerUnreachable
+from tests.helpers.raw_server import Peer, RawServer, all_read, always, answer, chunk, chunked_head
+
+GUARD = Guard([], [], allow_loopback=True)
+BODY = b'{"a": 1}'
+
+
+async def ask(client: Client, url: str, *, head_timeout: float | None = None) -> bytes:
+    response = await client.post(url, BODY, worker="echo:1", head_timeout=head_timeout)
+    return await response.read_all(10_000_000)
+
+
+# --- the pool
+
+
+async def test_a_connection_is_used_again(client: Client) -> None:
+    async with RawServer(always(answer(BODY))) as server:
+        for _ in range(5):
+            assert await ask(client, server.url) == BODY
+        assert [len(peer.requests) for peer in server.peers] == [5]
+
+
+async def test_head_and_body_are_one_request_with_only_our_headers(client: Client) -> None:
+    async with RawServer(always(answer(BODY))) as server:
+        response = await client.post(server.url + "a2a?x=1", BODY, worker="echo:1", headers=[("traceparent", "00-1")])
+        response.close()
+        (request,) = server.requests
+    assert request.line == "POST /a2a?x=1 HTTP/1.1"
+    assert request.body == BODY
+    assert request.headers.pop("user-agent").startswith("rolecall/")
+    assert request.headers == {
+        "host": f"127.0.0.1:{server.port}",
+        "content-type": "application/json",
+        "content-length": "8",
+        "accept": "application/json",
+        "accept-encoding": "identity",
+        "traceparent": "00-1",
+    }
+
+
+async def test_calls_at_once_take_a_connection_each_and_the_last_one_back_is_taken_first(client: Client) -> None:
+    async def script(peer: Peer) -> None:
+        while await peer.read_request() is not None:
+            await asyncio.sleep(0.02 * peer.number)
+            await peer.write(answer(b"%d" % peer.number))
+
+    async with RawServer(script) as server:
+        assert sorted(await asyncio.gather(*(ask(client, server.url) for _ in range(3)))) == [b"1", b"2", b"3"]
+        assert [await ask(client, server.url) for _ in range(2)] == [b"3", b"3"]
+        assert len(server.peers) == 3
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        answer(BODY, more="Connection: close\r\n"),
+        answer(BODY).replace(b"HTTP/1.1", b"HTTP/1.0"),
+        answer(BODY) + b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison",
+        answer(BODY) + b"garbage",
+    ],
+)
+async def test_a_connection_with_an_end_or_a_rest_is_not_used_again(client: Client, said: bytes) -> None:
+    async with RawServer(always(said)) as server:
+        for _ in range(2):
+            assert await ask(client, server.url) == BODY
+        assert [len(peer.requests) for peer in server.peers] == [1, 1]
+
+
+async def test_bytes_that_come_while_nobody_asks_spoil_the_connection(client: Client) -> None:
+    answered, poisoned = asyncio.Event(), asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(answer(b"%d" % peer.number))
+        await answered.wait()
+        await peer.write(answer(b"poison"))
+        poisoned.set()
+        await peer.gone()
+
+    async with RawServer(script) as server:
+        assert await ask(client, server.url) == b"1"
+        answered.set()
+        await poisoned.wait()
+        await all_read()
+        async with asyncio.timeout(10):
+            assert await ask(client, server.url) == b"2"
+
+
+async def test_a_connection_that_the_peer_closed_while_idle_is_not_used(client: Client) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(answer(b"%d" % peer.number))
+
+    async with RawServer(script) as server:
+        for number in (b"1", b"2", b"3"):
+            assert await ask(client, server.url) == number
+            await asyncio.sleep(0.02)
+
+
+async def test_idle_connections_are_closed_by_the_clock() -> None:
+    gone = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(answer(BODY))
+        await peer.gone()
+        gone.set()
+
+    async with RawServer(script) as server, Client(GUARD, Limits(idle=0.05)) as client:
+        await ask(client, server.url)
+        async with asyncio.timeout(1):
+            await gone.wait()
+        await ask(client, server.url)
+        assert len(server.peers) == 2
+
+
+async def test_above_the_limit_of_an_origin_nothing_is_sent() -> None:
+    async with RawServer(always(chunked_head())) as server, Client(GUARD, Limits(per_origin=2)) as client:
+        held = [await client.post(server.url, BODY, worker="echo:1") for _ in range(2)]
+        with pytest.raises(WorkerRefused):
+            await client.post(server.url, BODY, worker="echo:1")
+        assert len(server.requests) == 2
+        held.pop().close()
+        await asyncio.sleep(0.02)
+        (await client.post(server.url, BODY, worker="echo:1")).close()
+
+
+async def test_above_the_limit_of_all_an_idle_connection_makes_room() -> None:
+    async with (
+        RawServer(always(answer(BODY))) as first,
+        RawServer(always(chunked_head())) as second,
+        Client(GUARD, Limits(overall=2)) as client,
+    ):
+        await ask(client, first.url)
+        for _ in range(2):
+            await client.post(second.url, BODY, worker="echo:1")
+        with pytest.raises(WorkerRefused):
+            await client.post(second.url, BODY, worker="echo:1")
+        with pytest.raises(WorkerRefused):
+            await client.post(first.url, BODY, worker="echo:1")
+
+
+async def test_failed_connections_use_up_no_place() -> None:
+    async with RawServer(always(answer(BODY))) as server:
+        pass
+    async with Client(GUARD, Limits(per_origin=1, overall=1)) as client:
+        for _ in range(3):
+            with pytest.raises(WorkerUnreachable, match="connection refused"):
+                await ask(client, server.url)
+        async with RawServer(always(answer(BODY))) as other:
+            assert await ask(client, other.url) == BODY
+
+
+async def test_closing_the_client_closes_every_connection() -> None:
+    gone: list[int] = []
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(chunked_head() if peer.number == 1 else answer(BODY))
+        await peer.gone()
+        gone.append(peer.number)
+
+    async with RawServer(script) as server:
+        client = Client(GUARD)
+        open_ended = await client.post(server.url, BODY, worker="echo:1")
+        complete = await client.post(server.url, BODY, worker="echo:1")
+        waiting = asyncio.create_task(open_ended.next_chunk(), name="reader")
+        await asyncio.sleep(0)
+        await client.aclose()
+        with pytest.raises(WorkerBroke):
+            await waiting
+        assert await complete.read_all(100) == BODY
+        await asyncio.sleep(0.02)
+        assert sorted(gone) == [1, 2]
+        with pytest.raises(WorkerRefused):
+            await ask(client, server.url)
+
+
+# --- what is a cut, and when it is safe
+
+
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("how", ["close", "reset"])
+async def test_a_fresh_connection_that_dies_without_an_answer_may_have_run_the_call(
+    client: Client, reads: bool, how: str
+) -> None:
+    async def script(peer: Peer) -> None:
+        await (peer.read_request() if reads else peer.reader.read(1))
+        if how == "reset":
+            peer.reset()
+
+    async with RawServer(script) as server:
+        with pytest.raises(WorkerBroke):
+            await ask(client, server.url)
+        assert len(server.peers) == 1
+
+
+async def test_a_reused_connection_that_dies_without_an_answer_is_not_tried_again(client: Client) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(answer(BODY))
+        await peer.read_request()
+
+    async with RawServer(script) as server:
+        await ask(client, server.url)
+        with pytest.raises(WorkerBroke, match="without an answer"):
+            await ask(client, server.url)
+        assert len(server.peers) == 1
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "said", [answer(BODY)[:-1], answer(BODY)[:20], chunked_head() + chunk(b"x"), chunked_head() + b"5\r\nab"]
+)
+async def test_an_answer_that_stops_short_is_cut(client: Client, said: bytes) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(said)
+
+    async with RawServer(script) as server:
+        with pytest.raises(WorkerBroke, match="cut off"):
+            await ask(client, server.url)
+
+
+async def test_what_came_before_the_cut_is_handed_over_first(client: Client) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(chunked_head() + chunk(b"one") + chunk(b"two"))
+
+    async with RawServer(script) as server:
+        response = await client.post(server.url, BODY, worker="echo:1")
+        await asyncio.sleep(0.02)
+        assert await response.next_chunk() == b"onetwo"
+        with pytest.raises(WorkerBroke):
+            await response.next_chunk()
+
+
+async def test_a_body_without_a_length_ends_with_the_connection(client: Client) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+
+    async with RawServer(script) as server:
+        assert await ask(client, server.url) == b"all of it"
+
+
+async def test_a_slow_head_runs_out_of_time_and_takes_the_connection_along(client: Client) -> None:
+    gone = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(b"HTTP/1.1 200 OK\r\n")
+        await peer.gone()
+        gone.set()
+
+    async with RawServer(script) as server:
+        with pytest.raises(WorkerBroke, match=r"answered the call within 0\.05 s"):
+            await ask(client, server.url, head_timeout=0.05)
+        async with asyncio.timeout(1):
+            await gone.wait()
+
+
+async def test_a_peer_that_does_not_take_the_request_runs_out_of_time() -> None:
+    async def script(peer: Peer) -> None:
+        peer.writer.transport.pause_reading()
+        await asyncio.sleep(5)
+
+    async with RawServer(script) as server, Client(GUARD, Limits(write=0.1)) as client:
+        with pytest.raises(WorkerBroke, match="taken the call"):
+            await client.post(server.url, b"x" * 50_000_000, worker="echo:1")
+
+
+async def test_a_cancelled_call_closes_its_connection(client: Client) -> None:
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        asked.set()
+        await peer.gone()
+        gone.set()
+
+    async with RawServer(script) as server:
+        call = asyncio.create_task(ask(client, server.url), name="call")
+        await asked.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        async with asyncio.timeout(1):
+            await gone.wait()

@@ -1,0 +1,123 @@
+"""How one worker is spoken to: address, verb, body and headers of every request, in JSON-RPC and as REST."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hub.outbound.worker_protocol import Ask, Speech
+from rolecall.model.a2a import Ids
+from rolecall.model.card import HTTP_JSON, JSONRPC, Interface
+from rolecall.model.ids import TaskId
+
+IDS = Ids(TaskId("T"), "C", "wt/1", "wc")
+RPC_03 = Speech(Interface("http://w/a2a", JSONRPC, "0.3"))
+RPC_10 = Speech(Interface("http://w/a2a", JSONRPC, "1.0"))
+REST_10 = Speech(Interface("http://w/rest/", HTTP_JSON, "1.0"))
+NAMES = {
+    Ask.SEND: ("message/send", "SendMessage"),
+    Ask.STREAM: ("message/stream", "SendStreamingMessage"),
+    Ask.GET: ("tasks/get", "GetTask"),
+    Ask.CANCEL: ("tasks/cancel", "CancelTask"),
+    Ask.SUBSCRIBE: ("tasks/resubscribe", "SubscribeToTask"),
+}
+
+
+@pytest.mark.parametrize("ask", Ask)
+def test_json_rpc_names_the_method_as_the_dialect_does(ask: Ask) -> None:
+    for speech, name in zip((RPC_03, RPC_10), NAMES[ask], strict=True):
+        said = speech.say(ask, IDS, {"id": "wt/1"})
+        assert (said.verb, said.url) == (b"POST", "http://w/a2a")
+        assert json.loads(said.body) == {"jsonrpc": "2.0", "id": "T", "method": name, "params": {"id": "wt/1"}}
+
+
+@pytest.mark.parametrize(
+    ("ask", "verb", "url", "body"),
+    [
+        (Ask.SEND, b"POST", "http://w/rest/message:send", b'{"x":1}'),
+        (Ask.STREAM, b"POST", "http://w/rest/message:stream", b'{"x":1}'),
+        (Ask.GET, b"GET", "http://w/rest/tasks/wt%2F1", b""),
+        (Ask.CANCEL, b"POST", "http://w/rest/tasks/wt%2F1:cancel", b"{}"),
+        (Ask.SUBSCRIBE, b"POST", "http://w/rest/tasks/wt%2F1:subscribe", b"{}"),
+    ],
+)
+def test_rest_has_an_address_for_each(ask: Ask, verb: bytes, url: str, body: bytes) -> None:
+    said = REST_10.say(ask, IDS, {"x": 1})
+    assert (said.verb, said.url, said.body) == (verb, url, body)
+
+
+def test_a_tenant_is_named_in_every_call() -> None:
+    rpc = Speech(Interface("http://w/", JSONRPC, "1.0", "a b"))
+    assert json.loads(rpc.say(Ask.GET, IDS, {"id": "wt"}).body)["params"] == {"id": "wt", "tenant": "a b"}
+    rest = Speech(Interface("http://w", HTTP_JSON, "1.0", "a b/../c"))
+    assert rest.say(Ask.SEND, IDS, {}).url == "http://w/a%20b%2F..%2Fc/message:send"
+
+
+@pytest.mark.parametrize(
+    ("speech", "without", "with_two"),
+    [
+        (RPC_03, {}, {"X-A2A-Extensions": "a, b"}),
+        (RPC_10, {"A2A-Version": "1.0"}, {"A2A-Version": "1.0", "A2A-Extensions": "a, b"}),
+        (REST_10, {"A2A-Version": "1.0"}, {"A2A-Version": "1.0", "A2A-Extensions": "a, b"}),
+    ],
+)
+def test_version_and_extensions_stand_in_the_headers_that_the_dialect_has(
+    speech: Speech, without: dict[str, str], with_two: dict[str, str]
+) -> None:
+    assert dict(speech.say(Ask.SEND, IDS, {}).headers) == without
+    assert dict(speech.say(Ask.SEND, IDS, {}, ("a", "b")).headers) == with_two
+
+
+def test_a_json_rpc_answer_is_a_result_or_an_error() -> None:
+    assert RPC_10.reply(b'{"jsonrpc":"2.0","id":1,"result":{"a":1}}').result == {"a": 1}
+    reply = RPC_10.reply(b'{"error":{"code":-32001,"message":"no","data":[{"reason":"TASK_NOT_FOUND"}]}}')
+    assert (reply.code, reply.text, reply.reason) == (-32001, "no", "TASK_NOT_FOUND")
+    for text in (b"[]", b"{}", b"x", b'"result"'):
+        with pytest.raises(ValueError, match=r"."):
+            RPC_10.reply(text)
+
+
+def test_a_rest_answer_is_bare() -> None:
+    documents: tuple[Any, ...] = ({"task": {}}, {"id": "t"}, {"error": None}, {"error": "text"}, [], None, 5)
+    for document in documents:
+        reply = REST_10.reply(json.dumps(document).encode())
+        assert (reply.result, reply.code) == (document, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ({"details": [{"reason": "TASK_NOT_FOUND"}], "status": "INTERNAL"}, -32001),
+        ({"details": [{"reason": "TASK_NOT_CANCELABLE"}]}, -32002),
+        ({"details": [{"reason": "PUSH_NOTIFICATION_NOT_SUPPORTED"}]}, -32003),
+        ({"details": [{"reason": "UNSUPPORTED_OPERATION"}]}, -32004),
+        ({"details": [{"reason": "CONTENT_TYPE_NOT_SUPPORTED"}]}, -32005),
+        ({"details": [{"reason": "INVALID_AGENT_RESPONSE"}]}, -32006),
+        ({"details": [{"reason": "EXTENDED_AGENT_CARD_NOT_CONFIGURED"}]}, -32007),
+        ({"details": [{"reason": "EXTENSION_SUPPORT_REQUIRED"}]}, -32008),
+        ({"details": [{"reason": "VERSION_NOT_SUPPORTED"}]}, -32009),
+        ({"details": [5, {"reason": 5}, {"reason": "WORKER_BUSY"}], "status": "UNAVAILABLE"}, -32000),
+        ({"details": [{"reason": "SOMETHING"}], "status": "NOT_FOUND"}, -32001),
+        ({"status": "FAILED_PRECONDITION"}, -32004),
+        ({"status": "INVALID_ARGUMENT", "details": {}}, -32602),
+        ({"status": "INTERNAL"}, -32603),
+        ({"status": ["NOT_FOUND"], "details": "x"}, -32603),
+        ({}, -32603),
+    ],
+)
+def test_a_rest_error_is_told_by_its_reason_and_then_by_its_status(error: dict[str, Any], code: int) -> None:
+    reply = REST_10.reply(json.dumps({"error": {"message": "why", **error}}).encode())
+    assert (reply.code, reply.text) == (code, "why")
+
+
+def test_an_error_without_words_has_none() -> None:
+    assert REST_10.reply(b'{"error":{"message":5}}').text == ""
+
+
+def test_what_was_said_is_heard_in_the_interfaces_dialect() -> None:
+    old = {"kind": "task", "id": "wt", "status": {"state": "working"}}
+    new = {"task": {"id": "wt", "status": {"state": "TASK_STATE_WORKING"}}}
+    assert RPC_03.heard(old, position="b.1").position == "b.1"
+    assert RPC_10.heard(new).dialect == REST_10.heard_task(new["task"]).dialect == "1.0"

@@ -1,0 +1,175 @@
+"""Cards: what a stranger's says, and what ours say to readers of either version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rolecall.model.a2a import JsonObject
+from rolecall.model.card import Capabilities, Extension, Interface, Profile, Skill
+from rolecall.protocol.cards import capabilities, interfaces, merged, pure_03, pure_10, skills
+from rolecall.protocol.text.jsontext import dump
+
+URL = "https://agent.example.org/a2a"
+OTHER = "https://agent.example.org/rest"
+FALLBACK = "http://127.0.0.1:9/"
+NONE = (Interface(FALLBACK, "JSONRPC", "0.3"),)
+
+
+def way(**members: Any) -> JsonObject:
+    return {"url": URL, "protocolBinding": "JSONRPC", "protocolVersion": "1.0", **members}
+
+
+@pytest.mark.parametrize(
+    ("card", "found"),
+    [
+        ({"url": URL}, [(URL, "JSONRPC", "0.3", None)]),
+        ({"url": URL, "protocolVersion": "0.2.6"}, [(URL, "JSONRPC", "0.3", None)]),
+        ({"url": URL, "protocolVersion": "1.0"}, [(URL, "JSONRPC", "1.0", None)]),
+        ({"url": URL, "preferredTransport": "HTTP+JSON"}, [(URL, "HTTP+JSON", "0.3", None)]),
+        (
+            {
+                "url": URL,
+                "additionalInterfaces": [{"url": URL, "transport": "JSONRPC"}, {"url": OTHER, "transport": "HTTP+JSON"}],
+            },
+            [(URL, "JSONRPC", "0.3", None), (OTHER, "HTTP+JSON", "0.3", None)],
+        ),
+        (
+            {
+                "url": "grpc.example.org:443",
+                "preferredTransport": "GRPC",
+                "additionalInterfaces": [{"url": URL, "transport": "jsonrpc"}],
+            },
+            [(URL, "JSONRPC", "0.3", None)],
+        ),
+        ({"supportedInterfaces": [way(tenant="x"), way(tenant="")]}, [(URL, "JSONRPC", "1.0", "x")]),
+        (
+            {"supported_interfaces": [{"url": URL, "protocol_binding": "HTTP+JSON", "protocol_version": "1.1"}]},
+            [(URL, "HTTP+JSON", "1.0", None)],
+        ),
+        ({"supportedInterfaces": [{"url": URL, "protocolBinding": "JSONRPC"}]}, [(URL, "JSONRPC", "1.0", None)]),
+        (
+            {"supportedInterfaces": [way(protocolVersion="0.3"), way(protocolVersion="1")]},
+            [(URL, "JSONRPC", "0.3", None), (URL, "JSONRPC", "1.0", None)],
+        ),
+        (
+            {"supportedInterfaces": [way()], "url": OTHER, "protocolVersion": "0.3.0"},
+            [(URL, "JSONRPC", "1.0", None), (OTHER, "JSONRPC", "0.3", None)],
+        ),
+    ],
+)
+def test_every_way_in_is_found_the_favourite_first(card: JsonObject, found: list[tuple[Any, ...]]) -> None:
+    assert [tuple(interface) for interface in interfaces(card, FALLBACK)] == found
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        None,
+        [],
+        {},
+        {"url": None},
+        {"url": "", "supportedInterfaces": []},
+        {"url": URL, "preferredTransport": "GRPC"},
+        {"url": URL, "preferredTransport": ["JSONRPC"]},
+        {"url": URL, "protocolVersion": "2.0"},
+        {"url": URL, "protocolVersion": "0.1"},
+        {"url": URL, "protocolVersion": "latest"},
+        {"url": URL, "protocolVersion": 1.0},
+        {"url": "ftp://agent.example.org"},
+        {"url": "//agent.example.org"},
+        {"url": URL + " x"},
+        {"url": URL + "\r\nHost: x"},
+        {"url": URL + "x" * 3000},
+        {"supportedInterfaces": [None, 1, "x", [], {}, way(url=7), way(protocolBinding="GRPC"), way(protocolBinding="urn:x")]},
+        {"supportedInterfaces": [way(protocolVersion="2.0"), way(protocolVersion={}), way(protocolVersion="1.0; x")]},
+        {"supportedInterfaces": {"url": URL}, "additionalInterfaces": "JSONRPC"},
+    ],
+)
+def test_a_card_without_a_way_in_that_we_can_take_leads_to_the_address_it_came_with(card: Any) -> None:
+    assert interfaces(card, FALLBACK) == NONE
+
+
+_NAMES = ["url", "preferredTransport", "protocolVersion", "supportedInterfaces", "additionalInterfaces", "protocolBinding"]
+_NAMES += ["transport", "tenant", "capabilities", "extensions", "uri", "params", "skills", "id", "name", "tags", "streaming"]
+_scalars = st.none() | st.booleans() | st.integers() | st.sampled_from([URL, "JSONRPC", "1.0", "0.3"]) | st.text(max_size=4)
+_values = st.recursive(
+    _scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_NAMES), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+@given(_values | st.dictionaries(st.sampled_from(_NAMES), _values))
+def test_no_card_is_so_hostile_that_reading_it_raises(card: Any) -> None:
+    found = interfaces(card, FALLBACK)
+    assert found and all(way.dialect in ("0.3", "1.0") and way.binding in ("JSONRPC", "HTTP+JSON") for way in found)
+    profile = Profile("x", "x", "1", (*found, *TWO_WAYS), capabilities(card), skills(card))
+    assert capabilities(merged(profile)) == profile.capabilities
+    assert skills(merged(profile)) == profile.skills
+    dump(merged(profile))
+
+
+TWO_WAYS = (Interface(URL, "JSONRPC", "1.0"), Interface(URL, "JSONRPC", "0.3"))
+
+
+def test_capabilities_in_snake_case_are_understood_and_written_in_camel_case() -> None:
+    said = {"push_notifications": True, "state_transition_history": True, "extended_agent_card": True, "streaming": 1}
+    read = capabilities({"capabilities": said})
+    assert read == Capabilities(push_notifications=True, state_transition_history=True, extended_card=True)
+    profile = Profile("x", "x", "1", TWO_WAYS, read)
+    old = {"streaming": False, "pushNotifications": True, "stateTransitionHistory": True}
+    new = {"streaming": False, "pushNotifications": True, "extendedAgentCard": True}
+    assert pure_03(profile)["capabilities"] == old
+    assert pure_10(profile)["capabilities"] == new
+    assert merged(profile)["capabilities"] == old | new
+
+
+def test_extensions_are_read_as_far_as_they_have_an_address() -> None:
+    entries = [
+        {"uri": "urn:a", "required": True, "params": {"x": 1}},
+        {"uri": "urn:b", "params": []},
+        {"required": True},
+        "urn:c",
+    ]
+    assert capabilities({"capabilities": {"extensions": entries}}).extensions == (
+        Extension("urn:a", required=True, params={"x": 1}),
+        Extension("urn:b"),
+    )
+
+
+def test_the_old_word_for_an_extended_card_is_understood() -> None:
+    assert capabilities({"supportsAuthenticatedExtendedCard": True}).extended_card
+
+
+def test_what_a_skill_lacks_is_filled_in() -> None:
+    assert skills({"skills": [{"id": "a"}, {"name": "B", "tags": ["x", 7]}, {}, "c"]}) == (
+        Skill("a", "a", "a"),
+        Skill("B", "B", "B", ("x",)),
+        Skill("skill", "skill", "skill"),
+    )
+
+
+@pytest.mark.parametrize(("write", "dialect"), [(pure_03, "1.0"), (pure_10, "0.3"), (merged, "1.0"), (merged, "0.3")])
+def test_a_card_for_readers_who_would_find_no_way_in_is_not_written(write: Any, dialect: str) -> None:
+    with pytest.raises(ValueError, match="needs an interface"):
+        write(Profile("x", "x", "1", (Interface(URL, "JSONRPC", dialect),)))
+
+
+def test_an_oauth_scheme_that_1_0_can_not_say_is_refused() -> None:
+    flows = {"clientCredentials": {"tokenUrl": URL, "scopes": {}}, "implicit": {"authorizationUrl": URL, "scopes": {}}}
+    profile = Profile("x", "x", "1", TWO_WAYS, security_schemes={"login": {"type": "oauth2", "flows": flows}})
+    with pytest.raises(ValueError, match="one flow"):
+        merged(profile)
+
+
+def test_our_own_cards_lead_back_to_their_interfaces() -> None:
+    ways = (Interface(URL, "JSONRPC", "1.0", "x"), Interface(OTHER, "HTTP+JSON", "1.0"), Interface(URL, "JSONRPC", "0.3"))
+    profile = Profile("x", "x", "1", ways)
+    assert interfaces(merged(profile), FALLBACK) == ways
+    assert interfaces(pure_10(profile), FALLBACK) == ways[:2]
+    assert interfaces(pure_03(profile), FALLBACK) == ways[2:]

@@ -1,0 +1,195 @@
+"""What workers say, in 0.3 and in 1.0: told apart, mended where that is safe, and refused where it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rolecall.model.a2a import EventKind, JsonObject, TaskState
+from rolecall.protocol.v0_3.shape import STATES as STATES_03
+from rolecall.protocol.v1_0.shape import STATES as STATES_10
+from rolecall.protocol.workers import requests as calls
+from rolecall.protocol.workers.events import Malformed
+
+TEXT: dict[str, JsonObject] = {"0.3": {"kind": "text", "text": "x"}, "1.0": {"text": "x"}}
+AGENT = {"0.3": "agent", "1.0": "ROLE_AGENT"}
+WORKING = {"0.3": "working", "1.0": "TASK_STATE_WORKING"}
+MEMBERS = {"task": "task", "status-update": "statusUpdate", "artifact-update": "artifactUpdate", "message": "message"}
+SPOKEN = ["0.3", "1.0"]
+
+
+def said(spoken: str, kind: str, **members: Any) -> JsonObject:
+    """As that dialect tells what it is."""
+    return {"kind": kind, **members} if spoken == "0.3" else {MEMBERS[kind]: members}
+
+
+def heard_in(spoken: str, kind: str, **members: Any) -> JsonObject:
+    return calls.readers(spoken)[0](said(spoken, kind, **members)).document
+
+
+def task(spoken: str, **members: Any) -> JsonObject:
+    return {"id": "wt", "contextId": "wc", "status": {"state": WORKING[spoken]}, **members}
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
+def test_every_kind_is_told_apart_and_gives_its_ids(spoken: str) -> None:
+    ids = {"taskId": "wt", "contextId": "wc"}
+    documents = {
+        EventKind.TASK: task(spoken),
+        EventKind.STATUS: {**ids, "status": {"state": WORKING[spoken]}},
+        EventKind.ARTIFACT: {**ids, "artifact": {"artifactId": "a", "parts": [TEXT[spoken]]}},
+        EventKind.MESSAGE: {**ids, "messageId": "m", "role": AGENT[spoken], "parts": [TEXT[spoken]]},
+    }
+    for kind, members in documents.items():
+        heard = calls.readers(spoken)[0](said(spoken, kind.value, **members), position="b.1")
+        assert (heard.kind, heard.dialect, heard.position) == (kind, spoken, "b.1")
+        assert (heard.task, heard.context) == ("wt", "wc")
+        assert heard.state == (TaskState.WORKING if kind in (EventKind.TASK, EventKind.STATUS) else None)
+        assert heard.document.get("kind") == (kind.value if spoken == "0.3" else None)
+
+
+@pytest.mark.parametrize(("spoken", "names"), [("0.3", STATES_03), ("1.0", STATES_10)])
+def test_a_state_is_heard_in_any_spelling_and_kept_in_the_specified_one(spoken: str, names: dict[str, TaskState]) -> None:
+    for name, state in {**names, "dreaming": TaskState.UNKNOWN}.items():
+        heard = calls.readers(spoken)[0](said(spoken, "task", **task(spoken, status={"state": name})))
+        assert heard.state is state
+        kept = heard.document["status"]["state"]
+        assert kept == state.value if spoken == "0.3" else kept.startswith("TASK_STATE_")
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("role", [None, "", "system", 1, [], {}, ["agent"]])
+def test_whoever_speaks_without_a_role_is_the_agent_and_gets_an_id(spoken: str, role: object) -> None:
+    message = heard_in(spoken, "message", role=role, messageId=None, parts=[TEXT[spoken]])
+    assert message["role"] == AGENT[spoken]
+    assert isinstance(message["messageId"], str)
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
+def test_what_is_null_is_gone_and_what_is_of_a_wrong_type_is_not_relied_on(spoken: str) -> None:
+    loose: dict[str, Any] = {"name": 5, "description": [], "extensions": "x", "metadata": None}
+    artifact = {"artifactId": 7, "parts": [{**TEXT[spoken], "metadata": None}], **loose}
+    status = {"state": WORKING[spoken], "timestamp": 5, "message": None}
+    document = heard_in(spoken, "task", **task(spoken, status=status, history=None, artifacts=[artifact], metadata=None))
+    (kept,) = document["artifacts"]
+    assert isinstance(kept["artifactId"], str)
+    assert kept.keys() - {"artifactId", "parts"} == set()
+    assert "metadata" not in kept["parts"][0]
+    assert document["status"].keys() == {"state"}
+    assert {"history", "metadata"}.isdisjoint(document)
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("wrong", [None, "yes", 1, [], {}, [1]])
+def test_flags_and_references_of_a_wrong_type_are_not_there(spoken: str, wrong: object) -> None:
+    artifact = {"artifactId": "a", "parts": [TEXT[spoken]]}
+    update = heard_in(spoken, "artifact-update", taskId="wt", artifact=artifact, append=wrong, lastChunk=wrong)
+    assert {"append", "lastChunk"}.isdisjoint(update)
+    message = heard_in(spoken, "message", parts=[TEXT[spoken]], referenceTaskIds=wrong)
+    assert message.get("referenceTaskIds", []) == []
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
+def test_members_that_nobody_here_knows_are_kept(spoken: str) -> None:
+    part = {**TEXT[spoken], "strange": {"kind": [1, 2.5, None]}}
+    document = heard_in(spoken, "artifact-update", taskId="wt", artifact={"artifactId": "a", "parts": [part]}, odd=1)
+    assert document["artifact"]["parts"][0]["strange"] == {"kind": [1, 2.5, None]}
+    assert document["odd"] == 1
+
+
+def test_an_empty_list_may_be_left_out_in_1_0_and_not_in_0_3() -> None:
+    assert heard_in("1.0", "artifact-update", taskId="wt", artifact={"artifactId": "a"})["artifact"]["parts"] == []
+    assert heard_in("1.0", "message", messageId="m", role="ROLE_AGENT")["parts"] == []
+    with pytest.raises(Malformed, match=r"artifact\.parts is not a list"):
+        heard_in("0.3", "artifact-update", taskId="wt", artifact={"artifactId": "a"})
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize(
+    ("kind", "members", "why"),
+    [
+        ("task", {"id": None}, "a task without id"),
+        ("task", {"id": ""}, "a task without id"),
+        ("task", {"id": "x" * 1025}, "a task without id"),
+        ("task", {"status": None}, "no status object"),
+        ("task", {"status": {}}, "no status.state"),
+        ("task", {"status": {"state": 5}}, "no status.state"),
+        ("task", {"history": {}}, "task.history is not a list"),
+        ("task", {"history": [5]}, "task.history is not an object"),
+        ("task", {"artifacts": "x"}, "task.artifacts is not a list"),
+        ("task", {"artifacts": [None]}, "no artifact object"),
+        ("task", {"artifacts": [{"parts": 5}]}, "artifact.parts is not a list"),
+        ("task", {"artifacts": [{"parts": [5]}]}, "artifact.parts holds something that is not an object"),
+        ("task", {"metadata": []}, "metadata is not an object"),
+        ("task", {"contextId": 5}, "contextId is not a string of at most 1024 characters"),
+        ("status-update", {"status": {"state": "working", "message": []}}, "status.message is not an object"),
+        ("artifact-update", {"artifact": None}, "no artifact object"),
+        ("message", {"parts": "x"}, "message.parts is not a list"),
+        ("message", {"parts": [], "taskId": {}}, "taskId is not a string of at most 1024 characters"),
+    ],
+)
+def test_what_later_readers_rely_on_is_malformed_where_it_is_wrong(
+    spoken: str, kind: str, members: dict[str, Any], why: str
+) -> None:
+    whole = {**task(spoken), **members} if kind == "task" else members
+    with pytest.raises(Malformed) as refusal:
+        heard_in(spoken, kind, **whole)
+    assert str(refusal.value) == why
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("metadata", ["x", 5, [], True])
+def test_a_parts_metadata_is_an_object_or_malformed(spoken: str, metadata: object) -> None:
+    data = {"kind": "data", "data": 1} if spoken == "0.3" else {"data": 1}
+    with pytest.raises(Malformed, match="metadata is not an object"):
+        heard_in(spoken, "message", parts=[{**data, "metadata": metadata}])
+
+
+def test_a_part_of_0_3_whose_data_is_no_object_is_wrapped_with_the_mark_that_says_so() -> None:
+    (part,) = heard_in("0.3", "message", parts=[{"kind": "data", "data": [1], "metadata": {"a": 1}}])["parts"]
+    assert part == {"kind": "data", "data": {"value": [1]}, "metadata": {"a": 1, "data_part_compat": True}}
+
+
+@pytest.mark.parametrize("part", [{}, {"text": None}, {"text": "x", "url": "u"}, {"kind": "text"}, {"file": {}}])
+def test_a_part_of_1_0_has_exactly_one_content(part: JsonObject) -> None:
+    with pytest.raises(Malformed, match="a part without exactly one content"):
+        heard_in("1.0", "message", parts=[part])
+
+
+def test_null_is_content_for_data_alone() -> None:
+    assert heard_in("1.0", "message", parts=[{"data": None}, {"data": None, "text": None}])["parts"][0] == {"data": None}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"task": task("1.0"), "message": {"parts": []}},
+        {"task": []},
+        {"statusUpdate": "x"},
+        {"kind": "status-update", "status": {"state": "TASK_STATE_WORKING"}},
+        {"artifact": {"parts": []}},
+    ],
+)
+def test_a_result_of_1_0_has_exactly_one_of_its_four_members(result: JsonObject) -> None:
+    with pytest.raises(Malformed, match="not one of task, message, statusUpdate, artifactUpdate"):
+        calls.readers("1.0")[0](result)
+
+
+def test_a_task_of_1_0_is_understood_bare_and_wrapped_wherever_it_stands() -> None:
+    for result in (task("1.0"), {"task": task("1.0")}):
+        for read in calls.readers("1.0"):
+            heard = read({**result})
+            assert (heard.kind, heard.task) == (EventKind.TASK, "wt")
+
+
+def test_careless_workers_of_0_3_are_told_apart_by_their_members() -> None:
+    for document, kind in (
+        ({"id": "wt", "status": {"state": "pending"}}, EventKind.TASK),
+        ({"taskId": "wt", "status": {"state": "running"}}, EventKind.STATUS),
+        ({"taskId": "wt", "artifact": {"parts": []}}, EventKind.ARTIFACT),
+        ({"role": "agent", "parts": [{"type": "text", "text": "x"}, {"text": "y"}]}, EventKind.MESSAGE),
+    ):
+        heard = calls.readers("0.3")[0](document)
+        assert heard.kind is kind
+        assert heard.document["kind"] == kind.value

@@ -1,0 +1,81 @@
+"""Every method's name: what it asks for, and which dialect it belongs to."""
+
+from __future__ import annotations
+
+import pytest
+
+from rolecall.errors import MethodNotFound, VersionNotSupported
+from rolecall.protocol.methods import Operation, dialect_of, read_method, read_version
+
+TABLE: dict[Operation, dict[str, str | None]] = {
+    Operation.SEND: {"tasks/send": "0.1", "message/send": "0.3", "SendMessage": "1.0"},
+    Operation.STREAM: {"tasks/sendSubscribe": "0.1", "message/stream": "0.3", "SendStreamingMessage": "1.0"},
+    Operation.GET: {"tasks/get": None, "GetTask": "1.0"},
+    Operation.LIST: {"tasks/list": "0.3", "ListTasks": "1.0"},
+    Operation.CANCEL: {"tasks/cancel": None, "CancelTask": "1.0"},
+    Operation.SUBSCRIBE: {"tasks/resubscribe": None, "SubscribeToTask": "1.0"},
+    Operation.PUSH_SET: {
+        "tasks/pushNotification/set": "0.1",
+        "tasks/pushNotificationConfig/set": "0.3",
+        "CreateTaskPushNotificationConfig": "1.0",
+    },
+    Operation.PUSH_GET: {
+        "tasks/pushNotification/get": "0.1",
+        "tasks/pushNotificationConfig/get": "0.3",
+        "GetTaskPushNotificationConfig": "1.0",
+    },
+    Operation.PUSH_LIST: {"tasks/pushNotificationConfig/list": "0.3", "ListTaskPushNotificationConfigs": "1.0"},
+    Operation.PUSH_DELETE: {"tasks/pushNotificationConfig/delete": "0.3", "DeleteTaskPushNotificationConfig": "1.0"},
+    Operation.CARD: {
+        "agent/getAuthenticatedExtendedCard": "0.3",
+        "agent/authenticatedExtendedCard": "0.3",
+        "GetExtendedAgentCard": "1.0",
+    },
+}
+METHODS = [(name, operation, dialect) for operation, names in TABLE.items() for name, dialect in names.items()]
+
+
+def test_every_operation_has_a_name() -> None:
+    assert TABLE.keys() == set(Operation)
+
+
+@pytest.mark.parametrize(("name", "operation", "dialect"), METHODS)
+@pytest.mark.parametrize("version", [None, "", "0.1", "0.2.6", "0.3", "0.3.0", "1", "1.0", "1.0.1", "1.1", " 1.0 "])
+def test_the_name_decides_and_a_version_picks_only_where_names_are_shared(
+    name: str, operation: Operation, dialect: str | None, version: str | None
+) -> None:
+    said = "0.3" if (version or "").startswith(("0.2", "0.3")) else None
+    assert read_method(name, version) == (operation, dialect or said)
+    assert dialect_of(name) == dialect
+
+
+@pytest.mark.parametrize("name", ["", "sing", "message/Send", "sendMessage", "tasks/get ", "GetTask\0", "x" * 1000])
+def test_another_name_is_not_found_and_not_repeated_at_length(name: str) -> None:
+    with pytest.raises(MethodNotFound) as refusal:
+        read_method(name, "1.0")
+    assert refusal.value.message == f"Method not found: {name[:100]}"
+    assert dialect_of(name) is None
+
+
+@pytest.mark.parametrize("version", ["2", "2.0", "v1", "one", "-1", "1,0", "10.0", "\ufffd", "00.3", "1 .0x"])
+def test_a_major_version_that_nobody_speaks_is_refused(version: str) -> None:
+    with pytest.raises(VersionNotSupported) as refusal:
+        read_method("GetTask", version)
+    assert refusal.value.message == f"A2A version {version[:20]!r} is not spoken here. Spoken: 0.1, 0.3 and 1.0."
+
+
+@pytest.mark.parametrize(
+    ("said", "dialect"),
+    [
+        ("0.1", "0.1"),
+        ("0.1.0", "0.1"),
+        ("0.15", "0.3"),
+        ("0.2", "0.3"),
+        ("0", "0.3"),
+        ("0.3.0", "0.3"),
+        ("1.9", "1.0"),
+        (None, None),
+    ],
+)
+def test_a_version_is_read_by_its_major_and_before_1_by_its_minor(said: str | None, dialect: str | None) -> None:
+    assert read_version(said) == dialect

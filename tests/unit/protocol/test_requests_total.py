@@ -1,0 +1,255 @@
+"""Whatever a caller or a worker sends: it is read, or refused in our own words. Nothing else ever comes out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rolecall.errors import HubError, InvalidAnswer
+from rolecall.model.a2a import EventKind, Heard, Ids, JsonObject, Logged
+from rolecall.model.command import Target
+from rolecall.model.ids import START, Cursor, TaskId
+from rolecall.protocol.callers import requests
+from rolecall.protocol.callers.event_encoder import Speller
+from rolecall.protocol.codec import Codec
+from rolecall.protocol.dialect import SHAPES
+from rolecall.protocol.rest import params_of, read_place, read_query, refuse_proto_form
+from rolecall.protocol.text.jsontext import dump, parse
+from rolecall.protocol.workers import requests as calls
+from rolecall.protocol.workers.events import Malformed
+from tests.unit.protocol.contents import damaged, strange_documents
+
+many = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+ANY = Target()
+TEXT_03, TEXT_10 = {"kind": "text", "text": "hi", "metadata": {"a": 1}}, {"text": "hi", "mediaType": "text/plain"}
+METADATA = {"role": "echo:a", "skill": "s", "waitSeconds": 1}
+AUTH = {"schemes": ["Bearer"], "credentials": "c"}
+HOOK = {"id": "p", "url": "https://example.org/", "token": "t"}
+MESSAGE_03: JsonObject = {
+    "kind": "message",
+    "messageId": "m",
+    "role": "user",
+    "parts": [TEXT_03, {"kind": "file", "file": {"bytes": "AA==", "name": "n"}}, {"kind": "data", "data": {"x": 1}}],
+    "taskId": "t",
+    "contextId": "c",
+    "referenceTaskIds": ["r"],
+    "extensions": ["e"],
+    "metadata": METADATA,
+}
+MESSAGE_10: JsonObject = {
+    **{name: value for name, value in MESSAGE_03.items() if name != "kind"},
+    "role": "ROLE_USER",
+    "parts": [TEXT_10, {"raw": "AA=="}, {"url": "u"}, {"data": None}],
+}
+SENDS: dict[str, JsonObject] = {
+    "0.1": {
+        "id": "t",
+        "sessionId": "s",
+        "message": {"role": "user", "parts": [{"type": "text", "text": "hi"}], "metadata": METADATA},
+        "pushNotification": {**HOOK, "authentication": AUTH},
+        "acceptedOutputModes": ["text"],
+        "historyLength": 2,
+        "metadata": METADATA,
+    },
+    "0.3": {
+        "message": MESSAGE_03,
+        "configuration": {
+            "blocking": True,
+            "historyLength": 3,
+            "acceptedOutputModes": ["text/plain"],
+            "pushNotificationConfig": {**HOOK, "authentication": AUTH},
+        },
+        "metadata": METADATA,
+    },
+    "1.0": {
+        "tenant": "echo",
+        "message": MESSAGE_10,
+        "configuration": {
+            "returnImmediately": True,
+            "historyLength": 3,
+            "acceptedOutputModes": ["text/plain"],
+            "taskPushNotificationConfig": {**HOOK, "authentication": {"scheme": "Bearer", "credentials": "c"}},
+        },
+        "metadata": METADATA,
+    },
+}
+CALLS: tuple[JsonObject, ...] = (
+    {"id": "t", "historyLength": 1, "metadata": {}, "tenant": "echo"},
+    {"taskId": "t", "pushNotificationConfig": {**HOOK, "authentication": AUTH}},
+    {"taskId": "t", **HOOK, "authentication": {"scheme": "Bearer", "credentials": "c"}},
+    {"id": "t", "pushNotificationConfigId": "p"},
+    {"context_id": "c", "status": "TASK_STATE_WORKING", "pageSize": 5, "pageToken": "1.0/x", "historyLength": 1},
+    {"statusTimestampAfter": "2025-01-01T00:00:00Z", "includeArtifacts": True, "tenant": "echo"},
+)
+READERS: dict[str, Callable[[JsonObject, str | None], object]] = {
+    "get": lambda params, dialect: requests.read_get(params, ANY, dialect),
+    "cancel": lambda params, dialect: requests.read_cancel(params, ANY, dialect),
+    "subscribe": lambda params, dialect: requests.read_subscribe(params, ANY, None, dialect),
+    "list": lambda params, dialect: requests.read_list(params, ANY, dialect),
+    "push set": lambda params, dialect: requests.read_set_push(params, ANY, dialect),
+    "push get": lambda params, dialect: requests.read_name_push(params, ANY, dialect),
+    "push list": lambda params, dialect: requests.read_name_push(params, ANY, dialect, required=False),
+}
+DIALECTS = ["0.1", "0.3", "1.0"]
+
+STATUS_03: JsonObject = {"state": "working", "message": MESSAGE_03, "timestamp": "2025-01-01T00:00:00Z"}
+STATUS_10: JsonObject = {"state": "TASK_STATE_WORKING", "message": MESSAGE_10, "timestamp": "2025-01-01T00:00:00Z"}
+IDS = {"taskId": "t", "contextId": "c"}
+SAID: dict[str, tuple[JsonObject, ...]] = {
+    "0.3": (
+        {
+            "kind": "task",
+            "id": "t",
+            "contextId": "c",
+            "status": STATUS_03,
+            "history": [MESSAGE_03],
+            "artifacts": [{"artifactId": "a", "name": "n", "parts": [TEXT_03]}],
+        },
+        {"kind": "status-update", **IDS, "status": STATUS_03, "final": False},
+        {"kind": "artifact-update", **IDS, "artifact": {"artifactId": "a", "parts": [TEXT_03]}, "append": True},
+        MESSAGE_03,
+    ),
+    "1.0": (
+        {
+            "task": {
+                "id": "t",
+                "contextId": "c",
+                "status": STATUS_10,
+                "history": [MESSAGE_10],
+                "artifacts": [{"artifactId": "a", "name": "n", "parts": [TEXT_10]}],
+            }
+        },
+        {"statusUpdate": {**IDS, "status": STATUS_10}},
+        {"artifactUpdate": {**IDS, "artifact": {"artifactId": "a", "parts": [TEXT_10]}, "append": True}},
+        {"message": MESSAGE_10},
+    ),
+}
+SPOKEN = ["0.3", "1.0"]
+codec = Codec(lambda: 0.0)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_any_message_of_a_caller_is_read_or_refused_and_what_was_read_can_be_said_to_every_worker(dialect: str) -> None:
+    outcomes: Counter[bool] = Counter()
+
+    @many
+    @given(damaged(SENDS[dialect]) | strange_documents)
+    def try_one(params: JsonObject) -> None:
+        try:
+            send = requests.READ_SEND[dialect](params, ANY)
+        except HubError:
+            outcomes[False] += 1
+            return
+        outcomes[True] += 1
+        turn = codec.record(send, after=START)
+        for spoken in SPOKEN:
+            ids = Ids(TaskId("T"), "C", "wt", "wc", spoken)
+            told = calls.send_params(send, ids, {}, stream=False)
+            SHAPES[spoken].read(EventKind.MESSAGE, told["message"])
+            log = [Logged(Cursor(1), codec.opening(ids, turn))]
+            for reader in DIALECTS:
+                assert codec.snapshot((turn,), log, dialect=reader, history_length=None)
+
+    try_one()
+    assert min(outcomes[True], outcomes[False]) > 20
+
+
+@pytest.mark.parametrize("dialect", [*DIALECTS, None])
+@pytest.mark.parametrize("asked", READERS)
+def test_any_other_call_is_read_or_refused(asked: str, dialect: str | None) -> None:
+    @settings(many, max_examples=150)
+    @given(damaged(*CALLS) | strange_documents)
+    def try_one(params: JsonObject) -> None:
+        try:
+            READERS[asked](params, dialect)
+        except HubError as error:
+            assert len(error.message) < 1000
+
+    try_one()
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
+def test_anything_that_a_worker_says_is_heard_or_malformed_and_what_was_heard_can_be_logged(spoken: str) -> None:
+    outcomes: Counter[bool] = Counter()
+
+    @settings(many, max_examples=1000)
+    @given(damaged(*SAID[spoken]) | strange_documents)
+    def try_one(said: Any) -> None:
+        try:
+            heard = calls.readers(spoken)[0](said)
+        except Malformed as error:
+            outcomes[False] += 1
+            assert len(str(error)) < 200
+            return
+        outcomes[True] += 1
+        log_and_read(heard, spoken)
+
+    try_one()
+    assert min(outcomes[True], outcomes[False]) > 50
+
+
+def log_and_read(heard: Heard, spoken: str) -> None:
+    """InvalidAnswer is the one thing that a reader of another dialect may get; one of the same always gets the event."""
+    ids = Ids(TaskId("T"), "C", heard.task, heard.context, spoken)
+    turn = codec.record(requests.READ_SEND["0.3"]({"message": {"parts": [TEXT_03]}}, ANY), after=START)
+    events = codec.begin(heard, ids, turn)
+    log = [Logged(Cursor(at + 1), event) for at, event in enumerate(events)]
+    assert all(parse(event.body) for event in events)
+    for dialect in DIALECTS:
+        pen = Speller(dialect, "alias")
+        try:
+            assert all(pen.spell(event) for event in events)
+            if events[0].kind is not EventKind.MESSAGE:
+                codec.snapshot((turn,), log, dialect=dialect, history_length=1)
+        except InvalidAnswer:
+            assert dialect != spoken
+    if heard.kind is EventKind.TASK:
+        opened = [Logged(Cursor(1), codec.opening(ids, turn))]
+        for event in codec.missing(heard, ids, (turn,), opened, gap=True):
+            assert event.state is not None or event.kind is EventKind.ARTIFACT
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("said", [None, [], "x", 1, True, {}])
+def test_what_is_no_document_at_all_is_malformed(said: Any, spoken: str) -> None:
+    for read in calls.readers(spoken):
+        with pytest.raises(Malformed):
+            read(said)
+
+
+_KNOWN = ("tasks", "t", "t:cancel", ":subscribe", "v1", "a2a", "rest", "agents", "echo", "message:send", "card")
+_ODD = ("", "echo%3Aa", "c", "%2F", "%00", "%", "%zz", "..", "%E2%82%AC", "%FF", "message:", "A" * 300)
+_words = st.sampled_from((*_KNOWN, *_ODD, "pushNotificationConfigs"))
+_paths = st.lists(_words, max_size=6).map("/".join) | st.text(max_size=20)
+_verbs = st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
+
+
+@many
+@given(_paths, _verbs, damaged(*CALLS, *SENDS.values()) | strange_documents, st.sampled_from(["0.3", "1.0", None]))
+def test_any_address_with_any_body_is_read_or_refused(path: str, verb: str, said: JsonObject, dialect: str | None) -> None:
+    place = read_place(f"/{path}", verb)
+    if place is None:
+        return
+    assert place.verbs
+    assert (place.operation is not None) == (verb in place.verbs)
+    try:
+        refuse_proto_form(said)
+        params = params_of(place, said, dialect)
+        for read in READERS.values():
+            read(params, dialect)
+    except HubError:
+        return
+
+
+@many
+@given(st.binary(max_size=40) | st.text("ab=&%+;019-.#\u20ac", max_size=40).map(str.encode))
+def test_any_query_is_read_or_refused(query: bytes) -> None:
+    try:
+        assert dump(read_query(query))
+    except HubError:
+        return

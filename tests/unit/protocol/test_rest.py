@@ -1,0 +1,235 @@
+"""REST: what each address asks for, what its query says, and what an error looks like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rolecall.errors import InvalidParams, NoLiveWorker, TaskNotFound, VersionNotSupported
+from rolecall.model.command import Target
+from rolecall.protocol.faults import fault_of
+from rolecall.protocol.methods import Operation as Op
+from rolecall.protocol.rest import Place, params_of, read_place, read_query, refuse_proto_form, write_error
+from rolecall.protocol.text.jsontext import parse
+
+ANY = Target()
+ADDRESSES = [
+    ("POST", "/message:send", Op.SEND, {}),
+    ("POST", "/message:stream", Op.STREAM, {}),
+    ("GET", "/tasks", Op.LIST, {}),
+    ("GET", "/tasks/t", Op.GET, {"id": "t"}),
+    ("POST", "/tasks/t:cancel", Op.CANCEL, {"id": "t"}),
+    ("GET", "/tasks/t:subscribe", Op.SUBSCRIBE, {"id": "t"}),
+    ("POST", "/tasks/t:subscribe", Op.SUBSCRIBE, {"id": "t"}),
+    ("POST", "/tasks/t/pushNotificationConfigs", Op.PUSH_SET, {"task": "t"}),
+    ("GET", "/tasks/t/pushNotificationConfigs", Op.PUSH_LIST, {"task": "t"}),
+    ("GET", "/tasks/t/pushNotificationConfigs/c", Op.PUSH_GET, {"task": "t", "config": "c"}),
+    ("DELETE", "/tasks/t/pushNotificationConfigs/c", Op.PUSH_DELETE, {"task": "t", "config": "c"}),
+]
+
+
+@pytest.mark.parametrize(("verb", "path", "operation", "names"), ADDRESSES)
+@pytest.mark.parametrize(
+    ("prefix", "dialect", "target"),
+    [
+        ("", None, ANY),
+        ("/v1", "0.3", ANY),
+        ("/a2a/rest", "0.3", ANY),
+        ("/echo", None, Target("echo")),
+        ("/echo:a", None, Target("echo", "a")),
+        ("/echo%3Aa", None, Target("echo", "a")),
+        ("/agents/echo", None, Target("echo")),
+        ("/agents/echo:a", None, Target("echo", "a")),
+        ("/agents/echo/v1", "0.3", Target("echo")),
+        ("/agents/echo/a2a/rest", "0.3", Target("echo")),
+        ("/agents/echo/echo", None, Target("echo", role="echo")),
+        ("/agents/echo/other:b", None, Target("echo", role="other", instance="b")),
+    ],
+)
+def test_every_operation_has_its_address_behind_every_prefix(
+    prefix: str, dialect: str | None, target: Target, verb: str, path: str, operation: Op, names: dict[str, str]
+) -> None:
+    for written in (prefix + path, f"{prefix}{path}/"):
+        place = read_place(written, verb)
+        assert place is not None
+        assert (place.operation, place.dialect, place.target, place.names) == (operation, dialect, target, names)
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "operation", "dialect"),
+    [
+        ("GET", "/extendedAgentCard", Op.CARD, "1.0"),
+        ("GET", "/echo/extendedAgentCard", Op.CARD, "1.0"),
+        ("GET", "/v1/card", Op.CARD, "0.3"),
+        ("GET", "/agents/echo/v1/card", Op.CARD, "0.3"),
+        ("GET", "/a2a/tasks/t", Op.GET, "0.3"),
+        ("POST", "/a2a/tasks/t/pushNotificationConfig", Op.PUSH_SET, "0.3"),
+        ("GET", "/a2a/tasks/t/pushNotificationConfig", Op.PUSH_LIST, "0.3"),
+    ],
+)
+def test_cards_and_the_addresses_of_the_seeds_are_known(verb: str, path: str, operation: Op, dialect: str) -> None:
+    place = read_place(path, verb)
+    assert place is not None
+    assert (place.operation, place.dialect) == (operation, dialect)
+
+
+@pytest.mark.parametrize(
+    ("path", "verbs"),
+    [
+        ("/message:send", ("POST",)),
+        ("/tasks", ("GET",)),
+        ("/tasks/t", ("GET",)),
+        ("/tasks/t:cancel", ("POST",)),
+        ("/tasks/t:subscribe", ("GET", "POST")),
+        ("/tasks/t/pushNotificationConfigs", ("POST", "GET")),
+        ("/tasks/t/pushNotificationConfigs/c", ("GET", "DELETE")),
+        ("/extendedAgentCard", ("GET",)),
+    ],
+)
+def test_another_verb_is_told_which_ones_there_are(path: str, verbs: tuple[str, ...]) -> None:
+    for verb in {"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"} - {*verbs}:
+        place = read_place(path, verb)
+        assert place is not None
+        assert (place.operation, place.verbs) == (None, verbs)
+
+
+OTHERS = (
+    "// /a2a /a2a/rest /a2a/tasks /a2a/message:send /v1 /v1/a2a /agents /agents/echo /card /message: /message:sing "
+    "/message:send/x /message /tasks/t/x /tasks/t/pushNotificationConfigs/c/d /registry/tasks /mcp/tasks /dashboard/tasks "
+    "/Echo/tasks /.well-known/tasks /agents/Echo/tasks /livez /agents/echo%2Ftasks /agents/tasks/x /agents/echo:/tasks "
+    "/echo/v1/tasks /extendedAgentCard/x"
+)
+
+
+@pytest.mark.parametrize("path", ["", "/", *OTHERS.split()])
+def test_every_other_address_is_left_to_others(path: str) -> None:
+    assert read_place(path, "GET") is None
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("a%2Fb", "a/b"),
+        ("100%25", "100%"),
+        ("a%2520b", "a%20b"),
+        ("%E2%82%AC", "€"),
+        ("a%3Ab", "a:b"),
+        ("a:b", "a:b"),
+        ("a+b", "a+b"),
+        ("a%00b", "a\0b"),
+        ("%FF", "\ufffd"),
+        ("%zz", "%zz"),
+    ],
+)
+def test_an_id_is_decoded_once(written: str, name: str) -> None:
+    for path, verb in ((f"/tasks/{written}", "GET"), (f"/tasks/{written}:cancel", "POST")):
+        place = read_place(path, verb)
+        assert place is not None
+        assert place.names == {"id": name}
+
+
+def test_a_query_is_what_its_json_would_be() -> None:
+    query = b"historyLength=3&includeArtifacts=true&pageSize=-1&status=TASK_STATE_WORKING&x=&A2A-Version=1.0&contextId=a%2Fb+c"
+    assert read_query(query) == {
+        "historyLength": 3,
+        "includeArtifacts": True,
+        "pageSize": -1,
+        "status": "TASK_STATE_WORKING",
+        "x": "",
+        "contextId": "a/b c",
+    }
+    assert read_query(b"page_size=5&include_artifacts=false") == {"page_size": 5, "include_artifacts": False}
+    assert read_query(b"") == {}
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        (b"historyLength=x", '"historyLength" must be a whole number.'),
+        (b"historyLength=", '"historyLength" must be a whole number.'),
+        (b"historyLength=1.5", '"historyLength" must be a whole number.'),
+        ("pageSize=²".encode(), '"pageSize" must be a whole number.'),
+        (b"pageSize=99999999999", '"pageSize" must be a whole number.'),
+        (b"pageSize=--1", '"pageSize" must be a whole number.'),
+        (b"includeArtifacts=1", '"includeArtifacts" must be true or false.'),
+        (b"includeArtifacts=TRUE", '"includeArtifacts" must be true or false.'),
+        (b"a=1&" * 51, "The query cannot be read."),
+        (b"\xff=1", "The query cannot be read."),
+    ],
+)
+def test_a_query_that_cannot_be_meant_is_refused(query: bytes, text: str) -> None:
+    with pytest.raises(InvalidParams) as refusal:
+        read_query(query)
+    assert refusal.value.message == text
+
+
+def place(operation: Op, **names: str) -> Place:
+    return Place(operation, None, ANY, names, ())
+
+
+HOOK = {"url": "u"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "dialect", "params"),
+    [
+        (place(Op.GET, id="t"), {"id": "x", "historyLength": 1}, "1.0", {"id": "t", "historyLength": 1}),
+        (place(Op.SEND), {"message": {}}, "0.3", {"message": {}}),
+        (place(Op.PUSH_SET, task="t"), {"taskId": "x", **HOOK}, "1.0", {"taskId": "t", **HOOK}),
+        (place(Op.PUSH_GET, task="t", config="c"), {"id": "x"}, "1.0", {"taskId": "t", "id": "c"}),
+        (place(Op.PUSH_LIST, task="t"), {"pageSize": 5}, "1.0", {"taskId": "t", "pageSize": 5}),
+        (
+            place(Op.PUSH_SET, task="t"),
+            {"pushNotificationConfig": HOOK},
+            "0.3",
+            {"taskId": "t", "pushNotificationConfig": HOOK},
+        ),
+        (place(Op.PUSH_SET, task="t"), {"parent": "p", "config": HOOK}, "0.3", {"taskId": "t", "pushNotificationConfig": HOOK}),
+        (place(Op.PUSH_SET, task="t"), HOOK, "0.3", {"taskId": "t", "pushNotificationConfig": HOOK}),
+        (place(Op.PUSH_GET, task="t", config="c"), {}, "0.3", {"id": "t", "pushNotificationConfigId": "c"}),
+        (place(Op.PUSH_LIST, task="t"), {}, "0.3", {"id": "t"}),
+    ],
+)
+def test_what_stands_in_the_address_wins_over_what_was_said(
+    asked: Place, said: dict[str, Any], dialect: str, params: dict[str, Any]
+) -> None:
+    assert params_of(asked, said, dialect) == params
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"message": {"role": "ROLE_USER", "content": [{"text": "hi"}]}},
+        {"request": {"role": "ROLE_USER", "content": []}},
+        {"message": {"role": "ROLE_USER", "parts": [{"text": "hi"}]}},
+    ],
+)
+def test_the_protobuf_form_of_0_3_is_refused_with_a_way_out(said: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParams, match=r"protobuf form of 0\.3 REST, which is not spoken here\. Use JSON-RPC, or 1\.0"):
+        refuse_proto_form(said)
+
+
+@pytest.mark.parametrize("said", [{}, {"message": {"role": "user", "parts": []}}, {"message": 5}, {"message": {"role": 1}}])
+def test_the_plain_form_is_left_to_its_reader(said: dict[str, Any]) -> None:
+    refuse_proto_form(said)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status", "reason", "domain"),
+    [
+        (TaskNotFound(), 404, "NOT_FOUND", "TASK_NOT_FOUND", "a2a-protocol.org"),
+        (VersionNotSupported("2.0"), 400, "INVALID_ARGUMENT", "VERSION_NOT_SUPPORTED", "a2a-protocol.org"),
+        (NoLiveWorker("echo"), 503, "UNAVAILABLE", "NO_LIVE_WORKER", "rolecall"),
+        (ValueError("secret"), 500, "INTERNAL", "INTERNAL", "a2a-protocol.org"),
+    ],
+)
+def test_an_error_says_its_status_twice_and_its_reason(
+    error: Exception, code: int, status: str, reason: str, domain: str
+) -> None:
+    document = parse(write_error(fault_of(error, "1.0")))
+    assert (document["error"]["code"], document["error"]["status"]) == (code, status)
+    (detail,) = document["error"]["details"]
+    assert (detail["reason"], detail["domain"]) == (reason, domain)
+    assert detail["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
+    assert document["message"] == document["error"]["message"] != "secret"

@@ -1,0 +1,68 @@
+"""The frame reader gives the same frames however the bytes are cut, and holds no more than its limit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rolecall.protocol.sse import Frame, FrameReader, FrameTooLong, write_frame
+
+STREAM = (
+    b": hello\n\nid: 1\ndata: {}\n\n"
+    b"event: status\r\ndata: a\r\ndata: b\r\n\r\n"
+    b"data:no space\rid: b.7\r\rretry: 5\n\n"
+    b"id: \xc3\xa9\ndata: \xf0\x9f\x8e\x89\n\n"
+)
+FRAMES = [
+    Frame(b"{}", "1", None),
+    Frame(b"a\nb", None, "status"),
+    Frame(b"no space", "b.7", None),
+    Frame("🎉".encode(), "é", None),
+]
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_frames_do_not_depend_on_where_the_bytes_are_cut(cuts: list[int]) -> None:
+    reader, frames, at = FrameReader(), [], 0
+    for cut in [*sorted(cuts), len(STREAM)]:
+        frames += reader.feed(STREAM[at:cut])
+        at = cut
+    assert frames == FRAMES
+    assert not reader.unfinished
+
+
+@given(st.binary(max_size=4096))
+def test_no_bytes_break_the_reader(noise: bytes) -> None:
+    reader = FrameReader(limit=1024)
+    try:
+        for at in range(0, len(noise), 7):
+            reader.feed(noise[at : at + 7])
+    except FrameTooLong:
+        pass
+
+
+def test_an_endless_line_is_refused_at_the_limit() -> None:
+    reader = FrameReader(limit=1000)
+    with pytest.raises(FrameTooLong):
+        for _ in range(100):
+            reader.feed(b"x" * 100)
+
+
+def test_an_endless_event_of_short_lines_is_refused_at_the_limit() -> None:
+    reader = FrameReader(limit=1000)
+    with pytest.raises(FrameTooLong):
+        for _ in range(100):
+            reader.feed(b"data: " + b"x" * 50 + b"\n")
+
+
+def test_an_unfinished_frame_is_told_from_none() -> None:
+    reader = FrameReader()
+    reader.feed(b"data: x\n")
+    assert reader.unfinished
+    reader.feed(b"\n")
+    assert not reader.unfinished
+
+
+def test_what_is_written_is_read() -> None:
+    assert FrameReader().feed(write_frame(b'{"a":1}', cursor=7)) == [Frame(b'{"a":1}', "7", None)]

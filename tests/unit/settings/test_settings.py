@@ -1,0 +1,206 @@
+"""Settings: where they come from, what is refused, and what people are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hub.settings.model import SPECS, Settings, default_text, load
+from rolecall.errors import ConfigError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "rolecall.toml"
+
+
+def test_flag_beats_environment_beats_file_beats_default(file: Path) -> None:
+    file.write_text('port = 1\nhost = "10.0.0.1"\ndrain = 7\n')
+    loaded = load({"port": "3", "host": None}, env={"ROLECALL_PORT": "2", "ROLECALL_HOST": "10.0.0.2"}, file=file)
+    assert (loaded.settings.port, loaded.settings.host, loaded.settings.drain) == (3, "10.0.0.2", 7)
+    assert loaded.settings.max_batch == 50
+    origins = {key: origin for key, _, origin in loaded.rows()}
+    assert origins["port"] == "flag --port"
+    assert origins["host"] == "env ROLECALL_HOST"
+    assert origins["drain"] == f"{file}:3"
+    assert origins["max_batch"] == "default"
+
+
+def test_every_setting_has_a_meaning_an_effect_and_a_default_that_its_own_reader_takes() -> None:
+    settings = Settings.of()
+    for key, spec in SPECS.items():
+        assert spec.about.endswith("."), key
+        assert spec.effect.endswith("."), key
+        assert default_text(key), key
+        value = getattr(settings, key)
+        assert value is None or spec.reader(value) == value, key
+
+
+def test_unknown_key_names_its_line_and_the_nearest_one(file: Path) -> None:
+    file.write_text('host = "127.0.0.1"\n\nprot = 9000\n[registry]\nttl = 3\n')
+    with pytest.raises(ConfigError) as caught:
+        load(env={}, file=file)
+    assert caught.value.problems[0] == f'{file}:3: unknown key "prot". Did you mean "port"?'
+    assert caught.value.problems[1].startswith(f'{file}:4: unknown key "registry".')
+
+
+def test_unknown_variable_suggests_the_right_one() -> None:
+    with pytest.raises(ConfigError, match=r'unknown variable ROLECALL_LEASE_TLL\. Did you mean "ROLECALL_LEASE_TTL"\?'):
+        load(env={"ROLECALL_LEASE_TLL": "3"}, search=False)
+
+
+def test_variables_of_clients_and_workers_are_known() -> None:
+    load(env={"ROLECALL_HUB": "http://h", "ROLECALL_TOKEN": "t", "ROLECALL_INSTANCE": "a"}, search=False)
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load({"loop": "trio"}, env={"ROLECALL_PORT": "99999", "ROLECALL_PROT": "1"}, search=False)
+    assert len(caught.value.problems) == 3
+    assert "port: must be a whole number from 0 to 65535, not '99999' (env ROLECALL_PORT)" in caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("port", -1),
+        ("port", True),
+        ("port", "80.5"),
+        ("lease_ttl", "-1"),
+        ("lease_ttl", "soon"),
+        ("lease_ttl", float("nan")),
+        ("max_body", "12"),
+        ("max_body", "4 elephants"),
+        ("public_url", "ftp://x"),
+        ("public_url", "http://"),
+        ("public_url", "http://u:p@host"),
+        ("public_url", "http://host:99999"),
+        ("default_role", "Agents"),
+        ("default_role", "agents"),
+        ("worker_networks", "10.0.0.1/8"),
+        ("worker_networks", 3),
+        ("log_level", "loud"),
+        ("card_version", "2.0"),
+        ("store", "redis://u:secret@h"),
+        ("name", ""),
+    ],
+)
+def test_value_out_of_range_is_refused_with_its_key(key: str, value: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings.of(**{key: value})
+    assert caught.value.message.startswith(f"{key}: must ")
+    assert "secret" not in caught.value.message
+
+
+def test_durations_and_sizes_take_units() -> None:
+    settings = Settings.of(lease_ttl="5m", heartbeat="1500ms", retention="7d", max_body="4MiB")
+    assert (settings.lease_ttl, settings.heartbeat, settings.retention) == (300, 1.5, 604_800)
+    assert settings.max_body == 4 * 1024 * 1024
+
+
+def test_networks_come_as_text_or_as_a_list(file: Path) -> None:
+    file.write_text('worker_networks = ["10.0.0.0/8", "fd00::/8"]\n')
+    from_text = Settings.of(worker_networks="10.0.0.0/8, fd00::/8")
+    assert load(env={}, file=file).settings.worker_networks == from_text.worker_networks
+    assert [str(network) for network in from_text.worker_networks] == ["10.0.0.0/8", "fd00::/8"]
+
+
+def test_heartbeat_must_be_shorter_than_the_lease() -> None:
+    with pytest.raises(ConfigError, match=r"heartbeat \(30 s.*must be shorter than lease_ttl \(30 s"):
+        Settings.of(lease_ttl=30, heartbeat=30)
+    assert Settings.of(lease_ttl=0, heartbeat=30).lease_ttl == 0
+
+
+def test_shorter_lease_brings_a_shorter_heartbeat_with_it() -> None:
+    loaded = load(env={"A2A_AGENT_DISCOVERY_MAX_AGE": "8"}, search=False)
+    assert (loaded.settings.lease_ttl, loaded.settings.heartbeat) == (8, 3)
+    assert loaded.origins == {"lease_ttl": "env A2A_AGENT_DISCOVERY_MAX_AGE", "heartbeat": "derived from lease_ttl"}
+
+
+def test_own_name_of_a_variable_beats_the_other_one() -> None:
+    both = {
+        "A2A_AGENT_DISCOVERY_MAX_AGE": "8",
+        "ROLECALL_LEASE_TTL": "60",
+        "A2A_AGENT_NAME": "Desk",
+        "A2A_AGENT_URL": "http://a/",
+    }
+    settings = load(env=both, search=False).settings
+    assert (settings.lease_ttl, settings.name, settings.public_url) == (60, "Desk", "http://a")
+
+
+def test_empty_variable_counts_as_not_set() -> None:
+    assert load(env={"ROLECALL_PORT": ""}, search=False).settings.port == 8420
+
+
+def test_value_can_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
+    secret = tmp_path / "name"
+    secret.write_text("Desk\n")
+    loaded = load(env={"ROLECALL_NAME_FILE": str(secret)}, search=False)
+    assert (loaded.settings.name, loaded.origins["name"]) == ("Desk", "env ROLECALL_NAME_FILE")
+    with pytest.raises(ConfigError, match="both set"):
+        load(env={"ROLECALL_NAME_FILE": str(secret), "ROLECALL_NAME": "x"}, search=False)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(env={"ROLECALL_NAME_FILE": str(tmp_path / "none")}, search=False)
+
+
+def test_broken_or_missing_file_is_an_error_with_its_place(file: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        load(env={"ROLECALL_CONFIG": str(file)})
+    file.write_text("port = 1\nhost = [\n= 3")
+    with pytest.raises(ConfigError, match=r"rolecall\.toml:3: not valid TOML"):
+        load(env={}, file=file)
+
+
+def test_file_in_the_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rolecall.toml").write_text("port = 9\n")
+    assert load(env={}).settings.port == 9
+
+
+def test_data_folder_follows_the_platform() -> None:
+    assert load(env={"XDG_DATA_HOME": "/x"}, search=False).settings.data_dir.name == "rolecall"
+
+
+def test_url_is_made_from_what_is_really_bound() -> None:
+    assert Settings.of(port=0).url(5123) == "http://127.0.0.1:5123"
+    assert Settings.of(host="::1").url() == "http://[::1]:8420"
+    assert "0.0.0.0" not in Settings.of(host="0.0.0.0").url()
+    assert Settings.of(public_url="https://hub.example.com/x/").url(1) == "https://hub.example.com/x"
+
+
+def test_secrets_are_shown_nowhere() -> None:
+    key, signing = "k" * 40, "whsec_" + "c2VjcmV0" * 4
+    loaded = load(env={"ROLECALL_SECRET_KEY": key, "ROLECALL_WEBHOOK_SECRET": signing}, search=False)
+    assert (loaded.settings.secret_key, loaded.settings.webhook_secret) == (key, signing)
+    rows = {name: value for name, value, _ in loaded.rows()}
+    assert (rows["secret_key"], rows["webhook_secret"]) == ("***", "***")
+    assert key not in repr(loaded)
+    assert signing not in repr(loaded)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        ("ROLECALL_SECRET_KEY", "too-short-SECRET"),
+        ("ROLECALL_WEBHOOK_SECRET", "whsec_U0VDUkVU"),
+        ("ROLECALL_WEBHOOK_SECRET", "SECRET" * 8),
+    ],
+)
+def test_what_is_wrong_with_a_secret_is_said_without_it(setting: tuple[str, str]) -> None:
+    name, value = setting
+    with pytest.raises(ConfigError) as caught:
+        load(env={name: value}, search=False)
+    assert value not in str(caught.value)
+
+
+def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k" * 40 + "\n")
+    assert load(env={"ROLECALL_SECRET_KEY_FILE": str(tmp_path / "key")}, search=False).settings.secret_key == "k" * 40
+
+
+def test_the_names_of_other_hubs_for_allowed_receivers_work() -> None:
+    env = {"PUSH_NOTIFICATION_ALLOWED_HOSTS": "a.example, B.example", "PUSH_NOTIFICATION_ALLOWED_CIDRS": "10.0.0.0/8,nonsense"}
+    settings = load(env=env, search=False).settings
+    assert settings.push_allowed_hosts == ("a.example", "B.example")
+    assert settings.push_allowed_cidrs == ("10.0.0.0/8", "nonsense")

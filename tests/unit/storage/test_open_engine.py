@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hub.storage import FILE_NAME, open_engine
+from rolecall.errors import HubError
+from tests.helpers.clock import MovableClock
+
+
+@pytest.mark.parametrize("url", ["postgres://db/hub", "mysql:", "", "memory:somewhere", "hub.db"])
+def test_unknown_store_is_named_and_the_known_ones_listed(url: str, tmp_path: Path) -> None:
+    with pytest.raises(HubError, match=r"Unknown store .*memory:.*sqlite:"):
+        open_engine(url, data_dir=tmp_path, clock=MovableClock())
+
+
+@pytest.mark.parametrize(
+    ("url", "file"),
+    [
+        ("sqlite:", f"home/{FILE_NAME}"),
+        ("sqlite:other.db", "home/other.db"),
+        ("sqlite://{tmp}/deep/down/own.db", "deep/down/own.db"),
+    ],
+)
+async def test_sqlite_address_says_where_the_file_lies(url: str, file: str, tmp_path: Path) -> None:
+    async with open_engine(url.format(tmp=tmp_path), data_dir=tmp_path / "home", clock=MovableClock()) as engine:
+        await engine.ping()
+        assert (tmp_path / file).stat().st_size > 0
+
+
+def test_relative_file_without_a_data_directory_is_refused() -> None:
+    with pytest.raises(HubError, match="no data directory"):
+        open_engine("sqlite:hub.db", clock=MovableClock())

@@ -1,0 +1,166 @@
+"""A commit that fails, or takes its time, under the SQLite engine: what was not stored is known to nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from hub.storage.sqlite import writer as writer_module
+from hub.storage.sqlite.engine import SqliteEngine
+from rolecall.errors import LogMoved, StoreUnavailable, TaskNotFound
+from rolecall.model.a2a import Ids, TaskState
+from rolecall.model.command import TaskQuery
+from rolecall.model.ids import START, WorkerId
+from rolecall.model.worker import Health
+from tests.contract.words import ANNA, DONE, SOON, WORKER, a_row, a_turn, admitted, append, enrolled, kinds, proof, status, text
+from tests.helpers.clock import MovableClock
+from tests.helpers.disk import Disk
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    disk.install(monkeypatch)
+    return disk
+
+
+@pytest.fixture
+async def engine(disk: Disk, database: Path, clock: MovableClock) -> AsyncIterator[SqliteEngine]:
+    async with SqliteEngine(database, clock) as engine:
+        yield engine
+
+
+async def test_an_append_whose_commit_failed_is_known_to_nobody(engine: SqliteEngine, disk: Disk) -> None:
+    task = await admitted(engine)
+    await append(engine, task, status(TaskState.WORKING), position="b.1", ids=Ids(task, "ctx", "w"))
+    before = await engine.tasks.get(ANNA, task)
+    reader = engine.events.follow(task, after=START, idle=SOON)
+    assert len(await anext(reader)) == 1
+    for events in ([text("lost")], [DONE], []):
+        disk.fail_commits()
+        with pytest.raises(StoreUnavailable):
+            await append(engine, task, *events, after=1, position="lost", ids=Ids(task, "ctx", "w", "lost"))
+        assert list(await anext(reader)) == []
+        assert await engine.tasks.get(ANNA, task) == before
+        assert list((await engine.tasks.page(ANNA, TaskQuery())).rows) == [before]
+    assert await append(engine, task, text("kept"), after=1) == 2
+    assert [logged.event.body for logged in await anext(reader)] == [b"kept"]
+
+
+async def test_all_that_shared_a_commit_that_failed_are_told_so(engine: SqliteEngine, disk: Disk) -> None:
+    tasks = [await admitted(engine) for _ in range(5)]
+    disk.fail_commits()
+    results = await asyncio.gather(*(append(engine, task, text()) for task in tasks), return_exceptions=True)
+    assert [type(result) for result in results] == [StoreUnavailable] * 5
+    assert await asyncio.gather(*(append(engine, task, text()) for task in tasks)) == [1] * 5
+
+
+async def test_a_task_whose_commit_failed_was_never_there_and_its_key_is_free(engine: SqliteEngine, disk: Disk) -> None:
+    row = a_row()
+    disk.fail_commits()
+    with pytest.raises(StoreUnavailable):
+        await engine.tasks.admit(row, a_turn(), key="k")
+    assert await engine.tasks.keyed(ANNA, "k") is None
+    with pytest.raises(TaskNotFound):
+        await engine.tasks.get(ANNA, row.id)
+    with pytest.raises(LogMoved):
+        await append(engine, row.id, text())
+    await engine.tasks.admit(row, a_turn(), key="k")
+    assert await engine.tasks.get(ANNA, row.id) == row
+
+
+async def test_a_change_of_a_row_whose_commit_failed_is_not_seen(engine: SqliteEngine, disk: Disk, clock: MovableClock) -> None:
+    task = await admitted(engine)
+    await engine.tasks.add_turn(task, a_turn("2", after=1))
+    before, turns = await engine.tasks.get(ANNA, task), list(await engine.tasks.turns(task))
+    clock.advance(60)
+    for change in (
+        engine.tasks.add_turn(task, a_turn("3", after=2)),
+        engine.tasks.drop_turn(task, a_turn("2", after=1)),
+        engine.tasks.assign(task, WorkerId("echo", "two"), 9, "1.0"),
+        engine.tasks.discard(task),
+    ):
+        disk.fail_commits()
+        with pytest.raises(StoreUnavailable):
+            await change
+        assert await engine.tasks.get(ANNA, task) == before
+        assert list(await engine.tasks.turns(task)) == turns
+
+
+async def test_a_lease_whose_commit_failed_is_as_it_was(engine: SqliteEngine, disk: Disk, clock: MovableClock) -> None:
+    registry = engine.registry
+    disk.fail_commits()
+    with pytest.raises(StoreUnavailable):
+        await enrolled(registry)
+    assert (registry.get("default", WORKER), len(registry)) == (None, 0)
+    lease = await enrolled(registry, boot="one")
+    for change in (
+        enrolled(registry, boot="two"),
+        enrolled(registry, boot="one", description="changed"),
+        registry.mark("default", WORKER, 1, Health.SUSPECT, "why"),
+        registry.withdraw("default", WORKER, proof(lease)),
+    ):
+        disk.fail_commits()
+        with pytest.raises(StoreUnavailable):
+            await change
+        assert registry.get("default", WORKER) is lease
+        assert (lease.epoch, lease.boot, lease.health, lease.offer.description) == (1, "one", Health.READY, "")
+    clock.advance(1_000)
+    disk.fail_commits()
+    with pytest.raises(StoreUnavailable):
+        await registry.sweep()
+    assert await kinds(registry) == ["enrolled"]
+    assert list(await registry.sweep()) == [lease]
+    assert await kinds(registry) == ["enrolled", "expired"]
+
+
+async def test_what_failed_takes_no_place_of_what_waits(
+    engine: SqliteEngine, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "QUEUE_LIMIT", 3)
+    task = await admitted(engine)
+    for at in range(10):
+        if at % 2:
+            disk.fail_commits()
+            lost = append(engine, task, text())
+        else:
+            lost = append(engine, task, text(), position="lone surrogate \ud800")
+        with pytest.raises(StoreUnavailable):
+            await lost
+    assert await append(engine, task, text()) == 1
+
+
+async def test_a_paused_task_that_is_answered_while_it_is_to_be_forgotten_stays(
+    engine: SqliteEngine, disk: Disk, clock: MovableClock
+) -> None:
+    answered, waiting = await admitted(engine), await admitted(engine)
+    for task in (answered, waiting):
+        await append(engine, task, status(TaskState.INPUT_REQUIRED))
+    clock.advance(DAY.total_seconds() + 1)
+    with disk.held_up():
+        answering = asyncio.ensure_future(engine.tasks.add_turn(answered, a_turn("2", after=1)))
+        forgetting = asyncio.ensure_future(engine.tasks.forget(ended_for=DAY, paused_for=DAY))
+        await asyncio.sleep(0)
+        await engine.tasks.page(ANNA, TaskQuery())  # one reader: what came before has been read
+    await asyncio.gather(answering, forgetting)
+    assert [row.id for row in (await engine.tasks.page(ANNA, TaskQuery())).rows] == [answered]
+    assert [turn.message_id for turn in await engine.tasks.turns(answered)] == ["m-1", "2"]
+    assert (await engine.tasks.get(ANNA, answered)).at == 1
+
+
+async def test_a_stored_row_is_never_far_behind_its_log(engine: SqliteEngine, database: Path) -> None:
+    task = await admitted(engine)
+    with closing(sqlite3.connect(database)) as db:
+        for at in range(450):
+            await append(engine, task, text(), after=at)
+            (last,) = db.execute("select last from task").fetchone()
+            assert at + 1 - last <= 200
+    assert last == 400

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hub.storage.sqlite import files
+from hub.storage.sqlite.engine import SqliteEngine
+from rolecall.errors import HubError
+from rolecall.model.worker import Health
+from tests.helpers.clock import MovableClock
+
+MOUNTS = """\
+21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+40 21 0:35 / /srv rw - nfs4 server:/export rw
+41 40 0:36 / /srv/local\\040disk rw - xfs /dev/vdb rw
+42 40 0:37 / /srv/twice rw - ext4 /dev/vdc rw
+43 42 0:38 / /srv/twice rw - tmpfs tmpfs rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("directory", "kind"),
+    [
+        ("/var/lib", "ext4"),
+        ("/srv/data", "nfs4"),
+        ("/srvdata", "ext4"),
+        ("/srv/local disk/x", "xfs"),
+        ("/srv/twice", "tmpfs"),
+    ],
+)
+def test_file_system_is_that_of_the_nearest_mount(directory: str, kind: str) -> None:
+    assert files.file_system(Path(directory), MOUNTS) == kind
+
+
+def test_file_system_is_unknown_where_nothing_tells() -> None:
+    assert files.file_system(Path("/var"), "") == ""
+
+
+async def test_database_on_a_network_file_system_is_refused(
+    database: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text("21 1 0:35 / / rw - nfs server:/export rw\n")
+    monkeypatch.setattr(files, "MOUNTS", mounts)
+    with pytest.raises(HubError, match="nfs"):
+        await SqliteEngine(database, clock).__aenter__()
+
+
+async def test_files_are_for_their_owner_alone(engine: SqliteEngine, database: Path) -> None:
+    await engine.ping()
+    assert database.parent.stat().st_mode & 0o777 == 0o700
+    for file in database.parent.iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600, file.name
+
+
+async def test_second_hub_on_the_same_file_is_refused_until_the_first_leaves(database: Path, clock: MovableClock) -> None:
+    async with SqliteEngine(database, clock):
+        with pytest.raises(HubError, match="another process"):
+            await SqliteEngine(database, clock).__aenter__()
+        script = (
+            "import asyncio, sys, pathlib\n"
+            "from hub.storage.sqlite.engine import SqliteEngine\n"
+            "from tests.helpers.clock import MovableClock\n"
+            "asyncio.run(SqliteEngine(pathlib.Path(sys.argv[1]), MovableClock()).__aenter__())\n"
+        )
+        other = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(database), stderr=subprocess.PIPE)
+        _, said = await asyncio.wait_for(other.communicate(), 30)
+        assert other.returncode != 0
+        assert b"in use by another process" in said
+    async with SqliteEngine(database, clock) as engine:
+        await engine.ping()
+
+
+async def test_database_of_a_newer_hub_is_refused_and_left_alone(database: Path, clock: MovableClock) -> None:
+    async with SqliteEngine(database, clock):
+        pass
+    with sqlite3.connect(database) as db:
+        db.execute("pragma user_version = 999")
+    db.close()
+    with pytest.raises(HubError, match="version 999"):
+        await SqliteEngine(database, clock).__aenter__()
+    db = sqlite3.connect(database)
+    assert db.execute("pragma user_version").fetchone() == (999,)
+    db.close()
+
+
+def test_file_that_is_no_database_is_refused(database: Path, clock: MovableClock) -> None:
+    database.parent.mkdir()
+    database.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(HubError, match="not a database"):
+        asyncio.run(SqliteEngine(database, clock).__aenter__())
+
+
+def test_migrations_run_in_order_once_and_a_broken_one_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "0001_a.sql").write_text("create table a (x);")
+    (tmp_path / "0002_b.sql").write_text("create table b (x); insert into a values (1);")
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    for _ in range(2):
+        files.migrate(db, tmp_path)
+    assert db.execute("pragma user_version").fetchone() == (2,)
+    assert db.execute("select count(*) from a").fetchone() == (1,)
+    (tmp_path / "0003_c.sql").write_text("create table c (x); insert into nowhere values (1);")
+    with pytest.raises(sqlite3.Error):
+        files.migrate(db, tmp_path)
+    assert db.execute("pragma user_version").fetchone() == (2,)
+    assert db.execute("select count(*) from sqlite_master where name = 'c'").fetchone() == (0,)
+    db.close()
+
+
+async def test_leases_of_a_hub_that_knew_no_table_of_beats_come_back_as_they_were(
+    database: Path, clock: MovableClock, tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    older.mkdir()
+    for step in sorted(files.MIGRATIONS.glob("000[12]*.sql")):
+        shutil.copy(step, older)
+    files.prepare(database)
+    offer = json.dumps({"worker": ["coder", "a"], "url": "http://127.0.0.1:1/", "models": [], "interfaces": []})
+    row = ("w", "coder", "a", "own", 7, "boot", offer, 120.0, "ready", "", 1.0, 4, 3, 2.0, clock.wall() + 60)
+    with sqlite3.connect(database) as db:
+        files.migrate(db, older)
+        db.execute(f"insert into lease values ({', '.join('?' * len(row))})", row)
+    db.close()
+    async with SqliteEngine(database, clock) as engine:
+        (lease,) = engine.registry.live("w", "coder")
+        assert (lease.epoch, lease.offer.capacity, lease.reported_in_flight, lease.last_seen) == (7, 4, 3, 2.0)
+        assert lease.health is Health.READY
+
+
+async def test_commits_are_synced_and_the_log_is_written_ahead(engine: SqliteEngine) -> None:
+    def ask(db: sqlite3.Connection) -> tuple[str, int]:
+        return db.execute("pragma journal_mode").fetchone()[0], db.execute("pragma synchronous").fetchone()[0]
+
+    assert await engine._writer.submit(ask) == ("wal", 2)

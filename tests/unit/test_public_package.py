@@ -1,0 +1,117 @@
+"""What people import: which modules come with it, and what a user's own files of the same names change."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rolecall
+import worker_sdk
+
+SHARED = "import rolecall.model.a2a, rolecall.protocol.codec, rolecall.errors"
+FIRST = {"the SDK first": "import worker_sdk", "rolecall first": SHARED}
+OWN_WORKER = """
+import hub
+from rolecall import Worker, testing
+
+worker = Worker("own")
+
+
+@worker.on_message
+def answer(text: str) -> str:
+    return hub.GREETING + text
+"""
+TYPED = """
+from rolecall import HubClient, Reply, TaskState, Worker
+
+worker = Worker("typed")
+
+
+async def ask(hub: HubClient) -> TaskState:
+    reply: Reply = await hub.send_to_agent("echo", "hi")
+    return reply.state
+
+
+reveal_type(worker.role)
+no_such: int = worker.role
+"""
+
+
+def loaded(code: str, *modules: str, cwd: Path | None = None) -> str:
+    """Those of `modules` that a new interpreter has loaded after `code`."""
+    script = f"import sys\n{code}\nprint(*[name for name in {modules} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=cwd, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_what_is_public_is_what_the_sdk_offers() -> None:
+    assert {*rolecall.__all__} == {*worker_sdk.__all__, "testing"}
+    for name in worker_sdk.__all__:
+        assert getattr(rolecall, name) is getattr(worker_sdk, name)
+    assert set(rolecall.__all__) <= set(dir(rolecall))
+    with pytest.raises(AttributeError, match="no attribute 'Wörker'"):
+        getattr(rolecall, "Wörker")  # noqa: B009  no identifier that a checker would take
+
+
+def test_what_the_hub_shares_loads_neither_the_sdk_nor_an_http_client() -> None:
+    assert loaded(SHARED, "worker_sdk", "httpx", "click", "hub", "hypercorn") == ""
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_the_public_names_come_in_both_orders_of_import(first: str) -> None:
+    code = f"{FIRST[first]}\nfrom rolecall import Worker, HubClient\nimport rolecall.model.a2a, worker_sdk"
+    assert loaded(code, "worker_sdk", "hub", "httpx", "quart") == "worker_sdk"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["['worker', 'run', 'absent:worker']", "['send', 'echo', 'hi']", "['agents', 'ls']", "['tasks', 'ls']", "['version']"],
+)
+def test_commands_of_a_client_and_a_worker_never_import_the_hub(arguments: list[str]) -> None:
+    code = f"""
+from rolecall.cli import run
+import os
+os.environ["ROLECALL_HUB"] = "http://127.0.0.1:9"
+sys.stdout = sys.stderr
+run({arguments})
+sys.stdout = sys.__stdout__"""
+    assert loaded(code, "hub", "quart", "aiosqlite") == ""
+
+
+@pytest.mark.parametrize("own", ["hub.py", "hub/__init__.py"])
+def test_a_worker_may_have_a_module_of_its_own_that_is_called_hub(tmp_path: Path, own: str) -> None:
+    (tmp_path / own).parent.mkdir(exist_ok=True)
+    (tmp_path / own).write_text("GREETING = 'mine: '\n")
+    (tmp_path / "worker.py").write_text(OWN_WORKER)
+    script = (
+        "import asyncio, worker\n"
+        "async def main():\n"
+        "    async with worker.worker.test() as bench:\n"
+        "        print((await bench.send('hi')).text)\n"
+        "asyncio.run(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("mine: hi", 0), done.stderr
+    command = [sys.executable, "-m", "rolecall.cli", "agents", "ls", "--hub", "http://127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 3, done.stderr
+
+
+def test_a_type_checker_sees_the_public_types(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TYPED)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "mine.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    found = [line.split(": ", 1)[1] for line in done.stdout.splitlines() if line.startswith("mine.py")]
+    assert found == [
+        'note: Revealed type is "str"',
+        'error: Incompatible types in assignment (expression has type "str", variable has type "int")  [assignment]',
+    ], done.stdout

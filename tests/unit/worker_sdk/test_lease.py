@@ -1,0 +1,345 @@
+"""The lease against a registry that plays a script: enrol for ever, beat, come back, leave in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from tests.helpers.raw_server import RawServer
+from tests.unit.worker_sdk.registry import Registry, listening, refusal
+from worker_sdk import Lease, LeaseState, Worker
+from worker_sdk.lease import is_loopback, url_towards, worker_name
+
+pytestmark = pytest.mark.virtual_time
+
+Changes = list[tuple[LeaseState, str]]
+
+
+def lease_at(server: RawServer, changes: Changes | None = None, **options: Any) -> Lease:
+    told: Changes = changes if changes is not None else []
+    options.setdefault("backoff", (0.005, 0.02))
+    return Lease("echo:a", url="http://127.0.0.1:1/", hub=server.url, on_change=lambda *change: told.append(change), **options)
+
+
+async def test_it_enrols_beats_with_its_load_and_withdraws_with_its_proof() -> None:
+    registry = Registry()
+    async with listening(registry) as server:
+        lease = lease_at(server, capacity=4, in_flight=lambda: 3, card={"name": "echo"}, labels={"a": "b"})
+        async with lease:
+            await registry.until(lambda asked: len(asked) >= 3)
+            assert lease.state is LeaseState.READY
+        assert lease.state is LeaseState.GONE
+    (put, path, offer), (post, beat_path, beat) = registry.asked[:2]
+    assert (put, path) == ("PUT", "/registry/agents/echo/a")
+    assert (offer["capacity"], offer["card"], offer["labels"], len(offer["boot"])) == (4, {"name": "echo"}, {"a": "b"}, 32)
+    assert (post, beat_path) == ("POST", "/registry/agents/echo%3Aa/heartbeat")
+    assert beat == {"epoch": 1, "lease": "s1", "in_flight": 3, "capacity": 4}
+    assert registry.asked[-1] == ("DELETE", "/registry/agents/echo%3Aa", {"epoch": 1, "lease": "s1"})
+
+
+async def test_an_unknown_lease_is_enrolled_again_at_once_under_the_same_boot() -> None:
+    registry, changes = Registry(), Changes()
+    async with listening(registry) as server, lease_at(server, changes, backoff=(60, 60)):
+        await registry.until(lambda asked: registry.count("POST") == 1)
+        registry.plan.append(refusal(404, "LEASE_UNKNOWN"))
+        await registry.until(lambda asked: registry.count("PUT") == 2 and asked[-1][0] == "POST")
+    offers = [body for verb, _, body in registry.asked if verb == "PUT"]
+    assert offers[0]["boot"] == offers[1]["boot"]
+    assert [state for state, _ in changes] == ["ready", "enrolling", "ready", "gone"]
+
+
+async def test_a_superseded_lease_is_lost_for_good_and_touches_the_hub_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    registry, changes = Registry(), Changes()
+    async with listening(registry) as server, lease_at(server, changes) as lease:
+        await registry.until(lambda asked: registry.count("POST") == 1)
+        registry.plan.append(refusal(409, "LEASE_SUPERSEDED"))
+        await asyncio.wait_for(lease.taken_over(), 5)
+        assert (lease.superseded, lease.state) == (True, LeaseState.LOST)
+        asked = len(registry.asked)
+        await asyncio.sleep(0.06)
+        assert len(registry.asked) == asked
+    assert registry.count("DELETE") == 0
+    assert [record.levelno for record in caplog.records if "taken over" in record.getMessage()] == [logging.ERROR]
+
+
+async def test_a_conflict_at_enrolment_is_told_once_and_asked_again_until_the_name_is_free(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    registry = Registry()
+    registry.plan.extend([refusal(409, "CONFLICT")] * 4)
+    async with listening(registry) as server, lease_at(server) as lease:
+        await asyncio.wait_for(lease.ready(), 5)
+    assert registry.count("PUT") == 5
+    told = [record for record in caplog.records if "told CONFLICT" in record.getMessage()]
+    assert [record.levelno for record in told] == [logging.WARNING]
+
+
+async def test_a_hub_that_is_not_there_yet_is_waited_for_and_one_line_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    registry, changes = Registry(), Changes()
+    async with listening(registry) as gone:
+        pass
+    lease = lease_at(gone, changes)
+    async with lease:
+        async with asyncio.timeout(5):
+            while not changes:  # noqa: ASYNC110  nobody sets an event there
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.15)
+        assert lease.state is LeaseState.ENROLLING
+    assert [state for state, _ in changes] == ["enrolling", "gone"]
+    assert sum("No hub answers" in record.getMessage() for record in caplog.records) == 1
+
+
+async def test_beats_that_fail_lose_the_lease_and_one_that_succeeds_has_it_back() -> None:
+    registry, changes = Registry(), Changes()
+    async with listening(registry) as server, lease_at(server, changes):
+        await registry.until(lambda asked: registry.count("POST") == 1)
+        registry.plan.extend([(503, {"reason": "OVERLOADED", "detail": "full"})] * 3)
+        await registry.until(lambda asked: registry.count("POST") == 6)
+    assert [state for state, _ in changes] == ["ready", "lost", "ready", "gone"]
+    assert registry.count("PUT") == 1
+
+
+async def test_drain_beats_at_once_and_returns_when_the_hub_has_heard() -> None:
+    registry = Registry(heartbeat=60)
+    async with listening(registry) as server, lease_at(server) as lease:
+        await asyncio.wait_for(lease.ready(), 5)
+        await asyncio.wait_for(lease.drain(), 5)
+        assert registry.asked[-1][2]["draining"] is True
+        assert lease.state is LeaseState.DRAINING
+
+
+async def test_draining_is_said_again_after_the_hub_forgot() -> None:
+    registry = Registry()
+    async with listening(registry) as server, lease_at(server) as lease:
+        await lease.ready()
+        await lease.drain()
+        registry.plan.append(refusal(404, "LEASE_UNKNOWN"))
+        await registry.until(lambda asked: registry.count("PUT") == 2 and asked[-1][0] == "POST")
+        assert registry.asked[-1][2]["draining"] is True
+
+
+async def test_a_worker_that_enrols_anew_while_it_drains_says_so_at_once() -> None:
+    """Not a heartbeat later, in which it would be given work."""
+    registry = Registry(heartbeat=60)
+    async with asyncio.timeout(3), listening(registry) as server, lease_at(server) as lease:
+        await lease.ready()
+        registry.plan.append(refusal(404, "LEASE_UNKNOWN"))
+        await lease.drain(patience=60)
+        assert lease.state is LeaseState.DRAINING
+    assert [(verb, body.get("draining")) for verb, _, body in registry.asked] == [
+        ("PUT", None),
+        ("POST", True),
+        ("PUT", None),
+        ("POST", True),
+        ("DELETE", None),
+    ]
+
+
+async def test_a_worker_that_drains_before_it_has_enrolled_says_so_at_once() -> None:
+    registry = Registry(heartbeat=60)
+    registry.plan.extend([(503, {"reason": "OVERLOADED", "detail": "full"})])
+    async with asyncio.timeout(3), listening(registry) as server, lease_at(server, backoff=(0.2, 0.2)) as lease:
+        await registry.until(lambda asked: registry.count("PUT") == 1)
+        await lease.drain()
+        assert lease.state is LeaseState.DRAINING
+    assert [verb for verb, *_ in registry.asked] == ["PUT", "PUT", "POST", "DELETE"]
+
+
+async def test_draining_without_a_hub_waits_for_nothing() -> None:
+    async with listening(Registry()) as gone:
+        pass
+    async with asyncio.timeout(0.9):
+        # Its pauses are long, and still nobody waits for a hub that refuses.
+        async with lease_at(gone, backoff=(60, 60)) as lease:
+            await asyncio.sleep(0.05)
+            await lease.drain()
+
+
+async def test_leaving_a_hub_that_has_gone_takes_no_time() -> None:
+    async with asyncio.timeout(5), listening(Registry(heartbeat=60)) as server:
+        leaving = lease_at(server, backoff=(60, 60))
+        await leaving.__aenter__()
+        await leaving.ready()
+    async with asyncio.timeout(0.9):
+        await leaving.drain()
+        await leaving.__aexit__()
+    assert leaving.state is LeaseState.GONE
+
+
+async def test_a_hub_that_says_nothing_holds_up_the_end_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker_sdk.lease._FAREWELL", 0.2)
+    monkeypatch.setattr("worker_sdk.lease._HOPELESS", 0.05)
+    registry = Registry(heartbeat=60)
+    async with asyncio.timeout(5), listening(registry) as server, lease_at(server) as lease:
+        await lease.ready()
+        registry.silent = True
+        await lease.drain()
+    assert lease.state is LeaseState.GONE
+
+
+async def test_leaving_at_the_moment_that_a_probe_ends_ends_the_lease() -> None:
+    probed = asyncio.Event()
+
+    async def probe() -> bool:
+        probed.set()
+        return False
+
+    async with listening(Registry()) as server, asyncio.timeout(5), lease_at(server, probe=probe) as lease:
+        await probed.wait()
+    assert lease.state is LeaseState.GONE
+
+
+async def test_a_failing_probe_holds_the_lease_back_and_skips_beats() -> None:
+    registry, changes, alive, probes = Registry(), Changes(), asyncio.Event(), 0
+
+    async def probe() -> bool:
+        nonlocal probes
+        probes += 1
+        if probes == 2:
+            raise ConnectionRefusedError
+        return alive.is_set()
+
+    async with asyncio.timeout(10), listening(registry) as server, lease_at(server, changes, probe=probe) as lease:
+        while probes < 4:  # noqa: ASYNC110 - the probe is what is counted
+            await asyncio.sleep(0.005)
+        assert registry.asked == []
+        alive.set()
+        await asyncio.wait_for(lease.ready(), 5)
+        alive.clear()
+        beats, before = registry.count("POST"), probes
+        while probes < before + 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        assert registry.count("POST") <= beats + 1
+        assert lease.state is LeaseState.LOST
+
+
+async def test_the_token_of_the_environment_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLECALL_TOKEN", "t0p")
+    registry = Registry()
+    async with listening(registry) as server, lease_at(server) as lease:
+        await asyncio.wait_for(lease.ready(), 5)
+    assert {request.headers["authorization"] for request in server.requests} == {"Bearer t0p"}
+
+
+def test_the_own_address_is_the_one_that_the_hub_reaches() -> None:
+    assert url_towards("http://127.0.0.1:8420", 9) == "http://127.0.0.1:9/"
+    assert url_towards("http://localhost:8420", 9) == "http://127.0.0.1:9/"
+    assert url_towards("http://[::1]:8420", 9) == "http://127.0.0.1:9/"
+
+
+@pytest.mark.parametrize("advertised", [True, False])
+async def test_under_another_server_a_worker_enrols_only_where_it_is_told_its_address(
+    advertised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, said = Registry(), asyncio.Queue[str]()
+    events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    worker = Worker("echo:a", concurrency=2)
+
+    @worker.on_message
+    async def echo(text: str) -> str:
+        return text
+
+    async def send(event: dict[str, Any]) -> None:
+        said.put_nowait(event["type"])
+
+    async with listening(registry) as server:
+        monkeypatch.setenv("ROLECALL_HUB", server.url)
+        if advertised:
+            monkeypatch.setenv("ROLECALL_ADVERTISE_URL", "http://10.0.0.7:9000/")
+        lifespan = asyncio.create_task(worker({"type": "lifespan"}, events.get, send))
+        events.put_nowait({"type": "lifespan.startup"})
+        assert await said.get() == "lifespan.startup.complete"
+        if advertised:
+            await registry.until(lambda asked: registry.count("POST") >= 1)
+        events.put_nowait({"type": "lifespan.shutdown"})
+        await asyncio.wait_for(lifespan, 5)
+    assert said.get_nowait() == "lifespan.shutdown.complete"
+    assert registry.count("DELETE") == advertised
+    if advertised:
+        assert registry.asked[0][2]["card"]["url"] == registry.asked[0][2]["url"] == "http://10.0.0.7:9000/"
+        assert registry.asked[-2][2]["draining"] is True
+
+
+async def test_what_a_worker_does_not_know_of_itself_is_not_said() -> None:
+    registry = Registry()
+    async with listening(registry) as server, lease_at(server):
+        await registry.until(lambda asked: registry.count("POST") >= 1)
+    (_, _, offer), (_, _, beat) = registry.asked[:2]
+    assert set(offer) == {"url", "boot", "description", "labels"}
+    assert beat == {"epoch": 1, "lease": "s1"}
+
+
+async def test_what_it_knows_is_said_when_it_enrols() -> None:
+    registry = Registry()
+    known: dict[str, Any] = {"models": ("m1", "m2"), "ttl": 60.0, "description": "does things", "boot": "b1"}
+    async with listening(registry) as server, lease_at(server, **known):
+        await registry.until(lambda asked: len(asked) >= 1)
+    offer = registry.asked[0][2]
+    assert (offer["models_supported"], offer["ttl_seconds"]) == (["m1", "m2"], 60.0)
+    assert (offer["description"], offer["boot"]) == ("does things", "b1")
+
+
+async def test_a_hub_that_knows_no_lease_at_all_is_not_asked_without_a_pause() -> None:
+    registry = Registry()
+    registry.plan.extend([refusal(404, "LEASE_UNKNOWN")] * 200)
+    async with listening(registry) as server, lease_at(server, backoff=(0.2, 0.2)):
+        await registry.until(lambda asked: registry.count("PUT") >= 2)
+        await asyncio.sleep(0.3)
+    assert 2 <= registry.count("PUT") <= 6
+
+
+async def test_an_answer_that_says_little_is_an_enrolment_all_the_same() -> None:
+    registry = Registry()
+    registry.plan.append((200, {"heartbeat_seconds": 0.01}))
+    registry.plan.append((200, {"epoch": "seven", "lease": None, "heartbeat_seconds": "soon"}))
+    registry.plan.append((200, {"epoch": 4, "lease": "s", "heartbeat_seconds": -1}))
+    async with asyncio.timeout(5), listening(registry) as server, lease_at(server) as lease:
+        await registry.until(lambda asked: registry.count("POST") >= 3)
+        assert lease.state is LeaseState.READY
+    beats = [(body["epoch"], body["lease"]) for verb, _, body in registry.asked if verb == "POST"]
+    assert beats[:3] == [(0, None), (0, None), (4, "s")]
+
+
+@pytest.mark.parametrize("host", ["localhost", "hub.localhost", "127.0.0.1", "127.9.9.9", "::1"])
+def test_an_address_of_this_machine_is_told_by_its_name(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["localhost.example", "notlocalhost", "10.0.0.1", "::", "0.0.0.0", "fd00::1"])
+def test_any_other_address_is_not_of_this_machine_alone(host: str) -> None:
+    assert not is_loopback(host)
+
+
+def test_the_own_address_towards_a_hub_elsewhere_is_asked_of_the_system() -> None:
+    """Every address of this machine leads back to it, whatever networks it has."""
+    assert url_towards("http://0.0.0.0:1", 9) == "http://127.0.0.1:9/"
+
+
+def test_an_own_address_of_ipv6_stands_in_brackets() -> None:
+    try:
+        found = url_towards("http://[::]", 9)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    assert found == "http://[::1]:9/"
+
+
+def test_a_worker_is_named_by_argument_name_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worker_name("echo:a", None) == ("echo", "a")
+    assert worker_name("echo:a", "b") == ("echo", "b")
+    assert worker_name("echo:a:b", None) == ("echo", "a:b")
+    role, made_up = worker_name("echo", None)
+    assert (role, bool(made_up)) == ("echo", True)
+    monkeypatch.setenv("ROLECALL_INSTANCE", "c")
+    assert worker_name("echo", None) == ("echo", "c")
+    assert worker_name("echo:a", None) == ("echo", "a")
+
+
+@pytest.mark.parametrize(
+    ("role", "instance", "why"), [("Echo", None, "role"), ("agents", None, "role"), ("echo", "a b", "instance")]
+)
+def test_a_name_that_no_hub_takes_is_refused_here(role: str, instance: str | None, why: str) -> None:
+    with pytest.raises(ValueError, match=f"cannot be an? {why}"):
+        worker_name(role, instance)

@@ -1,0 +1,185 @@
+"""HTTP to one hub: the client, its headers, and what its refusals are called here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from rolecall.model.a2a import JsonObject
+from rolecall.protocol.text.jsontext import NotJson, dump, parse
+from worker_sdk.errors import AuthError, HubUnreachable, RolecallError, StreamLost, error_for
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_PATIENCE = 5.0
+_SILENCE = 60.0
+"""A hub sends a comment every 15 s: so much silence on a stream means that the line is dead."""
+
+
+class HubLink:
+    """Owns the connections to a hub. Nothing here is ever repeated by itself."""
+
+    def __init__(self, hub: str, token: str | None = None) -> None:
+        self.hub = hub
+        self._token = token
+        self._client: httpx.AsyncClient | None = None
+
+    async def close(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.aclose()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: JsonObject | None = None,
+        query: Mapping[str, Any] | None = None,
+        timeout: float | None = 10.0,
+    ) -> Any:
+        """The JSON of an answer of the hub's own APIs. RolecallError for anything but 2xx."""
+        import httpx
+
+        content = dump(body) if body is not None else None
+        try:
+            response = await self._open_client().request(
+                method, self.hub + path, content=content, params=query, headers=_JSON_HEADERS, timeout=_timeout(timeout)
+            )
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        document = _document(response.content)
+        if response.status_code >= 300:
+            raise _problem(response.status_code, document)
+        return document
+
+    async def call(self, path: str, method: str, params: JsonObject, *, timeout: float | None) -> Any:
+        """The result of a JSON-RPC call."""
+        envelope = {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
+        import httpx
+
+        try:
+            response = await self._open_client().post(
+                self.hub + path, content=dump(envelope), headers=_JSON_HEADERS, timeout=_timeout(timeout)
+            )
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        return read_answer(response.status_code, response.content)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, method: str, params: JsonObject, *, last_event_id: str | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The bytes of a JSON-RPC call that streams. A cut while they are read raises StreamLost."""
+        import httpx
+
+        envelope = {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
+        headers = {**_JSON_HEADERS, "accept": "text/event-stream"}
+        if last_event_id is not None:
+            headers["last-event-id"] = last_event_id
+        client = self._open_client()
+        request = client.build_request(
+            "POST", self.hub + path, content=dump(envelope), headers=headers, timeout=_timeout(None, _SILENCE)
+        )
+        try:
+            response = await client.send(request, stream=True)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        try:
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                read_answer(response.status_code, await response.aread())
+                raise RolecallError("The hub answered a streaming call with something that is no stream.")
+            yield _chunks(response)
+        except httpx.HTTPError as error:
+            raise StreamLost(f"The stream broke off: {type(error).__name__}.") from error
+        finally:
+            await response.aclose()
+
+    def _open_client(self) -> httpx.AsyncClient:
+        if self._client is None:
+            import httpx
+
+            headers = {"accept-encoding": "identity"}
+            if self._token:
+                headers["authorization"] = f"Bearer {self._token}"
+            self._client = httpx.AsyncClient(
+                headers=headers, trust_env=False, follow_redirects=False, limits=httpx.Limits(keepalive_expiry=2.0)
+            )
+        return self._client
+
+    def _unreachable(self, error: Exception) -> HubUnreachable:
+        import httpx
+
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            return HubUnreachable(f"No hub answers at {self.hub}.")
+        return HubUnreachable(
+            f"The hub at {self.hub} broke off the call ({type(error).__name__}). It may have been carried out."
+        )
+
+
+_JSON_HEADERS = {"content-type": "application/json", "accept": "application/json"}
+
+
+def read_answer(status: int, body: bytes) -> Any:
+    """The result of a JSON-RPC answer, whatever its HTTP status; else the error that it holds."""
+    document = _document(body)
+    if isinstance(document, dict) and isinstance(document.get("error"), dict):
+        raise rpc_error(document["error"], status)
+    if status >= 300:
+        raise _problem(status, document)
+    if not isinstance(document, dict) or "result" not in document:
+        raise RolecallError("The hub's answer is no JSON-RPC response. Is this address a hub?")
+    return document["result"]
+
+
+def rpc_error(error: JsonObject, status: int = 200) -> RolecallError:
+    code = error.get("code")
+    info: JsonObject = {}
+    data = error.get("data")
+    if isinstance(data, list) and data and isinstance(data[0], dict):
+        info = data[0]
+    facts = {str(name): str(value) for name, value in (info.get("metadata") or {}).items()}
+    return error_for(
+        str(error.get("message") or "The hub refused the call."),
+        code=code if isinstance(code, int) else None,
+        reason=str(info.get("reason") or ""),
+        status=status,
+        facts=facts,
+    )
+
+
+def _problem(status: int, document: Any) -> RolecallError:
+    if status in (401, 403):
+        detail = document.get("detail") if isinstance(document, dict) else None
+        return AuthError(str(detail or f"The hub wants another token (HTTP {status})."))
+    if not isinstance(document, dict):
+        return RolecallError(f"The hub answered HTTP {status}. Is this address a hub?")
+    facts = {"retryAfter": str(document["retry_after"])} if document.get("retry_after") is not None else {}
+    text = str(document.get("detail") or document.get("title") or f"The hub answered HTTP {status}.")
+    return error_for(text, reason=str(document.get("reason") or ""), status=status, facts=facts)
+
+
+def _document(body: bytes) -> Any:
+    try:
+        return parse(body)
+    except NotJson:
+        return None
+
+
+def _timeout(seconds: float | None, silence: float | None = None) -> httpx.Timeout:
+    import httpx
+
+    connect = CONNECT_PATIENCE if seconds is None else min(CONNECT_PATIENCE, seconds)
+    return httpx.Timeout(seconds, connect=connect, read=seconds if silence is None else silence)
+
+
+async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
+    import httpx
+
+    try:
+        async for chunk in response.aiter_raw():
+            yield chunk
+    except httpx.HTTPError as error:
+        raise StreamLost(f"The stream broke off: {type(error).__name__}.") from error

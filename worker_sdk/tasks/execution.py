@@ -1,0 +1,287 @@
+"""One task's handler at work: what it says goes into the log, how it ends decides the task's state."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import secrets
+import threading
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any
+from uuid import uuid4
+
+from rolecall.model.a2a import EventKind, JsonObject, TaskState
+from rolecall.model.command import Send
+from rolecall.protocol.text.timestamp import timestamp
+from worker_sdk.context import Task
+from worker_sdk.handler import Form, Handler
+from worker_sdk.tasks.log import TaskLog
+from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, UserError
+
+log = logging.getLogger("worker_sdk")
+
+_LONGEST_TEXT = 128 * 1024
+
+
+class Slots:
+    """How many handlers run, and how many may. A plain function that was cancelled keeps its slot until its thread ends."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        self.busy = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def full(self) -> bool:
+        return self.limit is not None and self.busy >= self.limit
+
+    def take(self) -> None:
+        self.busy += 1
+        self._idle.clear()
+
+    def release(self) -> None:
+        self.busy -= 1
+        if not self.busy:
+            self._idle.set()
+
+    async def idle(self) -> None:
+        await self._idle.wait()
+
+
+class Execution:
+    """Drives one handler through the turns of one task. The caller has taken a slot for each turn."""
+
+    def __init__(
+        self, task_log: TaskLog, handler: Handler, slots: Slots, send: Send, on_end: Callable[[Execution], None]
+    ) -> None:
+        self.log = task_log
+        self._handler = handler
+        self._slots = slots
+        self._holds_slot = True
+        self._task = Task(task_log.task_id, task_log.context_id, send)
+        self._on_end = on_end
+        self._reply: asyncio.Future[Message] | None = None
+        self._text_id: str | None = None
+        self._verdict: tuple[TaskState, str] | None = None
+        self._job: asyncio.Task[None] | None = None
+        self.ended_at = 0.0
+
+    @property
+    def stopping(self) -> bool:
+        return self._verdict is not None
+
+    def start(self) -> None:
+        message = self._addressed(self._task.message.raw)
+        self.log.append(
+            EventKind.TASK,
+            {
+                "kind": "task",
+                "id": self.log.task_id,
+                "contextId": self.log.context_id,
+                "status": {"state": TaskState.WORKING.value, "timestamp": _now()},
+                "history": [message],
+            },
+            TaskState.WORKING,
+        )
+        self._job = asyncio.create_task(self._run(Message(message)), name=f"handler of task {self.log.task_id}")
+        self._job.add_done_callback(self._ended)
+
+    def resume(self, send: Send) -> None:
+        """Answer the question that the handler waits for. The slot has been taken by the caller."""
+        assert self._reply is not None
+        self._holds_slot = True
+        self._task.turn(send)
+        message = self._addressed(self._task.message.raw)
+        self.log.add_turn(message)
+        self._say(TaskState.WORKING)
+        self._reply.set_result(Message(message))
+
+    def stop(self, state: TaskState, text: str) -> None:
+        """Raise CancelledError in the handler; when it has ended the task is in `state`, whatever it returned."""
+        if self._verdict is None:
+            self._verdict = (state, text)
+        if self._job is not None:
+            self._job.cancel()
+
+    async def over(self) -> None:
+        """Wait until the handler has ended. Cancelling the wait does not cancel the handler."""
+        if self._job is not None:
+            await asyncio.wait([self._job])
+
+    # --- the handler
+
+    async def _run(self, message: Message) -> None:
+        if self._handler.form is Form.GENERATOR:
+            await self._drive(self._handler.call(message, self._task))
+            self._close_text()
+            return
+        if self._handler.form is Form.COROUTINE:
+            result = await self._handler.call(message, self._task)
+        else:
+            result = await self._in_thread(lambda: self._handler.call(message, self._task))
+        if result is not None and self._verdict is None:
+            self._put_artifact(_as_artifact(result))
+
+    async def _drive(self, generator: AsyncGenerator[Any, Any]) -> None:
+        step: Awaitable[Any] = generator.__anext__()
+        while True:
+            try:
+                item = await step
+            except StopAsyncIteration:
+                return
+            if self.stopping and isinstance(item, NeedInput):
+                # A stopped task asks nobody any more.
+                await generator.aclose()
+                return
+            try:
+                answer = await self._take(item)
+            except (asyncio.CancelledError, TypeError) as error:
+                # The handler stands at its yield: it is told there.
+                step = generator.athrow(error)
+            else:
+                step = generator.asend(answer)
+
+    async def _take(self, item: Any) -> Message | None:
+        if not isinstance(item, NeedInput):
+            await self.log.room()
+        if isinstance(item, str):
+            self._put_text(item)
+        elif isinstance(item, Status):
+            self._say(TaskState.WORKING, item.text)
+        elif isinstance(item, Artifact | dict):
+            self._put_artifact(_as_artifact(item))
+        elif isinstance(item, NeedInput):
+            return await self._ask(item)
+        else:
+            raise TypeError(f"a handler yields str, dict, Status, Artifact or NeedInput, not {type(item).__name__}")
+        return None
+
+    async def _ask(self, question: NeedInput) -> Message:
+        self._close_text()
+        self._reply = asyncio.get_running_loop().create_future()
+        self._release()
+        self._say(TaskState.INPUT_REQUIRED, question.text)
+        return await self._reply
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        """A thread of its own, so that calls never queue behind each other and none holds up the process's exit."""
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            try:
+                future.set_result(context.run(call))
+            except BaseException as error:  # noqa: BLE001 - carried over to the task, which decides
+                future.set_exception(error)
+
+        threading.Thread(target=work, name=f"handler of task {self.log.task_id}", daemon=True).start()
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if not future.done():
+                # No thread can be stopped from outside: the slot is free when it ends by itself.
+                self._holds_slot = False
+                loop = asyncio.get_running_loop()
+                future.add_done_callback(lambda _: _call_if_open(loop, self._slots.release))
+            raise
+
+    # --- the end
+
+    def _ended(self, job: asyncio.Task[None]) -> None:
+        error = None if job.cancelled() else job.exception()
+        state, text = self._verdict or self._judge(job.cancelled(), error)
+        self._say(state, text)
+        self._release()
+        self._on_end(self)
+
+    def _judge(self, cancelled: bool, error: BaseException | None) -> tuple[TaskState, str]:
+        if isinstance(error, Reject):
+            return TaskState.REJECTED, str(error)
+        if isinstance(error, UserError):
+            return TaskState.FAILED, str(error)
+        if error is None and not cancelled:
+            return TaskState.COMPLETED, ""
+        error_id = secrets.token_hex(2)
+        log.error(
+            "task %s failed (error id %s)",
+            self.log.task_id,
+            error_id,
+            exc_info=error or asyncio.CancelledError("by the handler itself"),
+        )
+        return TaskState.FAILED, f"Agent failed (error id {error_id})"
+
+    def _release(self) -> None:
+        if self._holds_slot:
+            self._holds_slot = False
+            self._slots.release()
+
+    # --- into the log
+
+    def _say(self, state: TaskState, text: str = "") -> None:
+        status: JsonObject = {"state": state.value, "timestamp": _now()}
+        if text:
+            status["message"] = self._addressed(
+                {"kind": "message", "role": "agent", "messageId": str(uuid4()), "parts": [{"kind": "text", "text": text}]}
+            )
+        final = state not in (TaskState.SUBMITTED, TaskState.WORKING)
+        self._append(EventKind.STATUS, {"status": status, "final": final}, state)
+
+    def _put_text(self, text: str) -> None:
+        for piece in _pieces(text) if text else ():
+            append = self._text_id is not None
+            self._text_id = self._text_id or str(uuid4())
+            self._update({"artifactId": self._text_id, "parts": [{"kind": "text", "text": piece}]}, append=append, last=False)
+
+    def _close_text(self) -> None:
+        """The last chunk is known only when none follows, so it has no parts: holding each back would cost its latency."""
+        if self._text_id is not None:
+            self._update({"artifactId": self._text_id, "parts": []}, append=True, last=True)
+            self._text_id = None
+
+    def _put_artifact(self, artifact: Artifact) -> None:
+        head: JsonObject = {"artifactId": str(uuid4())}
+        head |= {"name": artifact.name} if artifact.name else {}
+        head |= {"description": artifact.description} if artifact.description else {}
+        part = artifact.part()
+        parts = [part] if artifact.text is None else [{**part, "text": piece} for piece in _pieces(artifact.text)]
+        for at, piece in enumerate(parts):
+            self._update({**head, "parts": [piece]}, append=at > 0, last=at == len(parts) - 1)
+
+    def _update(self, artifact: JsonObject, *, append: bool, last: bool) -> None:
+        self._append(EventKind.ARTIFACT, {"artifact": artifact, "append": append, "lastChunk": last})
+
+    def _append(self, kind: EventKind, members: JsonObject, state: TaskState | None = None) -> None:
+        own = {"kind": kind.value, "taskId": self.log.task_id, "contextId": self.log.context_id}
+        self.log.append(kind, {**own, **members}, state)
+
+    def _addressed(self, message: JsonObject) -> JsonObject:
+        return {**message, "taskId": self.log.task_id, "contextId": self.log.context_id}
+
+
+def _pieces(text: str) -> list[str]:
+    """Readers bound an event, commonly at 1 MiB: a long text goes in several, also if every letter takes six bytes."""
+    return [text[at : at + _LONGEST_TEXT] for at in range(0, len(text), _LONGEST_TEXT)] or [""]
+
+
+def _as_artifact(result: Any) -> Artifact:
+    if isinstance(result, Artifact):
+        return result
+    if isinstance(result, str):
+        return Artifact(text=result)
+    if isinstance(result, dict):
+        return Artifact(data=result)
+    raise TypeError(f"a handler returns str, dict, Artifact or nothing, not {type(result).__name__}")
+
+
+def _call_if_open(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(function)
+
+
+def _now() -> str:
+    return timestamp(time.time())
