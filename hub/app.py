@@ -21,14 +21,14 @@ from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config as ServerConfig
 
 from hub.clock import TICK, WakingClock
-from hub.core.admission.quota import WorkspacePlaces
-from hub.core.hub import Hub, Limits
-from hub.core.push.configs import Push
-from hub.core.push.deliveries import Deliveries, Pace
-from hub.core.registry.directory import Directory, Terms
+from hub.core.admission.quota import WorkspaceQuota
+from hub.core.hub import Hub, HubLimits
+from hub.core.push.configs import PushConfigs
+from hub.core.push.deliveries import Deliveries, DeliveryPolicy
+from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.registry.reaper import EVERY as SWEEP_EVERY
-from hub.core.registry.reaper import Sweep
-from hub.core.relay.context import Surroundings
+from hub.core.registry.reaper import LeaseReaper
+from hub.core.relay.context import Dependencies
 from hub.core.routing.router import Router
 from hub.core.supervisor import Supervisor
 from hub.identity.tokens import FILE_NAME as TOKENS_FILE
@@ -38,7 +38,7 @@ from hub.inbound.a2a.cards import Cards, add_cards
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
-from hub.inbound.api.application import create_pages
+from hub.inbound.api.application import create_api
 from hub.inbound.api.catalog import Catalog, add_catalog
 from hub.inbound.api.health import add_operations
 from hub.inbound.api.leases import Leases
@@ -46,19 +46,18 @@ from hub.inbound.api.openapi import add_description
 from hub.inbound.api.pushes import add_pushes
 from hub.inbound.api.registry import add_registry
 from hub.inbound.api.tasks import add_tasks
-from hub.inbound.middleware.application import Edge
-from hub.inbound.middleware.authentication import Gate
-from hub.inbound.middleware.rate_limiter import Turnstile
+from hub.inbound.middleware.application import Application
+from hub.inbound.middleware.authentication import Authenticator
+from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.inbound.middleware.refusal import refusal_of
-from hub.outbound.client import Client
-from hub.outbound.client import Limits as ClientLimits
+from hub.outbound.client import Client, ClientLimits
 from hub.outbound.forwarder import HttpForwarder
 from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import WebhookGuard, read_networks
 from hub.outbound.worker_guard import Guard
 from hub.ports import Clock, Engine
-from hub.server.asgi import patient
-from hub.server.http_server import Doors
+from hub.server.asgi import with_send_timeout
+from hub.server.http_server import HttpServer
 from hub.settings.model import Settings
 from hub.storage import open_engine
 from hub.telemetry import metrics as telemetry
@@ -80,11 +79,11 @@ _WEBHOOK_LIMITS = ClientLimits(per_origin=16, overall=256)
 class Rolecall:
     """A hub that runs: its ASGI application, and its parts."""
 
-    edge: Edge
+    application: Application
     hub: Hub
     directory: Directory
     engine: Engine
-    push: Push
+    push: PushConfigs
     observer: telemetry.Metrics
 
     def drain(self) -> None:
@@ -93,10 +92,10 @@ class Rolecall:
         self.directory.end_feeds()
 
 
-Alter = Callable[[Surroundings], Surroundings]
+Alter = Callable[[Dependencies], Dependencies]
 
 
-def as_they_are(parts: Surroundings) -> Surroundings:
+def as_they_are(parts: Dependencies) -> Dependencies:
     return parts
 
 
@@ -117,7 +116,7 @@ async def assemble(
     ):
         observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()))
         vault = _vault(settings)
-        parts = Surroundings(
+        parts = Dependencies(
             engine=engine,
             forwarder=HttpForwarder(client, vault=vault),
             codec=Codec(clock.wall),
@@ -128,8 +127,8 @@ async def assemble(
             deadline=timedelta(seconds=settings.task_deadline),
             most_logged=settings.max_log,
         )
-        around = alter(parts)
-        limits = Limits(
+        deps = alter(parts)
+        limits = HubLimits(
             open_tasks=settings.max_open_tasks,
             open_tasks_each=settings.max_open_tasks_per_workspace,
             streams=settings.max_streams,
@@ -139,23 +138,23 @@ async def assemble(
             paused=timedelta(seconds=settings.max_pause),
             same_message=timedelta(seconds=settings.same_message),
         )
-        terms = Terms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
+        terms = LeaseTerms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
         directory = Directory(
             engine.registry,
-            around.forwarder,
+            deps.forwarder,
             observer,
             terms,
             check_url=guard.check_url,
             most=settings.max_agents,
             most_each=settings.max_agents_per_token,
         )
-        sweep = Sweep(engine.registry, around.forwarder, clock, heartbeat_of=directory.usual_heartbeat)
+        sweep = LeaseReaper(engine.registry, deps.forwarder, clock, heartbeat_of=directory.usual_heartbeat)
         webhooks = HttpWebhooks(hook_client, hooks, clock.wall, secret=settings.webhook_secret)
-        deliveries = Deliveries(around, webhooks, vault, supervisor, Pace(retry=timedelta(seconds=settings.push_retry)))
-        push = Push(around.engine.pushes, webhooks, vault, deliveries, most=settings.max_push_configs)
-        hub = Hub(around, supervisor, limits, push)
-        edge = _edge(settings, port, hub, directory, engine, push, vault, observer)
-        rolecall = Rolecall(edge, hub, directory, engine, push, observer)
+        deliveries = Deliveries(deps, webhooks, vault, supervisor, DeliveryPolicy(retry=timedelta(seconds=settings.push_retry)))
+        push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, most=settings.max_push_configs)
+        hub = Hub(deps, supervisor, limits, push)
+        application = _application(settings, port, hub, directory, engine, push, vault, observer)
+        rolecall = Rolecall(application, hub, directory, engine, push, observer)
         try:
             await hub.settle()
             supervisor.keep_running("silence watch", hub.relays.watch)
@@ -190,8 +189,8 @@ async def serve(
             ready(settings.url(port))
         log.info("ready", extra={"event": "ready", "url": settings.url(port), "store": settings.store})
         if settings.server == "hypercorn":
-            edge = patient(rolecall.edge, settings.reader_patience)
-            await hypercorn_serve(edge, _server_config(settings, listener), shutdown_trigger=until_stopped)
+            application = with_send_timeout(rolecall.application, settings.reader_patience)
+            await hypercorn_serve(application, _server_config(settings, listener), shutdown_trigger=until_stopped)
         else:
             await _serve(rolecall, settings, listener, until_stopped)
 
@@ -199,19 +198,19 @@ async def serve(
 async def _serve(
     rolecall: Rolecall, settings: Settings, listener: socket.socket, until_stopped: Callable[[], Awaitable[None]]
 ) -> None:
-    doors = Doors(
-        rolecall.edge,
+    http_server = HttpServer(
+        rolecall.application,
         rolecall.observer,
         refusal_of,
         most=settings.max_connections,
         patience=settings.reader_patience,
         max_head=settings.max_head,
     )
-    timekeeper = asyncio.create_task(doors.keep_time(), name="lines' time")
-    await doors.open(listener, backlog=_BACKLOG)
+    timekeeper = asyncio.create_task(http_server.keep_time(), name="lines' time")
+    await http_server.open(listener, backlog=_BACKLOG)
     try:
         await until_stopped()
-        await doors.close(settings.drain)
+        await http_server.close(settings.drain)
     finally:
         timekeeper.cancel()
 
@@ -292,46 +291,46 @@ def _vault(settings: Settings) -> SealingVault:
     return SealingVault(random_key() if settings.store == "memory:" else kept_key(settings.data_dir))
 
 
-def _edge(
+def _application(
     settings: Settings,
     port: int,
     hub: Hub,
     directory: Directory,
     engine: Engine,
-    push: Push,
+    push: PushConfigs,
     vault: SealingVault,
     observer: telemetry.Metrics,
-) -> Edge:
-    pages = create_pages(settings.max_body, settings.max_depth)
+) -> Application:
+    api = create_api(settings.max_body, settings.max_depth)
     exposed = not is_loopback(settings.host)
-    gate = Gate(_tokens(settings), _hosts(settings), max_head=settings.max_head, exposed=exposed)
+    authenticator = Authenticator(_tokens(settings), _hosts(settings), max_head=settings.max_head, exposed=exposed)
     cards = Cards(
         directory,
         name=settings.name,
         description=settings.description,
         public_url=settings.url(port),
         version=settings.card_version,
-        gate=gate,
+        authenticator=authenticator,
     )
-    add_cards(pages, cards)
-    add_catalog(pages, Catalog(directory, name=settings.name, public_url=settings.url(port)))
+    add_cards(api, cards)
+    add_catalog(api, Catalog(directory, name=settings.name, public_url=settings.url(port)))
     leases = Leases(directory, vault, max_body=settings.max_body, max_depth=settings.max_depth, max_card=settings.max_card)
-    leases.add_to(pages)
-    feeds = WorkspacePlaces(settings.max_streams, settings.max_streams_per_workspace, "open feeds", "ROLECALL_MAX_STREAMS")
-    add_registry(pages, directory, keep_alive=timedelta(seconds=settings.keep_alive), feeds=feeds)
-    add_tasks(pages, hub)
-    add_pushes(pages, push)
-    add_operations(pages, hub, directory, engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
-    add_description(pages)
+    leases.add_to(api)
+    feeds = WorkspaceQuota(settings.max_streams, settings.max_streams_per_workspace, "open feeds", "ROLECALL_MAX_STREAMS")
+    add_registry(api, directory, keep_alive=timedelta(seconds=settings.keep_alive), feeds=feeds)
+    add_tasks(api, hub)
+    add_pushes(api, push)
+    add_operations(api, hub, directory, engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
+    add_description(api)
     keep_alive = settings.keep_alive
     operations = Operations(hub, push, cards.extended)
     depth = settings.max_depth
     rpc = JsonRpc(
         operations, observer, max_body=settings.max_body, max_depth=depth, max_batch=settings.max_batch, keep_alive=keep_alive
     )
-    turnstile = Turnstile(rate=settings.max_rate, at_once=settings.max_at_once)
+    rate_limiter = RateLimiter(rate=settings.max_rate, at_once=settings.max_at_once)
     rest = Rest(operations, observer, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
-    return Edge(gate, turnstile, rpc, leases, rest, pages, observer, max_body=settings.max_body)
+    return Application(authenticator, rate_limiter, rpc, leases, rest, api, observer, max_body=settings.max_body)
 
 
 def _store_url(settings: Settings) -> str:

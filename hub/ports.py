@@ -13,14 +13,14 @@ from datetime import timedelta
 from typing import NamedTuple, Protocol
 
 from rolecall.errors import HubError
-from rolecall.model.a2a import Event, Heard, Ids, Logged, TaskState
+from rolecall.model.a2a import Event, Ids, Logged, TaskState, WorkerEvent
 from rolecall.model.command import Send, TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId
 from rolecall.model.principal import Principal
 from rolecall.model.push import DeadPage, PushConfig, SealedConfig
 from rolecall.model.task import Conversation, TaskPage, TaskRow, Turn
 from rolecall.model.value import Value
-from rolecall.model.worker import Beat, Health, Offer, Proof, Registration, RegistryChange
+from rolecall.model.worker import Beat, Health, LeaseProof, Offer, Registration, RegistryChange
 
 
 class Clock(Protocol):
@@ -58,13 +58,13 @@ class Registry(Protocol):
         """
 
     async def beat(
-        self, workspace: str, worker: WorkerId, proof: Proof, beat: Beat, *, ttl: timedelta | None = None
+        self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, *, ttl: timedelta | None = None
     ) -> Registration:
         """Renew for `ttl`, or for the time given at enrolment. Clears suspicion. LeaseUnknown (never seen, expired,
         withdrawn), LeaseSuperseded (older epoch or other secret). May become durable up to a second later.
         """
 
-    async def withdraw(self, workspace: str, worker: WorkerId, proof: Proof) -> None:
+    async def withdraw(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> None:
         """End the lease. Errors as for `beat`; an old epoch changes nothing."""
 
     async def mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> None:
@@ -122,7 +122,7 @@ class Subscription(Protocol):
     def stop(self) -> None: ...
 
 
-class Entry(Value, frozen=True):
+class LogEntry(Value, frozen=True):
     """What one append adds. `ids` where the worker's ids or the context have just become known."""
 
     events: Sequence[Event]
@@ -133,7 +133,7 @@ class Entry(Value, frozen=True):
 class EventLog(Protocol):
     """The truth about every task, and the only way to read one live."""
 
-    async def append(self, task: TaskId, entry: Entry, *, after: Cursor) -> Cursor:
+    async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
         """Add events behind `after`; with them, in one transaction, go the worker's position, the ids, and the state that
         the events leave the task in. Durable when it returns, and only then visible to anybody. LogMoved if the log does
         not end at `after`, or has ended; StoreUnavailable. Returns the new end.
@@ -165,7 +165,7 @@ class TaskStore(Protocol):
         the task's last, by its `after` and its id, and never on the one that was admitted.
         """
 
-    async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
+    async def assign(self, task: TaskId, worker: WorkerId, epoch: int, log_dialect: str) -> None:
         """The task's call goes to this worker from now on, in that dialect; durable on return."""
 
     async def discard(self, task: TaskId) -> None:
@@ -197,7 +197,7 @@ class TaskStore(Protocol):
         """
 
 
-class Claim(NamedTuple):
+class DeliveryClaim(NamedTuple):
     """The right to deliver, in order, what one receiver lacks: the events behind `sent`, up to `last`. `only`: a dead letter
     on its way once more. `failures` in a row, the first of them `failing_for` ago; something is owed since `waiting_for`.
     """
@@ -236,23 +236,23 @@ class Pushes(Protocol):
     def on_due(self, wake: Callable[[], None]) -> None:
         """`wake` is called on the loop when something may have become due: a hint. What was postponed comes without one."""
 
-    async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[Claim]:
+    async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
         """What is due and held by nobody, up to `most`, host by host in turn, and of one host no more than `at_once` less
         what `busy` says. Held for `lease`: one holder at a time. A holder that died lets go when its lease ends.
         """
 
-    async def delivered(self, claim: Claim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
+    async def delivered(self, claim: DeliveryClaim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
         """The receiver has the events up to `upto`. Returns the last one it is owed now, and holds the claim for `hold`
         from now; None, and the claim is let go: nothing is owed, `hold` is zero, or somebody else has the claim.
         """
 
-    async def bury(self, claim: Claim, cursor: Cursor, reason: str, *, hold: timedelta) -> Cursor | None:
+    async def bury(self, claim: DeliveryClaim, cursor: Cursor, reason: str, *, hold: timedelta) -> Cursor | None:
         """Give up that event: a dead letter. As `delivered`, but the time of the first failure stays until one succeeds."""
 
-    async def postpone(self, claim: Claim, retry_in: timedelta) -> None:
+    async def postpone(self, claim: DeliveryClaim, retry_in: timedelta) -> None:
         """It failed: let go, due again after that time. No effect, as with `release`, if somebody else has the claim."""
 
-    async def release(self, claim: Claim) -> None: ...
+    async def release(self, claim: DeliveryClaim) -> None: ...
 
     async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None, whole: bool = False) -> DeadPage:
         """Newest first; `whole`: those of all callers in his workspace. A letter stays listed until it is delivered."""
@@ -310,26 +310,26 @@ class Forwarder(Protocol):
     or timed out after the call had left), InvalidAnswer, WorkerFault (the worker's own JSON-RPC error).
     """
 
-    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
         """Send a message; entering returns once the worker's answer has begun. Streams if the worker can, else asks it not
         to block and yields its one answer. Batches hold what arrived together; an empty one is a sign of life. The iterator
         ends where the worker ended its answer properly; a cut raises WorkerBroke. While nobody iterates, the worker is
         held back.
         """
 
-    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
         """Come back to a stream. WorkerFault if the worker does not know the task."""
 
-    async def fetch(self, offer: Offer, ids: Ids) -> Heard:
+    async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:
         """The worker's task as of now."""
 
-    async def cancel(self, offer: Offer, ids: Ids) -> Heard: ...
+    async def cancel(self, offer: Offer, ids: Ids) -> WorkerEvent: ...
 
     async def probe(self, offer: Offer) -> bool:
         """Does anything accept connections at that address?"""
 
 
-class Letter(NamedTuple):
+class WebhookRequest(NamedTuple):
     """One event on its way to one receiver. Each attempt has the same `id`."""
 
     id: str
@@ -337,7 +337,7 @@ class Letter(NamedTuple):
     body: bytes
 
 
-class Receipt(NamedTuple):
+class WebhookResult(NamedTuple):
     """What a receiver answered: an HTTP status, or 0 where there was none, and why."""
 
     status: int
@@ -351,7 +351,7 @@ class Webhooks(Protocol):
     async def check(self, url: str) -> str:
         """The receiver's host, or WebhookRejected. Resolves its name, connects to nothing."""
 
-    async def post(self, letter: Letter) -> Receipt:
+    async def post(self, letter: WebhookRequest) -> WebhookResult:
         """Judges the address once more, and connects to the one that it judged. Never raises for what the receiver does."""
 
 
@@ -386,15 +386,17 @@ class Codec(Protocol):
     def recall(self, turn: Turn, row: TaskRow) -> Send:
         """The message again, as `record` got it; for a hub that has to settle what an earlier one left."""
 
-    def begin(self, heard: Heard, ids: Ids, turn: Turn) -> Sequence[Event]:
+    def begin(self, worker_event: WorkerEvent, ids: Ids, turn: Turn) -> Sequence[Event]:
         """The first thing heard of a task. The first event is a Task that opens with the caller's message, or the only
         event is a bare message.
         """
 
-    def adopt(self, heard: Heard, ids: Ids) -> Event:
+    def adopt(self, worker_event: WorkerEvent, ids: Ids) -> Event:
         """A later event, under the hub's ids. Not for Tasks: those are compared, see `missing`."""
 
-    def missing(self, heard: Heard, ids: Ids, turns: Sequence[Turn], log: Sequence[Logged], *, gap: bool) -> Sequence[Event]:
+    def missing(
+        self, worker_event: WorkerEvent, ids: Ids, turns: Sequence[Turn], log: Sequence[Logged], *, gap: bool
+    ) -> Sequence[Event]:
         """What the worker's Task has that the fold of the log lacks, by position, never by content. `gap` marks that events
         in between may have been lost.
         """

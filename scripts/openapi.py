@@ -19,7 +19,7 @@ FILE = Path(__file__).parents[1] / "docs" / "reference" / "openapi.json"
 async def written() -> str:
     """The description as a hub serves it, laid out for people."""
     async with assemble(Settings.of(store="memory:"), port=8420) as rolecall:
-        transport = httpx.ASGITransport(app=rolecall.edge)
+        transport = httpx.ASGITransport(app=rolecall.application)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             served = (await client.get(PATH)).raise_for_status().json()
     return json.dumps(served, indent=1, ensure_ascii=False) + "\n"

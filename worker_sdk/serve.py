@@ -26,9 +26,9 @@ from rolecall.model.value import replace
 from rolecall.protocol import jsonrpc, sse
 from rolecall.protocol.callers import requests
 from rolecall.protocol.callers.answers import wrapped
-from rolecall.protocol.callers.event_encoder import Speller
+from rolecall.protocol.callers.event_encoder import EventEncoder
 from rolecall.protocol.callers.params import read_task_id
-from rolecall.protocol.dialect import CLASSIC, NEWEST, OLDEST, translated_message
+from rolecall.protocol.dialect import V0_1, V0_3, V1_0, translated_message
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.methods import Operation, read_method
 from rolecall.protocol.text.jsontext import dump
@@ -51,10 +51,10 @@ _OUTSIDE_RPC = (BodyTooLarge, BodyTooSlow, MediaTypeNotSupported)
 log = logging.getLogger("worker_sdk")
 
 
-class Call(NamedTuple):
+class RpcCall(NamedTuple):
     """One JSON-RPC request with what its headers add. `dialect`: what the caller speaks."""
 
-    request: jsonrpc.Said
+    request: jsonrpc.RpcRequest
     headers: dict[bytes, bytes]
     operation: Operation
     dialect: str
@@ -74,13 +74,13 @@ class Server:
         self._card = card
         self._max_body = max_body
         self._keep_alive = keep_alive
-        self._methods: dict[Operation, Callable[[Call], Awaitable[bytes]]] = {
+        self._methods: dict[Operation, Callable[[RpcCall], Awaitable[bytes]]] = {
             Operation.SEND: self._send,
             Operation.GET: self._get,
             Operation.CANCEL: self._cancel,
             Operation.CARD: self._extended_card,
         }
-        self._streams: dict[Operation, Callable[[Call], tuple[TaskLog, int, bool]]] = {
+        self._streams: dict[Operation, Callable[[RpcCall], tuple[TaskLog, int, bool]]] = {
             Operation.STREAM: self._open_stream,
             Operation.SUBSCRIBE: self._reopen_stream,
         }
@@ -104,14 +104,14 @@ class Server:
 
     async def _rpc(self, scope: Scope, receive: Receive, send: Send) -> None:
         call_id = jsonrpc.NULL
-        streams, dialect = False, CLASSIC
+        streams, dialect = False, V0_3
         try:
             headers = dict(scope["headers"])
             entry = jsonrpc.read_body(await self._read(headers, receive))
             if isinstance(entry, list):
                 raise InvalidRequest("This worker takes one request at a time, no batches.")
             call_id = jsonrpc.read_id(entry)
-            call = _read_call(jsonrpc.read_said(entry, call_id), headers)
+            call = _read_call(jsonrpc.read_request(entry, call_id), headers)
             streams, dialect = call.operation in self._streams, call.dialect
             if streams:
                 task_log, after, snapshot_first = self._streams[call.operation](call)
@@ -121,11 +121,11 @@ class Server:
             await self._refuse(send, call_id, error, dialect, streams)
             return
         if streams:
-            await self._stream(task_log, after, snapshot_first, Pen(call_id, dialect, self._tasks.boot), receive, send)
+            await self._stream(task_log, after, snapshot_first, EventWriter(call_id, dialect, self._tasks.boot), receive, send)
         else:
             await _respond(send, 200, jsonrpc.write_result(call_id, answer), [_JSON])
 
-    async def _method(self, call: Call) -> bytes:
+    async def _method(self, call: RpcCall) -> bytes:
         if call.operation in _PUSH:
             raise PushNotSupported
         if call.operation not in self._methods:
@@ -172,26 +172,26 @@ class Server:
 
     # --- methods
 
-    async def _send(self, call: Call) -> bytes:
+    async def _send(self, call: RpcCall) -> bytes:
         send = _read_send(call)
         task_log = self._tasks.deliver(send, idempotency_key=call.header(b"idempotency-key") or "").log
         if send.blocking:
             await task_log.settled()
         return wrapped(EventKind.TASK, _task(task_log, call.dialect, send.history_length), call.dialect)
 
-    async def _get(self, call: Call) -> bytes:
+    async def _get(self, call: RpcCall) -> bytes:
         query = requests.read_get(call.request.params, Target(), call.dialect)
         return _task(self._tasks.get(query.task_id), call.dialect, query.history_length)
 
-    async def _cancel(self, call: Call) -> bytes:
+    async def _cancel(self, call: RpcCall) -> bytes:
         return _task(await self._tasks.cancel(read_task_id(call.request.params)), call.dialect)
 
-    async def _extended_card(self, call: Call) -> bytes:
+    async def _extended_card(self, call: RpcCall) -> bytes:
         raise ExtendedCardNotConfigured
 
     # --- streams
 
-    def _open_stream(self, call: Call) -> tuple[TaskLog, int, bool]:
+    def _open_stream(self, call: RpcCall) -> tuple[TaskLog, int, bool]:
         """The task as the turn began, then everything since: the same for a message that was delivered before."""
         send = _read_send(call)
         delivery = self._tasks.deliver(send, idempotency_key=call.header(b"idempotency-key") or "")
@@ -199,13 +199,13 @@ class Server:
             return delivery.log, delivery.log.end, True
         return delivery.log, delivery.start, True
 
-    def _reopen_stream(self, call: Call) -> tuple[TaskLog, int, bool]:
+    def _reopen_stream(self, call: RpcCall) -> tuple[TaskLog, int, bool]:
         """Exactly what follows `Last-Event-ID`; without one that is ours and still here, the task as of now. In 1.0 nobody
         subscribes to what has ended, unless he comes back.
         """
         task_log = self._tasks.get(read_task_id(call.request.params))
         position = call.header(b"last-event-id") or ""
-        if not position and task_log.ended and call.dialect == NEWEST:
+        if not position and task_log.ended and call.dialect == V1_0:
             raise TaskOver
         boot, _, number = position.rpartition(".")
         if boot == self._tasks.boot and number.isascii() and number.isdigit() and len(number) < 18:
@@ -215,16 +215,16 @@ class Server:
         return task_log, task_log.end, True
 
     async def _stream(
-        self, task_log: TaskLog, after: int, snapshot_first: bool, pen: Pen, receive: Receive, send: Send
+        self, task_log: TaskLog, after: int, snapshot_first: bool, writer: EventWriter, receive: Receive, send: Send
     ) -> None:
         reader = task_log.follow(after)
         watch = asyncio.create_task(_stop_when_gone(receive, reader), name=f"watch of a reader of task {task_log.task_id}")
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(sse.RESPONSE_HEADERS)})
             if snapshot_first:
-                await _write(send, pen.frame(after, EventKind.TASK, _task(task_log, pen.dialect, upto=after)))
+                await _write(send, writer.frame(after, EventKind.TASK, _task(task_log, writer.dialect, upto=after)))
             while (batch := await reader.batch(self._keep_alive)) is not None:
-                frames = [pen.write(logged.cursor, logged.event) for logged in batch]
+                frames = [writer.write(logged.cursor, logged.event) for logged in batch]
                 await _write(send, b"".join(frames) or sse.KEEP_ALIVE)
                 # A closed connection takes writes at once: without a real pause nobody would notice that the reader left.
                 await asyncio.sleep(0)
@@ -234,44 +234,44 @@ class Server:
             watch.cancel()
 
 
-class Pen:
+class EventWriter:
     """Writes a task's events into one caller's stream. The `id` is this worker's own resume point."""
 
     def __init__(self, call_id: bytes, dialect: str, boot: str) -> None:
         self.dialect = dialect
         self._call_id = call_id
         self._boot = boot.encode()
-        self._speller = Speller(dialect)
+        self._event_encoder = EventEncoder(dialect)
 
     def write(self, cursor: int, event: Event) -> bytes:
-        return self.frame(cursor, event.kind, self._speller.spell(event))
+        return self.frame(cursor, event.kind, self._event_encoder.encode(event))
 
     def frame(self, cursor: int, kind: EventKind, document: bytes) -> bytes:
         result = jsonrpc.write_result(self._call_id, wrapped(kind, document, self.dialect))
         return b"id: %b.%d\n" % (self._boot, cursor) + sse.write_frame(result)
 
 
-def _read_call(request: jsonrpc.Said, headers: dict[bytes, bytes]) -> Call:
+def _read_call(request: jsonrpc.RpcRequest, headers: dict[bytes, bytes]) -> RpcCall:
     operation, dialect = read_method(request.method, headers.get(b"a2a-version", b"").decode("latin-1"))
-    if dialect == OLDEST:
+    if dialect == V0_1:
         raise MethodNotFound(request.method)
-    return Call(request, headers, operation, dialect or CLASSIC)
+    return RpcCall(request, headers, operation, dialect or V0_3)
 
 
-def _read_send(call: Call) -> Message:
+def _read_send(call: RpcCall) -> Message:
     """Handlers are told in 0.3, whatever the caller speaks."""
     send = requests.READ_SEND[call.dialect](call.request.params, Target(), trace=call.header(b"traceparent"))
-    if call.dialect == CLASSIC:
+    if call.dialect == V0_3:
         return send
-    message = translated_message(send.params["message"], call.dialect, CLASSIC)
-    return replace(send, params={**send.params, "message": message}, dialect=CLASSIC)
+    message = translated_message(send.params["message"], call.dialect, V0_3)
+    return replace(send, params={**send.params, "message": message}, dialect=V0_3)
 
 
 def _task(task_log: TaskLog, dialect: str, history_length: int | None = None, *, upto: int | None = None) -> bytes:
     body = task_log.snapshot(upto=upto, history_length=history_length)
-    if dialect == CLASSIC:
+    if dialect == V0_3:
         return body
-    return Speller(dialect).spell(Event(EventKind.TASK, None, CLASSIC, body))
+    return EventEncoder(dialect).encode(Event(EventKind.TASK, None, V0_3, body))
 
 
 async def _stop_when_gone(receive: Receive, reader: Reader) -> None:

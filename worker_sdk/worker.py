@@ -15,7 +15,7 @@ from worker_sdk.config import read_settings
 from worker_sdk.handler import Form, Handler
 from worker_sdk.lease import Lease, worker_name
 from worker_sdk.serve import Receive, Scope, Send, Server
-from worker_sdk.tasks.task_table import Limits, Tasks
+from worker_sdk.tasks.task_table import TaskLimits, Tasks
 
 if TYPE_CHECKING:
     from worker_sdk.testing import Bench
@@ -61,7 +61,7 @@ class Worker:
         version: str = "0.1.0",
         max_body: int = 16 * 1024 * 1024,
         drain_timeout: float = 30.0,
-        limits: Limits | None = None,
+        limits: TaskLimits | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         if concurrency is not None and concurrency < 1:
@@ -75,7 +75,7 @@ class Worker:
         self.drain_timeout = drain_timeout
         self._skills = [dict(skill) for skill in skills or ()]
         self._max_body = max_body
-        self._limits = limits or Limits()
+        self._limits = limits or TaskLimits()
         self._monotonic = monotonic
         self._handler: Handler | None = None
         self._tasks: Tasks | None = None

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
-from hub.core.admission.idempotency import Call, Repeats, content_of, names_after_restart, names_of
-from hub.core.admission.quota import WorkspacePlaces
-from hub.core.push.configs import Push
+from hub.core.admission.idempotency import Call, Idempotency, content_of, names_after_restart, names_of
+from hub.core.admission.quota import WorkspaceQuota
+from hub.core.push.configs import PushConfigs
 from hub.core.relay.cancel import cancel
-from hub.core.relay.context import Surroundings
+from hub.core.relay.context import Dependencies
 from hub.core.relay.relay import Relay
 from hub.core.relay.relays import Relays
-from hub.core.routing.history import Decisions
+from hub.core.routing.history import RoutingHistory
 from hub.core.routing.router import Route, Router
 from hub.core.supervisor import Supervisor
-from hub.core.tasks.lookup import Names, alias_key
-from hub.core.tasks.reader import View, Views, answered_in, readable
-from hub.core.tasks.stream import Reading
+from hub.core.tasks.lookup import TaskLookup, alias_key
+from hub.core.tasks.reader import TaskReader, TaskView, answered_in, readable
+from hub.core.tasks.stream import TaskStream
 from hub.ports import Subscription
 from rolecall.errors import (
     ClientGone,
@@ -51,7 +51,7 @@ _SINCE_1_0 = frozenset({"1.0"})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HubLimits:
     """Bounds that a caller can meet. Durations in seconds."""
 
     open_tasks: int = 100_000
@@ -65,7 +65,7 @@ class Limits:
     same_message: timedelta = timedelta(seconds=60)
 
 
-Leaving = Callable[[Callable[[], None]], None]
+OnDisconnect = Callable[[Callable[[], None]], None]
 """Calls what it is given when the caller has left; at once, if he has."""
 
 
@@ -76,60 +76,60 @@ class TaskList(NamedTuple):
 
 
 class Hub:
-    def __init__(self, around: Surroundings, supervisor: Supervisor, limits: Limits, push: Push) -> None:
-        self._around = around
-        self._engine = around.engine
-        self._router: Router = around.router
-        self._views = Views(around)
+    def __init__(self, deps: Dependencies, supervisor: Supervisor, limits: HubLimits, push: PushConfigs) -> None:
+        self._deps = deps
+        self._engine = deps.engine
+        self._router: Router = deps.router
+        self._views = TaskReader(deps)
         self._limits = limits
         self._push = push
         self._supervisor = supervisor
-        self._readings: set[Reading] = set()
+        self._task_streams: set[TaskStream] = set()
         self._waiting: set[Subscription] = set()
         self._being_answered: set[TaskId] = set()
-        self._repeats = Repeats(around.clock, limits.same_message)
-        self._open_tasks = WorkspacePlaces(limits.open_tasks, limits.open_tasks_each, "open tasks", "ROLECALL_MAX_OPEN_TASKS")
-        self.relays = Relays(around, supervisor, self._open_tasks)
-        self._names = Names(around, self.relays, limits.same_message)
-        self._streams = WorkspacePlaces(limits.streams, limits.streams_each, "open streams", "ROLECALL_MAX_STREAMS")
-        self.decisions = Decisions()
+        self._repeats = Idempotency(deps.clock, limits.same_message)
+        self._open_tasks = WorkspaceQuota(limits.open_tasks, limits.open_tasks_each, "open tasks", "ROLECALL_MAX_OPEN_TASKS")
+        self.relays = Relays(deps, supervisor, self._open_tasks)
+        self._names = TaskLookup(deps, self.relays, limits.same_message)
+        self._streams = WorkspaceQuota(limits.streams, limits.streams_each, "open streams", "ROLECALL_MAX_STREAMS")
+        self.decisions = RoutingHistory()
         self.draining = False
 
     # --- messages
 
-    async def send(self, caller: Caller, send: Send, leaving: Leaving | None = None) -> Answer:
+    async def send(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None = None) -> Answer:
         """The answer to a message: a Task, or the worker's bare Message. ClientGone."""
         call = await self._begin(caller, send)
         if not send.blocking:
             await self._started_or_shown(call)
-            return await self._views.now(call.task, View(send.dialect, send.history_length, send.alias))
+            return await self._views.now(call.task, TaskView(send.dialect, send.history_length, send.alias))
         await call.started()
         log = await self._engine.events.read(call.task)
         if not _rests(log, call.began):
-            await self._until_rest(call.task, call.began, leaving)
+            await self._until_rest(call.task, call.began, on_disconnect)
             log = await self._engine.events.read(call.task)
-        return await self._views.of(call.task, log, View(send.dialect, send.history_length, send.alias))
+        return await self._views.of(call.task, log, TaskView(send.dialect, send.history_length, send.alias))
 
-    async def stream(self, caller: Caller, send: Send) -> Reading:
+    async def stream(self, caller: Caller, send: Send) -> TaskStream:
         """The answer to a message as a stream. Returns once the worker has begun to answer."""
         with self._streams.one(caller.workspace):
             return await self._stream(caller, send)
 
-    async def _stream(self, caller: Caller, send: Send) -> Reading:
+    async def _stream(self, caller: Caller, send: Send) -> TaskStream:
         call = await self._begin(caller, send)
         await call.started()
         if call.began == START:
-            return self._reading(caller, call.task, call.role, send.dialect, send.alias, after=START, first=None)
+            return self._task_stream(caller, call.task, call.role, send.dialect, send.alias, after=START, first=None)
         # The answer to a paused task opens with the task as it went on, not as it waited.
         first = await self._views.as_of(call.task, Cursor(call.began + 1))
-        return self._reading(caller, call.task, call.role, send.dialect, send.alias, after=first.cursor, first=first)
+        return self._task_stream(caller, call.task, call.role, send.dialect, send.alias, after=first.cursor, first=first)
 
-    async def subscribe(self, caller: Caller, command: Subscribe) -> Reading:
+    async def subscribe(self, caller: Caller, command: Subscribe) -> TaskStream:
         """Come back to a task: as of the reader's cursor, or as of now, and then what follows."""
         with self._streams.one(caller.workspace):
             return await self._subscribe(caller, command)
 
-    async def _subscribe(self, caller: Caller, command: Subscribe) -> Reading:
+    async def _subscribe(self, caller: Caller, command: Subscribe) -> TaskStream:
         row = await self._names.find(caller, command.task_id, command.target)
         dialect = answered_in(command.dialect, row)
         at = row.at if command.after is None else command.after
@@ -138,29 +138,29 @@ class Hub:
         if row.ended and at == row.at and dialect in _SINCE_1_0:
             raise TaskOver
         if row.at == START:
-            return self._reading(caller, row.id, row.role, dialect, row.alias, after=START, first=None)
+            return self._task_stream(caller, row.id, row.role, dialect, row.alias, after=START, first=None)
         first = await self._views.as_of(row.id, at) if at > START else None
-        return self._reading(caller, row.id, row.role, dialect, row.alias, after=at, first=first)
+        return self._task_stream(caller, row.id, row.role, dialect, row.alias, after=at, first=first)
 
     # --- tasks
 
     async def get(self, caller: Caller, command: GetTask) -> Answer:
         row = await self._names.find(caller, command.task_id, command.target)
-        return await self._views.now(row.id, View(answered_in(command.dialect, row), command.history_length, row.alias))
+        return await self._views.now(row.id, TaskView(answered_in(command.dialect, row), command.history_length, row.alias))
 
     async def cancel(self, caller: Caller, command: CancelTask) -> Answer:
         row = await self._names.find(caller, command.task_id, command.target)
         if row.ended:
             raise TaskNotCancelable
-        await cancel(self._around, self.relays, row)
-        return await self._views.now(row.id, View(answered_in(command.dialect, row), None, row.alias))
+        await cancel(self._deps, self.relays, row)
+        return await self._views.now(row.id, TaskView(answered_in(command.dialect, row), None, row.alias))
 
     async def list(self, caller: Caller, command: ListTasks) -> TaskList:
         page = await self._engine.tasks.page(caller, command.query)
         fitting = readable(page.rows)
         if fitting < len(page.rows):
             page = await self._engine.tasks.page(caller, replace(command.query, limit=fitting))
-        view = View(command.dialect, command.history_length, artifacts=command.artifacts)
+        view = TaskView(command.dialect, command.history_length, artifacts=command.artifacts)
         return TaskList(await self._views.each(page.rows, view), page.total, page.before)
 
     async def task(self, caller: Caller, task: TaskId, target: Target) -> TaskRow:
@@ -176,7 +176,7 @@ class Hub:
         """The same message is the same call; a new one is admitted."""
         if self.draining:
             raise HubDraining
-        turn = self._around.codec.record(send, after=START)
+        turn = self._deps.codec.record(send, after=START)
         content = content_of(turn)
 
         async def start() -> Call:
@@ -207,7 +207,7 @@ class Hub:
             relay = await self._admit_one(caller, send, turn)
         if self.draining:
             self.relays.show_all()
-        return Call(relay.scribe.ids.task, relay.role, relay.began, content, relay)
+        return Call(relay.log_writer.ids.task, relay.role, relay.began, content, relay)
 
     async def _admit_one(self, caller: Caller, send: Send, turn: Turn) -> Relay:
         row = await self._continued(caller, send) if send.task_id or send.alias or send.context_id else None
@@ -224,15 +224,15 @@ class Hub:
 
     async def _route(self, caller: Caller, send: Send) -> Route:
         """A worker, at once or within the time that the caller would wait for one."""
-        give_up = self._around.clock.monotonic() + send.wait
+        give_up = self._deps.clock.monotonic() + send.wait
         while True:
             try:
                 return await self._router.choose(caller, send)
             except RouteError as error:
                 worth_it = isinstance(error, RoleUnknown | NoLiveWorker | WorkerBusy) and not self.draining
-                if not worth_it or self._around.clock.monotonic() >= give_up:
+                if not worth_it or self._deps.clock.monotonic() >= give_up:
                     role = send.target.path_role or send.target.role or ""
-                    self._around.observer.routed(role, "role", type(error).__name__)
+                    self._deps.observer.routed(role, "role", type(error).__name__)
                     raise
             await asyncio.sleep(_LOOK_AGAIN)
 
@@ -251,7 +251,7 @@ class Hub:
             raise TaskEnded
         running = self.relays.of(row.id)
         if running is not None and row.state in PAUSED:
-            await running.scribe.idle()  # the question is in the log, and its relay may not know that yet
+            await running.log_writer.idle()  # the question is in the log, and its relay may not know that yet
         if running is not None and not running.rests and not running.over:
             raise InvalidParams(_AT_WORK)
         route = self._router.to_owner(caller, row, send.target)
@@ -264,7 +264,7 @@ class Hub:
         row = await self._engine.tasks.get(caller, row.id)
         if row.ended:
             raise TaskEnded
-        turn = self._around.codec.record(send, after=row.at)
+        turn = self._deps.codec.record(send, after=row.at)
         if send.push is not None:
             await self._push.set(caller, send.push.of(row.id))
         self._decided(row.id, route)
@@ -290,7 +290,7 @@ class Hub:
         return {row.id: row.worker_task for row in rows}
 
     def _new_row(self, caller: Caller, send: Send, route: Route) -> TaskRow:
-        worker, now = route.registration.worker, self._around.clock.wall()
+        worker, now = route.registration.worker, self._deps.clock.wall()
         return TaskRow(
             id=new_task_id(),
             caller=caller,
@@ -301,7 +301,7 @@ class Hub:
             worker_task="",
             worker_context=route.conversation.worker_context if route.conversation else "",
             dialect=send.dialect,
-            spoken=route.registration.offer.tongue(send.dialect),
+            log_dialect=route.registration.offer.preferred_dialect(send.dialect),
             alias=send.alias,
             state=TaskState.SUBMITTED,
             at=START,
@@ -312,12 +312,12 @@ class Hub:
         )
 
     def _decided(self, task: TaskId, route: Route) -> None:
-        self.decisions.note(task, route, self._around.clock.wall())
-        self._around.observer.routed(route.registration.worker.role, route.rule, "ok")
+        self.decisions.note(task, route, self._deps.clock.wall())
+        self._deps.observer.routed(route.registration.worker.role, route.rule, "ok")
 
     # --- how a call ends
 
-    async def _until_rest(self, task: TaskId, after: Cursor, leaving: Leaving | None) -> None:
+    async def _until_rest(self, task: TaskId, after: Cursor, on_disconnect: OnDisconnect | None) -> None:
         """Follow until an end or a pause."""
         following = self._engine.events.follow(task, after=after, idle=self._limits.keep_alive)
         self._waiting.add(following)
@@ -328,8 +328,8 @@ class Hub:
             gone = True
             following.stop()
 
-        if leaving is not None:
-            leaving(left)
+        if on_disconnect is not None:
+            on_disconnect(left)
         try:
             if self.draining:
                 following.stop()
@@ -350,39 +350,39 @@ class Hub:
             await relay.started.wait()
             return
         try:
-            await relay.scribe.reveal()
+            await relay.log_writer.reveal()
         except LogMoved:
             await relay.started.wait()  # taken back at this moment: its error says why
             raise
 
-    def _reading(
+    def _task_stream(
         self, caller: Caller, task: TaskId, role: str, dialect: str, alias: str, *, after: Cursor, first: Logged | None
-    ) -> Reading:
+    ) -> TaskStream:
         async def rests_at(cursor: Cursor) -> bool:
             log = await self._engine.events.read(task, after=cursor)
             return not log
 
         events: Subscription = self._engine.events.follow(task, after=after, idle=self._limits.keep_alive)
-        reading = Reading(
+        task_stream = TaskStream(
             events,
             first=first,
             rests_at=rests_at,
-            observer=self._around.observer,
+            observer=self._deps.observer,
             workspace=caller.workspace,
             role=role,
             dialect=dialect,
             alias=alias,
             on_close=self._closed,
         )
-        self._readings.add(reading)
+        self._task_streams.add(task_stream)
         self._streams.fill(caller.workspace)
         if self.draining:
-            reading.break_off()
-        return reading
+            task_stream.break_off()
+        return task_stream
 
-    def _closed(self, reading: Reading) -> None:
-        self._readings.discard(reading)
-        self._streams.leave(reading.workspace)
+    def _closed(self, task_stream: TaskStream) -> None:
+        self._task_streams.discard(task_stream)
+        self._streams.leave(task_stream.workspace)
 
     # --- coming up
 
@@ -402,14 +402,14 @@ class Hub:
         """Take no new calls; let every waiting caller go with what there is. The tasks themselves go on in the log."""
         self.draining = True
         self.relays.show_all()
-        for reading in tuple(self._readings):
-            reading.break_off()
+        for task_stream in tuple(self._task_streams):
+            task_stream.break_off()
         for following in tuple(self._waiting):
             following.stop()
 
     async def forget(self) -> None:
         """Drop what ended long ago, piece by piece and half of the time, so that nobody waits for the broom."""
-        clock = self._around.clock
+        clock = self._deps.clock
         while True:
             began = clock.monotonic()
             if not await self._engine.tasks.forget(ended_for=self._limits.retention, paused_for=self._limits.paused):

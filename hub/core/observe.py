@@ -58,7 +58,7 @@ class Observer(Protocol):
     def loop_lag(self, seconds: float) -> None: ...
 
 
-class Silent:
+class NullObserver:
     """Listens and says nothing."""
 
     def registry_changed(self, change: RegistryChange) -> None: ...

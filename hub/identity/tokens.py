@@ -29,7 +29,7 @@ _LOOK_AGAIN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TokenEntry:
     """One token. `id` is what people call it; times are the wall clock's, `expires` None for never."""
 
     id: str
@@ -59,11 +59,11 @@ class TokenBook:
     ) -> None:
         self._path = path
         admin = Principal("admin", Kind.ADMIN)
-        self._shared = Entry("", digest_of(shared), admin, 0.0, None) if shared is not None else None
+        self._shared = TokenEntry("", digest_of(shared), admin, 0.0, None) if shared is not None else None
         self._wall = wall
         self._monotonic = monotonic
-        self._entries: dict[str, Entry] = {}
-        self._shown: dict[str, Entry] = {}
+        self._entries: dict[str, TokenEntry] = {}
+        self._shown: dict[str, TokenEntry] = {}
         """Good tokens of the last second: who calls a thousand times in it is looked up once."""
         self._stamp: tuple[int, int, int] | None = None
         self._looked = float("-inf")
@@ -82,7 +82,7 @@ class TokenBook:
         self._shown[token] = entry
         return entry.principal
 
-    def _entry_of(self, token: str) -> Entry | None:
+    def _entry_of(self, token: str) -> TokenEntry | None:
         digest = digest_of(token)
         if self._shared is not None and hmac.compare_digest(digest, self._shared.digest):
             return self._shared
@@ -107,7 +107,7 @@ class TokenBook:
             self._stamp = stamp
 
 
-def read(path: Path) -> Sequence[Entry]:
+def read(path: Path) -> Sequence[TokenEntry]:
     """StoreError where there is a file that is none of ours."""
     try:
         text = path.read_text("utf-8")
@@ -121,16 +121,16 @@ def read(path: Path) -> Sequence[Entry]:
         raise StoreError(f"{path} is not a file of tokens.") from error
 
 
-def new(path: Path, principal: Principal, *, lasts: float | None, now: float) -> tuple[str, Entry]:
+def new(path: Path, principal: Principal, *, lasts: float | None, now: float) -> tuple[str, TokenEntry]:
     """A token, which nobody can see again, and what is kept of it."""
     token = PREFIX + secrets.token_urlsafe(32)
-    entry = Entry(secrets.token_hex(4), digest_of(token), principal, now, now + lasts if lasts is not None else None)
+    entry = TokenEntry(secrets.token_hex(4), digest_of(token), principal, now, now + lasts if lasts is not None else None)
     with _changing(path) as entries:
         entries.append(entry)
     return token, entry
 
 
-def revoke(path: Path, name: str) -> Sequence[Entry]:
+def revoke(path: Path, name: str) -> Sequence[TokenEntry]:
     """By its id, or all of a principal's by his name. Returns what went."""
     with _changing(path) as entries:
         gone = [entry for entry in entries if name in (entry.id, entry.principal.name)]
@@ -139,7 +139,7 @@ def revoke(path: Path, name: str) -> Sequence[Entry]:
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[list[Entry]]:
+def _changing(path: Path) -> Iterator[list[TokenEntry]]:
     """One at a time, and all or nothing: a new file takes the old one's place."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -157,7 +157,7 @@ def _changing(path: Path) -> Iterator[list[Entry]]:
         os.close(lock)
 
 
-def _document(entry: Entry) -> dict[str, Any]:
+def _document(entry: TokenEntry) -> dict[str, Any]:
     holder = entry.principal
     return {
         "id": entry.id,
@@ -172,7 +172,7 @@ def _document(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _entry(item: dict[str, Any]) -> Entry:
+def _entry(item: dict[str, Any]) -> TokenEntry:
     holder = Principal(
         name=str(item["name"]),
         kind=Kind(item["kind"]),
@@ -181,7 +181,7 @@ def _entry(item: dict[str, Any]) -> Entry:
         networks=tuple(ip_network(network) for network in item["networks"]),
     )
     expires = item["expires"]
-    return Entry(
+    return TokenEntry(
         str(item["id"]), str(item["sha256"]), holder, float(item["created"]), None if expires is None else float(expires)
     )
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NoReturn
 
 from hub.outbound.connection import Response
-from hub.outbound.worker_protocol import Speech
+from hub.outbound.worker_protocol import WorkerProtocol
 from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerFault, WorkerRefused
-from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, Heard
+from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, WorkerEvent
 from rolecall.protocol.jsonrpc import Reply
 from rolecall.protocol.sse import Frame, FrameReader, FrameTooLong
 from rolecall.protocol.workers.events import Malformed
@@ -36,7 +36,7 @@ def _media_type(response: Response) -> bytes:
     return response.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
 
 
-async def raise_failure(response: Response, speech: Speech, limit: int) -> NoReturn:
+async def raise_failure(response: Response, protocol: WorkerProtocol, limit: int) -> NoReturn:
     """What a status other than 200 to 299 means."""
     status = response.status
     if status == 503 and b"x-not-processed" in response.headers:
@@ -46,7 +46,7 @@ async def raise_failure(response: Response, speech: Speech, limit: int) -> NoRet
     if _media_type(response).endswith(b"json"):
         body = await response.read_all(limit)
         try:
-            reply = speech.reply(body)
+            reply = protocol.reply(body)
         except ValueError:
             reply = Reply(None, None, "")
         if reply.code is not None:
@@ -61,42 +61,42 @@ def fault_of(worker: str, reply: Reply, *, fresh: bool) -> WorkerError:
     return WorkerFault(reply.code if reply.code is not None else -32603, reply.text)
 
 
-def read_heard(
-    worker: str, speech: Speech, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True
-) -> Heard:
-    reply = _reply(worker, speech, text, fresh=fresh)
+def read_worker_event(
+    worker: str, protocol: WorkerProtocol, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True
+) -> WorkerEvent:
+    reply = _reply(worker, protocol, text, fresh=fresh)
     try:
-        return speech.heard(reply.result, position=position)
+        return protocol.read_event(reply.result, position=position)
     except Malformed as error:
         raise InvalidAnswer(worker, str(error)) from error
 
 
-def read_heard_task(worker: str, speech: Speech, text: bytes | bytearray) -> Heard:
-    reply = _reply(worker, speech, text, fresh=True)
+def read_worker_task(worker: str, protocol: WorkerProtocol, text: bytes | bytearray) -> WorkerEvent:
+    reply = _reply(worker, protocol, text, fresh=True)
     try:
-        return speech.heard_task(reply.result)
+        return protocol.read_task(reply.result)
     except Malformed as error:
         raise InvalidAnswer(worker, str(error)) from error
 
 
-def _reply(worker: str, speech: Speech, text: bytes | bytearray, *, fresh: bool) -> Reply:
+def _reply(worker: str, protocol: WorkerProtocol, text: bytes | bytearray, *, fresh: bool) -> Reply:
     try:
-        reply = speech.reply(text)
+        reply = protocol.reply(text)
     except ValueError as error:
-        raise InvalidAnswer(worker, f"it is not {speech.form}") from error
+        raise InvalidAnswer(worker, f"it is not {protocol.form}") from error
     if reply.code is not None:
         raise fault_of(worker, reply, fresh=fresh)
     return reply
 
 
-class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
+class StreamedAnswer(AsyncIterator[Sequence[WorkerEvent]]):
     """The events of a stream; a batch is what arrived together. An empty batch: bytes came, but no event was complete.
     That is a sign of life, such as a comment or a piece of a long event.
     """
 
-    def __init__(self, response: Response, speech: Speech, *, replays: bool, max_event: int) -> None:
+    def __init__(self, response: Response, protocol: WorkerProtocol, *, replays: bool, max_event: int) -> None:
         self._response = response
-        self._speech = speech
+        self._protocol = protocol
         self._replays = replays
         self._max_event = max_event
         self._reader = FrameReader(limit=max_event)
@@ -106,7 +106,7 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
         """The last event was one that a worker ends its stream after."""
         self._failure: WorkerError | None = None
 
-    async def __anext__(self) -> Sequence[Heard]:
+    async def __anext__(self) -> Sequence[WorkerEvent]:
         if self._failure is not None:
             raise self._failure
         chunk = await self._next_piece()
@@ -131,14 +131,16 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
         piece, self._unread = self._unread[:_PIECE], self._unread[_PIECE:]
         return piece
 
-    def _read(self, frames: Sequence[Frame]) -> Sequence[Heard]:
-        batch: list[Heard] = []
+    def _read(self, frames: Sequence[Frame]) -> Sequence[WorkerEvent]:
+        batch: list[WorkerEvent] = []
         for frame in frames:
             if not frame.data:
                 continue
             position = frame.id if self._replays else None
             try:
-                batch.append(read_heard(self._response.worker, self._speech, frame.data, position=position, fresh=self._fresh))
+                batch.append(
+                    read_worker_event(self._response.worker, self._protocol, frame.data, position=position, fresh=self._fresh)
+                )
             except WorkerError as error:
                 self._end(error)
                 if batch:
@@ -156,17 +158,17 @@ class StreamedAnswer(AsyncIterator[Sequence[Heard]]):
         self._response.close()
 
 
-class SingleAnswer(AsyncIterator[Sequence[Heard]]):
+class SingleAnswer(AsyncIterator[Sequence[WorkerEvent]]):
     """One response as a stream of one event. Empty batches tell that a long one is still coming."""
 
-    def __init__(self, response: Response, speech: Speech, *, limit: int) -> None:
+    def __init__(self, response: Response, protocol: WorkerProtocol, *, limit: int) -> None:
         self._response = response
-        self._speech = speech
+        self._protocol = protocol
         self._limit = limit
         self._body = bytearray()
         self.said_all = False
 
-    async def __anext__(self) -> Sequence[Heard]:
+    async def __anext__(self) -> Sequence[WorkerEvent]:
         if self.said_all:
             raise StopAsyncIteration
         chunk = await self._response.next_chunk()
@@ -177,4 +179,4 @@ class SingleAnswer(AsyncIterator[Sequence[Heard]]):
         if chunk and not self._response.complete:
             return ()
         self.said_all = True
-        return (read_heard(self._response.worker, self._speech, self._body),)
+        return (read_worker_event(self._response.worker, self._protocol, self._body),)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hub.outbound.connection import Connection, Response
-from hub.outbound.url import BadUrl, Target, read_url
+from hub.outbound.connection import ClientConnection, Response
+from hub.outbound.url import BadUrl, ParsedUrl, read_url
 from hub.outbound.worker_guard import NotAllowed
 from rolecall.errors import WorkerBroke, WorkerRefused, WorkerUnreachable
 from rolecall.model.value import replace
@@ -26,7 +26,7 @@ _CLOSING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ClientLimits:
     """`idle` is shorter than the keep-alive of common servers, so that they do not close what is just being used."""
 
     per_origin: int = 1024
@@ -39,7 +39,7 @@ class Limits:
 class Policy(Protocol):
     """Where this client may connect to."""
 
-    async def addresses(self, target: Target) -> Sequence[tuple[int, str]]:
+    async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
         """(family, address) pairs, all of them allowed; these are connected to. NotAllowed, OSError."""
 
 
@@ -49,29 +49,29 @@ class _Pool:
     def __init__(self, client: Client, name: str) -> None:
         self.name = name
         self.connecting = 0
-        self.connections: set[Connection] = set()
-        self.idle: dict[Connection, None] = {}
+        self.connections: set[ClientConnection] = set()
+        self.idle: dict[ClientConnection, None] = {}
         self._client = client
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: ClientConnection) -> None:
         self._client.opened(self, connection)
 
-    def rest(self, connection: Connection) -> None:
+    def rest(self, connection: ClientConnection) -> None:
         self._client.rest(self, connection)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ClientConnection) -> None:
         self._client.forget(self, connection)
 
 
 class Client:
     """An async context manager; leaving it closes every connection."""
 
-    def __init__(self, policy: Policy, limits: Limits | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, policy: Policy, limits: ClientLimits | None = None, *, tls: ssl.SSLContext | None = None) -> None:
         self._policy = policy
-        self._limits = limits or Limits()
+        self._limits = limits or ClientLimits()
         self._tls = tls
         self._pools: dict[str, _Pool] = {}
-        self._idle: dict[Connection, tuple[float, _Pool]] = {}
+        self._idle: dict[ClientConnection, tuple[float, _Pool]] = {}
         self._open = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed: asyncio.Event | None = None
@@ -106,7 +106,7 @@ class Client:
         accept: bytes = b"application/json",
         headers: Iterable[tuple[str, str]] = (),
         head_timeout: float | None = None,
-        verb: bytes = b"POST",
+        http_method: bytes = b"POST",
         within: tuple[str, ...] = (),
     ) -> Response:
         """Returns when the answer's head is in. WorkerUnreachable, WorkerRefused: nothing was sent. `within`: networks that
@@ -117,7 +117,7 @@ class Client:
             extra = b"".join(map(_header, headers))
         except BadUrl as error:
             raise WorkerUnreachable(worker, "its URL", str(error)) from error
-        opening = target.opening if verb == b"POST" else verb + target.opening.removeprefix(b"POST")
+        opening = target.opening if http_method == b"POST" else http_method + target.opening.removeprefix(b"POST")
         request = _HEAD % (opening, media, accept, len(body), extra, body)
         connection = self._take(target.pool) or await self._connect(target, worker)
         response = Response(worker)
@@ -148,11 +148,11 @@ class Client:
 
     # --- the pools' side
 
-    def opened(self, pool: _Pool, connection: Connection) -> None:
+    def opened(self, pool: _Pool, connection: ClientConnection) -> None:
         pool.connections.add(connection)
         self._open += 1
 
-    def rest(self, pool: _Pool, connection: Connection) -> None:
+    def rest(self, pool: _Pool, connection: ClientConnection) -> None:
         """A connection is free again."""
         loop = connection.loop
         pool.idle[connection] = None
@@ -160,7 +160,7 @@ class Client:
         if self._sweeper is None:
             self._sweeper = loop.call_later(self._limits.idle, self._sweep, loop)
 
-    def forget(self, pool: _Pool, connection: Connection) -> None:
+    def forget(self, pool: _Pool, connection: ClientConnection) -> None:
         """A connection is gone, or is about to be."""
         if connection in pool.connections:
             pool.connections.discard(connection)
@@ -171,7 +171,7 @@ class Client:
 
     # --- pieces
 
-    def _take(self, name: str) -> Connection | None:
+    def _take(self, name: str) -> ClientConnection | None:
         pool = self._pools.get(name)
         while pool is not None and pool.idle:
             connection, _ = pool.idle.popitem()
@@ -192,12 +192,12 @@ class Client:
                 return
             self._retire(connection)
 
-    def _retire(self, connection: Connection) -> None:
+    def _retire(self, connection: ClientConnection) -> None:
         _, pool = self._idle[connection]
         self.forget(pool, connection)
         connection.close()
 
-    async def _connect(self, target: Target, worker: str) -> Connection:
+    async def _connect(self, target: ParsedUrl, worker: str) -> ClientConnection:
         pool = self._pools.get(target.pool)
         if pool is None:
             pool = self._pools[target.pool] = _Pool(self, target.pool)
@@ -229,9 +229,9 @@ class Client:
                 raise WorkerRefused(worker, f"the hub has {self._limits.overall} connections open to workers, its limit")
             self._retire(oldest)
 
-    async def _dialled(self, target: Target, pool: _Pool, worker: str) -> Connection:
+    async def _dialled(self, target: ParsedUrl, pool: _Pool, worker: str) -> ClientConnection:
         loop = asyncio.get_running_loop()
-        connection = Connection(loop, pool)
+        connection = ClientConnection(loop, pool)
         try:
             async with asyncio.timeout(self._limits.connect):
                 await self._dial(target, lambda: connection, self._context() if target.secure else None)
@@ -242,7 +242,7 @@ class Client:
         return connection
 
     async def _dial(
-        self, target: Target, factory: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
+        self, target: ParsedUrl, factory: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
     ) -> asyncio.Transport:
         """Connect to one of the checked addresses; they share the time, so that a dead one does not use it up."""
         loop = asyncio.get_running_loop()
@@ -293,7 +293,7 @@ async def _until(response: Response, waiting: Callable[[], bool], timeout: float
         raise WorkerBroke(response.worker, f"it has not {done} the call within {timeout:g} s") from error
 
 
-def _target(url: str, within: tuple[str, ...]) -> Target:
+def _target(url: str, within: tuple[str, ...]) -> ParsedUrl:
     target = read_url(url)
     return replace(target, within=within) if within else target
 

@@ -25,9 +25,9 @@ _WITHOUT_BODY = frozenset({204, 304})
 class Owner(Protocol):
     """The pool that a connection belongs to."""
 
-    def opened(self, connection: Connection) -> None: ...
-    def rest(self, connection: Connection) -> None: ...
-    def forget(self, connection: Connection) -> None: ...
+    def opened(self, connection: ClientConnection) -> None: ...
+    def rest(self, connection: ClientConnection) -> None: ...
+    def forget(self, connection: ClientConnection) -> None: ...
 
 
 class Response:
@@ -56,7 +56,7 @@ class Response:
         self._chunks: list[bytes] = []
         self._failure: WorkerError | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._connection: Connection | None = None
+        self._connection: ClientConnection | None = None
 
     async def next_chunk(self) -> bytes:
         """Everything that has come and was not yet taken, in one piece; empty once at the proper end. A cut raises
@@ -116,7 +116,7 @@ class Response:
 
     # --- the connection's side
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: ClientConnection) -> None:
         self._connection = connection
 
     def take(self, data: bytes) -> None:
@@ -134,7 +134,7 @@ class Response:
             self._waiter.set_result(None)
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
         self.loop = loop
         self._owner = owner

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from hub.outbound.answers import SingleAnswer, StreamedAnswer, check_type, is_stream, raise_failure, read_heard_task
+from hub.outbound.answers import SingleAnswer, StreamedAnswer, check_type, is_stream, raise_failure, read_worker_task
 from hub.outbound.client import Client
 from hub.outbound.connection import Response
-from hub.outbound.worker_protocol import Ask, Said, Speech, speech_for
+from hub.outbound.worker_protocol import WorkerMethod, WorkerProtocol, WorkerRequest, protocol_for
 from hub.ports import Attach, Dispatch, Vault
 from rolecall.errors import WorkerBroke
-from rolecall.model.a2a import Heard, Ids
+from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.value import replace
 from rolecall.model.worker import Offer
 from rolecall.protocol.workers import requests as calls
@@ -45,11 +45,11 @@ class HttpForwarder:
         self._vault = vault
         self._limits = limits or AnswerLimits()
 
-    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
         send, stream = dispatch.send, offer.streaming
-        speech = _speech(offer, dispatch.ids)
+        protocol = _protocol(offer, dispatch.ids)
         params = calls.send_params(send, dispatch.ids, dispatch.references, stream=stream)
-        said = speech.say(Ask.STREAM if stream else Ask.SEND, dispatch.ids, params, send.extensions)
+        said = protocol.request(WorkerMethod.STREAM if stream else WorkerMethod.SEND, dispatch.ids, params, send.extensions)
         headers = [*said.headers, ("A2A-Hop", str(send.hops + 1))]
         if offer.credential:
             headers += self._credential(offer)
@@ -58,21 +58,21 @@ class HttpForwarder:
         if offer.replays:
             # Two callers may use one messageId for the same words: to the worker they are two calls all the same.
             headers.append(("Idempotency-Key", dispatch.ids.task))
-        return _Call(self._client, self._limits, offer, speech, replace(said, headers=tuple(headers)), streams=stream)
+        return _Call(self._client, self._limits, offer, protocol, replace(said, headers=tuple(headers)), streams=stream)
 
-    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
-        speech = _speech(offer, attach.ids)
-        said = speech.say(Ask.SUBSCRIBE, attach.ids, calls.task_params(attach.ids))
+    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
+        protocol = _protocol(offer, attach.ids)
+        said = protocol.request(WorkerMethod.SUBSCRIBE, attach.ids, calls.task_params(attach.ids))
         headers = [*said.headers, *self._credential(offer), *_trace(attach.trace)]
         if attach.position is not None:
             headers.append(("Last-Event-ID", attach.position))
-        return _Call(self._client, self._limits, offer, speech, replace(said, headers=tuple(headers)), streams=True)
+        return _Call(self._client, self._limits, offer, protocol, replace(said, headers=tuple(headers)), streams=True)
 
-    async def fetch(self, offer: Offer, ids: Ids) -> Heard:
-        return await self._ask(offer, ids, Ask.GET)
+    async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:
+        return await self._ask(offer, ids, WorkerMethod.GET)
 
-    async def cancel(self, offer: Offer, ids: Ids) -> Heard:
-        return await self._ask(offer, ids, Ask.CANCEL)
+    async def cancel(self, offer: Offer, ids: Ids) -> WorkerEvent:
+        return await self._ask(offer, ids, WorkerMethod.CANCEL)
 
     async def probe(self, offer: Offer) -> bool:
         return await self._client.probe(offer.url, self._limits.probe, offer.networks)
@@ -82,44 +82,51 @@ class HttpForwarder:
             return []
         return [("Authorization", self._vault.open(b64decode(offer.credential)).decode())]
 
-    async def _ask(self, offer: Offer, ids: Ids, ask: Ask) -> Heard:
-        worker, speech = str(offer.worker), _speech(offer, ids)
-        said = speech.say(ask, ids, calls.task_params(ids))
+    async def _ask(self, offer: Offer, ids: Ids, ask: WorkerMethod) -> WorkerEvent:
+        worker, protocol = str(offer.worker), _protocol(offer, ids)
+        said = protocol.request(ask, ids, calls.task_params(ids))
         headers = [*said.headers, *self._credential(offer)]
         limit = self._limits.brief
         try:
             async with asyncio.timeout(limit):
                 response = await self._client.post(
-                    said.url, said.body, worker=worker, headers=headers, verb=said.verb, within=offer.networks
+                    said.url, said.body, worker=worker, headers=headers, http_method=said.http_method, within=offer.networks
                 )
                 try:
                     if not 200 <= response.status < 300:
-                        await raise_failure(response, speech, self._limits.max_error)
+                        await raise_failure(response, protocol, self._limits.max_error)
                     check_type(response)
                     answer = await response.read_all(self._limits.max_answer)
                 finally:
                     response.close()
         except TimeoutError as error:
             raise WorkerBroke(worker, f"it has not answered within {limit:g} s") from error
-        return read_heard_task(worker, speech, answer)
+        return read_worker_task(worker, protocol, answer)
 
 
 class _Call:
     """One message or subscription under way: entering sends it, leaving gives up what has not come yet."""
 
     def __init__(
-        self, client: Client, limits: AnswerLimits, offer: Offer, speech: Speech, said: Said, *, streams: bool
+        self,
+        client: Client,
+        limits: AnswerLimits,
+        offer: Offer,
+        protocol: WorkerProtocol,
+        said: WorkerRequest,
+        *,
+        streams: bool,
     ) -> None:
         self._client = client
         self._limits = limits
         self._offer = offer
-        self._speech = speech
+        self._protocol = protocol
         self._said = said
         self._accept = _STREAM if streams else _JSON
         self._response: Response | None = None
         self._answer: StreamedAnswer | SingleAnswer | None = None
 
-    async def __aenter__(self) -> AsyncIterator[Sequence[Heard]]:
+    async def __aenter__(self) -> AsyncIterator[Sequence[WorkerEvent]]:
         offer, said = self._offer, self._said
         response = await self._client.post(
             said.url,
@@ -127,17 +134,17 @@ class _Call:
             worker=str(offer.worker),
             accept=self._accept,
             headers=said.headers,
-            verb=said.verb,
+            http_method=said.http_method,
             within=offer.networks,
         )
         try:
             if not 200 <= response.status < 300:
                 await self._raise_failure(response)
             if is_stream(response):
-                self._answer = StreamedAnswer(response, self._speech, replays=offer.replays, max_event=self._limits.max_event)
+                self._answer = StreamedAnswer(response, self._protocol, replays=offer.replays, max_event=self._limits.max_event)
             else:
                 check_type(response)
-                self._answer = SingleAnswer(response, self._speech, limit=self._limits.max_answer)
+                self._answer = SingleAnswer(response, self._protocol, limit=self._limits.max_answer)
         except BaseException:
             response.close()
             raise
@@ -155,13 +162,13 @@ class _Call:
     async def _raise_failure(self, response: Response) -> None:
         try:
             async with asyncio.timeout(self._limits.brief):
-                await raise_failure(response, self._speech, self._limits.max_error)
+                await raise_failure(response, self._protocol, self._limits.max_error)
         except TimeoutError as error:
             raise WorkerBroke(response.worker, f"HTTP {response.status}, and no end to it") from error
 
 
-def _speech(offer: Offer, ids: Ids) -> Speech:
-    return speech_for(offer.reached(ids.spoken))
+def _protocol(offer: Offer, ids: Ids) -> WorkerProtocol:
+    return protocol_for(offer.reached(ids.log_dialect))
 
 
 def _trace(trace: str | None) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ class BadUrl(ValueError):
     """The text says why, without quoting the URL."""
 
 
-class Target(Value, frozen=True):
+class ParsedUrl(Value, frozen=True):
     """Where a request goes. `opening` is the part of its head that is the same for every request to this URL."""
 
     secure: bool
@@ -48,7 +48,7 @@ def literal(host: str) -> IPv4Address | IPv6Address | None:
 
 
 @lru_cache(maxsize=8192)
-def read_url(url: str) -> Target:
+def read_url(url: str) -> ParsedUrl:
     if len(url) > LONGEST:
         raise BadUrl(f"longer than {LONGEST} characters")
     if not _VISIBLE.fullmatch(url) or "\\" in url:
@@ -85,7 +85,7 @@ def _checked_host(host: str) -> str:
     return host
 
 
-def _target(scheme: str, host: str, port: int, path: str, query: str) -> Target:
+def _target(scheme: str, host: str, port: int, path: str, query: str) -> ParsedUrl:
     shown = f"[{host}]" if ":" in host else host
     authority = shown if port == _PORTS[scheme] else f"{shown}:{port}"
     opening = (
@@ -94,4 +94,4 @@ def _target(scheme: str, host: str, port: int, path: str, query: str) -> Target:
         f"User-Agent: rolecall/{__version__}\r\n"
         "Accept-Encoding: identity\r\n"
     )
-    return Target(scheme == "https", host, port, f"{scheme}://{shown}:{port}", opening.encode())
+    return ParsedUrl(scheme == "https", host, port, f"{scheme}://{shown}:{port}", opening.encode())

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from hub.outbound.client import Client
 from hub.outbound.connection import Response
 from hub.outbound.webhook_guard import WebhookGuard
-from hub.ports import Letter, Receipt
+from hub.ports import WebhookRequest, WebhookResult
 from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerUnreachable
 from rolecall.model.push import PushConfig
 
@@ -45,32 +45,32 @@ class HttpWebhooks:
     async def check(self, url: str) -> str:
         return await self._guard.check(url)
 
-    async def post(self, letter: Letter) -> Receipt:
+    async def post(self, request: WebhookRequest) -> WebhookResult:
         try:
             async with asyncio.timeout(self._within):
                 response = await self._client.post(
-                    letter.config.url,
-                    letter.body,
-                    worker=letter.id,
-                    media=_MEDIA.get(letter.config.dialect, _USUAL_MEDIA),
+                    request.config.url,
+                    request.body,
+                    worker=request.id,
+                    media=_MEDIA.get(request.config.dialect, _USUAL_MEDIA),
                     accept=b"*/*",
-                    headers=[*authorization(letter.config), *self._envelope(letter)],
+                    headers=[*authorization(request.config), *self._envelope(request)],
                 )
         except TimeoutError:
-            return Receipt(0, f"no answer within {self._within:g} s")
+            return WebhookResult(0, f"no answer within {self._within:g} s")
         except (WorkerUnreachable, WorkerBroke, InvalidAnswer) as error:
-            return Receipt(0, error.why)
+            return WebhookResult(0, error.why)
         except WorkerError:
-            return Receipt(0, "the hub has too many connections open")
+            return WebhookResult(0, "the hub has too many connections open")
         # Its head says it all. A short rest lets the connection be used again; an endless one is cut off.
         response.discard()
-        return Receipt(response.status, f"HTTP {response.status}", self._retry_after(response))
+        return WebhookResult(response.status, f"HTTP {response.status}", self._retry_after(response))
 
-    def _envelope(self, letter: Letter) -> list[tuple[str, str]]:
+    def _envelope(self, request: WebhookRequest) -> list[tuple[str, str]]:
         now = str(int(self._wall()))
-        headers = [("webhook-id", letter.id), ("webhook-timestamp", now)]
+        headers = [("webhook-id", request.id), ("webhook-timestamp", now)]
         if self._key is not None:
-            headers.append(("webhook-signature", signature(self._key, letter.id, now, letter.body)))
+            headers.append(("webhook-signature", signature(self._key, request.id, now, request.body)))
         return headers
 
     def _retry_after(self, response: Response) -> timedelta | None:
@@ -101,6 +101,6 @@ def signing_key(secret: str) -> bytes:
         raise ValueError("not Base64") from error
 
 
-def signature(key: bytes, letter: str, at: str, body: bytes) -> str:
-    signed = hmac.digest(key, f"{letter}.{at}.".encode() + body, "sha256")
+def signature(key: bytes, request: str, at: str, body: bytes) -> str:
+    signed = hmac.digest(key, f"{request}.{at}.".encode() + body, "sha256")
     return "v1," + base64.b64encode(signed).decode()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
 
-from hub.outbound.url import BadUrl, Target, literal, read_url
+from hub.outbound.url import BadUrl, ParsedUrl, literal, read_url
 from hub.outbound.worker_guard import Address, Network, NotAllowed, OwnAddresses, plain_name
 from rolecall.errors import WebhookInsecure, WebhookRejected
 
@@ -101,7 +101,7 @@ class WebhookGuard:
             self._check(address, target)
         return host
 
-    async def addresses(self, target: Target) -> Sequence[tuple[int, str]]:
+    async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
         """(family, address) pairs that are all allowed now; connect to exactly these. NotAllowed, OSError."""
         found = await self._resolved(target)
         if plain_name(target.host) not in self._hosts:
@@ -113,7 +113,7 @@ class WebhookGuard:
         families = {4: socket.AF_INET, 6: socket.AF_INET6}
         return [(int(families[address.version]), str(address)) for address in found]
 
-    def _check(self, address: Address, target: Target) -> None:
+    def _check(self, address: Address, target: ParsedUrl) -> None:
         if self._own.named(target.host, target.port) or self._own.include(address, target.port):
             raise WebhookRejected("it is the hub's own address")
         if any(address in network for network in self._networks):
@@ -122,14 +122,14 @@ class WebhookGuard:
         if not _is_public(address):
             raise WebhookRejected(_NOT_RESOLVED if literal(target.host) is None else "its address is not public")
 
-    def _check_spelling(self, target: Target) -> None:
+    def _check_spelling(self, target: ParsedUrl) -> None:
         """What is asked of every public receiver."""
         if not target.secure:
             raise WebhookInsecure
         if target.port not in self._ports:
             raise WebhookRejected(f"its port must be {' or '.join(map(str, sorted(self._ports)))}")
 
-    async def _resolved(self, target: Target) -> Sequence[Address]:
+    async def _resolved(self, target: ParsedUrl) -> Sequence[Address]:
         own = literal(target.host)
         if own is not None:
             return (own,)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
-from hub.outbound.url import BadUrl, Target, literal, read_url
+from hub.outbound.url import BadUrl, ParsedUrl, literal, read_url
 from rolecall.errors import OfferInvalid
 
 Address = IPv4Address | IPv6Address
@@ -84,7 +84,7 @@ class Guard:
         if networks and address and not any(_unwrapped(address) in network for network in networks):
             raise OfferInvalid("url", "it must lie in the networks of the token that enrols it")
 
-    async def addresses(self, target: Target) -> Sequence[tuple[int, str]]:
+    async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
         found = await self.resolve(target.host, target.port)
         if target.within:
             networks = _read(target.within)

@@ -14,7 +14,7 @@ from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.workers import requests as calls
 
 
-class Ask(Enum):
+class WorkerMethod(Enum):
     """What a worker is asked for: the name of the method in its dialect's calls, then verb and path of the REST form."""
 
     SEND = ("SEND", b"POST", "/message:send")
@@ -23,22 +23,22 @@ class Ask(Enum):
     CANCEL = ("CANCEL", b"POST", "/tasks/{}:cancel")
     SUBSCRIBE = ("SUBSCRIBE", b"POST", "/tasks/{}:subscribe")
 
-    def __init__(self, method: str, verb: bytes, path: str) -> None:
+    def __init__(self, method: str, http_method: bytes, path: str) -> None:
         self.method = method
-        self.verb = verb
+        self.http_method = http_method
         self.path = path
 
 
-class Said(Value, frozen=True):
+class WorkerRequest(Value, frozen=True):
     """A request, ready to be sent."""
 
-    verb: bytes
+    http_method: bytes
     url: str
     body: bytes
     headers: tuple[tuple[str, str], ...]
 
 
-class Speech:
+class WorkerProtocol:
     """Knows nothing of a call, so that one serves all calls to an interface: see `speech_for`."""
 
     def __init__(self, interface: Interface) -> None:
@@ -48,25 +48,27 @@ class Speech:
         self.form = "a JSON answer" if self._rest else "a JSON-RPC response"
         self.reply = _rest_reply if self._rest else read_reply
         """What was answered, whichever way. ValueError where it is neither a result nor an error."""
-        self.heard, self.heard_task = calls.readers(interface.dialect)
+        self.read_event, self.read_task = calls.readers(interface.dialect)
         """Of an answer to a message, or an event of a stream; of an answer that can only be a task. Malformed."""
 
-    def say(self, ask: Ask, ids: Ids, params: JsonObject, extensions: tuple[str, ...] = ()) -> Said:
+    def request(self, ask: WorkerMethod, ids: Ids, params: JsonObject, extensions: tuple[str, ...] = ()) -> WorkerRequest:
         interface = self._interface
         headers = _headers(interface.dialect, extensions)
         if self._rest:
             tenant = f"/{quote(interface.tenant, safe='')}" if interface.tenant else ""
             url = interface.url.rstrip("/") + tenant + ask.path.format(quote(ids.worker_task, safe=""))
-            body = dump(params) if ask in (Ask.SEND, Ask.STREAM) else b"" if ask.verb == b"GET" else b"{}"
-            return Said(ask.verb, url, body, headers)
+            body = (
+                dump(params) if ask in (WorkerMethod.SEND, WorkerMethod.STREAM) else b"" if ask.http_method == b"GET" else b"{}"
+            )
+            return WorkerRequest(ask.http_method, url, body, headers)
         if interface.tenant:
             params = {**params, "tenant": interface.tenant}
-        return Said(b"POST", interface.url, write_request(ids.task, getattr(self._calls, ask.method), params), headers)
+        return WorkerRequest(b"POST", interface.url, write_request(ids.task, getattr(self._calls, ask.method), params), headers)
 
 
 @lru_cache(maxsize=8192)
-def speech_for(interface: Interface) -> Speech:
-    return Speech(interface)
+def protocol_for(interface: Interface) -> WorkerProtocol:
+    return WorkerProtocol(interface)
 
 
 _CODES = {

@@ -28,13 +28,13 @@ MOST_HEADERS = 200
 """That a request may have."""
 JSON = b"application/json"
 PROBLEM = b"application/problem+json"
-LEAVING = "rolecall.leaving"
+ON_DISCONNECT = "rolecall.leaving"
 """In the scope of a server that can tell: calls what it is given when the caller has left. At once, if he has."""
-WHOLE = "rolecall.whole"
+BODY_COMPLETE = "rolecall.whole"
 """Set in a scope by a server that has all of the body already: nobody need look at the clock while he reads it."""
 
 
-def patient(app: App, patience: float) -> App:
+def with_send_timeout(app: App, patience: float) -> App:
     """For a server that waits for ever until a caller takes what is written to him: TimeoutError out of send."""
 
     async def timed(scope: Scope, receive: Receive, send: Send) -> None:

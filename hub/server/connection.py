@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from hub.server.asgi import LEAVING, WHOLE, App, Refusal, Scope
-from hub.server.cycle import MOST_UNREAD, Exchange, whole_answer
-from hub.server.parser import Intake
+from hub.server.asgi import BODY_COMPLETE, ON_DISCONNECT, App, Refusal, Scope
+from hub.server.cycle import MOST_UNREAD, RequestCycle, whole_answer
+from hub.server.parser import RequestParser
 from rolecall.errors import HubError
 
 if sys.platform != "win32":
@@ -36,39 +36,39 @@ _LAST_WORDS = 1.0
 """Seconds for what is still coming after the last answer: a line that is closed with unread bytes is reset, and it is lost."""
 
 
-class House(Protocol):
+class ConnectionOwner(Protocol):
     """Who has opened the line. Times in seconds. `most_head`: bytes of a request's head, its address included."""
 
     app: App
-    most_head: int
+    max_head: int
     head_within: float
     idle_for: float
     patience: float
 
-    def opened(self, line: Line) -> HubError | None:
+    def opened(self, line: ServerConnection) -> HubError | None:
         """The error why there is no room for it."""
 
     def refuse(self, error: Exception) -> Refusal:
         """What to answer where no request was understood, or none is taken. It is counted."""
 
-    def closed(self, line: Line) -> None: ...
+    def closed(self, line: ServerConnection) -> None: ...
 
 
 class TookNothing(TimeoutError):
     """The caller has not taken what he is answered. His line has been cut."""
 
 
-class Line(asyncio.Protocol):
-    def __init__(self, house: House, loop: asyncio.AbstractEventLoop) -> None:
+class ServerConnection(asyncio.Protocol):
+    def __init__(self, owner: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
         self.due = NEVER
         """When the caller has kept us waiting for too long. The house looks now and then."""
         self.task: asyncio.Task[None] | None = None
-        self._house = house
+        self._owner = owner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._intake: Intake | None = None
-        self._waiting: deque[Exchange] = deque()
-        self._serving: Exchange | None = None
+        self._parser: RequestParser | None = None
+        self._waiting: deque[RequestCycle] = deque()
+        self._serving: RequestCycle | None = None
         self._next: asyncio.Future[None] | None = None
         self._taken = asyncio.Event()
         self._full = False
@@ -80,7 +80,7 @@ class Line(asyncio.Protocol):
         """Why nothing more can be read. It is said when all that came before it is answered."""
         self._closing = False
         """No further request."""
-        self._deaf = False
+        self._ignore_input = False
         """What comes is not looked at."""
         self._over = False
         """The last words are said."""
@@ -111,7 +111,7 @@ class Line(asyncio.Protocol):
     # --- the exchange's side
 
     @property
-    def ends(self) -> bool:
+    def peers(self) -> bool:
         return self._closing and not self._waiting and self._wrong is None
 
     def write(self, data: bytes) -> None:
@@ -122,7 +122,7 @@ class Line(asyncio.Protocol):
         while self._full:
             unsent = self._still_unsent()
             try:
-                async with asyncio.timeout(self._house.patience):
+                async with asyncio.timeout(self._owner.patience):
                     await self._taken.wait()
             except TimeoutError:
                 if unsent - self._still_unsent() < _LEAST_TAKEN:
@@ -131,7 +131,7 @@ class Line(asyncio.Protocol):
                     raise TookNothing from None
 
     def want_more(self) -> None:
-        if self._deaf or self._stuffed():
+        if self._ignore_input or self._stuffed():
             return
         if self._held:
             self._loop.call_soon(self._go_on)
@@ -143,15 +143,15 @@ class Line(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_MOST_UNSENT)
-        ends = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        self._intake = Intake(self._asked, ends, most_head=self._house.most_head)
-        self.due = self._loop.time() + self._house.head_within
-        full = self._house.opened(self)
+        peers = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        self._parser = RequestParser(self._asked, peers, max_head=self._owner.max_head)
+        self.due = self._loop.time() + self._owner.head_within
+        full = self._owner.opened(self)
         if full is not None:
             self._refuse(full)
 
     def data_received(self, data: bytes) -> None:
-        if not self._deaf:
+        if not self._ignore_input:
             self._parse(data)
 
     def eof_received(self) -> bool:
@@ -160,7 +160,7 @@ class Line(asyncio.Protocol):
         """
         self._closing = True
         self._cut_short()
-        self.due = self._loop.time() + self._house.patience
+        self.due = self._loop.time() + self._owner.patience
         if self._serving is not None and self._serving.streams:
             self._serving.leave()
         return bool(self._waiting) or (self._serving is not None and not self._serving.gone)
@@ -174,13 +174,13 @@ class Line(asyncio.Protocol):
         self._taken.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._house.closed(self)
-        self._closing = self._deaf = self._over = True
+        self._owner.closed(self)
+        self._closing = self._ignore_input = self._over = True
         self.due = NEVER
         # The parser holds its owner's methods: without this the two would wait for the cycle collector.
-        if self._intake is not None:
-            self._intake.end()
-        self._intake = self._transport = None
+        if self._parser is not None:
+            self._parser.end()
+        self._parser = self._transport = None
         self._waiting.clear()
         self._held = b""
         if self._serving is not None:
@@ -190,19 +190,19 @@ class Line(asyncio.Protocol):
 
     # --- reading
 
-    def _asked(self, scope: Scope, *, keeps: bool, expects: bool) -> Exchange:
-        exchange = Exchange(self, self._loop, scope, keeps=keeps, expects=expects)
-        self._waiting.append(exchange)
+    def _asked(self, scope: Scope, *, keeps: bool, expects: bool) -> RequestCycle:
+        cycle = RequestCycle(self, self._loop, scope, keeps=keeps, expects=expects)
+        self._waiting.append(cycle)
         self.due = NEVER
         if self.task is None:
             self.task = self._loop.create_task(self._serve(), name="line")
         else:
             self._wake()
-        return exchange
+        return cycle
 
     def _parse(self, data: bytes) -> None:
         """As much of it as may wait; the rest when there is room again."""
-        intake = self._intake
+        intake = self._parser
         if intake is None:
             return
         knew_head, at, stuffed = intake.in_head, 0, self._stuffed()
@@ -219,23 +219,23 @@ class Line(asyncio.Protocol):
         elif self._paused:
             self._listen()
         if intake.in_head and not knew_head and self._serving is None and not self._waiting:
-            self.due = self._loop.time() + self._house.head_within
+            self.due = self._loop.time() + self._owner.head_within
 
     def _go_on(self) -> None:
         """With what was held, in a turn of its own: however much that is, others are served in between."""
         data, self._held = self._held, b""
-        if data and not self._deaf:
+        if data and not self._ignore_input:
             self._parse(data)
 
     def _stuffed(self) -> bool:
         """Of who is being served only his own body counts, and only while it comes: he must be able to get all of it."""
         if self._waiting:
             return len(self._waiting) >= _MOST_WAITING or sum([one.unread for one in self._waiting]) > MOST_UNREAD
-        reading = self._intake.reading if self._intake is not None else None
+        reading = self._parser.reading if self._parser is not None else None
         return reading is not None and reading.unread > MOST_UNREAD
 
     def _in_head(self) -> bool:
-        return self._intake is not None and self._intake.in_head
+        return self._parser is not None and self._parser.in_head
 
     def _pause(self) -> None:
         if not self._paused and self._transport is not None and not self._transport.is_closing():
@@ -249,7 +249,7 @@ class Line(asyncio.Protocol):
 
     def _misread(self, error: HubError) -> None:
         """What came before it is answered as it would have been."""
-        self._closing = self._deaf = True
+        self._closing = self._ignore_input = True
         self._wrong = error
         self._cut_short()
         self._listen()
@@ -258,7 +258,7 @@ class Line(asyncio.Protocol):
 
     def _cut_short(self) -> None:
         """The body that is on its way will never be whole."""
-        cut = self._intake.reading if self._intake is not None else None
+        cut = self._parser.reading if self._parser is not None else None
         if cut is not None and not cut.gone:
             cut.leave()
             if self._waiting and self._waiting[-1] is cut:
@@ -284,7 +284,7 @@ class Line(asyncio.Protocol):
             if self._closing:
                 self._end()
                 return False
-            self.due = self._loop.time() + (self._house.head_within if self._in_head() else self._house.idle_for)
+            self.due = self._loop.time() + (self._owner.head_within if self._in_head() else self._owner.idle_for)
             self._next = self._loop.create_future()
             try:
                 await self._next
@@ -292,39 +292,39 @@ class Line(asyncio.Protocol):
                 self._next = None
         return True
 
-    async def _answer(self, exchange: Exchange) -> None:
-        self._serving = exchange
-        exchange.scope[WHOLE] = exchange.complete
-        exchange.scope[LEAVING] = self._when_gone
+    async def _answer(self, cycle: RequestCycle) -> None:
+        self._serving = cycle
+        cycle.scope[BODY_COMPLETE] = cycle.complete
+        cycle.scope[ON_DISCONNECT] = self._when_gone
         failed = False
         try:
-            await self._house.app(exchange.scope, exchange.receive, exchange.send)
+            await self._owner.app(cycle.scope, cycle.receive, cycle.send)
         except TookNothing:
             pass
         except Exception:
             failed = True
-            log.exception("request failed", extra={"event": "request_failed", "path": exchange.scope["path"][:200]})
+            log.exception("request failed", extra={"event": "request_failed", "path": cycle.scope["path"][:200]})
         self._serving = None
-        if exchange.answered and exchange.keeps and exchange.complete:
+        if cycle.answered and cycle.keeps and cycle.complete:
             self.want_more()
         else:
-            self._break_off(exchange, failed=failed)
+            self._break_off(cycle, failed=failed)
 
     def _when_gone(self, tell: Callable[[], None]) -> None:
         """By way of the line: a scope that knew its exchange would be left to the garbage collector."""
         if self._serving is not None:
             self._serving.when_gone(tell)
 
-    def _break_off(self, exchange: Exchange, *, failed: bool) -> None:
+    def _break_off(self, cycle: RequestCycle, *, failed: bool) -> None:
         """There can be no answer after this one, so whatever else is asked must not be done."""
-        self._closing = self._deaf = True
+        self._closing = self._ignore_input = True
         self._held = b""
         self._waiting.clear()
-        if exchange.answered:
+        if cycle.answered:
             self._wrong = None
-            if self._paused or not exchange.complete:  # there is more to come
+            if self._paused or not cycle.complete:  # there is more to come
                 self._linger()
-        elif exchange.begun:
+        elif cycle.begun:
             self._over = True
             self.abort()  # an answer that was cut has to look cut
         elif failed:
@@ -340,13 +340,13 @@ class Line(asyncio.Protocol):
 
     def _refuse(self, error: Exception) -> None:
         """The last words on this line."""
-        refusal = self._house.refuse(error)
+        refusal = self._owner.refuse(error)
         self.write(whole_answer(refusal.status, refusal.body, refusal.headers))
         self._linger()
 
     def _linger(self) -> None:
         """Nothing more is said; what still comes is thrown away for a moment."""
-        self._closing = self._deaf = self._over = True
+        self._closing = self._ignore_input = self._over = True
         self._held = b""
         self.due = self._loop.time() + _LAST_WORDS
         if self._transport is not None and not self._transport.is_closing():
@@ -362,7 +362,7 @@ class Line(asyncio.Protocol):
 
     def _last_chance(self) -> None:
         self._unsent = self._still_unsent()
-        self.due = self._loop.time() + self._house.patience
+        self.due = self._loop.time() + self._owner.patience
 
     def _still_unsent(self) -> int:
         """With what the system holds: it takes megabytes, and asks for more only when a large part has gone."""

@@ -20,11 +20,11 @@ MOST_UNREAD = 64 * 1024
 """Bytes of bodies that wait for somebody to want them."""
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """The line that an exchange is on."""
 
     @property
-    def ends(self) -> bool:
+    def peers(self) -> bool:
         """After this answer nothing will be said."""
 
     def write(self, data: bytes) -> None: ...
@@ -35,7 +35,7 @@ class Wire(Protocol):
         """What was held back of the body may come."""
 
 
-class Exchange:
+class RequestCycle:
     """`keeps`: the caller would go on with another request on this line."""
 
     __slots__ = (
@@ -47,8 +47,8 @@ class Exchange:
         "_loop",
         "_tells",
         "_told",
+        "_transport",
         "_waiter",
-        "_wire",
         "answered",
         "begun",
         "complete",
@@ -58,7 +58,9 @@ class Exchange:
         "unread",
     )
 
-    def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, scope: Scope, *, keeps: bool, expects: bool) -> None:
+    def __init__(
+        self, transport: Transport, loop: asyncio.AbstractEventLoop, scope: Scope, *, keeps: bool, expects: bool
+    ) -> None:
         self.scope = scope
         self.keeps = keeps
         self.complete = False
@@ -68,7 +70,7 @@ class Exchange:
         """Something of the answer is on its way."""
         self.gone = False
         self.unread = 0
-        self._wire = wire
+        self._transport = transport
         self._loop = loop
         self._expects = expects
         self._body = bytearray()
@@ -85,7 +87,7 @@ class Exchange:
         if self._expects:
             self._expects = False
             if not (self.complete or self._body or self.begun):
-                self._wire.write(_CONTINUE)
+                self._transport.write(_CONTINUE)
         while not (self._body or (self.complete and not self._told) or self.gone or self.answered):
             await self._change()
         if self.gone or self.answered or (self._told and not self._body):
@@ -95,7 +97,7 @@ class Exchange:
         self._told = self.complete
         if self.unread:
             self.unread = 0
-            self._wire.want_more()
+            self._transport.want_more()
         return {"type": "http.request", "body": body, "more_body": not self.complete}
 
     async def send(self, message: Message) -> None:
@@ -109,11 +111,11 @@ class Exchange:
         if self._head is not None:
             head = self._open(self._head)
             self._head = None
-            self._wire.write(head + self._framed(body, more))
+            self._transport.write(head + self._framed(body, more))
         else:
-            self._wire.write(self._framed(body, more))
+            self._transport.write(self._framed(body, more))
         if more:
-            await self._wire.drained()
+            await self._transport.drained()
         else:
             self.answered = True
             self._wake()
@@ -176,7 +178,7 @@ class Exchange:
         self._left = 0 if bare else None
         lines = [_STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status]
         # Whoever is answered before he has said all is not listened to any longer.
-        keeps = self.keeps and self.complete and not self._wire.ends
+        keeps = self.keeps and self.complete and not self._transport.peers
         for name, value in said["headers"]:
             if name == b"content-length":
                 if status == _NO_CONTENT:

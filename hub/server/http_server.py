@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hub.server.asgi import App, Refusal
-from hub.server.connection import Line
+from hub.server.connection import ServerConnection
 from rolecall.errors import HubError, Overloaded
 
 _LETTING_GO = 1.0
@@ -24,7 +24,7 @@ class Counters(Protocol):
         """A request, or a connection, was turned away before it became a call."""
 
 
-class Doors:
+class HttpServer:
     """`most` lines at a time. Who comes then is told so, as long as those who are told are not as many again; beyond that a
     line is cut at once. `patience`: who takes nothing for this long is cut off. `max_head`: bytes of a request's headers. The
     application refuses what is beyond, and says it better: here is where reading ends.
@@ -46,13 +46,13 @@ class Doors:
         max_head: int,
     ) -> None:
         self.app = app
-        self.most_head = 2 * max_head
+        self.max_head = 2 * max_head
         self.patience = patience
         self._counters = counters
         self._refusal_of = refusal_of
         self._most = most
-        self._lines: set[Line] = set()
-        self._refused: set[Line] = set()
+        self._lines: set[ServerConnection] = set()
+        self._refused: set[ServerConnection] = set()
         """Those of them that nobody serves."""
         self._server: asyncio.Server | None = None
         self._empty = asyncio.Event()
@@ -63,7 +63,7 @@ class Doors:
 
     async def open(self, listener: socket.socket, *, backlog: int) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Line(self, loop), sock=listener, backlog=backlog)
+        self._server = await loop.create_server(lambda: ServerConnection(self, loop), sock=listener, backlog=backlog)
 
     async def keep_time(self) -> None:
         """Forever: close the lines whose callers have had their time."""
@@ -101,7 +101,7 @@ class Doors:
 
     # --- the lines' side
 
-    def opened(self, line: Line) -> HubError | None:
+    def opened(self, line: ServerConnection) -> HubError | None:
         served = len(self._lines) - len(self._refused)
         self._lines.add(line)
         if self._closing:  # the system had let him in before it heard
@@ -121,7 +121,7 @@ class Doors:
             self._counters.refused(refusal.reason)
         return refusal
 
-    def closed(self, line: Line) -> None:
+    def closed(self, line: ServerConnection) -> None:
         self._lines.discard(line)
         self._refused.discard(line)
         self._counters.connections(len(self._lines) - len(self._refused))

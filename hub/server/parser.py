@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import httptools
 
 from hub.server.asgi import MOST_HEADERS, Scope
-from hub.server.cycle import Exchange
+from hub.server.cycle import RequestCycle
 from rolecall.errors import CodingUnknown, HeadEndless, HeadTooLarge, HubError, InvalidRequest
 
 _UNREADABLE = InvalidRequest("This is no request that can be read in one way only.")
@@ -17,22 +17,22 @@ _MOST_KEPT = MOST_HEADERS + 56
 """Headers of one request. The application refuses fewer, and says it better."""
 
 
-class Asked(Protocol):
-    def __call__(self, scope: Scope, *, keeps: bool, expects: bool) -> Exchange: ...
+class OnRequest(Protocol):
+    def __call__(self, scope: Scope, *, keeps: bool, expects: bool) -> RequestCycle: ...
 
 
-class Intake:
+class RequestParser:
     """`asked` is called for every request as soon as its head is whole. `ends`: the caller's address, and ours. `most_head`:
     bytes of a head, or of trailers.
     """
 
-    def __init__(self, asked: Asked, ends: tuple[Any, Any], *, most_head: int) -> None:
+    def __init__(self, asked: OnRequest, peers: tuple[Any, Any], *, max_head: int) -> None:
         self.in_head = False
-        self.reading: Exchange | None = None
+        self.reading: RequestCycle | None = None
         """Whose body is on its way."""
         self._asked = asked
-        self._ends = ends
-        self._most_head = most_head
+        self._ends = peers
+        self._most_head = max_head
         self._parser: Any = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []

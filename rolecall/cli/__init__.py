@@ -11,7 +11,7 @@ from importlib import import_module
 import click
 
 from rolecall import __version__
-from rolecall.cli.output import Problem, complain
+from rolecall.cli.output import CommandError, complain
 from rolecall.errors import ConfigError, HubError, StoreError
 
 _EXIT_CODES = """\b
@@ -101,28 +101,30 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _left(leaving: SystemExit) -> int:
     """Parts of the SDK leave a process with a code, or with words."""
     if isinstance(leaving.code, str):
-        complain(Problem(leaving.code, "CANNOT_START", 1))
+        complain(CommandError(leaving.code, "CANNOT_START", 1))
         return 1
     return leaving.code or 0
 
 
-def explained(error: Exception) -> Problem:
+def explained(error: Exception) -> CommandError:
     """Any error as a line for people."""
     from rolecall.cli.connect import problem_of
     from worker_sdk.errors import RolecallError
 
-    if isinstance(error, Problem):
+    if isinstance(error, CommandError):
         return error
     if isinstance(error, ConfigError):
-        return Problem(error.message, "CONFIG", 2)
+        return CommandError(error.message, "CONFIG", 2)
     if isinstance(error, RolecallError):
         return problem_of(error)
     if isinstance(error, StoreError):
-        return Problem(error.message, "STORE", 2, "see --data-dir and --store")
+        return CommandError(error.message, "STORE", 2, "see --data-dir and --store")
     if isinstance(error, HubError):
         from rolecall.protocol.faults import row_of
 
-        return Problem(error.message, row_of(type(error)).reason, 1)
+        return CommandError(error.message, row_of(type(error)).reason, 1)
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-    return Problem(f"{type(error).__name__} at {place}", "INTERNAL", 1, "this is a bug in rolecall; please report this line")
+    return CommandError(
+        f"{type(error).__name__} at {place}", "INTERNAL", 1, "this is a bug in rolecall; please report this line"
+    )

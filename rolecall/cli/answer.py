@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PATIENCE = 30.0
 
 
-class Answer:
+class AnswerPrinter:
     """What is known of a task so far. Text goes to stdout at once, unless `quiet`."""
 
     def __init__(self, role: str = "", *, task_id: str | None = None, after: str | None = None, quiet: bool = False) -> None:
@@ -127,7 +127,7 @@ class Answer:
         return next((task["worker"] for task in page.get("tasks") or [] if task.get("id") == self.task_id), None)
 
 
-async def follow(hub: HubClient, answer: Answer, stream: HubStream) -> None:
+async def follow(hub: HubClient, answer: AnswerPrinter, stream: HubStream) -> None:
     """Read until the answer is over. The stream comes back by itself where it broke; one that is lost is a Problem."""
     from worker_sdk import StreamLost
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
-from rolecall.cli.output import Problem
+from rolecall.cli.output import CommandError
 from worker_sdk.config import DEFAULT_HUB, HubAddress, hub_address
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ EXIT_CODES = {
 }
 
 
-def problem(message: str, reason: str, hint: str = "") -> Problem:
-    return Problem(message, reason, EXIT_CODES.get(reason, 1), hint)
+def problem(message: str, reason: str, hint: str = "") -> CommandError:
+    return CommandError(message, reason, EXIT_CODES.get(reason, 1), hint)
 
 
-def problem_of(error: RolecallError) -> Problem:
+def problem_of(error: RolecallError) -> CommandError:
     """What the SDK raises, as the command line says it."""
     reason = error.reason
     if reason == "ERROR":

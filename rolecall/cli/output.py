@@ -23,7 +23,7 @@ _STATE_COLOURS = {
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-class Problem(Exception):
+class CommandError(Exception):
     """Why a command ends without its result: one line, a reason for programs, a hint, and the exit code."""
 
     def __init__(self, message: str, reason: str, code: int, hint: str = "") -> None:
@@ -104,7 +104,7 @@ def say_facts(facts: Sequence[tuple[str, object]]) -> None:
             click.echo(f"{name.ljust(width)}  {harmless(str(value))}")
 
 
-def complain(problem: Problem) -> None:
+def complain(problem: CommandError) -> None:
     """`error: … [REASON]`, and what to do about it."""
     first, *more = problem.message.splitlines() or [""]
     click.echo(f"{paint('error:', 'red', sys.stderr)} {harmless(first)} [{problem.reason}]", err=True)

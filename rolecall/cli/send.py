@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rolecall.cli.answer import PATIENCE, Answer, follow
+from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow
 from rolecall.cli.connect import problem, reaches_hub
 from rolecall.cli.output import checked_role, say_json, talk
 
@@ -49,7 +49,7 @@ async def send(
         raise click.UsageError("There is nothing to send: TEXT is empty.")
     role, _, pinned = checked_role(role).partition(":")
     instance = instance or pinned or None
-    answer = Answer(role, quiet=as_json)
+    answer = AnswerPrinter(role, quiet=as_json)
     try:
         async with asyncio.timeout(timeout):
             if no_stream:
@@ -73,7 +73,7 @@ async def send(
     return await answer.close(hub)
 
 
-async def _cancel(hub: HubClient, answer: Answer) -> None:
+async def _cancel(hub: HubClient, answer: AnswerPrinter) -> None:
     """The person has left: the worker need not go on."""
     from worker_sdk import RolecallError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rolecall.cli.answer import PATIENCE, Answer, follow, text_of
+from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow, text_of
 from rolecall.cli.connect import reaches_hub
 from rolecall.cli.output import say, say_facts, say_json, say_table, talk
 
@@ -67,7 +67,7 @@ async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
 async def follow_task(hub: HubClient, task_id: str, after: int | None) -> int:
     """Print what a task says until it ends, from its start or from behind a cursor. Leaving does not stop it."""
     cursor = str(after) if after is not None else None
-    answer = Answer(task_id=task_id, after=cursor)
+    answer = AnswerPrinter(task_id=task_id, after=cursor)
     await follow(hub, answer, hub.follow_task(task_id, after=cursor, give_up_after=PATIENCE))
     return await answer.close(hub)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rolecall.cli.connect import chosen_address, hub_options
-from rolecall.cli.output import Problem, checked_role
+from rolecall.cli.output import CommandError, checked_role
 
 if TYPE_CHECKING:
     from worker_sdk import Worker
@@ -70,7 +70,7 @@ def _load(target: str) -> Worker:
         # Somebody else's module: anything can be wrong with it.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = "" if isinstance(error, SyntaxError) else f" ({frame.filename}:{frame.lineno})"
-        raise Problem(f"{target} cannot be loaded: {type(error).__name__}: {error}{where}", "WORKER_BROKEN", 1) from error
+        raise CommandError(f"{target} cannot be loaded: {type(error).__name__}: {error}{where}", "WORKER_BROKEN", 1) from error
 
 
 @click.command(short_help="Hold a lease for an A2A server that already runs.")
@@ -111,7 +111,7 @@ def announce(
     try:
         code = asyncio.run(hold(wanted, address))
     except ValueError as error:
-        raise Problem(str(error), "USAGE", 2) from error
+        raise CommandError(str(error), "USAGE", 2) from error
     click.get_current_context().exit(code)
 
 

@@ -84,7 +84,7 @@ class Logged(Value, frozen=True):
     event: Event
 
 
-class Heard(Value, frozen=True):
+class WorkerEvent(Value, frozen=True):
     """One event as a worker said it, its ids still the worker's.
 
     `task` and `context` are what the worker calls them, empty where it did not say. `position` is the worker's own resume
@@ -109,4 +109,4 @@ class Ids(Value, frozen=True):
     context: str
     worker_task: str = ""
     worker_context: str = ""
-    spoken: str = "0.3"
+    log_dialect: str = "0.3"

@@ -34,7 +34,7 @@ class TaskRow(Value, frozen=True):
     worker_context: str
     dialect: str
     """The caller's, who began it."""
-    spoken: str
+    log_dialect: str
     """The one that its worker is spoken to in, and its log is kept in."""
     alias: str
     """What its caller calls it, where a dialect lets callers choose: empty elsewhere."""
@@ -49,7 +49,7 @@ class TaskRow(Value, frozen=True):
 
     @property
     def ids(self) -> Ids:
-        return Ids(self.id, self.context, self.worker_task, self.worker_context, self.spoken)
+        return Ids(self.id, self.context, self.worker_task, self.worker_context, self.log_dialect)
 
     @property
     def ended(self) -> bool:

@@ -46,7 +46,7 @@ class Offer:
     def tags(self) -> frozenset[str]:
         return frozenset(str(tag) for skill in self.skills for tag in skill.get("tags") or ())
 
-    def tongue(self, wished: str) -> str:
+    def preferred_dialect(self, wished: str) -> str:
         """The dialect to speak to it in: the wished one where it has that."""
         for interface in self.interfaces:
             if interface.dialect == wished:
@@ -76,7 +76,7 @@ class Beat:
     draining: bool | None = None
 
 
-class Proof(NamedTuple):
+class LeaseProof(NamedTuple):
     """What shows that a beat comes from the holder of the lease. None: not given."""
 
     epoch: int | None

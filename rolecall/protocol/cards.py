@@ -136,13 +136,13 @@ def _texts(holder: Any, name: str) -> tuple[str, ...]:
 
 
 def pure_03(profile: Profile) -> JsonObject:
-    spoken = _spoken(profile, v03.VERSION)
+    log_dialect = _spoken(profile, v03.VERSION)
     return {
         "protocolVersion": _CARD_VERSION_03,
         **_common(profile),
-        "url": spoken[0].url,
-        "preferredTransport": spoken[0].binding,
-        "additionalInterfaces": [{"url": interface.url, "transport": interface.binding} for interface in spoken],
+        "url": log_dialect[0].url,
+        "preferredTransport": log_dialect[0].binding,
+        "additionalInterfaces": [{"url": interface.url, "transport": interface.binding} for interface in log_dialect],
         "capabilities": _capabilities(profile) | {"stateTransitionHistory": profile.capabilities.state_transition_history},
         "supportsAuthenticatedExtendedCard": profile.capabilities.extended_card,
         "skills": [_skill(skill) | said(security=_security_03(skill.requirements)) for skill in profile.skills],
@@ -179,10 +179,10 @@ def merged(profile: Profile) -> JsonObject:
 
 
 def _spoken(profile: Profile, dialect: str) -> list[Interface]:
-    spoken = [interface for interface in profile.interfaces if interface.dialect == dialect]
-    if not spoken:
+    log_dialect = [interface for interface in profile.interfaces if interface.dialect == dialect]
+    if not log_dialect:
         raise ValueError(f"a card in {dialect} needs an interface in {dialect}")
-    return spoken
+    return log_dialect
 
 
 def _common(profile: Profile) -> JsonObject:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from rolecall.errors import HubError, InvalidAnswer
-from rolecall.model.a2a import Event, EventKind, Heard, Ids, JsonObject, Logged, TaskState
+from rolecall.model.a2a import Event, EventKind, Ids, JsonObject, Logged, TaskState, WorkerEvent
 from rolecall.model.command import Send, Target
 from rolecall.model.content import Status, Task
 from rolecall.model.fold import add_turn, artifacts_of, fold, trim_history
@@ -14,12 +14,12 @@ from rolecall.model.ids import Cursor
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.value import Value
 from rolecall.protocol.callers.answers import wrapped
-from rolecall.protocol.callers.event_encoder import Speller, renamed
+from rolecall.protocol.callers.event_encoder import EventEncoder, renamed
 from rolecall.protocol.callers.requests import READ_SEND
 from rolecall.protocol.dialect import (
-    NEWEST,
-    OLDEST,
     SHAPES,
+    V0_1,
+    V1_0,
     agent_of,
     dressed,
     read_content,
@@ -58,39 +58,41 @@ class Codec:
 
     # --- into the log
 
-    def begin(self, heard: Heard, ids: Ids, turn: Turn) -> Sequence[Event]:
-        if heard.kind is EventKind.MESSAGE and turn.dialect != OLDEST:
-            message = _readdressed(heard.document, ids)
-            return (Event(EventKind.MESSAGE, None, ids.spoken, dump(message)),)
-        if heard.kind is not EventKind.TASK:
+    def begin(self, worker_event: WorkerEvent, ids: Ids, turn: Turn) -> Sequence[Event]:
+        if worker_event.kind is EventKind.MESSAGE and turn.dialect != V0_1:
+            message = _readdressed(worker_event.document, ids)
+            return (Event(EventKind.MESSAGE, None, ids.log_dialect, dump(message)),)
+        if worker_event.kind is not EventKind.TASK:
             # Under the oldest names a task is the only answer that there is: a bare message is the end of one.
-            return (self.opening(ids, turn), self.adopt(heard, ids))
-        task = self._own_task(heard.document, ids)
+            return (self.opening(ids, turn), self.adopt(worker_event, ids))
+        task = self._own_task(worker_event.document, ids)
         asked = _user_message(turn, ids)
         history = [m for m in task.get("history") or () if m.get("messageId") != asked["messageId"]]
         task["history"] = [asked, *history]
-        return (Event(EventKind.TASK, heard.state, ids.spoken, dump(task)),)
+        return (Event(EventKind.TASK, worker_event.state, ids.log_dialect, dump(task)),)
 
-    def adopt(self, heard: Heard, ids: Ids) -> Event:
-        document = heard.document
-        if heard.kind is EventKind.MESSAGE:
+    def adopt(self, worker_event: WorkerEvent, ids: Ids) -> Event:
+        document = worker_event.document
+        if worker_event.kind is EventKind.MESSAGE:
             # A message after a task is the worker's last word on it.
             return self._status(ids, TaskState.COMPLETED, {"message": _readdressed(document, ids)}, {})
-        if heard.kind is EventKind.STATUS:
-            assert heard.state is not None
-            return self._status(ids, heard.state, self._own_status(document["status"], ids), document)
+        if worker_event.kind is EventKind.STATUS:
+            assert worker_event.state is not None
+            return self._status(ids, worker_event.state, self._own_status(document["status"], ids), document)
         artifact = {**document, "taskId": ids.task, "contextId": ids.context}
-        return Event(EventKind.ARTIFACT, None, ids.spoken, dump(artifact))
+        return Event(EventKind.ARTIFACT, None, ids.log_dialect, dump(artifact))
 
-    def missing(self, heard: Heard, ids: Ids, turns: Sequence[Turn], log: Sequence[Logged], *, gap: bool) -> Sequence[Event]:
+    def missing(
+        self, worker_event: WorkerEvent, ids: Ids, turns: Sequence[Turn], log: Sequence[Logged], *, gap: bool
+    ) -> Sequence[Event]:
         known = _folded(turns, log, ids)
-        seen = self._own_task(heard.document, ids)
-        assert heard.state is not None
-        updates = [*_missing_artifacts(known, seen, ids), *self._missing_words(known, seen, heard.state, ids)]
+        seen = self._own_task(worker_event.document, ids)
+        assert worker_event.state is not None
+        updates = [*_missing_artifacts(known, seen, ids), *self._missing_words(known, seen, worker_event.state, ids)]
         if gap and updates:
             document = updates[0].document
             document["metadata"] = {**(document.get("metadata") or {}), OWN: {"gap": True}}
-        return [_event(update.kind, update.state, update.document, ids.spoken) for update in updates]
+        return [_event(update.kind, update.state, update.document, ids.log_dialect) for update in updates]
 
     def opening(self, ids: Ids, turn: Turn) -> Event:
         task = {
@@ -99,7 +101,7 @@ class Codec:
             "status": self._stated(TaskState.SUBMITTED, ids),
             "history": [_user_message(turn, ids)],
         }
-        return _event(EventKind.TASK, TaskState.SUBMITTED, task, ids.spoken)
+        return _event(EventKind.TASK, TaskState.SUBMITTED, task, ids.log_dialect)
 
     def resumed(self, ids: Ids) -> Event:
         return self._status(ids, TaskState.WORKING, {}, {})
@@ -108,14 +110,14 @@ class Codec:
         fault = fault_of(error)
         own = {OWN: {"reason": fault.reason}}
         message = {
-            "role": agent_of(ids.spoken),
+            "role": agent_of(ids.log_dialect),
             "messageId": str(uuid4()),
             "taskId": ids.task,
             "contextId": ids.context,
-            "parts": [text_part(fault.message, ids.spoken)],
+            "parts": [text_part(fault.message, ids.log_dialect)],
             "metadata": own,
         }
-        said = {"message": dressed(EventKind.MESSAGE, message, None, ids.spoken)}
+        said = {"message": dressed(EventKind.MESSAGE, message, None, ids.log_dialect)}
         return self._status(ids, state, said, {"metadata": own})
 
     # --- out of the log
@@ -139,8 +141,8 @@ class Codec:
             task.pop("artifacts", None)
         if first.dialect != dialect:
             content = read_content(EventKind.TASK, task, first.dialect, dialect)
-            task = write_content(renamed(content, alias if dialect == OLDEST else ""), dialect)
-        if dialect == OLDEST:
+            task = write_content(renamed(content, alias if dialect == V0_1 else ""), dialect)
+        if dialect == V0_1:
             task["history"] = [transition(logged.event) for logged in log if logged.event.state is not None]
             trim_history(task, history_length)
         return dump(task)
@@ -151,15 +153,15 @@ class Codec:
         return dump(write_content(Task(row.id, row.context, status, metadata=own), dialect))
 
     def spelled(self, event: Event, dialect: str) -> bytes:
-        return Speller(dialect).spell(event)
+        return EventEncoder(dialect).encode(event)
 
     def notice(self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str) -> bytes:
         last = log[-1].event
-        if dialect == NEWEST:
-            return wrapped(last.kind, Speller(dialect).spell(last), dialect)
-        if dialect == OLDEST:
-            pen = Speller(dialect, row.alias)
-            frames = [pen.spell(logged.event) for logged in log]  # all of them: an artifact is known by its place among them
+        if dialect == V1_0:
+            return wrapped(last.kind, EventEncoder(dialect).encode(last), dialect)
+        if dialect == V0_1:
+            pen = EventEncoder(dialect, row.alias)
+            frames = [pen.encode(logged.event) for logged in log]  # all of them: an artifact is known by its place among them
             return dump(notice_in_oldest(parse(frames[-1])))
         return self.snapshot(turns, log, dialect=dialect, history_length=None)
 
@@ -169,10 +171,10 @@ class Codec:
         """`status` without a state gets it, and the time."""
         full = status if "state" in status else {**self._stated(state, ids), **status}
         document = {**holder, "taskId": ids.task, "contextId": ids.context, "status": full}
-        return _event(EventKind.STATUS, state, document, ids.spoken)
+        return _event(EventKind.STATUS, state, document, ids.log_dialect)
 
     def _stated(self, state: TaskState, ids: Ids) -> JsonObject:
-        return {"state": SHAPES[ids.spoken].state_name(state), "timestamp": self._now()}
+        return {"state": SHAPES[ids.log_dialect].state_name(state), "timestamp": self._now()}
 
     def _own_status(self, status: JsonObject, ids: Ids) -> JsonObject:
         own = {**status}
@@ -194,11 +196,11 @@ class Codec:
         said = {m.get("messageId") for m in known.get("history") or ()}
         said.add((known["status"].get("message") or {}).get("messageId"))
         said.add((status.get("message") or {}).get("messageId"))
-        passing = SHAPES[ids.spoken].state_name(TaskState.WORKING)
+        passing = SHAPES[ids.log_dialect].state_name(TaskState.WORKING)
         words = [
             (TaskState.WORKING, {"state": passing, "message": message, "timestamp": status["timestamp"]})
             for message in seen.get("history") or ()
-            if message.get("role") == agent_of(ids.spoken) and message.get("messageId") not in said
+            if message.get("role") == agent_of(ids.log_dialect) and message.get("messageId") not in said
         ]
         before = known["status"]
         same_words = (before.get("message") or {}).get("messageId") == (status.get("message") or {}).get("messageId")
@@ -232,19 +234,19 @@ def _folded(turns: Sequence[Turn], log: Sequence[Logged], ids: Ids | None) -> Js
     return task
 
 
-def _message_of(turn: Turn, task: JsonObject, spoken: str) -> JsonObject:
-    return {**_said(turn, spoken), "taskId": task["id"], "contextId": task["contextId"]}
+def _message_of(turn: Turn, task: JsonObject, log_dialect: str) -> JsonObject:
+    return {**_said(turn, log_dialect), "taskId": task["id"], "contextId": task["contextId"]}
 
 
 def _user_message(turn: Turn, ids: Ids) -> JsonObject:
-    return {**_said(turn, ids.spoken), "taskId": ids.task, "contextId": ids.context}
+    return {**_said(turn, ids.log_dialect), "taskId": ids.task, "contextId": ids.context}
 
 
-def _said(turn: Turn, spoken: str) -> JsonObject:
+def _said(turn: Turn, log_dialect: str) -> JsonObject:
     """The caller's message as the log spells it."""
     message: JsonObject = parse(turn.params)["message"]
-    if turn.dialect != spoken:
-        message = {**translated_message(message, turn.dialect, spoken), "messageId": turn.message_id}
+    if turn.dialect != log_dialect:
+        message = {**translated_message(message, turn.dialect, log_dialect), "messageId": turn.message_id}
     return message
 
 
@@ -282,5 +284,5 @@ def _missing_artifacts(known: JsonObject, seen: JsonObject, ids: Ids) -> list[Up
     return updates
 
 
-def _event(kind: EventKind, state: TaskState | None, document: JsonObject, spoken: str) -> Event:
-    return Event(kind, state, spoken, dump(dressed(kind, document, state, spoken)))
+def _event(kind: EventKind, state: TaskState | None, document: JsonObject, log_dialect: str) -> Event:
+    return Event(kind, state, log_dialect, dump(dressed(kind, document, state, log_dialect)))

@@ -15,7 +15,7 @@ from rolecall.protocol.v0_1 import shape as shape01
 from rolecall.protocol.v0_3 import shape as shape03
 from rolecall.protocol.v1_0 import shape as shape10
 
-OLDEST, CLASSIC, NEWEST = v01.VERSION, v03.VERSION, v10.VERSION
+V0_1, V0_3, V1_0 = v01.VERSION, v03.VERSION, v10.VERSION
 
 
 class Shape(Protocol):
@@ -28,15 +28,15 @@ class Shape(Protocol):
     def state_name(self, state: TaskState) -> str: ...
 
 
-SHAPES: dict[str, Shape] = {OLDEST: shape01, CLASSIC: shape03, NEWEST: shape10}
+SHAPES: dict[str, Shape] = {V0_1: shape01, V0_3: shape03, V1_0: shape10}
 
 
-def read_content(kind: EventKind, document: JsonObject, spoken: str, wanted: str) -> Content:
+def read_content(kind: EventKind, document: JsonObject, log_dialect: str, wanted: str) -> Content:
     """What a worker said. InvalidAnswer where it cannot be translated exactly."""
     try:
-        return SHAPES[spoken].read(kind, document)
+        return SHAPES[log_dialect].read(kind, document)
     except Untranslatable as error:
-        raise InvalidAnswer("The worker", f"{error} (from {spoken} to {wanted})") from error
+        raise InvalidAnswer("The worker", f"{error} (from {log_dialect} to {wanted})") from error
 
 
 def write_content(content: Content, wanted: str) -> JsonObject:
@@ -47,17 +47,17 @@ def write_content(content: Content, wanted: str) -> JsonObject:
         raise InvalidAnswer("The worker", f"{error} (to {wanted})") from error
 
 
-def translated_message(message: JsonObject, spoken: str, wanted: str) -> JsonObject:
+def translated_message(message: JsonObject, log_dialect: str, wanted: str) -> JsonObject:
     """What a caller said, in another dialect. InvalidParams where that cannot be done exactly."""
     try:
-        return SHAPES[wanted].write(SHAPES[spoken].read(EventKind.MESSAGE, message))
+        return SHAPES[wanted].write(SHAPES[log_dialect].read(EventKind.MESSAGE, message))
     except Untranslatable as error:
-        raise InvalidParams(f"{error} (from {spoken} to {wanted})") from error
+        raise InvalidParams(f"{error} (from {log_dialect} to {wanted})") from error
 
 
 def dressed(kind: EventKind, document: JsonObject, state: TaskState | None, dialect: str) -> JsonObject:
     """What the hub itself says, with the members that 0.3 wants on it."""
-    if dialect != CLASSIC:
+    if dialect != V0_3:
         return document
     if kind is EventKind.STATUS and state is not None:
         return {"kind": kind.value, **document, "final": state.ends_a_stream}
@@ -65,8 +65,8 @@ def dressed(kind: EventKind, document: JsonObject, state: TaskState | None, dial
 
 
 def agent_of(dialect: str) -> str:
-    return "agent" if dialect == CLASSIC else "ROLE_AGENT"
+    return "agent" if dialect == V0_3 else "ROLE_AGENT"
 
 
 def text_part(text: str, dialect: str) -> JsonObject:
-    return {"kind": "text", "text": text} if dialect == CLASSIC else {"text": text}
+    return {"kind": "text", "text": text} if dialect == V0_3 else {"text": text}

@@ -14,7 +14,7 @@ NULL = b"null"
 _LONGEST_ID = 1024
 
 
-class Said(Value, frozen=True):
+class RpcRequest(Value, frozen=True):
     """A request. `id` is the JSON text of the caller's id, which every answer repeats in its own type."""
 
     id: bytes
@@ -51,7 +51,7 @@ def read_id(entry: Any) -> bytes:
     return NULL
 
 
-def read_said(entry: Any, call_id: bytes) -> Said:
+def read_request(entry: Any, call_id: bytes) -> RpcRequest:
     """`call_id`: as `read_id` found it. InvalidRequest, InvalidParams."""
     if not isinstance(entry, dict):
         raise InvalidRequest("A request is a JSON object with jsonrpc, method, id and params.")
@@ -67,7 +67,7 @@ def read_said(entry: Any, call_id: bytes) -> Said:
         params = {}
     if not isinstance(params, dict):
         raise InvalidParams('"params" must be an object.')
-    return Said(call_id, method, params)
+    return RpcRequest(call_id, method, params)
 
 
 def write_request(call_id: str, method: str, params: JsonObject) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from rolecall.errors import MethodNotFound, VersionNotSupported
-from rolecall.protocol.dialect import CLASSIC, NEWEST, OLDEST
+from rolecall.protocol.dialect import V0_1, V0_3, V1_0
 
 
 class Operation(StrEnum):
@@ -28,33 +28,33 @@ STREAMING = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
 
 # Three names mean the same in 0.1 and 0.3: there the task itself tells which is spoken.
 _METHODS: dict[str, tuple[Operation, str | None]] = {
-    "tasks/send": (Operation.SEND, OLDEST),
-    "tasks/sendSubscribe": (Operation.STREAM, OLDEST),
-    "tasks/pushNotification/set": (Operation.PUSH_SET, OLDEST),
-    "tasks/pushNotification/get": (Operation.PUSH_GET, OLDEST),
+    "tasks/send": (Operation.SEND, V0_1),
+    "tasks/sendSubscribe": (Operation.STREAM, V0_1),
+    "tasks/pushNotification/set": (Operation.PUSH_SET, V0_1),
+    "tasks/pushNotification/get": (Operation.PUSH_GET, V0_1),
     "tasks/get": (Operation.GET, None),
     "tasks/cancel": (Operation.CANCEL, None),
     "tasks/resubscribe": (Operation.SUBSCRIBE, None),
-    "message/send": (Operation.SEND, CLASSIC),
-    "message/stream": (Operation.STREAM, CLASSIC),
-    "tasks/list": (Operation.LIST, CLASSIC),
-    "tasks/pushNotificationConfig/set": (Operation.PUSH_SET, CLASSIC),
-    "tasks/pushNotificationConfig/get": (Operation.PUSH_GET, CLASSIC),
-    "tasks/pushNotificationConfig/list": (Operation.PUSH_LIST, CLASSIC),
-    "tasks/pushNotificationConfig/delete": (Operation.PUSH_DELETE, CLASSIC),
-    "agent/getAuthenticatedExtendedCard": (Operation.CARD, CLASSIC),
-    "agent/authenticatedExtendedCard": (Operation.CARD, CLASSIC),
-    "SendMessage": (Operation.SEND, NEWEST),
-    "SendStreamingMessage": (Operation.STREAM, NEWEST),
-    "GetTask": (Operation.GET, NEWEST),
-    "ListTasks": (Operation.LIST, NEWEST),
-    "CancelTask": (Operation.CANCEL, NEWEST),
-    "SubscribeToTask": (Operation.SUBSCRIBE, NEWEST),
-    "CreateTaskPushNotificationConfig": (Operation.PUSH_SET, NEWEST),
-    "GetTaskPushNotificationConfig": (Operation.PUSH_GET, NEWEST),
-    "ListTaskPushNotificationConfigs": (Operation.PUSH_LIST, NEWEST),
-    "DeleteTaskPushNotificationConfig": (Operation.PUSH_DELETE, NEWEST),
-    "GetExtendedAgentCard": (Operation.CARD, NEWEST),
+    "message/send": (Operation.SEND, V0_3),
+    "message/stream": (Operation.STREAM, V0_3),
+    "tasks/list": (Operation.LIST, V0_3),
+    "tasks/pushNotificationConfig/set": (Operation.PUSH_SET, V0_3),
+    "tasks/pushNotificationConfig/get": (Operation.PUSH_GET, V0_3),
+    "tasks/pushNotificationConfig/list": (Operation.PUSH_LIST, V0_3),
+    "tasks/pushNotificationConfig/delete": (Operation.PUSH_DELETE, V0_3),
+    "agent/getAuthenticatedExtendedCard": (Operation.CARD, V0_3),
+    "agent/authenticatedExtendedCard": (Operation.CARD, V0_3),
+    "SendMessage": (Operation.SEND, V1_0),
+    "SendStreamingMessage": (Operation.STREAM, V1_0),
+    "GetTask": (Operation.GET, V1_0),
+    "ListTasks": (Operation.LIST, V1_0),
+    "CancelTask": (Operation.CANCEL, V1_0),
+    "SubscribeToTask": (Operation.SUBSCRIBE, V1_0),
+    "CreateTaskPushNotificationConfig": (Operation.PUSH_SET, V1_0),
+    "GetTaskPushNotificationConfig": (Operation.PUSH_GET, V1_0),
+    "ListTaskPushNotificationConfigs": (Operation.PUSH_LIST, V1_0),
+    "DeleteTaskPushNotificationConfig": (Operation.PUSH_DELETE, V1_0),
+    "GetExtendedAgentCard": (Operation.CARD, V1_0),
 }
 
 
@@ -65,7 +65,7 @@ def read_method(name: str, version: str | None) -> tuple[Operation, str | None]:
     if known is None:
         raise MethodNotFound(name)
     operation, dialect = known
-    return operation, dialect or (CLASSIC if said == CLASSIC else None)
+    return operation, dialect or (V0_3 if said == V0_3 else None)
 
 
 def read_version(version: str | None) -> str | None:
@@ -75,9 +75,9 @@ def read_version(version: str | None) -> str | None:
         return None
     major, _, rest = text.partition(".")
     if major == "1":
-        return NEWEST
+        return V1_0
     if major == "0":
-        return OLDEST if rest.partition(".")[0] == "1" else CLASSIC
+        return V0_1 if rest.partition(".")[0] == "1" else V0_3
     raise VersionNotSupported(text)
 
 

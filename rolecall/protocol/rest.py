@@ -10,7 +10,7 @@ from rolecall.model.a2a import JsonObject
 from rolecall.model.command import Target
 from rolecall.model.ids import is_instance, is_role, split_name
 from rolecall.model.value import replace
-from rolecall.protocol.dialect import CLASSIC, NEWEST
+from rolecall.protocol.dialect import V0_3, V1_0
 from rolecall.protocol.faults import Fault, error_info
 from rolecall.protocol.methods import Operation
 from rolecall.protocol.text.jsontext import dump
@@ -24,7 +24,7 @@ _ON_TASK = {
 _ON_CONFIGS = {"POST": Operation.PUSH_SET, "GET": Operation.PUSH_LIST}
 _ON_CONFIG = {"GET": Operation.PUSH_GET, "DELETE": Operation.PUSH_DELETE}
 _CONFIGS = ("pushNotificationConfigs", "pushNotificationConfig")
-_CARDS = {"extendedAgentCard": NEWEST, "card": CLASSIC}
+_CARDS = {"extendedAgentCard": V1_0, "card": V0_3}
 _NUMBERS, _FLAGS = ("historyLength", "history_length", "pageSize", "page_size"), ("includeArtifacts", "include_artifacts")
 _STATUS_NAMES = {
     400: "INVALID_ARGUMENT",
@@ -42,7 +42,7 @@ _STATUS_NAMES = {
 }
 
 
-class Place(NamedTuple):
+class RestRoute(NamedTuple):
     """What an address means. `dialect` None: the version header tells, or the task. `operation` None: it is an address of
     ours, but not with that verb; `verbs` then says with which.
     """
@@ -51,10 +51,10 @@ class Place(NamedTuple):
     dialect: str | None
     target: Target
     names: JsonObject
-    verbs: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
 
 
-def read_place(path: str, verb: str) -> Place | None:
+def read_route(path: str, method: str) -> RestRoute | None:
     """`path` as it came, with its percent signs: an id may hold a slash. None: no address of A2A's REST."""
     target, dialect, rest = _prefix([unquote(word) for word in path.strip("/").split("/")])
     if not rest:
@@ -62,36 +62,36 @@ def read_place(path: str, verb: str) -> Place | None:
     head, *more = rest
     if head.startswith("message:") and not more:
         operation = _VERBS.get(head.removeprefix("message:"))
-        return None if operation is None else _place(operation, verb, ("POST",), dialect, target, {})
-    if head in _CARDS and not more and (head != "card" or dialect == CLASSIC):
-        return _place(Operation.CARD, verb, ("GET",), dialect or _CARDS[head], target, {})
+        return None if operation is None else _place(operation, method, ("POST",), dialect, target, {})
+    if head in _CARDS and not more and (head != "card" or dialect == V0_3):
+        return _place(Operation.CARD, method, ("GET",), dialect or _CARDS[head], target, {})
     if head == "tasks":
-        return _task_place(more, verb, dialect, target)
+        return _task_place(more, method, dialect, target)
     return None
 
 
-def _task_place(rest: list[str], verb: str, dialect: str | None, target: Target) -> Place | None:
+def _task_place(rest: list[str], method: str, dialect: str | None, target: Target) -> RestRoute | None:
     if not rest:
-        return _place(Operation.LIST, verb, ("GET",), dialect, target, {})
+        return _place(Operation.LIST, method, ("GET",), dialect, target, {})
     name, *more = rest
     if not more:
         task, colon, action = name.rpartition(":")
         if colon and action in ("cancel", "subscribe"):
-            verbs = tuple(v for known, v in _ON_TASK if known == action)
-            operation = _ON_TASK.get((action, verb))
-            return Place(operation, dialect, target, {"id": task}, verbs)
-        return _place(Operation.GET, verb, ("GET",), dialect, target, {"id": name})
+            methods = tuple(v for known, v in _ON_TASK if known == action)
+            operation = _ON_TASK.get((action, method))
+            return RestRoute(operation, dialect, target, {"id": task}, methods)
+        return _place(Operation.GET, method, ("GET",), dialect, target, {"id": name})
     if more[0] not in _CONFIGS or len(more) > 2:
         return None
     table = _ON_CONFIG if len(more) == 2 else _ON_CONFIGS
     names = {"task": name, **({"config": more[1]} if len(more) == 2 else {})}
-    return Place(table.get(verb), dialect, target, names, tuple(table))
+    return RestRoute(table.get(method), dialect, target, names, tuple(table))
 
 
 def _place(
-    operation: Operation, verb: str, verbs: tuple[str, ...], dialect: str | None, target: Target, names: JsonObject
-) -> Place:
-    return Place(operation if verb in verbs else None, dialect, target, names, verbs)
+    operation: Operation, method: str, methods: tuple[str, ...], dialect: str | None, target: Target, names: JsonObject
+) -> RestRoute:
+    return RestRoute(operation if method in methods else None, dialect, target, names, methods)
 
 
 def _prefix(words: list[str]) -> tuple[Target, str | None, list[str]]:
@@ -103,11 +103,11 @@ def _prefix(words: list[str]) -> tuple[Target, str | None, list[str]]:
             return target, None, []
         target, words = Target(*named), words[2:]
     if words[0] == "v1":
-        return target, CLASSIC, words[1:]
+        return target, V0_3, words[1:]
     if words[0] == "a2a":
         if words[1:2] == ["rest"]:
-            return target, CLASSIC, words[2:]
-        return target, CLASSIC, words[1:] if words[1:2] == ["tasks"] and len(words) > 2 else []
+            return target, V0_3, words[2:]
+        return target, V0_3, words[1:] if words[1:2] == ["tasks"] and len(words) > 2 else []
     named = _role(words[0]) if len(words) > 1 and _is_first(words[1]) else None
     if named is None:
         return target, None, words
@@ -146,12 +146,12 @@ def _typed(name: str, value: str) -> str | int | bool:
     return value
 
 
-def params_of(place: Place, said: JsonObject, dialect: str | None) -> JsonObject:
+def params_of(place: RestRoute, said: JsonObject, dialect: str | None) -> JsonObject:
     """The parameters that the method has in JSON-RPC: what stands in the address wins over what was said besides."""
     names = place.names
     if "task" not in names:
         return {**said, **names}
-    if dialect == NEWEST:
+    if dialect == V1_0:
         config = {"id": names["config"]} if "config" in names else {}
         return {**said, "taskId": names["task"], **config}
     if place.operation is Operation.PUSH_SET:

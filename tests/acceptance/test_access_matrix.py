@@ -13,7 +13,7 @@ import pytest
 from hub.app import assemble
 from hub.settings.model import Settings
 from rolecall.protocol.methods import _METHODS, Operation
-from rolecall.protocol.rest import read_place
+from rolecall.protocol.rest import read_route
 from tests.acceptance.access_table import BASES, CAN_OWN, METHODS, OWN, REST, RIGHTS, UNKNOWN_TO, Address, Named
 from tests.acceptance.access_world import HIDDEN, HIDDEN_ROLE, OFFER, ROLE, WORKER, Ids, World, like, make_tokens, outcome, same
 from tests.helpers.processes import ROOT, start_hub, start_worker
@@ -49,14 +49,14 @@ def test_every_method_has_a_row() -> None:
 @pytest.mark.parametrize("dialect", sorted(REST))
 def test_every_operation_has_an_address_in_rest(dialect: str) -> None:
     base, _ = BASES[dialect]
-    places = [read_place(base + row.path.partition("?")[0], row.verb) for row in REST[dialect]]
+    places = [read_route(base + row.path.partition("?")[0], row.verb) for row in REST[dialect]]
     assert {place.operation for place in places if place is not None} == set(Operation)
     assert None not in places
 
 
 async def test_every_address_of_the_hubs_own_has_a_row(tmp_path: Path) -> None:
     async with assemble(Settings(data_dir=tmp_path, store="memory:"), port=1) as rolecall:
-        rules = rolecall.edge._pages.url_map.iter_rules()  # type: ignore[attr-defined]  # Quart's, behind ASGI's type
+        rules = rolecall.application._api.url_map.iter_rules()  # type: ignore[attr-defined]  # Quart's, behind ASGI's type
         found = {(method, rule.rule) for rule in rules for method in rule.methods - {"HEAD"}}
     automatic = {(method, rule) for method, rule in found if method == "OPTIONS" and (method, rule) not in OWN}
     assert found - automatic == set(OWN)

@@ -18,7 +18,7 @@ SEND = {"0.3": "message/send", "1.0": "SendMessage"}
 STREAM = {"0.3": "message/stream", "1.0": "SendStreamingMessage"}
 GET = {"0.3": "tasks/get", "1.0": "GetTask"}
 dialects = pytest.mark.parametrize("dialect", ["0.3", "1.0"])
-spoken_to = pytest.mark.parametrize("spoken", ["0.3", "1.0"])
+spoken_to = pytest.mark.parametrize("log_dialect", ["0.3", "1.0"])
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +55,10 @@ def said(dialect: str, text: str = "hi", configuration: Any = None, **members: A
     return {"message": message, "configuration": configuration or {}}
 
 
-def reply(spoken: str) -> Any:
+def reply(log_dialect: str) -> Any:
     """A worker that has done it at once."""
     task: dict[str, Any] = {"id": str(uuid4()), "contextId": "wc", "status": {"state": "completed"}}
-    if spoken == "1.0":
+    if log_dialect == "1.0":
         task["status"] = {"state": "TASK_STATE_COMPLETED"}
         return {"task": task}
     return {"kind": "task", **task}
@@ -132,10 +132,12 @@ async def test_one_task_is_seen_and_gone_on_with_in_every_dialect(wire: Wire) ->
 
 @dialects
 @spoken_to
-async def test_extensions_are_passed_on_and_echoed_under_the_name_they_came_by(wire: Wire, dialect: str, spoken: str) -> None:
-    worker = Played(lambda name, params: reply(spoken))
+async def test_extensions_are_passed_on_and_echoed_under_the_name_they_came_by(
+    wire: Wire, dialect: str, log_dialect: str
+) -> None:
+    worker = Played(lambda name, params: reply(log_dialect))
     named = "https://example.org/a, urn:b ,, bad name, https://example.org/a"
-    async with enrolled(wire.http, worker, "tone", dialect=spoken):
+    async with enrolled(wire.http, worker, "tone", dialect=log_dialect):
         for header in ("A2A-Extensions", "X-A2A-Extensions"):
             body = {"jsonrpc": "2.0", "id": 1, "method": SEND[dialect], "params": said(dialect)}
             headers = {**JSON, header: named}
@@ -143,11 +145,13 @@ async def test_extensions_are_passed_on_and_echoed_under_the_name_they_came_by(w
             assert response.headers[header] == "https://example.org/a, urn:b"
             other = {"A2A-Extensions", "X-A2A-Extensions"} - {header}
             assert not other & {name.title().replace("2a", "2A") for name in response.headers}
-    theirs, not_theirs = ("a2a-extensions", "x-a2a-extensions") if spoken == "1.0" else ("x-a2a-extensions", "a2a-extensions")
+    theirs, not_theirs = (
+        ("a2a-extensions", "x-a2a-extensions") if log_dialect == "1.0" else ("x-a2a-extensions", "a2a-extensions")
+    )
     for request, _ in worker.told:
         assert request.headers[theirs] == "https://example.org/a, urn:b"
         assert not_theirs not in request.headers
-        assert request.headers.get("a2a-version") == ("1.0" if spoken == "1.0" else None)
+        assert request.headers.get("a2a-version") == ("1.0" if log_dialect == "1.0" else None)
 
 
 @pytest.mark.parametrize("value", [b"https://x\xff\xfe", b"a" * 300, b",".join(b"e%d" % n for n in range(50)), b"a\tb", b""])
@@ -166,14 +170,16 @@ async def test_no_extension_smuggles_anything_into_a_header(wire: Wire, value: b
 
 @dialects
 @spoken_to
-async def test_accepted_modes_reach_the_worker_and_how_its_caller_waits_does_not(wire: Wire, dialect: str, spoken: str) -> None:
-    worker = Played(lambda name, params: reply(spoken))
+async def test_accepted_modes_reach_the_worker_and_how_its_caller_waits_does_not(
+    wire: Wire, dialect: str, log_dialect: str
+) -> None:
+    worker = Played(lambda name, params: reply(log_dialect))
     waits = {"blocking": True} if dialect == "0.3" else {"returnImmediately": False}
-    async with enrolled(wire.http, worker, "modes", dialect=spoken):
+    async with enrolled(wire.http, worker, "modes", dialect=log_dialect):
         configuration = {"acceptedOutputModes": ["text/plain", "image/png"], "historyLength": 0, **waits}
         await wire.result(SEND[dialect], said(dialect, configuration=configuration), "/agents/modes/")
     ((_, params),) = worker.told
-    asks_not_to_wait = {"blocking": False} if spoken == "0.3" else {"returnImmediately": True}
+    asks_not_to_wait = {"blocking": False} if log_dialect == "0.3" else {"returnImmediately": True}
     assert params["configuration"] == {"acceptedOutputModes": ["text/plain", "image/png"], **asks_not_to_wait}
 
 
@@ -199,7 +205,7 @@ async def test_no_history_is_something_to_ask_for(wire: Wire, dialect: str) -> N
 
 @dialects
 @spoken_to
-async def test_a_workers_own_error_is_said_in_the_callers_dialect(wire: Wire, dialect: str, spoken: str) -> None:
+async def test_a_workers_own_error_is_said_in_the_callers_dialect(wire: Wire, dialect: str, log_dialect: str) -> None:
     async def script(peer: Peer) -> None:
         while (request := await peer.read_request()) is not None:
             error = {"code": -32008, "message": "Ask with the extension."}
@@ -207,7 +213,7 @@ async def test_a_workers_own_error_is_said_in_the_callers_dialect(wire: Wire, di
             assert request
 
     async with RawServer(script) as server:
-        way = {"url": server.url, "protocolBinding": "JSONRPC", "protocolVersion": spoken}
+        way = {"url": server.url, "protocolBinding": "JSONRPC", "protocolVersion": log_dialect}
         card = {"name": "picky", "supportedInterfaces": [way], "capabilities": {"streaming": True}}
         await wire.http.put("/registry/agents/picky/w", json={"url": server.url, "card": card})
         error = (await wire.rpc(SEND[dialect], said(dialect), "/agents/picky/"))["error"]

@@ -63,7 +63,7 @@ def test_every_event_that_a_client_was_given_outlives_twenty_deaths_of_the_hub(t
 
 
 def _kill_under_load(tmp_path: Path, *, deaths: int) -> None:
-    dice = random.Random(32)
+    rng = random.Random(32)
     hub = hub_on(tmp_path / "hub")
     with (
         _counter(hub, tmp_path),
@@ -74,7 +74,7 @@ def _kill_under_load(tmp_path: Path, *, deaths: int) -> None:
         wait_for(lambda: all(reader.chunks for reader in readers))
         asking = Asking(hub.url)
         for death in range(deaths):
-            time.sleep(dice.uniform(0.05, 0.6))
+            time.sleep(rng.uniform(0.05, 0.6))
             hub.kill9()
             _join(threads, 5)
             stored = read_still(hub.data_dir, tmp_path / f"death-{death}")
@@ -88,7 +88,7 @@ def _kill_under_load(tmp_path: Path, *, deaths: int) -> None:
         asking.stop()
         with hub:
             for reader in readers:
-                _check(hub, reader, dice)
+                _check(hub, reader, rng)
             assert len(asking.answers) > deaths
             assert [get_task(hub.url, answer["id"]) for answer in asking.answers] == asking.answers
     assert len((tmp_path / "runs").read_text().splitlines()) == len(readers)
@@ -103,14 +103,14 @@ def _count(readers: Sequence[Reader]) -> int:
     return sum(len(reader.frames) for reader in readers)
 
 
-def _check(hub: HubProcess, reader: Reader, dice: random.Random) -> None:
+def _check(hub: HubProcess, reader: Reader, rng: random.Random) -> None:
     """The reader had everything once and in order, and the log says the same to whoever asks again."""
     many = len(reader.chunks) - 1
     assert reader.chunks == [*(f"{n} " for n in range(many)), f"that was {many}"]
     assert [cursor for cursor, _ in reader.frames] == list(range(1, len(reader.frames) + 1))
     assert reader.state == "completed"
     assert texts(get_task(hub.url, reader.task)) == reader.chunks
-    again = Reader(hub.url, reader.role, "", task=reader.task, frames=reader.frames[: dice.randint(1, many)])
+    again = Reader(hub.url, reader.role, "", task=reader.task, frames=reader.frames[: rng.randint(1, many)])
     again.come_back()
     assert again.frames == reader.frames
 
@@ -201,10 +201,10 @@ def test_no_word_leaves_the_hub_before_it_is_synced(recorded: Recorded) -> None:
 
 def test_a_power_cut_takes_no_word_that_was_said(recorded: Recorded, tmp_path: Path) -> None:
     """Cut at the kill and at moments when something had just been sent. What was not synced is gone, or some of it is."""
-    dice = random.Random(2)
+    rng = random.Random(2)
     sent = first_sent(recorded.calls)
-    for cut in [NEVER, *(begun + 1 for begun in dice.sample(sorted(set(sent.values())), 15))]:
-        for luck in (None, dice):
+    for cut in [NEVER, *(begun + 1 for begun in rng.sample(sorted(set(sent.values())), 15))]:
+        for luck in (None, rng):
             integrity, kept = _after_power_cut(recorded, cut, luck, tmp_path / f"{cut} {luck is None}")
             assert integrity == "ok"
             assert {said for said, begun in sent.items() if begun < cut} <= kept

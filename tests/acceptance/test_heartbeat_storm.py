@@ -38,7 +38,7 @@ class Answer:
 
 
 @dataclass
-class Exchange:
+class RequestCycle:
     """A request that is under way on one connection."""
 
     line: socket.socket
@@ -70,12 +70,12 @@ def ask_all(port: int, requests: Sequence[bytes], *, within: float) -> Asked:
                     opened += 1
                 line = free.pop()
                 line.sendall(requests[asked])
-                selector.register(line, selectors.EVENT_READ, Exchange(line, asked))
+                selector.register(line, selectors.EVENT_READ, RequestCycle(line, asked))
                 asked += 1
             ready = selector.select(0.001 if asked < len(requests) else 30)
             assert ready or asked < len(requests), f"no answer for 30 s; {len(answers)} came"
             for key, _ in ready:
-                exchange: Exchange = key.data
+                exchange: RequestCycle = key.data
                 piece = exchange.line.recv(64 * 1024)
                 assert piece, "the hub closed a connection"
                 exchange.answer += piece

@@ -198,7 +198,7 @@ async def test_a_connection_that_closes_as_the_next_call_comes_runs_nothing_twic
     """The keep-alive trap: a call that was cut there may have been taken. One worker closes at a call's first byte, the
     other soon after its last answer, which is when the next call is on its way.
     """
-    dice = random.Random(7)
+    rng = random.Random(7)
     ran: list[str] = []
 
     async def trap(peer: Peer) -> None:
@@ -222,7 +222,7 @@ async def test_a_connection_that_closes_as_the_next_call_comes_runs_nothing_twic
         replies = []
         for _ in range(100):
             replies.append(await pair.ask())
-            await asyncio.sleep(dice.uniform(0, 0.04))
+            await asyncio.sleep(rng.uniform(0, 0.04))
         assert ran and (idle is None or any(len(peer.requests) > 1 for peer in a.peers))
     runs, by_b = Counter(ran) + pair.run_by_b(), pair.run_by_b()
     for message, reply in replies:
@@ -313,8 +313,8 @@ async def test_a_chunk_that_is_in_a_snapshot_and_behind_it_is_not_doubled(http: 
                 await peer.write(answer(body))
 
     async with RawServer(overlap) as server:
-        spoken = [{"url": server.url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
-        card = {"name": "laughs", "supportedInterfaces": spoken, "capabilities": {"streaming": True}}
+        log_dialect = [{"url": server.url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
+        card = {"name": "laughs", "supportedInterfaces": log_dialect, "capabilities": {"streaming": True}}
         (await http.put("/registry/agents/laughs/a", json={"url": server.url, "card": card})).raise_for_status()
         body = {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": text_message("laugh")}
         reply = (await http.post("/agents/laughs/", json=body)).json()

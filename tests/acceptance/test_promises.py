@@ -275,9 +275,9 @@ async def _come_back_often(hub: HubProcess, http: httpx.AsyncClient, tmp_path: P
 
 async def _glimpses(http: httpx.AsyncClient, line: Line, times: int, number: int) -> list[tuple[int, list[Frame]]]:
     """Where each reader began, and the frames that it got."""
-    dice, found = random.Random(number), list[tuple[int, list[Frame]]]()
+    rng, found = random.Random(number), list[tuple[int, list[Frame]]]()
     while len(found) < times:
-        at, enough = dice.randint(0, line.cursor), dice.randint(1, 30)
+        at, enough = rng.randint(0, line.cursor), rng.randint(1, 30)
         frames: list[Frame] = []
         async with aclosing(line.resume(http, at)) as coming:
             async for frame in coming:

@@ -222,7 +222,7 @@ def test_a_receiver_that_is_down_while_the_hub_is_killed_gets_every_event_in_ord
 def test_a_hub_that_is_killed_again_and_again_while_it_tells_loses_and_mixes_up_nothing(
     hub: HubProcess, receiver: Receiver, tmp_path: Path
 ) -> None:
-    dice, kills, running = random.Random(58), 3, hub
+    rng, kills, running = random.Random(58), 3, hub
     with worker(hub, "counter:a", tmp_path):
         readers = [Reader(hub.url, "counter", "120 0.03") for _ in range(3)]
         for reader in readers:
@@ -232,7 +232,7 @@ def test_a_hub_that_is_killed_again_and_again_while_it_tells_loses_and_mixes_up_
             set_push(hub, reader.task, "c", receiver.url)
         for _ in range(kills):
             wait_for_more(receiver.posts, 5)
-            time.sleep(dice.uniform(0, 0.3))
+            time.sleep(rng.uniform(0, 0.3))
             running.kill9()
             running = restarted(hub)
         with running:

@@ -36,12 +36,12 @@ def restarted(hub: HubProcess, **settings: object) -> HubProcess:
 
 def test_a_stream_survives_the_hubs_death_exactly(hub: HubProcess, tmp_path: Path) -> None:
     """Some streams of numbers, some of one word again and again: nobody may look at contents to tell what is new."""
-    dice = random.Random(11)
+    rng = random.Random(11)
     with worker(hub, "counter:a", tmp_path), worker(hub, "same:a", tmp_path):
         readers = [Reader(hub.url, "counter" if n % 2 else "same", "60 0.02") for n in range(8)]
         threads = [reader.start() for reader in readers]
         wait_for(lambda: all(reader.chunks for reader in readers))
-        time.sleep(dice.uniform(0.1, 0.5))
+        time.sleep(rng.uniform(0.1, 0.5))
         hub.kill9()
         for thread in threads:
             thread.join(5)
@@ -223,14 +223,14 @@ def _ask(hub: HubProcess, params: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.soak
 def test_sixteen_streams_survive_ten_deaths_of_the_hub(hub: HubProcess, tmp_path: Path) -> None:
-    dice = random.Random(16)
+    rng = random.Random(16)
     with worker(hub, "counter:a", tmp_path), worker(hub, "same:a", tmp_path):
         readers = [Reader(hub.url, "counter" if n % 2 else "same", "1200 0.02") for n in range(16)]
         threads = [reader.start() for reader in readers]
         wait_for(lambda: all(reader.chunks for reader in readers))
         running = hub
         for _ in range(10):
-            time.sleep(dice.uniform(0.2, 1.5))
+            time.sleep(rng.uniform(0.2, 1.5))
             running.kill9()
             for thread in threads:
                 thread.join(5)

@@ -11,7 +11,7 @@ from tests.bench.asking import ask
 from tests.bench.enrolling import EACH_FARM, enrol_many, names
 from tests.bench.figures import Case, Row, Section, number, rows, table_of, times
 from tests.bench.filling import fill
-from tests.bench.machine import Place
+from tests.bench.machine import RestRoute
 from tests.bench.proxies import Proxy, resume, serve
 from tests.bench.rig import Rig, StoredTasks
 from tests.bench.stalls import HEADS, held
@@ -66,13 +66,13 @@ def _values(made: list[Row]) -> dict[str, float]:
     return {f"growth {row.proxy}": row.cpu_to_floor for row in made}
 
 
-def _with_few(rig: Rig, place: Place) -> Proxy:
+def _with_few(rig: Rig, place: RestRoute) -> Proxy:
     hub = serve(place, FEW)
     enrol_many(hub, rig.worker_port, list(names(10, 1)), token=hub.enrol_with[0])
     return hub
 
 
-def _with_workers(rig: Rig, place: Place) -> Proxy:
+def _with_workers(rig: Rig, place: RestRoute) -> Proxy:
     hub = serve(place, WORKERS, farms=_WORKERS // EACH_FARM)
     wanted = list(names(_WORKERS, _ROLES))
     for farm, token in enumerate(hub.enrol_with):

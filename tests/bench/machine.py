@@ -32,7 +32,7 @@ class Cores:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RestRoute:
     """Where a run's files lie, which core is whose, and what ends with it."""
 
     folder: Path

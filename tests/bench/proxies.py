@@ -14,7 +14,7 @@ from hub.settings.model import Settings
 from tests.bench import machine
 from tests.bench.asking import ask, free_port, until_answering
 from tests.bench.checkouts import CURRENT, ROOT, Checkout
-from tests.bench.machine import Place
+from tests.bench.machine import RestRoute
 
 HERE = Path(__file__).parent
 AGENT_PYTHON = ROOT / ".tools" / "a2a-1.x" / "bin" / "python"
@@ -71,7 +71,7 @@ class Proxy:
         return f"/agents/{role}/" if self.is_hub else "/"
 
 
-def start_nginx(place: Place, worker: int) -> Proxy:
+def start_nginx(place: RestRoute, worker: int) -> Proxy:
     port = free_port()
     user = "user root;\n" if os.geteuid() == 0 else ""
     conf, log = place.folder / "nginx.conf", place.folder / "nginx.log"
@@ -81,15 +81,15 @@ def start_nginx(place: Place, worker: int) -> Proxy:
     return Proxy("nginx", process.pid, port, machine.age(process.pid))
 
 
-def start_agent(place: Place, worker: int) -> Proxy:
+def start_agent(place: RestRoute, worker: int) -> Proxy:
     return _start_agent(place, worker, "sdk-1.3", AGENT_PYTHON, HERE / "agent.py")
 
 
-def start_old_agent(place: Place, worker: int) -> Proxy:
+def start_old_agent(place: RestRoute, worker: int) -> Proxy:
     return _start_agent(place, worker, "sdk-0.3", OLD_AGENT_PYTHON, HERE / "agent03.py")
 
 
-def _start_agent(place: Place, worker: int, name: str, python: Path, program: Path) -> Proxy:
+def _start_agent(place: RestRoute, worker: int, name: str, python: Path, program: Path) -> Proxy:
     process = place.start([python, program, f"http://127.0.0.1:{worker}/"], log=name)
     port = int(machine.first_line(process).rstrip("/").rpartition(":")[2])
     until_answering(port)
@@ -97,7 +97,7 @@ def _start_agent(place: Place, worker: int, name: str, python: Path, program: Pa
 
 
 def start_hub(
-    place: Place, worker: int, name: str = "hub", more: Mapping[str, str] | None = None, checkout: Checkout = CURRENT
+    place: RestRoute, worker: int, name: str = "hub", more: Mapping[str, str] | None = None, checkout: Checkout = CURRENT
 ) -> Proxy:
     """It knows the worker twice: under the role that is called, and as one of 1.0."""
     hub = serve(place, name, more, checkout=checkout)
@@ -106,12 +106,12 @@ def start_hub(
     return hub
 
 
-def start_hub_on_hypercorn(place: Place, worker: int) -> Proxy:
+def start_hub_on_hypercorn(place: RestRoute, worker: int) -> Proxy:
     return start_hub(place, worker, "hub-hypercorn", {"ROLECALL_SERVER": "hypercorn"})
 
 
 def serve(
-    place: Place, name: str, more: Mapping[str, str] | None = None, *, farms: int = 1, checkout: Checkout = CURRENT
+    place: RestRoute, name: str, more: Mapping[str, str] | None = None, *, farms: int = 1, checkout: Checkout = CURRENT
 ) -> Proxy:
     """A hub with tokens, and but for what is named with its defaults. One holder may enrol 5,000 workers: a farm."""
     data = Path(tempfile.mkdtemp(dir=place.folder))
@@ -121,7 +121,7 @@ def serve(
     return resume(place, Proxy(name, 0, free_port(), 0.0, calls_with, enrol_with, data, checkout), more)
 
 
-def resume(place: Place, hub: Proxy, more: Mapping[str, str] | None = None) -> Proxy:
+def resume(place: RestRoute, hub: Proxy, more: Mapping[str, str] | None = None) -> Proxy:
     """Start the hub that has these tokens and its data already."""
     argv = hub.checkout.command("serve", "--port", str(hub.port), "--data-dir", hub.data)
     env = hub.checkout.environment({**CHANGED, **(more or {})})
@@ -142,7 +142,7 @@ def enrol(hub: Proxy, worker: int, *, role: str = "bench", card: str = "/.well-k
     ask(hub.port, f"/registry/agents/{role}/a", "PUT", offer, token=hub.enrol_with[0])
 
 
-Starter = Callable[[Place, int], Proxy]
+Starter = Callable[[RestRoute, int], Proxy]
 STARTERS: dict[str, Starter] = {
     "nginx": start_nginx,
     "sdk-1.3": start_agent,

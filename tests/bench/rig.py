@@ -13,7 +13,7 @@ from typing import Any
 from tests.bench import machine
 from tests.bench.asking import ask
 from tests.bench.figures import Case
-from tests.bench.machine import Cores, Place
+from tests.bench.machine import Cores, RestRoute
 from tests.bench.proxies import Proxy, Starter, compile_c, missing_tools
 
 _PROGRAMS = ("worker", "load", "beats")
@@ -41,7 +41,7 @@ class Rig:
         with ExitStack() as closing:
             for program in _PROGRAMS:
                 compile_c(program, self.folder)
-            place = Place(self.folder, self.cores, closing)
+            place = RestRoute(self.folder, self.cores, closing)
             process = place.start([self.folder / "worker"], log="worker", measured=False, stdin=subprocess.PIPE)
             self.worker_port = int(machine.first_line(process))
             self.closing = closing.pop_all()
@@ -51,10 +51,10 @@ class Rig:
         self.closing.close()
 
     @contextmanager
-    def place(self) -> Iterator[Place]:
+    def place(self) -> Iterator[RestRoute]:
         """For processes that end with the block."""
         with ExitStack() as closing:
-            yield Place(self.folder, self.cores, closing)
+            yield RestRoute(self.folder, self.cores, closing)
 
     @contextmanager
     def started(self, names: Sequence[str]) -> Iterator[list[Proxy]]:
@@ -68,7 +68,7 @@ class Rig:
         count = ask(self.worker_port, "/count")
         return count["calls"], count["events"]
 
-    def begin_load(self, place: Place, proxy: Proxy, case: Case) -> subprocess.Popen[str]:
+    def begin_load(self, place: RestRoute, proxy: Proxy, case: Case) -> subprocess.Popen[str]:
         words = [proxy.port, proxy.path(case.role), case.method, case.connections, int(case.seconds * 1000), case.events]
         words.append(case.events * case.interval_us // 1000)  # paced streams begin at any moment of the one before
         argv: list[str | Path] = [self.folder / "load", *(str(word) for word in (*words, proxy.calls_with))]

@@ -13,7 +13,7 @@ from tests.bench.checkouts import CURRENT, Checkout
 from tests.bench.enrolling import EACH_FARM, Enrolled, enrol_many, names
 from tests.bench.figures import Case, Figure, Section, number, times
 from tests.bench.honesty import check_counts
-from tests.bench.machine import Place
+from tests.bench.machine import RestRoute
 from tests.bench.proxies import Proxy, enrol, serve
 from tests.bench.rig import Rig
 from tests.bench.turns import say
@@ -46,7 +46,7 @@ def storms(rig: Rig, rounds: int, seconds: float) -> Section:
 _COLUMNS = ("p50_before", "p99_before", "p50", "p99", "took")
 
 
-def farm(rig: Rig, place: Place, name: str = "storm", checkout: Checkout = CURRENT) -> tuple[Proxy, Path]:
+def farm(rig: Rig, place: RestRoute, name: str = "storm", checkout: Checkout = CURRENT) -> tuple[Proxy, Path]:
     """A hub with thousands of workers, and their heartbeats in a file."""
     say(f"heartbeat storm: enrolling 5,000 workers: {name}")
     hub = serve(place, name, farms=2, checkout=checkout)
@@ -82,7 +82,7 @@ def one_round(rig: Rig, hub: Proxy, case: Case, lines: Path) -> dict[str, Any]:
     return {**waited, "took": beats["seconds"], "problems": [f"heartbeat storm: {problem}" for problem in problems]}
 
 
-def _storm(place: Place, rig: Rig, hub: Proxy, lines: str) -> subprocess.Popen[str]:
+def _storm(place: RestRoute, rig: Rig, hub: Proxy, lines: str) -> subprocess.Popen[str]:
     """Connected, and waiting for the word."""
     words = (hub.port, _LINES, 1000, hub.enrol_with[1])
     argv: list[str | Path] = [rig.folder / "beats", *(str(word) for word in words)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from hub.ports import Claim, Engine
+from hub.ports import DeliveryClaim, Engine
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.push import SealedConfig
 from tests.contract.words import ANNA
@@ -25,11 +25,11 @@ async def told(engine: Engine, task: TaskId, name: str = "c", **members: Any) ->
     await engine.pushes.set(ANNA, a_config(task, name, **members), most=10)
 
 
-async def claimed(engine: Engine, most: int = 10, **more: Any) -> Sequence[Claim]:
+async def claimed(engine: Engine, most: int = 10, **more: Any) -> Sequence[DeliveryClaim]:
     return await engine.pushes.claim(most, more.pop("lease", LEASE), at_once=more.pop("at_once", 10), busy=more.pop("busy", {}))
 
 
-async def the_claim(engine: Engine) -> Claim:
+async def the_claim(engine: Engine) -> DeliveryClaim:
     (claim,) = await claimed(engine)
     return claim
 

@@ -18,7 +18,7 @@ from rolecall.errors import HubError, TaskNotFound
 from rolecall.model.a2a import Ids, TaskState
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Cursor, TaskId, WorkerId
-from rolecall.model.worker import Beat, Health, Proof, Registration
+from rolecall.model.worker import Beat, Health, LeaseProof, Registration
 from tests.contract.words import ANNA, BERT, SOON, a_row, a_turn, an_offer, append, message, status, text
 from tests.helpers.clock import MovableClock
 
@@ -129,10 +129,10 @@ class Asked:
 
     async def beat(self, worker: WorkerId, epoch: int, draining: bool | None) -> Any:
         said = Beat(in_flight=epoch, draining=draining)
-        return seen(await self.engine.registry.beat("default", worker, Proof(epoch or None, None), said))
+        return seen(await self.engine.registry.beat("default", worker, LeaseProof(epoch or None, None), said))
 
     async def withdraw(self, worker: WorkerId, epoch: int) -> Any:
-        await self.engine.registry.withdraw("default", worker, Proof(epoch, None))
+        await self.engine.registry.withdraw("default", worker, LeaseProof(epoch, None))
 
     async def mark(self, worker: WorkerId, epoch: int, health: Health) -> Any:
         await self.engine.registry.mark("default", worker, epoch, health, "why")

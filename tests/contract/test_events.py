@@ -249,12 +249,12 @@ async def test_event_larger_than_a_page_still_comes_through(engine: Engine) -> N
 async def test_followers_of_every_pace_get_every_event_once_in_order(engine: Engine) -> None:
     task = await admitted(engine)
     total = 1_500
-    dice = random.Random(7)
+    rng = random.Random(7)
 
     async def write() -> None:
         at = 0
         while at < total:
-            count = min(dice.choice([1, 1, 2, 40]), total - at)
+            count = min(rng.choice([1, 1, 2, 40]), total - at)
             at = await append(engine, task, *(text(f"{place}" * 20) for place in range(at, at + count)), after=at)
             await asyncio.sleep(0)
         await append(engine, task, DONE, after=at)

@@ -8,7 +8,7 @@ import pytest
 from hub.ports import Engine, Registry
 from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
 from rolecall.model.ids import WorkerId
-from rolecall.model.worker import Beat, Health, Proof, Registration
+from rolecall.model.worker import Beat, Health, LeaseProof, Registration
 from tests.contract.conftest import Store
 from tests.contract.words import ANNA, BERT, OTHER_ANNA, SOON, TTL, WORKER, an_offer, beat, enrolled, kinds, proof
 from tests.helpers.clock import MovableClock
@@ -143,7 +143,7 @@ async def test_names_of_two_workspaces_are_strangers(registry: Registry) -> None
     assert registry.get("nowhere", WORKER) is None
     assert list(registry.live("nowhere")) == list(registry.roles("nowhere")) == []
     with pytest.raises(LeaseSuperseded):
-        await registry.beat("elsewhere", WORKER, Proof(there.epoch, here.secret), Beat())
+        await registry.beat("elsewhere", WORKER, LeaseProof(there.epoch, here.secret), Beat())
     assert len(await kinds(registry, workspace="elsewhere")) == 1
 
 
@@ -289,14 +289,19 @@ async def test_beat_after_expiry_is_unknown_and_revives_nothing(registry: Regist
 
 async def test_beat_of_a_stranger_is_unknown(registry: Registry) -> None:
     with pytest.raises(LeaseUnknown):
-        await registry.beat("default", WORKER, Proof(1, "x"), Beat())
+        await registry.beat("default", WORKER, LeaseProof(1, "x"), Beat())
 
 
 async def test_stale_epoch_or_other_secret_cannot_renew(registry: Registry, clock: MovableClock) -> None:
     first = await enrolled(registry, boot="one")
     second = await enrolled(registry, boot="two")
     clock.advance(60)
-    for wrong in (proof(first), Proof(second.epoch, first.secret), Proof(None, "naïve"), Proof(first.epoch, None)):
+    for wrong in (
+        proof(first),
+        LeaseProof(second.epoch, first.secret),
+        LeaseProof(None, "naïve"),
+        LeaseProof(first.epoch, None),
+    ):
         with pytest.raises(LeaseSuperseded):
             await registry.beat("default", WORKER, wrong, Beat(in_flight=9))
     assert registry.expires_in(second) == timedelta(seconds=60)
@@ -305,7 +310,7 @@ async def test_stale_epoch_or_other_secret_cannot_renew(registry: Registry, cloc
 
 async def test_proof_that_is_not_given_is_not_asked_for(registry: Registry) -> None:
     registration = await enrolled(registry)
-    assert await registry.beat("default", WORKER, Proof(None, None), Beat()) is registration
+    assert await registry.beat("default", WORKER, LeaseProof(None, None), Beat()) is registration
 
 
 async def test_beat_clears_suspicion(registry: Registry) -> None:
@@ -416,7 +421,7 @@ async def test_what_one_holder_has_is_counted_through_every_change(registry: Reg
     await take("3", "bert")
     await take("1", "anna", workspace="elsewhere")
     assert [registry.held_by(who) for who in (ANNA, BERT, OTHER_ANNA)] == [2, 1, 1]
-    await registry.withdraw("default", WorkerId("r", "2"), Proof(None, None))
+    await registry.withdraw("default", WorkerId("r", "2"), LeaseProof(None, None))
     assert registry.held_by(ANNA) == 1
     clock.advance(TTL.total_seconds())
     await take("1", "bert")

@@ -38,7 +38,7 @@ async def test_task_without_a_worker_gets_one_by_assignment(engine: Engine) -> N
     assert (await engine.tasks.get(ANNA, row.id)).worker is None
     worker = WorkerId("echo", "Zone:A:1")
     await engine.tasks.assign(row.id, worker, 4, "1.0")
-    assert await engine.tasks.get(ANNA, row.id) == replace(row, worker=worker, epoch=4, spoken="1.0")
+    assert await engine.tasks.get(ANNA, row.id) == replace(row, worker=worker, epoch=4, log_dialect="1.0")
 
 
 async def test_same_id_is_not_admitted_twice(engine: Engine) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from hub.ports import Engine, Entry, Registry, RegistryFeed, Subscription
+from hub.ports import Engine, LogEntry, Registry, RegistryFeed, Subscription
 from rolecall.model.a2a import Event, EventKind, Ids, Logged, TaskState
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId, new_task_id
 from rolecall.model.task import TaskRow, Turn
-from rolecall.model.worker import Beat, Offer, Proof, Registration
+from rolecall.model.worker import Beat, LeaseProof, Offer, Registration
 
 ANNA = Caller("default", "anna")
 BERT = Caller("default", "bert")
@@ -36,7 +36,7 @@ def a_row(caller: Caller = ANNA, **members: Any) -> TaskRow:
         "worker_task": "",
         "worker_context": "",
         "dialect": "0.3",
-        "spoken": "0.3",
+        "log_dialect": "0.3",
         "alias": "",
         "state": TaskState.SUBMITTED,
         "at": START,
@@ -76,7 +76,7 @@ DONE = status(TaskState.COMPLETED)
 async def append(
     engine: Engine, task: TaskId, *events: Event, after: int = 0, position: str | None = None, ids: Ids | None = None
 ) -> Cursor:
-    return await engine.events.append(task, Entry(events, position, ids), after=Cursor(after))
+    return await engine.events.append(task, LogEntry(events, position, ids), after=Cursor(after))
 
 
 async def grown(engine: Engine, task: TaskId, count: int, *, size: int = 10) -> list[Logged]:
@@ -104,8 +104,8 @@ async def enrolled(registry: Registry, worker: WorkerId = WORKER, boot: str = "b
     return await registry.enrol(workspace, an_offer(worker, **members), boot=boot, ttl=ttl)
 
 
-def proof(registration: Registration) -> Proof:
-    return Proof(registration.epoch, registration.secret)
+def proof(registration: Registration) -> LeaseProof:
+    return LeaseProof(registration.epoch, registration.secret)
 
 
 async def beat(registry: Registry, registration: Registration, **said: Any) -> Registration:

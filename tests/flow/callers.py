@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from hub.core.tasks.stream import Reading
+from hub.core.tasks.stream import TaskStream
 from rolecall.model.a2a import EventKind, JsonObject, Logged
 from rolecall.model.card import JSONRPC, Interface
 from rolecall.model.command import Send, Target
@@ -15,7 +15,7 @@ from rolecall.model.ids import Caller, Cursor
 from rolecall.model.worker import Registration
 from rolecall.protocol.callers import requests
 from rolecall.protocol.callers.answers import wrapped
-from rolecall.protocol.callers.event_encoder import Speller
+from rolecall.protocol.callers.event_encoder import EventEncoder
 from rolecall.protocol.dialect import SHAPES
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import ME, House
@@ -90,11 +90,11 @@ class Speaker:
         found = await self.house.hub.list(self.me, requests.read_list(params, ANY, self.dialect))
         return [self._task(body) for body in found.tasks]
 
-    async def read(self, reading: Reading) -> list[Seen]:
+    async def read(self, task_stream: TaskStream) -> list[Seen]:
         """As a stream of that dialect has it."""
-        pen = Speller(reading.dialect, reading.alias)
-        assert reading.dialect == self.dialect
-        return [self._frame(pen, logged) async for batch in reading for logged in batch]
+        pen = EventEncoder(task_stream.dialect, task_stream.alias)
+        assert task_stream.dialect == self.dialect
+        return [self._frame(pen, logged) async for batch in task_stream for logged in batch]
 
     def seen(self, body: bytes, kind: EventKind, cursor: int = 0) -> Seen:
         """Strictly in this dialect: each has its own way of telling what a thing is."""
@@ -105,9 +105,9 @@ class Speaker:
         assert document.get("kind") == (kind.value if self.dialect == "0.3" else None)
         return self._of(document, kind, cursor)
 
-    def _frame(self, pen: Speller, logged: Logged) -> Seen:
+    def _frame(self, pen: EventEncoder, logged: Logged) -> Seen:
         cursor, event = logged.cursor, logged.event
-        body = wrapped(event.kind, pen.spell(event), self.dialect)
+        body = wrapped(event.kind, pen.encode(event), self.dialect)
         # A stream of 0.1 has no tasks: the first frame is the task's status.
         kind = EventKind.STATUS if self.dialect == "0.1" and event.kind is EventKind.TASK else event.kind
         return self.seen(body, kind, cursor)
@@ -131,7 +131,7 @@ class Speaker:
         return Seen(kind.value, state, texts, document, cursor)
 
 
-async def enrol(house: House, name: str, *spoken: str, **offer: Any) -> Registration:
+async def enrol(house: House, name: str, *log_dialect: str, **offer: Any) -> Registration:
     """A worker that can be spoken to in these dialects."""
-    interfaces = tuple(Interface("http://w/", JSONRPC, dialect) for dialect in spoken)
+    interfaces = tuple(Interface("http://w/", JSONRPC, dialect) for dialect in log_dialect)
     return await house.enrol(name, interfaces=interfaces, **offer)

@@ -19,15 +19,15 @@ from uuid import uuid4
 
 import pytest
 
-from hub.core.hub import Hub, Limits
-from hub.core.observe import Silent
-from hub.core.push.configs import Push
+from hub.core.hub import Hub, HubLimits
+from hub.core.observe import NullObserver
+from hub.core.push.configs import PushConfigs
 from hub.core.push.deliveries import Deliveries
-from hub.core.registry.directory import Directory, Terms
-from hub.core.relay.context import Surroundings
+from hub.core.registry.directory import Directory, LeaseTerms
+from hub.core.relay.context import Dependencies
 from hub.core.routing.router import Router
 from hub.core.supervisor import Supervisor
-from hub.core.tasks.stream import Reading
+from hub.core.tasks.stream import TaskStream
 from hub.identity.vault import SealingVault, random_key
 from hub.outbound.client import Client
 from hub.outbound.webhook import HttpWebhooks
@@ -38,7 +38,7 @@ from rolecall.model.command import CancelTask, GetTask, Send, Subscribe, Target
 from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
 from rolecall.model.principal import LOCAL
 from rolecall.model.task import TaskRow
-from rolecall.model.worker import Offer, Proof, Registration
+from rolecall.model.worker import LeaseProof, Offer, Registration
 from rolecall.protocol.codec import Codec
 from rolecall.protocol.text.jsontext import parse
 from rolecall.protocol.v0_3 import requests as v03
@@ -64,7 +64,7 @@ def pytest_asyncio_loop_factories(
 
 
 @dataclass
-class Recorder(Silent):
+class Recorder(NullObserver):
     """What the observer was told, counted."""
 
     drops: Counter[str] = field(default_factory=Counter)
@@ -111,30 +111,30 @@ class House:
     forwarder: ScriptedForwarder
     clock: MovableClock
     supervisor: Supervisor
-    around: Surroundings
-    push: Push
+    deps: Dependencies
+    push: PushConfigs
     observer: Recorder
     _open: Callable[[], Any]
 
-    def restarted(self, *, limits: Limits | None = None, **bounds: Any) -> Hub:
+    def restarted(self, *, limits: HubLimits | None = None, **bounds: Any) -> Hub:
         """Another hub on the same store, as after a kill: the old one is not told."""
-        around = replace(self.around, **bounds)
-        return Hub(around, self.supervisor, limits or Limits(keep_alive=KEEP_ALIVE), self.push)
+        deps = replace(self.deps, **bounds)
+        return Hub(deps, self.supervisor, limits or HubLimits(keep_alive=KEEP_ALIVE), self.push)
 
-    async def restart(self, *, limits: Limits | None = None, **bounds: Any) -> None:
+    async def restart(self, *, limits: HubLimits | None = None, **bounds: Any) -> None:
         """Kill the hub, open its store again, and let a new hub settle what was left. The rest of the house is the same."""
         await self.supervisor.close()
         loop = asyncio.get_running_loop()
         with loop.busy() if isinstance(loop, VirtualTimeLoop) else nullcontext():
             new: House = await self._open()
-        new.around = replace(new.around, **bounds)
-        new.hub = Hub(new.around, new.supervisor, limits or Limits(keep_alive=KEEP_ALIVE), new.push)
+        new.deps = replace(new.deps, **bounds)
+        new.hub = Hub(new.deps, new.supervisor, limits or HubLimits(keep_alive=KEEP_ALIVE), new.push)
         self.__dict__.update(new.__dict__)
         await self.hub.settle()
 
-    def with_bounds(self, *, limits: Limits | None = None, **bounds: Any) -> None:
+    def with_bounds(self, *, limits: HubLimits | None = None, **bounds: Any) -> None:
         """The same house, and a hub with other bounds. To be called before anything else."""
-        self.around = replace(self.around, **bounds)
+        self.deps = replace(self.deps, **bounds)
         self.hub = self.restarted(limits=limits)
 
     def watch(self) -> None:
@@ -164,7 +164,7 @@ class House:
     async def stream(self, text: str = "hi", role: str | None = "echo", **members: Any) -> list[dict[str, Any]]:
         return await frames(await self.hub.stream(ME, say(text, role, **members)))
 
-    async def subscribe(self, task: str, after: int | None = None, *, dialect: str = "0.3") -> Reading:
+    async def subscribe(self, task: str, after: int | None = None, *, dialect: str = "0.3") -> TaskStream:
         cursor = None if after is None else Cursor(after)
         return await self.hub.subscribe(ME, Subscribe(Target(), TaskId(task), dialect, cursor))
 
@@ -186,8 +186,8 @@ class House:
         return row
 
 
-def proof(lease: Registration) -> Proof:
-    return Proof(lease.epoch, lease.secret)
+def proof(lease: Registration) -> LeaseProof:
+    return LeaseProof(lease.epoch, lease.secret)
 
 
 def say(text: str = "hi", role: str | None = "echo", *, blocking: bool = True, key: str | None = None, **members: Any) -> Send:
@@ -196,8 +196,8 @@ def say(text: str = "hi", role: str | None = "echo", *, blocking: bool = True, k
     return v03.read_send(params, Target(path_role=role), key=key)
 
 
-async def frames(reading: Reading) -> list[dict[str, Any]]:
-    return [{"cursor": one.cursor, **parse(one.event.body)} async for batch in reading for one in batch]
+async def frames(task_stream: TaskStream) -> list[dict[str, Any]]:
+    return [{"cursor": one.cursor, **parse(one.event.body)} async for batch in task_stream for one in batch]
 
 
 @pytest.fixture
@@ -248,26 +248,26 @@ async def _built(
     supervisor, guard = Supervisor(), WebhookGuard((), [ip_network("127.0.0.0/8")], ())
     watched = WatchedEngine(await stack.enter_async_context(engine))
     client = await stack.enter_async_context(Client(guard))
-    around = Surroundings(
+    deps = Dependencies(
         engine=watched,
         forwarder=forwarder,
         codec=Codec(clock.wall),
-        router=Router(watched.registry, watched.tasks, default_role=None, dice=Random(7)),
+        router=Router(watched.registry, watched.tasks, default_role=None, rng=Random(7)),
         observer=observer,
         clock=clock,
         silence=timedelta(seconds=SILENCE),
     )
     webhooks, vault = HttpWebhooks(client, guard, clock.wall), SealingVault(key)
-    deliveries = Deliveries(around, webhooks, vault, supervisor)
-    push = Push(watched.pushes, webhooks, vault, deliveries, most=10)
-    hub = Hub(around, supervisor, Limits(keep_alive=KEEP_ALIVE), push)
+    deliveries = Deliveries(deps, webhooks, vault, supervisor)
+    push = PushConfigs(watched.pushes, webhooks, vault, deliveries, most=10)
+    hub = Hub(deps, supervisor, HubLimits(keep_alive=KEEP_ALIVE), push)
     directory = Directory(
         watched.registry,
         forwarder,
         observer,
-        Terms(TTL, timedelta(seconds=45)),
+        LeaseTerms(TTL, timedelta(seconds=45)),
         check_url=lambda url, networks: None,
         most=100,
         most_each=100,
     )
-    return House(hub, directory, watched, forwarder, clock, supervisor, around, push, observer, opened)
+    return House(hub, directory, watched, forwarder, clock, supervisor, deps, push, observer, opened)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from hub.core.hub import Hub, Limits
+from hub.core.hub import Hub, HubLimits
 from rolecall.errors import (
     HubDraining,
     HubError,
@@ -39,7 +39,7 @@ TASKS, STREAMS = (
 
 async def opened(house: House, *, lasts: float = LONG, **limits: int) -> Hub:
     """A hub with a worker in either workspace, whose tasks last some seconds."""
-    hub = house.restarted(limits=Limits(keep_alive=timedelta(seconds=0.05), **limits))
+    hub = house.restarted(limits=HubLimits(keep_alive=timedelta(seconds=0.05), **limits))
     await house.enrol("echo:a")
     farm = Principal("farm", Kind.WORKER, ABROAD.workspace, roles=("*",))
     offer = Offer(WorkerId("echo", "z"), "http://w/echo:z", streaming=True)
@@ -93,14 +93,14 @@ async def test_a_workspace_with_too_many_open_streams_is_refused_and_others_go_o
     again = Subscribe(Target(), known, "0.3", None)
     with pytest.raises(Overloaded, match=STREAMS):
         await hub.subscribe(ME, again)
-    for reading in (mine[0], mine[0], abroad[0]):
-        reading.close()
+    for task_stream in (mine[0], mine[0], abroad[0]):
+        task_stream.close()
     third = await hub.subscribe(ME, again)
     assert (await frames(third))[-1]["status"]["state"] == "completed"
     with pytest.raises(Overloaded, match=STREAMS):
         await hub.subscribe(ME, again)
-    for reading in (third, mine[1], abroad[1]):
-        reading.close()
+    for task_stream in (third, mine[1], abroad[1]):
+        task_stream.close()
 
 
 async def test_a_flood_in_one_moment_takes_no_more_than_its_workspaces_places(house: House) -> None:
@@ -118,10 +118,10 @@ async def test_a_call_that_comes_to_nothing_keeps_no_place(house: House) -> None
         with pytest.raises(RoleUnknown):
             await hub.stream(ME, say(role="nobody"))
     for _ in range(3):
-        reading = await hub.stream(ME, say())
-        found = await frames(reading)
+        task_stream = await hub.stream(ME, say())
+        found = await frames(task_stream)
         assert found[-1]["status"]["state"] == "completed"
-        reading.close()
+        task_stream.close()
         await until_over(hub, found[0]["id"])
 
 
@@ -137,7 +137,7 @@ async def test_tasks_that_an_earlier_hub_left_open_are_counted_where_they_belong
     before = await opened(house)
     for caller in (ME, ME, ABROAD):
         await begin(before, caller)
-    after = house.restarted(limits=Limits(keep_alive=timedelta(seconds=0.05), open_tasks_each=2))
+    after = house.restarted(limits=HubLimits(keep_alive=timedelta(seconds=0.05), open_tasks_each=2))
     await after.settle()
     assert len(after.relays) == 3
     with pytest.raises(Overloaded, match=TASKS):
@@ -205,10 +205,10 @@ async def caller_leaves_before_the_worker_has_begun(house: House) -> None:
 
 async def task_is_done(house: House) -> None:
     house.forwarder.plan("echo:a", task("completed"))
-    reading = await house.hub.stream(ME, say())
-    await frames(reading)
-    reading.close()
-    reading.close()
+    task_stream = await house.hub.stream(ME, say())
+    await frames(task_stream)
+    task_stream.close()
+    task_stream.close()
 
 
 async def task_asks_and_is_answered(house: House) -> None:
@@ -216,9 +216,9 @@ async def task_asks_and_is_answered(house: House) -> None:
     house.forwarder.plan("echo:a", status("completed"))
     asked = await house.send()
     await asyncio.sleep(0.1)  # as long as it listens to the pause, it holds its place
-    reading = await house.hub.stream(ME, say("blue", taskId=asked["id"]))
-    await frames(reading)
-    reading.close()
+    task_stream = await house.hub.stream(ME, say("blue", taskId=asked["id"]))
+    await frames(task_stream)
+    task_stream.close()
 
 
 async def subscriber_knows_more_than_there_is(house: House) -> None:
@@ -233,9 +233,9 @@ async def subscriber_knows_more_than_there_is(house: House) -> None:
 
 async def the_worker_is_cut_off(house: House) -> None:
     house.forwarder.plan("echo:a", task(), HubError("broken"))
-    reading = await house.hub.stream(ME, say())
-    await frames(reading)
-    reading.close()
+    task_stream = await house.hub.stream(ME, say())
+    await frames(task_stream)
+    task_stream.close()
 
 
 WAYS_OUT = [
@@ -257,7 +257,7 @@ WAYS_OUT = [
 @pytest.mark.parametrize("way_out", WAYS_OUT)
 async def test_a_place_is_given_back(house: House, way_out: Callable[[House], Awaitable[None]]) -> None:
     """Of the hub's one, and of the workspace's one: after each way out there is one for the next, and not two."""
-    house.with_bounds(limits=Limits(open_tasks=1, streams=1, keep_alive=KEEP_ALIVE))
+    house.with_bounds(limits=HubLimits(open_tasks=1, streams=1, keep_alive=KEEP_ALIVE))
     await house.enrol("echo:a")
     for _ in range(3):
         await way_out(house)
@@ -265,17 +265,17 @@ async def test_a_place_is_given_back(house: House, way_out: Callable[[House], Aw
         assert len(house.hub.relays) == 0
     house.forwarder.scripts.clear()
     house.forwarder.plan("echo:a", task(), LONG, status("completed"))
-    reading = await house.hub.stream(ME, say("next"))
+    task_stream = await house.hub.stream(ME, say("next"))
     with pytest.raises(Overloaded, match="open streams"):
         await house.hub.stream(ME, say("another"))
     with pytest.raises(Overloaded, match="open tasks"):
         await house.send("another")
-    reading.close()
+    task_stream.close()
 
 
 async def test_a_task_that_asks_on_an_open_line_is_counted_once(house: House) -> None:
     """Its old relay still listens as the answer comes."""
-    house.with_bounds(limits=Limits(open_tasks=2, keep_alive=KEEP_ALIVE))
+    house.with_bounds(limits=HubLimits(open_tasks=2, keep_alive=KEEP_ALIVE))
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task("input-required", "which?"), LONG)
     house.forwarder.plan("echo:a", status("working"), 1.0, status("completed"))
@@ -292,7 +292,7 @@ async def test_a_task_that_asks_on_an_open_line_is_counted_once(house: House) ->
 
 
 async def test_an_answer_needs_a_place_like_any_call(house: House) -> None:
-    house.with_bounds(limits=Limits(open_tasks=1, keep_alive=KEEP_ALIVE))
+    house.with_bounds(limits=HubLimits(open_tasks=1, keep_alive=KEEP_ALIVE))
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task("input-required", "which?"))
     house.forwarder.plan("echo:a", task(), LONG)
@@ -305,7 +305,7 @@ async def test_an_answer_needs_a_place_like_any_call(house: House) -> None:
 
 
 async def test_a_place_is_the_calls_while_its_task_is_stored(house: House) -> None:
-    house.with_bounds(limits=Limits(open_tasks=1, streams=1, keep_alive=KEEP_ALIVE))
+    house.with_bounds(limits=HubLimits(open_tasks=1, streams=1, keep_alive=KEEP_ALIVE))
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task("completed"))
     hold = house.engine.hold("tasks.admit")
@@ -320,7 +320,7 @@ async def test_a_place_is_the_calls_while_its_task_is_stored(house: House) -> No
 
 
 async def test_who_sends_the_same_message_needs_no_place_of_a_task(house: House) -> None:
-    house.with_bounds(limits=Limits(open_tasks=1, keep_alive=KEEP_ALIVE))
+    house.with_bounds(limits=HubLimits(open_tasks=1, keep_alive=KEEP_ALIVE))
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), 1.0, status("completed"))
     answers = await asyncio.gather(*(house.send(messageId="m") for _ in range(5)))
@@ -331,13 +331,13 @@ async def test_a_hub_that_goes_down_takes_nothing_new_and_lets_everybody_go_who_
     await house.enrol("echo:a")
     for _ in range(2):
         house.forwarder.plan("echo:a", task(), LONG, status("completed"))
-    reading = await house.hub.stream(ME, say())
+    task_stream = await house.hub.stream(ME, say())
     waiting = asyncio.create_task(house.send())
     await asyncio.sleep(0.1)
     began = house.clock.monotonic()
     house.hub.drain()
     assert (await waiting)["status"]["state"] == "working"
-    assert reading.broken_off
+    assert task_stream.broken_off
     assert house.clock.monotonic() - began < 0.01
     for refused in (house.send("new"), house.stream("new")):
         with pytest.raises(HubDraining):
@@ -350,8 +350,8 @@ async def test_who_subscribes_while_the_hub_goes_down_is_broken_off_at_once(hous
     house.forwarder.plan("echo:a", task(), LONG, status("completed"))
     known = (await house.send(blocking=False))["id"]
     house.hub.drain()
-    reading = await house.subscribe(known, after=0)
-    assert (reading.broken_off, reading.closed) == (True, True)
+    task_stream = await house.subscribe(known, after=0)
+    assert (task_stream.broken_off, task_stream.closed) == (True, True)
     assert house.observer.streams == 0
 
 

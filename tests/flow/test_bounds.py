@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from hub.core.hub import Hub, Limits
+from hub.core.hub import Hub, HubLimits
 from rolecall.errors import ClientGone, Overloaded
 from rolecall.model.command import GetTask, Subscribe, Target, TaskQuery
 from rolecall.model.ids import TaskId
@@ -48,9 +48,9 @@ async def test_a_task_that_takes_too_long_fails_and_is_called_off(house: House) 
 async def test_nobody_waits_for_a_caller_who_has_left_and_his_task_goes_on(house: House) -> None:
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), 1.0, status("completed"))
-    leaving: asyncio.Future[Callable[[], None]] = asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(house.hub.send(ME, say(), leaving.set_result))
-    tell = await asyncio.wait_for(leaving, 1)
+    on_disconnect: asyncio.Future[Callable[[], None]] = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(house.hub.send(ME, say(), on_disconnect.set_result))
+    tell = await asyncio.wait_for(on_disconnect, 1)
     tell()
     with pytest.raises(ClientGone):
         await asyncio.wait_for(waiting, 0.5)
@@ -61,7 +61,7 @@ async def test_nobody_waits_for_a_caller_who_has_left_and_his_task_goes_on(house
 
 
 async def test_streams_beyond_the_limit_are_refused_before_anything_runs(house: House) -> None:
-    hub = house.restarted(limits=Limits(streams=1, keep_alive=timedelta(seconds=0.05)))
+    hub = house.restarted(limits=HubLimits(streams=1, keep_alive=timedelta(seconds=0.05)))
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), 0.3, status("completed"))
     first = await hub.stream(ME, say())

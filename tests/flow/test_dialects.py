@@ -17,14 +17,14 @@ DIALECTS = ["0.1", "0.3", "1.0"]
 SPOKEN = ["0.3", "1.0"]
 DONE = (task(), chunk("one ", append=False), chunk("two"), status("completed", "bye"))
 everybody = pytest.mark.parametrize("dialect", DIALECTS)
-every_worker = pytest.mark.parametrize("spoken", SPOKEN)
+every_worker = pytest.mark.parametrize("log_dialect", SPOKEN)
 REFUSED = WorkerUnreachable("echo:a", "http://w/", "connection refused")
 
 
 @everybody
 @every_worker
-async def test_a_stream_has_the_same_events_for_everybody(house: House, dialect: str, spoken: str) -> None:
-    await enrol(house, "echo:a", spoken)
+async def test_a_stream_has_the_same_events_for_everybody(house: House, dialect: str, log_dialect: str) -> None:
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", *DONE)
     seen = await Speaker(house, dialect).stream()
     assert [event.cursor for event in seen] == [1, 2, 3, 4]
@@ -38,8 +38,8 @@ async def test_a_stream_has_the_same_events_for_everybody(house: House, dialect:
 
 @everybody
 @every_worker
-async def test_send_get_and_list_give_the_same_task(house: House, dialect: str, spoken: str) -> None:
-    await enrol(house, "echo:a", spoken)
+async def test_send_get_and_list_give_the_same_task(house: House, dialect: str, log_dialect: str) -> None:
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", *DONE)
     caller = Speaker(house, dialect)
     task_id = (await caller.send(name="mine")).document["id"]
@@ -55,13 +55,15 @@ async def test_send_get_and_list_give_the_same_task(house: House, dialect: str, 
 
 
 @every_worker
-async def test_the_worker_is_spoken_to_in_its_dialect_and_the_log_is_kept_in_it(house: House, spoken: str) -> None:
-    await enrol(house, "echo:a", spoken)
+async def test_the_worker_is_spoken_to_in_its_dialect_and_the_log_is_kept_in_it(house: House, log_dialect: str) -> None:
+    await enrol(house, "echo:a", log_dialect)
     for dialect in DIALECTS:
         house.forwarder.plan("echo:a", *DONE)
         await Speaker(house, dialect).stream()
-    assert {tuple(told["parts"][0]) for told in house.forwarder.told()} == {("kind", "text") if spoken == "0.3" else ("text",)}
-    assert {call[2].ids.spoken for call in house.forwarder.calls} == {spoken}
+    assert {tuple(told["parts"][0]) for told in house.forwarder.told()} == {
+        ("kind", "text") if log_dialect == "0.3" else ("text",)
+    }
+    assert {call[2].ids.log_dialect for call in house.forwarder.calls} == {log_dialect}
 
 
 @everybody
@@ -69,13 +71,15 @@ async def test_a_worker_of_both_dialects_is_spoken_to_in_the_callers(house: Hous
     await enrol(house, "echo:a", "0.3", "1.0")
     house.forwarder.plan("echo:a", *DONE)
     await Speaker(house, dialect).stream()
-    assert house.forwarder.calls[0][2].ids.spoken == ("0.3" if dialect == "0.1" else dialect)
+    assert house.forwarder.calls[0][2].ids.log_dialect == ("0.3" if dialect == "0.1" else dialect)
 
 
 @everybody
 @every_worker
-async def test_a_bare_message_is_the_whole_answer_but_under_the_oldest_names(house: House, dialect: str, spoken: str) -> None:
-    await enrol(house, "echo:a", spoken)
+async def test_a_bare_message_is_the_whole_answer_but_under_the_oldest_names(
+    house: House, dialect: str, log_dialect: str
+) -> None:
+    await enrol(house, "echo:a", log_dialect)
     caller = Speaker(house, dialect)
     for _ in range(2):
         house.forwarder.plan("echo:a", message("yes"))
@@ -92,8 +96,8 @@ async def test_a_bare_message_is_the_whole_answer_but_under_the_oldest_names(hou
 
 @everybody
 @every_worker
-async def test_cancelling_reaches_the_worker_and_ends_the_stream(house: House, dialect: str, spoken: str) -> None:
-    await enrol(house, "echo:a", spoken)
+async def test_cancelling_reaches_the_worker_and_ends_the_stream(house: House, dialect: str, log_dialect: str) -> None:
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", task(), 30.0)
     house.forwarder.plan_fetch("echo:a", task("canceled"))
     caller = Speaker(house, dialect)
@@ -110,8 +114,10 @@ async def test_cancelling_reaches_the_worker_and_ends_the_stream(house: House, d
 
 @everybody
 @every_worker
-async def test_whoever_comes_back_gets_the_task_as_of_then_and_what_followed(house: House, dialect: str, spoken: str) -> None:
-    await enrol(house, "echo:a", spoken)
+async def test_whoever_comes_back_gets_the_task_as_of_then_and_what_followed(
+    house: House, dialect: str, log_dialect: str
+) -> None:
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", *DONE)
     caller = Speaker(house, dialect)
     name = "mine" if dialect == "0.1" else ""
@@ -138,9 +144,9 @@ async def test_whoever_comes_back_gets_the_task_as_of_then_and_what_followed(hou
 @everybody
 @every_worker
 async def test_whoever_subscribes_to_a_task_at_work_gets_it_first_and_then_what_happens(
-    house: House, dialect: str, spoken: str
+    house: House, dialect: str, log_dialect: str
 ) -> None:
-    await enrol(house, "echo:a", spoken)
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", task(), chunk("one ", append=False), 0.2, chunk("two"), status("completed"))
     caller = Speaker(house, dialect)
     task_id = (await caller.send(name="mine", wait=False)).document["id"]
@@ -151,8 +157,8 @@ async def test_whoever_subscribes_to_a_task_at_work_gets_it_first_and_then_what_
 
 
 @every_worker
-async def test_a_worker_whose_line_was_cut_is_asked_for_its_task_in_its_own_dialect(house: House, spoken: str) -> None:
-    await enrol(house, "echo:a", spoken)
+async def test_a_worker_whose_line_was_cut_is_asked_for_its_task_in_its_own_dialect(house: House, log_dialect: str) -> None:
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", task(), chunk("one ", append=False), WorkerBroke("echo:a", "cut"))
     whole = [{"artifactId": "a", "parts": [{"kind": "text", "text": "one "}, {"kind": "text", "text": "two"}]}]
     house.forwarder.plan_fetch("echo:a", task("completed", artifacts=whole))
@@ -174,7 +180,7 @@ async def test_a_call_that_was_refused_goes_on_to_a_worker_of_another_dialect(
     house.forwarder.plan("echo:b", *DONE)
     seen = await Speaker(house, dialect).stream(name="mine")
     assert [event.texts for event in seen[1:3]] == [["one "], ["two"]]
-    asked = [(worker, dispatch.ids.spoken) for _, worker, dispatch in house.forwarder.calls]
+    asked = [(worker, dispatch.ids.log_dialect) for _, worker, dispatch in house.forwarder.calls]
     assert asked == [("echo:a", first), ("echo:b", second)]
     assert (await Speaker(house, "1.0").listed())[0].state == "completed"
 
@@ -186,9 +192,9 @@ async def test_a_call_that_was_refused_goes_on_to_a_worker_of_another_dialect(
 @everybody
 @every_worker
 async def test_a_question_is_answered_in_any_dialect_and_the_history_has_both(
-    house: House, dialect: str, answers_in: str, spoken: str
+    house: House, dialect: str, answers_in: str, log_dialect: str
 ) -> None:
-    await enrol(house, "echo:a", spoken)
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", task("input-required", "which?"))
     house.forwarder.plan("echo:a", status("working"), chunk("blue", append=False), status("completed"))
     asks, answers = Speaker(house, dialect), Speaker(house, answers_in)
@@ -209,8 +215,10 @@ async def test_a_question_is_answered_in_any_dialect_and_the_history_has_both(
 
 @everybody
 @every_worker
-async def test_a_lone_context_answers_the_one_task_that_waits_but_not_in_1_0(house: House, dialect: str, spoken: str) -> None:
-    await enrol(house, "echo:a", spoken)
+async def test_a_lone_context_answers_the_one_task_that_waits_but_not_in_1_0(
+    house: House, dialect: str, log_dialect: str
+) -> None:
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", task("input-required", "which?"))
     caller = Speaker(house, dialect)
     paused = await caller.send("paint", contextId="c")
@@ -225,8 +233,8 @@ async def test_a_lone_context_answers_the_one_task_that_waits_but_not_in_1_0(hou
 
 @everybody
 @every_worker
-async def test_a_task_in_another_context_than_its_own_is_refused(house: House, dialect: str, spoken: str) -> None:
-    await enrol(house, "echo:a", spoken)
+async def test_a_task_in_another_context_than_its_own_is_refused(house: House, dialect: str, log_dialect: str) -> None:
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", task("input-required", "which?"))
     caller = Speaker(house, dialect)
     paused = await caller.send("paint", name="mine", contextId="c")
@@ -239,9 +247,9 @@ async def test_a_task_in_another_context_than_its_own_is_refused(house: House, d
 @everybody
 @every_worker
 async def test_who_names_no_context_gets_the_workers_and_who_names_one_keeps_it(
-    house: House, dialect: str, spoken: str
+    house: House, dialect: str, log_dialect: str
 ) -> None:
-    await enrol(house, "echo:a", spoken)
+    await enrol(house, "echo:a", log_dialect)
     member = "sessionId" if dialect == "0.1" else "contextId"
     house.forwarder.plan("echo:a", task("completed"))
     house.forwarder.plan("echo:a", task("completed", task_id="w2"))
@@ -254,9 +262,9 @@ async def test_who_names_no_context_gets_the_workers_and_who_names_one_keeps_it(
 @pytest.mark.parametrize("dialect", ["0.3", "1.0"])
 @every_worker
 async def test_tasks_that_a_message_refers_to_have_the_workers_names_and_strangers_are_not_found(
-    house: House, dialect: str, spoken: str
+    house: House, dialect: str, log_dialect: str
 ) -> None:
-    await enrol(house, "echo:a", spoken)
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", task("completed"))
     house.forwarder.plan("echo:a", task("completed", task_id="w2"))
     caller = Speaker(house, dialect)
@@ -271,8 +279,8 @@ async def test_tasks_that_a_message_refers_to_have_the_workers_names_and_strange
 
 @everybody
 @every_worker
-async def test_no_message_reaches_a_task_that_has_ended(house: House, dialect: str, spoken: str) -> None:
-    await enrol(house, "echo:a", spoken)
+async def test_no_message_reaches_a_task_that_has_ended(house: House, dialect: str, log_dialect: str) -> None:
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", task("completed"))
     caller = Speaker(house, dialect)
     ended = (await caller.send(name="mine")).document["id"]
@@ -285,8 +293,8 @@ async def test_no_message_reaches_a_task_that_has_ended(house: House, dialect: s
 
 @everybody
 @every_worker
-async def test_the_hubs_own_verdict_is_said_in_the_callers_dialect(house: House, dialect: str, spoken: str) -> None:
-    await enrol(house, "echo:a", spoken)
+async def test_the_hubs_own_verdict_is_said_in_the_callers_dialect(house: House, dialect: str, log_dialect: str) -> None:
+    await enrol(house, "echo:a", log_dialect)
     house.forwarder.plan("echo:a", task(), WorkerBroke("echo:a", "cut"))
     seen = await Speaker(house, dialect).stream(name="mine")
     last = seen[-1]

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from hub.core.registry.directory import Directory, Terms
+from hub.core.registry.directory import Directory, LeaseTerms
 from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyHeld
 from rolecall.model.command import AgentQuery
 from rolecall.model.ids import Caller, WorkerId
 from rolecall.model.principal import LOCAL, Kind, Network, Principal
-from rolecall.model.worker import Beat, Health, Offer, Proof, RegistryChange
+from rolecall.model.worker import Beat, Health, LeaseProof, Offer, RegistryChange
 from tests.flow.conftest import ME, House, Recorder, proof
 
-TERMS = Terms(timedelta(seconds=120), timedelta(seconds=45))
+TERMS = LeaseTerms(timedelta(seconds=120), timedelta(seconds=45))
 FARM = Principal("farm", Kind.WORKER, roles=("echo", "code-*"))
 OTHER_FARM = Principal("other farm", Kind.WORKER, roles=("*",))
 ADMIN = Principal("root", Kind.ADMIN)
@@ -45,8 +45,8 @@ class Checked:
         self.seen.append((url, tuple(networks)))
 
 
-def directory_of(house: House, terms: Terms = TERMS, **options: Any) -> Directory:
-    options = {"check_url": Checked(), "most": 100, "most_each": 100, "dice": Dice(0.5)} | options
+def directory_of(house: House, terms: LeaseTerms = TERMS, **options: Any) -> Directory:
+    options = {"check_url": Checked(), "most": 100, "most_each": 100, "rng": Dice(0.5)} | options
     return Directory(house.engine.registry, house.forwarder, house.observer, terms, **options)
 
 
@@ -98,7 +98,7 @@ async def test_another_process_of_the_same_holder_gets_the_name(house: House, li
     assert (again.is_new, again.registration.epoch) == (True, epoch + 1)
     assert house.forwarder.asked("probe") == []
     with pytest.raises(LeaseSuperseded):
-        await directory.beat(FARM, first.registration.worker, Proof(epoch, first.registration.secret), Beat())
+        await directory.beat(FARM, first.registration.worker, LeaseProof(epoch, first.registration.secret), Beat())
 
 
 async def test_without_tokens_a_name_is_given_away_when_nothing_answers_there(house: House) -> None:
@@ -172,18 +172,18 @@ async def test_a_lease_is_as_long_as_wished_within_bounds(
 
 
 async def test_where_leases_never_expire_no_wish_is_heard(house: House) -> None:
-    directory = directory_of(house, Terms(timedelta(), timedelta(seconds=45)))
+    directory = directory_of(house, LeaseTerms(timedelta(), timedelta(seconds=45)))
     granted = await directory.enrol(LOCAL, an_offer(), boot="b", ttl=timedelta(seconds=60))
     assert granted.registration.ttl == timedelta()
     assert granted.heartbeat == timedelta(seconds=45)
     assert directory.expires_in(granted.registration) is None
 
 
-@pytest.mark.parametrize(("dice", "heartbeat"), [(0.0, 40.5), (0.5, 45), (1.0, 49.5)])
-async def test_heartbeats_are_spread_by_a_tenth(house: House, dice: float, heartbeat: float) -> None:
-    granted = await directory_of(house, dice=Dice(dice)).enrol(LOCAL, an_offer(), boot="b")
+@pytest.mark.parametrize(("rng", "heartbeat"), [(0.0, 40.5), (0.5, 45), (1.0, 49.5)])
+async def test_heartbeats_are_spread_by_a_tenth(house: House, rng: float, heartbeat: float) -> None:
+    granted = await directory_of(house, rng=Dice(rng)).enrol(LOCAL, an_offer(), boot="b")
     assert granted.heartbeat == timedelta(seconds=heartbeat)
-    assert directory_of(house, dice=Dice(dice)).usual_heartbeat(TERMS.ttl) == timedelta(seconds=45)
+    assert directory_of(house, rng=Dice(rng)).usual_heartbeat(TERMS.ttl) == timedelta(seconds=45)
 
 
 # --- whose lease it is
@@ -196,9 +196,9 @@ async def test_a_lease_is_its_holders_alone(house: House) -> None:
     for error, holder, shown in (
         (LeaseUnknown, OTHER_FARM, good),
         (LeaseUnknown, Principal("farm", Kind.WORKER, "acme", ("*",)), good),
-        (LeaseSuperseded, FARM, Proof(lease.epoch, None)),
-        (LeaseSuperseded, FARM, Proof(lease.epoch, "wrong")),
-        (LeaseSuperseded, FARM, Proof(lease.epoch - 1, lease.secret)),
+        (LeaseSuperseded, FARM, LeaseProof(lease.epoch, None)),
+        (LeaseSuperseded, FARM, LeaseProof(lease.epoch, "wrong")),
+        (LeaseSuperseded, FARM, LeaseProof(lease.epoch - 1, lease.secret)),
     ):
         with pytest.raises(error):
             await directory.beat(holder, worker, shown, Beat())
@@ -214,7 +214,7 @@ async def test_a_lease_is_its_holders_alone(house: House) -> None:
 async def test_an_operator_ends_any_lease_without_a_proof(house: House, holder: Principal) -> None:
     directory = directory_of(house)
     lease = (await directory.enrol(FARM, an_offer(), boot="b")).registration
-    await directory.withdraw(holder, lease.worker, Proof(None, None))
+    await directory.withdraw(holder, lease.worker, LeaseProof(None, None))
     assert list(directory.live(ME)) == []
 
 

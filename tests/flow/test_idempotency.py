@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from hub.core.hub import Limits
+from hub.core.hub import HubLimits
 from rolecall.errors import BrokenOff, InvalidAnswer, KeyConflict, NoLiveWorker, StoreUnavailable, WorkerUnreachable
-from rolecall.model.a2a import Heard
+from rolecall.model.a2a import WorkerEvent
 from rolecall.model.ids import Caller
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import ME, House, frames, say
@@ -305,7 +305,7 @@ async def test_an_answer_that_is_sent_again_is_answered_from_where_it_began(hous
 
 
 async def test_the_window_is_a_setting(house: House) -> None:
-    house.with_bounds(limits=Limits(same_message=timedelta(seconds=5)))
+    house.with_bounds(limits=HubLimits(same_message=timedelta(seconds=5)))
     await house.enrol("echo:a")
     for _ in range(2):
         house.forwarder.plan("echo:a", task("completed"))
@@ -346,6 +346,6 @@ async def test_a_repeat_does_not_keep_its_call_in_mind_for_longer(house: House) 
     assert (await house.send(messageId="m"))["id"] != first["id"]
 
 
-def answered_with(text: str) -> Heard:
+def answered_with(text: str) -> WorkerEvent:
     """A whole task with one result."""
     return task("completed", artifacts=[{"artifactId": "a", "parts": [{"kind": "text", "text": text}]}])

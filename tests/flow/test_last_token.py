@@ -23,8 +23,8 @@ async def test_the_last_token_opens_no_door_to_other_machines(tmp_path: Path, ho
     path = tmp_path / FILE_NAME
     token, _ = new(path, Principal("me", Kind.ADMIN), lasts=None, now=0.0)
     async with assemble(Settings(data_dir=tmp_path, host=host), port=1) as rolecall:
-        edge: Any = rolecall.edge
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(edge), base_url="http://127.0.0.1") as http:
+        application: Any = rolecall.application
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://127.0.0.1") as http:
 
             async def answers(**headers: str) -> int:
                 return (await http.get("/registry/agents", headers=headers)).status_code

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hub.ports import Attach, Entry
+from hub.ports import Attach, LogEntry
 from rolecall.errors import StoreUnavailable, TaskNotCancelable, WorkerBroke
 from rolecall.model.a2a import Ids, TaskState
 from rolecall.model.ids import TaskId
@@ -590,13 +590,16 @@ async def test_another_writer_of_the_log_stops_the_relay_and_its_events_are_kept
     await house.enrol("echo:a")
     here = Hold()
     house.forwarder.plan("echo:a", task(), here, status("completed"))
-    reading = await house.hub.stream(ME, say())
+    task_stream = await house.hub.stream(ME, say())
     await here.reached.wait()
     row = await house.row()
-    ended = house.around.codec.verdict(row.ids, TaskState.CANCELED, TaskNotCancelable())
-    await house.engine.events.append(row.id, Entry([ended]), after=row.at)
+    ended = house.deps.codec.verdict(row.ids, TaskState.CANCELED, TaskNotCancelable())
+    await house.engine.events.append(row.id, LogEntry([ended]), after=row.at)
     here.release()
-    assert [(frame["cursor"], frame["status"]["state"]) for frame in await frames(reading)] == [(1, "working"), (2, "canceled")]
+    assert [(frame["cursor"], frame["status"]["state"]) for frame in await frames(task_stream)] == [
+        (1, "working"),
+        (2, "canceled"),
+    ]
     await asyncio.sleep(1)
     assert await logged(house, row.id) == [(1, "task", "working"), (2, "status-update", "canceled")]
     assert len(house.hub.relays) == 0

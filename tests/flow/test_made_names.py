@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from hub.core.hub import Limits
+from hub.core.hub import HubLimits
 from rolecall.errors import InvalidParams, KeyConflict, TaskEnded, TaskNotFound, WorkerRefused
 from rolecall.model.command import TaskQuery
 from tests.flow.callers import OTHER, Seen, Speaker
@@ -172,7 +172,7 @@ async def test_messages_without_a_name_are_calls_of_their_own(house: House, call
 
 
 async def test_the_window_is_a_setting(house: House, caller: Speaker) -> None:
-    house.hub = house.restarted(limits=Limits(keep_alive=timedelta(seconds=0.05), same_message=timedelta(seconds=5)))
+    house.hub = house.restarted(limits=HubLimits(keep_alive=timedelta(seconds=0.05), same_message=timedelta(seconds=5)))
     house.forwarder.plan("echo:a", task("completed"))
     await caller.send(name="mine")
     house.clock.advance(6)

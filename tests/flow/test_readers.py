@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hub.core.hub import Limits
-from hub.core.tasks.stream import Reading
+from hub.core.hub import HubLimits
+from hub.core.tasks.stream import TaskStream
 from rolecall.errors import InvalidParams, Overloaded, TaskNotFound, TaskOver
 from rolecall.model.ids import TaskId
 from rolecall.protocol.text.jsontext import parse
@@ -86,11 +86,11 @@ async def test_a_stream_ends_at_a_pause_that_nobody_has_answered(stored_house: H
 async def test_a_reader_without_a_cursor_gets_the_task_as_of_now_and_what_follows(stored_house: House) -> None:
     house = stored_house
     task_id, here = await at_work(house, task(), chunk("x", append=False))
-    reading = await house.subscribe(task_id)
-    (first,) = await anext(reading)
+    task_stream = await house.subscribe(task_id)
+    (first,) = await anext(task_stream)
     assert (first.cursor, texts(parse(first.event.body))) == (2, ["x"])
     here.release()
-    assert outline(await frames(reading)) == [(3, "status-update", "completed")]
+    assert outline(await frames(task_stream)) == [(3, "status-update", "completed")]
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
@@ -126,10 +126,10 @@ async def test_a_reader_of_a_task_that_nobody_was_shown_waits_for_its_first_even
     with pytest.raises(TaskNotFound):
         await house.get(task_id)
     assert (await Speaker(house, "1.0").listed()) == []
-    reading = await house.subscribe(task_id)
-    assert await anext(reading) == ()
+    task_stream = await house.subscribe(task_id)
+    assert await anext(task_stream) == ()
     here.release()
-    assert outline(await frames(reading)) == [(1, "task", "working"), (2, "status-update", "completed")]
+    assert outline(await frames(task_stream)) == [(1, "task", "working"), (2, "status-update", "completed")]
     await sending
 
 
@@ -186,14 +186,14 @@ async def test_a_blocking_answer_is_not_satisfied_by_the_pause_that_it_answers(s
 
 async def test_a_stream_that_is_open_gets_a_keep_alive_when_nothing_comes(stored_house: House) -> None:
     task_id, here = await at_work(stored_house)
-    reading = await stored_house.subscribe(task_id)
-    await anext(reading)
+    task_stream = await stored_house.subscribe(task_id)
+    await anext(task_stream)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    assert await anext(reading) == ()
+    assert await anext(task_stream) == ()
     assert loop.time() - began == pytest.approx(KEEP_ALIVE.total_seconds(), abs=0.01)
     here.release()
-    assert outline(await frames(reading)) == [(2, "status-update", "completed")]
+    assert outline(await frames(task_stream)) == [(2, "status-update", "completed")]
 
 
 async def test_a_keep_alive_comes_a_whole_idle_time_after_the_last_event(stored_house: House) -> None:
@@ -201,27 +201,27 @@ async def test_a_keep_alive_comes_a_whole_idle_time_after_the_last_event(stored_
     half = KEEP_ALIVE.total_seconds() / 2
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), half, chunk("x", append=False), 3.0, status("completed"))
-    reading = await house.hub.stream(ME, say())
+    task_stream = await house.hub.stream(ME, say())
     loop, seen = asyncio.get_running_loop(), list[tuple[float, list[int]]]()
     began = loop.time()
-    async for batch in reading:
+    async for batch in task_stream:
         seen.append((round((loop.time() - began) / half, 1), [one.cursor for one in batch]))
         if len(seen) == 4:
             break
     assert seen == [(0.0, [1]), (1.0, [2]), (3.0, []), (5.0, [])]
-    reading.close()
+    task_stream.close()
 
 
 async def test_an_open_stream_is_counted_until_it_is_closed_and_once(house: House) -> None:
-    house.with_bounds(limits=Limits(streams=1, keep_alive=KEEP_ALIVE))
+    house.with_bounds(limits=HubLimits(streams=1, keep_alive=KEEP_ALIVE))
     task_id, here = await at_work(house)
     assert house.observer.streams == 0
-    reading = await house.subscribe(task_id)
+    task_stream = await house.subscribe(task_id)
     assert house.observer.streams == 1
     with pytest.raises(Overloaded):
         await house.subscribe(task_id)
-    reading.close()
-    reading.close()
+    task_stream.close()
+    task_stream.close()
     assert house.observer.streams == 0
     again = await house.subscribe(task_id)
     with pytest.raises(Overloaded):
@@ -232,28 +232,28 @@ async def test_an_open_stream_is_counted_until_it_is_closed_and_once(house: Hous
 
 
 async def test_closing_a_stream_wakes_the_reader_who_waits(house: House) -> None:
-    house.with_bounds(limits=Limits(keep_alive=timedelta(hours=1)))
+    house.with_bounds(limits=HubLimits(keep_alive=timedelta(hours=1)))
     task_id, here = await at_work(house)
-    reading = await house.subscribe(task_id)
-    await anext(reading)
-    waiting = asyncio.ensure_future(anext(reading, "the end"))
+    task_stream = await house.subscribe(task_id)
+    await anext(task_stream)
+    waiting = asyncio.ensure_future(anext(task_stream, "the end"))
     await asyncio.sleep(1)
     began = asyncio.get_running_loop().time()
-    reading.close()
+    task_stream.close()
     assert await waiting == "the end"
     assert asyncio.get_running_loop().time() - began < 1
-    assert reading.closed
-    assert not reading.broken_off
+    assert task_stream.closed
+    assert not task_stream.broken_off
     here.release()
 
 
 async def test_a_stream_that_is_closed_gives_nothing_more(house: House) -> None:
     task_id, here = await at_work(house)
-    reading = await house.subscribe(task_id, after=0)
+    task_stream = await house.subscribe(task_id, after=0)
     here.release()
     await asyncio.sleep(1)
-    reading.close()
-    assert await frames(reading) == []
+    task_stream.close()
+    assert await frames(task_stream) == []
 
 
 async def test_streams_are_broken_off_when_the_hub_goes_down(house: House) -> None:
@@ -276,21 +276,21 @@ async def test_streams_are_broken_off_when_the_hub_goes_down(house: House) -> No
 async def test_a_stream_that_was_read_to_its_end_is_not_broken_off(house: House, last: str, after: int | None) -> None:
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), status(last))
-    reading: Reading = await house.subscribe((await house.send())["id"], after)
-    assert (await frames(reading))[-1]["status"]["state"] == last
+    task_stream: TaskStream = await house.subscribe((await house.send())["id"], after)
+    assert (await frames(task_stream))[-1]["status"]["state"] == last
     assert house.observer.streams == 1
     house.hub.drain()
-    assert not reading.broken_off
-    reading.close()
+    assert not task_stream.broken_off
+    task_stream.close()
     assert house.observer.streams == 0
 
 
 async def test_a_stream_that_begins_while_the_hub_goes_down_is_broken_off(house: House) -> None:
     task_id, here = await at_work(house)
     house.hub.drain()
-    reading = await house.subscribe(task_id)
-    assert reading.broken_off
-    assert outline(await frames(reading)) == [(1, "task", "working")]
+    task_stream = await house.subscribe(task_id)
+    assert task_stream.broken_off
+    assert outline(await frames(task_stream)) == [(1, "task", "working")]
     here.release()
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rolecall.errors import InvalidParams, NoLiveWorker, StoreUnavailable, TaskEnded, WorkerFault, WorkerRefused
-from rolecall.model.a2a import Heard
+from rolecall.model.a2a import WorkerEvent
 from rolecall.model.principal import LOCAL
 from tests.flow.callers import Speaker
 from tests.flow.conftest import SILENCE, House, proof
@@ -42,7 +42,7 @@ async def test_an_answer_counts_as_load_from_its_first_moment(house: House) -> N
 
 
 @pytest.mark.parametrize("goes_on", [(status("working"), chunk("x", append=False)), (chunk("x", append=False),)])
-async def test_the_stream_of_an_answer_begins_with_the_task_at_work(house: House, goes_on: tuple[Heard, ...]) -> None:
+async def test_the_stream_of_an_answer_begins_with_the_task_at_work(house: House, goes_on: tuple[WorkerEvent, ...]) -> None:
     task_id = await asked(house)
     house.forwarder.plan("echo:a", *goes_on, status("completed"))
     got = await house.stream("blue", taskId=task_id)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hub.core.hub import Limits
+from hub.core.hub import HubLimits
 from rolecall.errors import (
     InvalidAnswer,
     NotProcessed,
@@ -141,9 +141,9 @@ async def test_a_refused_call_belongs_to_the_lease_that_it_moved_to(house: House
         ("deliver", "echo:b"),
         ("fetch", "echo:b"),
     ]
-    assert house.forwarder.calls[1][2].ids.spoken == "1.0"
+    assert house.forwarder.calls[1][2].ids.log_dialect == "1.0"
     row = await house.row()
-    assert (str(row.worker), row.epoch, row.spoken) == ("echo:b", second.epoch, "1.0")
+    assert (str(row.worker), row.epoch, row.log_dialect) == ("echo:b", second.epoch, "1.0")
 
 
 async def test_no_worker_is_tried_twice_for_one_call(house: House) -> None:
@@ -236,7 +236,7 @@ async def test_a_call_that_never_began_is_an_error_to_its_caller(house: House, f
 
 @pytest.mark.parametrize("failure", [WorkerFault(-32602, "no"), REFUSED, WorkerRefused("echo:a")])
 async def test_a_call_that_nobody_ran_leaves_no_task_and_fills_no_place(house: House, failure: Exception) -> None:
-    house.with_bounds(limits=Limits(open_tasks=1, keep_alive=KEEP_ALIVE))
+    house.with_bounds(limits=HubLimits(open_tasks=1, keep_alive=KEEP_ALIVE))
     await house.enrol("echo:a")
     for _ in range(2):
         house.forwarder.plan("echo:a", failure)

@@ -258,10 +258,10 @@ async def test_a_task_that_ends_beyond_its_bytes_has_ended(house: House) -> None
 async def test_a_log_may_be_filled_to_its_last_byte(house: House) -> None:
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), chunk("x", append=False), 0.1, status("completed"))
-    reading = asyncio.create_task(house.send())
+    task_stream = asyncio.create_task(house.send())
     await asyncio.sleep(0.05)
     size = (await house.row()).size
-    await reading
+    await task_stream
     for most, outcome in ((size, "completed"), (size - 1, "failed")):
         house.with_bounds(most_logged=most)
         house.forwarder.plan("echo:a", task(), chunk("x", append=False), 0.1, status("completed"))

@@ -118,25 +118,25 @@ async def test_open_streams_are_broken_off_and_the_reader_can_come_back(house: H
     await house.enrol("echo:a")
     hold = Hold()
     house.forwarder.plan("echo:a", task(), hold, status("completed"))
-    reading = await house.hub.stream(ME, say())
-    reader = asyncio.create_task(frames(reading))
+    task_stream = await house.hub.stream(ME, say())
+    reader = asyncio.create_task(frames(task_stream))
     await hold.reached.wait()
     await asyncio.sleep(0.1)
     house.hub.drain()
     got = await asyncio.wait_for(reader, 0.1)
     assert [frame["kind"] for frame in got] == ["task"]
-    assert reading.broken_off
+    assert task_stream.broken_off
     assert house.observer.streams == 0
 
 
 async def test_a_stream_that_had_ended_is_not_broken_off(house: House) -> None:
     await house.enrol("echo:a")
     house.forwarder.plan("echo:a", task(), status("completed"))
-    reading = await house.hub.stream(ME, say())
-    assert len(await frames(reading)) == 2
+    task_stream = await house.hub.stream(ME, say())
+    assert len(await frames(task_stream)) == 2
     house.hub.drain()
-    assert not reading.broken_off
-    reading.close()
+    assert not task_stream.broken_off
+    task_stream.close()
 
 
 async def test_a_stream_whose_worker_has_not_spoken_is_broken_off(house: House) -> None:
@@ -146,9 +146,9 @@ async def test_a_stream_whose_worker_has_not_spoken_is_broken_off(house: House) 
     streaming = asyncio.create_task(house.hub.stream(ME, say()))
     await hold.reached.wait()
     house.hub.drain()
-    reading = await asyncio.wait_for(streaming, 0.1)
-    assert reading.broken_off
-    assert await asyncio.wait_for(frames(reading), 0.1) == []
+    task_stream = await asyncio.wait_for(streaming, 0.1)
+    assert task_stream.broken_off
+    assert await asyncio.wait_for(frames(task_stream), 0.1) == []
     assert house.observer.streams == 0
 
 
@@ -159,9 +159,9 @@ async def test_a_stream_that_begins_while_the_hub_drains_is_broken_off(house: Ho
     row = await house.row()
     house.hub.drain()
     for after in (None, 0, 1):
-        reading = await house.subscribe(row.id, after)
-        assert reading.broken_off
-        assert len(await asyncio.wait_for(frames(reading), 0.1)) == (0 if after == 0 else 1)
+        task_stream = await house.subscribe(row.id, after)
+        assert task_stream.broken_off
+        assert len(await asyncio.wait_for(frames(task_stream), 0.1)) == (0 if after == 0 else 1)
     assert house.observer.streams == 0
 
 
@@ -197,9 +197,9 @@ async def test_a_caller_who_leaves_as_the_task_ends_is_gone(house: House) -> Non
 async def test_a_reader_of_a_task_that_is_taken_back_finds_nothing(house: House) -> None:
     await house.enrol("echo:a")
     sending, hold = await reaches(house, then=(WorkerRefused("echo:a"),))
-    reading = await house.subscribe((await house.row()).id)
+    task_stream = await house.subscribe((await house.row()).id)
     hold.release()
     with pytest.raises(WorkerRefused):
         await sending
-    assert await asyncio.wait_for(frames(reading), 1) == []
-    assert not reading.broken_off
+    assert await asyncio.wait_for(frames(task_stream), 1) == []
+    assert not task_stream.broken_off

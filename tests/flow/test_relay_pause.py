@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from hub.core.hub import Limits
+from hub.core.hub import HubLimits
 from rolecall.errors import InvalidParams
 from tests.flow.conftest import KEEP_ALIVE, House, frames
 from tests.flow.relayed import asked, end, reaches, texts, words
@@ -63,14 +63,14 @@ async def test_a_worker_that_asks_for_credentials_is_not_left(house: House) -> N
     """Its caller may give them another way; then it goes on over the same stream."""
     minute(house)
     task_id = await paused(house, 3600.0, chunk("x", append=False), status("completed"), question=LOGIN)
-    reading = await house.subscribe(task_id, after=2)
+    task_stream = await house.subscribe(task_id, after=2)
     await asyncio.sleep(3599)
     assert house.forwarder.left == []
     assert end(await house.get(task_id)) == ("auth-required", "")
     await asyncio.sleep(2)
     done = await house.get(task_id)
     assert (end(done), texts(done)) == (("completed", ""), ["x"])
-    reading.close()
+    task_stream.close()
     assert len(house.hub.relays) == 0
 
 
@@ -146,7 +146,7 @@ async def test_a_worker_that_goes_on_in_the_moment_that_it_is_left_is_heard_to_i
 
 
 async def test_a_paused_task_fills_a_place_of_the_hub_only_while_its_stream_is_open(house: House) -> None:
-    house.with_bounds(silence=timedelta(seconds=60), limits=Limits(open_tasks=1, keep_alive=KEEP_ALIVE))
+    house.with_bounds(silence=timedelta(seconds=60), limits=HubLimits(open_tasks=1, keep_alive=KEEP_ALIVE))
     house.watch()
     await paused(house, 3600.0)
     await asyncio.sleep(7)

@@ -172,10 +172,10 @@ async def test_a_caller_whose_task_is_taken_over_by_another_hub_after_its_beginn
     await opening.reached.wait()
     house.engine.fail("events.append", LogMoved())
     opening.release()
-    reading = await asyncio.wait_for(streaming, 1)
-    assert [logged.cursor for logged in await anext(reading)] == [1]
+    task_stream = await asyncio.wait_for(streaming, 1)
+    assert [logged.cursor for logged in await anext(task_stream)] == [1]
     assert len(house.hub.relays) == 0
-    reading.close()
+    task_stream.close()
 
 
 async def test_a_relay_that_cannot_end_a_task_of_another_hub_says_so(house: House) -> None:

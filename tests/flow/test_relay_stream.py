@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rolecall.errors import InvalidAnswer, InvalidParams, TaskOver
-from rolecall.model.a2a import Heard
+from rolecall.model.a2a import WorkerEvent
 from tests.flow.conftest import ME, House, frames, say
 from tests.flow.relayed import end, gaps, reaches, texts
 from tests.helpers.scripted import Step, chunk, status, task
@@ -37,8 +37,8 @@ async def test_a_reader_comes_back_exactly_where_it_was(house: House) -> None:
     back = [await house.subscribe(row.id, after) for after in (1, 7, 20)]
     hold.release()
     everything = await whole
-    for after, reading in zip((1, 7, 20), back, strict=True):
-        got = await frames(reading)
+    for after, task_stream in zip((1, 7, 20), back, strict=True):
+        got = await frames(task_stream)
         assert (got[0]["kind"], got[0]["cursor"], len(texts(got[0]))) == ("task", after, after - 1)
         assert got[1:] == everything[after:]
 
@@ -63,10 +63,10 @@ async def test_a_reader_with_the_cursor_zero_gets_the_log_from_its_beginning(hou
 async def test_a_reader_of_a_task_without_an_event_gets_all_that_comes(house: House) -> None:
     await house.enrol("echo:a")
     sending, hold = await reaches(house, then=(task(), chunk("x", append=False), status("completed")))
-    reading = await house.subscribe((await house.row()).id)
+    task_stream = await house.subscribe((await house.row()).id)
     hold.release()
     await sending
-    assert [frame["cursor"] for frame in await frames(reading)] == [1, 2, 3]
+    assert [frame["cursor"] for frame in await frames(task_stream)] == [1, 2, 3]
 
 
 async def test_a_cursor_behind_the_end_is_refused(house: House) -> None:
@@ -94,9 +94,9 @@ async def test_the_relay_follows_a_stream_that_nobody_reads(house: House) -> Non
     await house.enrol("echo:a")
     hold = Hold()
     house.forwarder.plan("echo:a", task(), hold, chunk("x", append=False), status("completed"))
-    reading = await house.hub.stream(ME, say())
+    task_stream = await house.hub.stream(ME, say())
     await hold.reached.wait()
-    reading.close()
+    task_stream.close()
     hold.release()
     await asyncio.sleep(0.1)
     row = await house.row()
@@ -151,7 +151,7 @@ async def test_nonsense_twice_may_be_a_cut_in_disguise(house: House) -> None:
 
 
 @pytest.mark.parametrize("sign", [[], chunk("x", append=False)], ids=["a comment", "an event"])
-async def test_a_worker_that_gives_signs_of_life_may_take_its_time(house: House, sign: Heard | list[Heard]) -> None:
+async def test_a_worker_that_gives_signs_of_life_may_take_its_time(house: House, sign: WorkerEvent | list[WorkerEvent]) -> None:
     await house.enrol("echo:a")
     house.with_bounds(silence=timedelta(seconds=60))
     house.watch()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hub.core.routing.history import Decision
+from hub.core.routing.history import RoutingDecision
 from hub.core.routing.router import Router
 from rolecall.errors import (
     HubError,
@@ -44,7 +44,7 @@ async def mark(house: House, lease: Registration, health: Health) -> None:
     await house.engine.registry.mark(lease.workspace, lease.worker, lease.epoch, health, "test")
 
 
-async def decided(house: House, text: str = "hi", role: str | None = "echo", **members: Any) -> Decision:
+async def decided(house: House, text: str = "hi", role: str | None = "echo", **members: Any) -> RoutingDecision:
     answer = await house.send(text, role, **members)
     made = house.hub.decisions.of(TaskId(answer["id"]))
     assert made is not None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hub.app import Rolecall, assemble
-from hub.inbound.a2a.operations import Call, Extras, Operations
+from hub.inbound.a2a.operations import CallHeaders, OperationCall, Operations
 from hub.settings.model import Settings
 from hub.storage.sqlite.engine import SqliteEngine
 from rolecall.errors import HubError
@@ -79,7 +79,7 @@ REFUSED = [(method, kind) for method, row in METHODS.items() for kind, way in ro
 def asking(store: Store, caller: Caller, method: str, params: dict[str, Any]) -> Callable[[], Awaitable[object]]:
     operation, dialect = read_method(method, None)
     operations = Operations(store.rolecall.hub, store.rolecall.push, _no_card)
-    call = Call(caller, operation, dialect, params, Target(path_role="echo"), Extras())
+    call = OperationCall(caller, operation, dialect, params, Target(path_role="echo"), CallHeaders())
     return lambda: operations.open(call) if operation in STREAMING else operations.answer(call)
 
 

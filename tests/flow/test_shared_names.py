@@ -39,9 +39,9 @@ def spelled_in(document: dict[str, Any]) -> str:
 async def test_a_name_that_0_1_and_0_3_share_is_never_answered_in_1_0(house: House, begun: str, answered: str) -> None:
     task = await begun_in(begun, house)
     assert spelled_in(parse((await house.hub.get(ME, GetTask(Target(), task, None))).body)) == answered
-    reading = await house.hub.subscribe(ME, Subscribe(Target(), task, None))
-    assert reading.dialect == answered
-    reading.close()
+    task_stream = await house.hub.subscribe(ME, Subscribe(Target(), task, None))
+    assert task_stream.dialect == answered
+    task_stream.close()
     assert spelled_in(parse((await house.hub.cancel(ME, CancelTask(Target(), task, None))).body)) == answered
     # It has ended: 0.3 shows it once more, where 1.0 would refuse.
     assert (await house.hub.subscribe(ME, Subscribe(Target(), task, None))).dialect == answered

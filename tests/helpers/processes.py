@@ -259,9 +259,9 @@ def free_port() -> int:
     """
     locks = Path(tempfile.gettempdir()) / f"rolecall-test-ports-{os.getuid()}"
     locks.mkdir(exist_ok=True)
-    dice = random.SystemRandom()
+    rng = random.SystemRandom()
     for _ in range(1000):
-        port = dice.choice(_PORTS)
+        port = rng.choice(_PORTS)
         lock = (locks / str(port)).open("w")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,7 +13,7 @@ from typing import Any
 
 from hub.ports import Attach, Dispatch
 from rolecall.errors import WorkerBroke, WorkerFault
-from rolecall.model.a2a import Heard, Ids
+from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.value import replace
 from rolecall.model.worker import Offer
 from rolecall.protocol.callers.answers import wrapped
@@ -23,7 +23,7 @@ from rolecall.protocol.v0_3.events import read_result
 from rolecall.protocol.workers import requests as calls
 from tests.helpers.watched_engine import Hold
 
-Step = Heard | list[Heard] | Exception | float | Hold
+Step = WorkerEvent | list[WorkerEvent] | Exception | float | Hold
 """An event, several events at once, how the call goes wrong, a wait in seconds, or a point to stop at."""
 
 
@@ -43,28 +43,28 @@ class ScriptedForwarder:
     def plan(self, worker: str, *steps: Step) -> None:
         self.scripts.setdefault(worker, deque()).append(steps)
 
-    def plan_together(self, worker: str, *heard: Heard) -> None:
+    def plan_together(self, worker: str, *worker_event: WorkerEvent) -> None:
         """All in one batch, and then the line is cut."""
-        self.scripts.setdefault(worker, deque()).append([list(heard), WorkerBroke(worker, "cut")])
+        self.scripts.setdefault(worker, deque()).append([list(worker_event), WorkerBroke(worker, "cut")])
 
     def plan_fetch(self, worker: str, *answers: Step) -> None:
         self.fetches.setdefault(worker, deque()).extend(answers)
 
-    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
         self._note("deliver", offer, dispatch)
-        return self._play(str(offer.worker), dispatch.ids.spoken)
+        return self._play(str(offer.worker), dispatch.ids.log_dialect)
 
-    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]:
+    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
         self._note("attach", offer, attach)
-        return self._play(str(offer.worker), attach.ids.spoken)
+        return self._play(str(offer.worker), attach.ids.log_dialect)
 
-    async def fetch(self, offer: Offer, ids: Ids) -> Heard:
+    async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:
         self._note("fetch", offer, ids)
-        return await self._answer(offer, ids.spoken)
+        return await self._answer(offer, ids.log_dialect)
 
-    async def cancel(self, offer: Offer, ids: Ids) -> Heard:
+    async def cancel(self, offer: Offer, ids: Ids) -> WorkerEvent:
         self._note("cancel", offer, ids)
-        return await self._answer(offer, ids.spoken)
+        return await self._answer(offer, ids.log_dialect)
 
     async def probe(self, offer: Offer) -> bool:
         self._note("probe", offer, None)
@@ -86,7 +86,7 @@ class ScriptedForwarder:
         self.calls.append((what, str(offer.worker), asked))
         self._at.append(asyncio.get_running_loop().time())
 
-    async def _answer(self, offer: Offer, spoken: str) -> Heard:
+    async def _answer(self, offer: Offer, log_dialect: str) -> WorkerEvent:
         queue = self.fetches.get(str(offer.worker))
         answer = queue.popleft() if queue else WorkerFault(-32001, "unknown")
         while isinstance(answer, Hold | int | float):
@@ -95,25 +95,25 @@ class ScriptedForwarder:
             answer = queue.popleft()
         if isinstance(answer, Exception):
             raise answer
-        assert isinstance(answer, Heard)
-        return _said_in(spoken, answer)
+        assert isinstance(answer, WorkerEvent)
+        return _said_in(log_dialect, answer)
 
     @asynccontextmanager
-    async def _play(self, worker: str, spoken: str) -> AsyncIterator[AsyncIterator[Sequence[Heard]]]:
+    async def _play(self, worker: str, log_dialect: str) -> AsyncIterator[AsyncIterator[Sequence[WorkerEvent]]]:
         steps = self.scripts[worker].popleft()
         if steps and isinstance(steps[0], Exception):
             raise steps[0]
         played: list[Step] = []
-        heard = _said(steps, spoken, played)
+        worker_event = _said(steps, log_dialect, played)
         try:
-            yield heard
+            yield worker_event
         finally:
-            await heard.aclose()
+            await worker_event.aclose()
             if len(played) < len(steps):
                 self.left.append(worker)
 
 
-async def _said(steps: Sequence[Step], spoken: str, played: list[Step]) -> AsyncGenerator[Sequence[Heard], None]:
+async def _said(steps: Sequence[Step], log_dialect: str, played: list[Step]) -> AsyncGenerator[Sequence[WorkerEvent], None]:
     for step in steps:
         if isinstance(step, Hold):
             await step.arrive()
@@ -122,28 +122,30 @@ async def _said(steps: Sequence[Step], spoken: str, played: list[Step]) -> Async
         played.append(step)
         if isinstance(step, Exception):
             raise step
-        if isinstance(step, Heard | list):
+        if isinstance(step, WorkerEvent | list):
             together = step if isinstance(step, list) else [step]
             # Fresh copies: whoever hears a document owns it.
-            yield [_said_in(spoken, replace(heard, document=dict(heard.document))) for heard in together]
+            yield [
+                _said_in(log_dialect, replace(worker_event, document=dict(worker_event.document))) for worker_event in together
+            ]
 
 
-def _said_in(spoken: str, heard: Heard) -> Heard:
-    if heard.dialect == spoken:
-        return heard
-    content = SHAPES[heard.dialect].read(heard.kind, heard.document)
-    result = parse(wrapped(heard.kind, dump(SHAPES[spoken].write(content)), spoken))
-    return calls.readers(spoken)[0](result, position=heard.position)
+def _said_in(log_dialect: str, worker_event: WorkerEvent) -> WorkerEvent:
+    if worker_event.dialect == log_dialect:
+        return worker_event
+    content = SHAPES[worker_event.dialect].read(worker_event.kind, worker_event.document)
+    result = parse(wrapped(worker_event.kind, dump(SHAPES[log_dialect].write(content)), log_dialect))
+    return calls.readers(log_dialect)[0](result, position=worker_event.position)
 
 
 def task(
     state: str = "working", text: str | None = None, task_id: str = "wt", position: str | None = None, **members: Any
-) -> Heard:
+) -> WorkerEvent:
     document = {"kind": "task", "id": task_id, "contextId": "wc", "status": _status(state, text), **members}
     return read_result(document, position=position)
 
 
-def status(state: str, text: str | None = None, task_id: str = "wt", position: str | None = None) -> Heard:
+def status(state: str, text: str | None = None, task_id: str = "wt", position: str | None = None) -> WorkerEvent:
     document = {"kind": "status-update", "taskId": task_id, "contextId": "wc", "status": _status(state, text)}
     return read_result(document, position=position)
 
@@ -156,11 +158,11 @@ def _status(state: str, text: str | None) -> dict[str, Any]:
     return said
 
 
-def chunk(text: str, append: bool = True, task_id: str = "wt", position: str | None = None) -> Heard:
+def chunk(text: str, append: bool = True, task_id: str = "wt", position: str | None = None) -> WorkerEvent:
     artifact = {"artifactId": "a", "parts": [{"kind": "text", "text": text}]}
     document = {"kind": "artifact-update", "taskId": task_id, "contextId": "wc", "artifact": artifact, "append": append}
     return read_result(document, position=position)
 
 
-def message(text: str) -> Heard:
+def message(text: str) -> WorkerEvent:
     return read_result({"kind": "message", "role": "agent", "messageId": "a1", "parts": [{"kind": "text", "text": text}]})

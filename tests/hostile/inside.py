@@ -85,7 +85,7 @@ class Inside:
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 answered.set()
 
-        answering = asyncio.create_task(self._rolecall.edge(scope, receive, send))
+        answering = asyncio.create_task(self._rolecall.application(scope, receive, send))
         try:
             # A stream has no end of its own; an answer that has not begun is waited for, on a machine that others use too.
             await asyncio.wait([answering], timeout=1)

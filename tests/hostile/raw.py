@@ -9,7 +9,7 @@ from typing import NamedTuple
 GET_X = b'{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}'
 
 
-class Exchange(NamedTuple):
+class RequestCycle(NamedTuple):
     """What came back: the status (0: nothing), all of it, and whether and when the hub closed the connection."""
 
     status: int
@@ -29,7 +29,7 @@ def get(path: str, *headers: str, host: str = "localhost") -> bytes:
     return "\r\n".join([f"GET {path} HTTP/1.1", f"Host: {host}", "Connection: close", *headers, "", ""]).encode("latin-1")
 
 
-def exchange(port: int, data: bytes, *, wait: float = 10.0, drip: bytes = b"", every: float = 0.2) -> Exchange:
+def exchange(port: int, data: bytes, *, wait: float = 10.0, drip: bytes = b"", every: float = 0.2) -> RequestCycle:
     """Send, and read until the hub closes or `wait` is over. `drip`: what is sent again and again meanwhile."""
     began, heard = time.monotonic(), b""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as line:
@@ -51,6 +51,6 @@ def exchange(port: int, data: bytes, *, wait: float = 10.0, drip: bytes = b"", e
     return _read(heard, False, began)
 
 
-def _read(heard: bytes, closed: bool, began: float) -> Exchange:
+def _read(heard: bytes, closed: bool, began: float) -> RequestCycle:
     status = int(heard[9:12]) if heard.startswith(b"HTTP/1.1 ") else 0
-    return Exchange(status, heard, closed, time.monotonic() - began)
+    return RequestCycle(status, heard, closed, time.monotonic() - began)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.helpers.processes import HubProcess
-from tests.hostile.raw import GET_X, Exchange, exchange, get, post
+from tests.hostile.raw import GET_X, RequestCycle, exchange, get, post
 
 pytestmark = pytest.mark.usefixtures("unharmed")
 
@@ -34,7 +34,7 @@ UNWANTED = "a body that is not wanted"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def slow(hub: HubProcess) -> Iterator[dict[str, Future[Exchange]]]:
+def slow(hub: HubProcess) -> Iterator[dict[str, Future[RequestCycle]]]:
     """All that takes its time, at once and beside the other tests."""
     sent = {name: (head, drip, 12.0) for name, (head, drip) in SLOW_HEADS.items()}
     for name, (path, length, drip) in SLOW_BODIES.items():
@@ -194,20 +194,20 @@ def test_63_another_sites_page_may_not_write_and_is_told_nothing(hub: HubProcess
 
 
 @pytest.mark.parametrize("name", SLOW_HEADS)
-def test_21_a_slow_head_is_cut_off(slow: dict[str, Future[Exchange]], name: str) -> None:
+def test_21_a_slow_head_is_cut_off(slow: dict[str, Future[RequestCycle]], name: str) -> None:
     answer = slow[name].result(30)
     assert answer.closed
     assert answer.seconds < 5 * 1.6
 
 
 @pytest.mark.parametrize("name", SLOW_BODIES)
-def test_22_a_slow_body_is_cut_off(slow: dict[str, Future[Exchange]], name: str) -> None:
+def test_22_a_slow_body_is_cut_off(slow: dict[str, Future[RequestCycle]], name: str) -> None:
     answer = slow[name].result(30)
     assert (answer.status, answer.closed) == (408, True)
     assert answer.seconds < 10 * 1.5
 
 
-def test_22_who_is_turned_away_cannot_hold_the_line_either(slow: dict[str, Future[Exchange]]) -> None:
+def test_22_who_is_turned_away_cannot_hold_the_line_either(slow: dict[str, Future[RequestCycle]]) -> None:
     answer = slow[UNWANTED].result(30)
     assert (answer.status, answer.closed) == (421, True)
     assert answer.seconds < 5

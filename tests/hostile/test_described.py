@@ -176,15 +176,15 @@ async def test_what_a_task_leaves_behind_is_as_described(hub: Hub, door: Door) -
         task = (await http.post("/agents/echo/", json=body)).json()["result"]["id"]
         check("AgentAndCard", await read("/registry/agents/echo:a"))
         check("Agent", (await http.post("/registry/agents/echo:a/drain")).json())
-        check("Probed", (await http.post("/registry/agents/echo:a/probe")).json())
+        check("ProbeResult", (await http.post("/registry/agents/echo:a/probe")).json())
         assert check("Tasks", await read("/registry/tasks?role=echo"))["tasks"][0]["id"] == task
-        check("Decided", await read(f"/registry/tasks/{task}/decision"))
+        check("DecisionItem", await read(f"/registry/tasks/{task}/decision"))
         check("Ready", await read("/readyz?verbose"))
-        assert "running_tasks" in check("HowItIs", await read("/health"))
+        assert "running_tasks" in check("HealthReport", await read("/health"))
         letter = (await _until(lambda: read("/registry/push/dead-letters"), "dead_letters"))["dead_letters"][0]
-        check("ADeadLetter", letter)
+        check("DeadLetterItem", letter)
         again = await http.post(f"/registry/push/dead-letters/{task}/c/{letter['cursor']}/redeliver")
-        check("Redelivering", again.json())
+        check("Redelivery", again.json())
         assert check("Change", await _first_change(http))["event"] == "enrolled"
 
 

@@ -84,8 +84,8 @@ def app_on_1_x(url: str, versions: list[str]) -> Starlette:
     from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
     from a2a.types import AgentInterface
 
-    spoken = [AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version=version) for version in versions]
-    card = AgentCard(supported_interfaces=spoken, **ABOUT)
+    log_dialect = [AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version=version) for version in versions]
+    card = AgentCard(supported_interfaces=log_dialect, **ABOUT)
     handler = DefaultRequestHandlerV2(agent_executor=Counting(), task_store=InMemoryTaskStore(), agent_card=card)
     calls = create_jsonrpc_routes(handler, "/", enable_v0_3_compat="0.3" in versions)
     return Starlette(routes=[*create_agent_card_routes(card), *calls])

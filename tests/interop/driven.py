@@ -25,7 +25,7 @@ _PATIENCE = 30.0
 _AT_ONCE = ThreadPoolExecutor(max_workers=16, thread_name_prefix="a call of a test")
 _Result = TypeVar("_Result")
 
-Heard = Callable[[Json], None]
+WorkerEvent = Callable[[Json], None]
 Words = str | Sequence[Part]
 
 
@@ -42,7 +42,7 @@ class Told(Protocol):
     come. Refused.
     """
 
-    def ask(self, op: str, request: Json, heard: Heard) -> Any: ...
+    def ask(self, op: str, request: Json, heard: WorkerEvent) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Client:
 
     # --- pieces
 
-    def _ask(self, op: str, url: str, *, heard: Heard = _no_event, **request: Any) -> Any:
+    def _ask(self, op: str, url: str, *, heard: WorkerEvent = _no_event, **request: Any) -> Any:
         return self._told.ask(op, {"url": url, "binding": self.binding, **request}, heard)
 
     def _answer(self, document: Json) -> Answer:
@@ -205,12 +205,12 @@ class OfficialSdk:
             text=True,
         )
         self._numbers = itertools.count(1)
-        self._pending: dict[int, tuple[Future[Any], Heard]] = {}
+        self._pending: dict[int, tuple[Future[Any], WorkerEvent]] = {}
         self._writing = threading.Lock()
         self._reader = threading.Thread(target=self._read, name="answers of a driven client", daemon=True)
         self._reader.start()
 
-    def ask(self, op: str, request: Json, heard: Heard) -> Any:
+    def ask(self, op: str, request: Json, heard: WorkerEvent) -> Any:
         future: Future[Any] = Future()
         with self._writing:
             number = next(self._numbers)
@@ -255,7 +255,7 @@ class OfficialSdk:
 class OwnSdk:
     """This project's HubClient behind the same face, so that the same tests run on it."""
 
-    def ask(self, op: str, request: Json, heard: Heard) -> Any:
+    def ask(self, op: str, request: Json, heard: WorkerEvent) -> Any:
         async def run() -> Any:
             hub, _, role = str(request["url"]).rstrip("/").partition("/agents/")
             async with HubClient(hub) as client:
@@ -266,7 +266,7 @@ class OwnSdk:
         except RolecallError as error:
             raise Refused(type(error).__name__, error.code, str(error)) from error
 
-    async def _run(self, client: HubClient, op: str, role: str, request: Json, heard: Heard) -> Any:
+    async def _run(self, client: HubClient, op: str, role: str, request: Json, heard: WorkerEvent) -> Any:
         if op == "get":
             return (await client.get_task(request["task"], history_length=request.get("history"))).raw
         if op == "cancel":
@@ -282,7 +282,7 @@ class OwnSdk:
         assert op == "send", op
         return (await client.send_to_agent(role, words, **about, blocking=request.get("blocking", True))).raw
 
-    async def _read(self, stream: HubStream, request: Json, heard: Heard) -> None:
+    async def _read(self, stream: HubStream, request: Json, heard: WorkerEvent) -> None:
         seen = 0
         async with stream:
             async for event in stream:

@@ -70,14 +70,14 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def test_the_newer_sdk_says_on_its_card_that_it_speaks_0_3_too(rig: Rig) -> None:
-    spoken = {}
+    log_dialect = {}
     for role in AGENTS:
         url = httpx.get(f"{rig.hub.url}/registry/agents/{role}:announced", trust_env=False).json()["url"]
         card = httpx.get(f"{url}.well-known/agent-card.json", trust_env=False).json()
         listed = [one["protocolVersion"] for one in card.get("supportedInterfaces", [])]
-        spoken[role] = listed, (card.get("protocolVersion") or "")[:3]
+        log_dialect[role] = listed, (card.get("protocolVersion") or "")[:3]
         assert texts(send(rig.hub.url, role, "numbers 3 0")) == numbers(3)
-    assert spoken == {"on-0.3": ([], "0.3"), "on-1.x": (["1.0", "0.3"], "0.3")}
+    assert log_dialect == {"on-0.3": ([], "0.3"), "on-1.x": (["1.0", "0.3"], "0.3")}
 
 
 def test_streams_of_stock_agents_survive_two_deaths_of_the_hub(rig: Rig) -> None:
@@ -118,7 +118,7 @@ def _be_cut_off(url: str, role: str, params: dict[str, Any]) -> None:
 
 
 def _survive(rig: Rig, *, deaths: int, chunks: int, longest: float) -> None:
-    dice = random.Random(326)
+    rng = random.Random(326)
     kinds = [(role, kind) for role in AGENTS for kind in ("numbers", "ha")] * (STREAMS // 4)
     readers = [Reader(rig.hub.url, role, f"{kind} {chunks} 0.02") for role, kind in kinds]
     before = len(rig.noted("began"))
@@ -126,7 +126,7 @@ def _survive(rig: Rig, *, deaths: int, chunks: int, longest: float) -> None:
     wait_for(lambda: all(reader.chunks for reader in readers))
     seen: list[int] = []
     for _ in range(deaths):
-        time.sleep(dice.uniform(0.2, longest))
+        time.sleep(rng.uniform(0.2, longest))
         rig.kill_hub()
         for thread in threads:
             thread.join(5)

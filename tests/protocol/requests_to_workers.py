@@ -77,7 +77,7 @@ async def made(way: Interface) -> dict[str, str]:
     async with RawServer(always(answer(b"{}"))) as server, Client(Guard([], [], allow_loopback=True)) as client:
         forwarder = HttpForwarder(client)
         offer = Offer(WorkerId("echo", "1"), server.url, streaming=True, interfaces=(way._replace(url=server.url),))
-        first = Ids(TaskId("t-hub"), "", spoken=way.dialect)
+        first = Ids(TaskId("t-hub"), "", log_dialect=way.dialect)
         known = Ids(TaskId("t-hub"), "c-hub", "t-worker", "c-worker", way.dialect)
 
         async def note(name: str, call: Any) -> None:

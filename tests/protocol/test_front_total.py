@@ -77,8 +77,8 @@ def _asked(random: Random, known: str, number: int) -> Asked:
         assert read_method(method, None)
         body = {"jsonrpc": "2.0", "id": number, "method": method, "params": document}
         return Asked("POST", random.choice(("/", "/agents/echo/", "/agents/echo:a")), body, tuple(headers))
-    verb, _, path = random.choice(_PLACES).partition(" ")
-    return Asked(verb, random.choice(_ROOTS) + path.format(known) + random.choice(_QUERIES), document, tuple(headers))
+    method, _, path = random.choice(_PLACES).partition(" ")
+    return Asked(method, random.choice(_ROOTS) + path.format(known) + random.choice(_QUERIES), document, tuple(headers))
 
 
 def _plan(house: House, random: Random) -> None:

@@ -11,18 +11,18 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hub.core.observe import Silent
+from hub.core.observe import NullObserver
 from hub.inbound.a2a.cards import Cards
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.middleware.application import rpc_target
-from hub.inbound.middleware.authentication import Gate
+from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import App, Receive, Scope, Send
 from rolecall.model.card import JSONRPC, Interface
 from rolecall.model.value import replace
-from rolecall.protocol.rest import read_place
+from rolecall.protocol.rest import read_route
 from rolecall.protocol.text.jsontext import dump
 from tests.flow.conftest import House, made_house
 from tests.helpers.scripted import chunk, status, task
@@ -38,13 +38,13 @@ class Conversation(NamedTuple):
     """Who speaks to whom, and what is asked; a step may ask for ids that an earlier one brought."""
 
     dialect: str
-    spoken: str
+    log_dialect: str
     steps: tuple[str, ...]
     ask: Callable[[str, str], Asked]
 
 
 class Asked(NamedTuple):
-    verb: str
+    method: str
     path: str
     body: Any = None
     headers: tuple[tuple[str, str], ...] = ()
@@ -143,11 +143,11 @@ def rest(dialect: str) -> Callable[[str, str], Asked]:
     }
 
     def ask(step: str, task: str) -> Asked:
-        verb, path = addresses[step if step in addresses else step.partition("-")[0]]
+        method, path = addresses[step if step in addresses else step.partition("-")[0]]
         talks = step.startswith(("send", "stream", "ask", "answer"))
         body = _params(dialect, step, task) if talks or step == "push-set" else None
         headers = (*version, *((("last-event-id", "2"),) if step == "subscribe" else ()))
-        return Asked(verb, root + path.format(task), body, headers)
+        return Asked(method, root + path.format(task), body, headers)
 
     return ask
 
@@ -171,7 +171,7 @@ CONVERSATIONS = {
 
 async def held(conversation: Conversation, house: House) -> dict[str, str]:
     """The sections of the transcript, by step."""
-    way = Interface("http://w/", JSONRPC, conversation.spoken)
+    way = Interface("http://w/", JSONRPC, conversation.log_dialect)
     await house.enrol("echo:a", interfaces=(way,))
     front = front_of(house)
     house.clock.step_wall(0.25)
@@ -210,16 +210,18 @@ def _renamed(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 def front_of(house: House) -> App:
     """Both bindings, with nobody to be kept out."""
-    gate = Gate(None, max_head=10_000)
-    cards = Cards(house.directory, name="hub", description="", public_url="http://hub", version=None, gate=gate)
+    authenticator = Authenticator(None, max_head=10_000)
+    cards = Cards(
+        house.directory, name="hub", description="", public_url="http://hub", version=None, authenticator=authenticator
+    )
     operations, keep_alive = Operations(house.hub, house.push, cards.extended), 15.0
-    rpc = JsonRpc(operations, Silent(), max_body=10_000, max_depth=100, max_batch=50, keep_alive=keep_alive)
-    rest = Rest(operations, Silent(), max_body=10_000, max_depth=100, keep_alive=keep_alive)
+    rpc = JsonRpc(operations, NullObserver(), max_body=10_000, max_depth=100, max_batch=50, keep_alive=keep_alive)
+    rest = Rest(operations, NullObserver(), max_body=10_000, max_depth=100, keep_alive=keep_alive)
 
     async def front(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
-        gate.admit(request)
-        target, place = rpc_target(request.path), read_place(scope["raw_path"].decode(), request.verb)
+        authenticator.admit(request)
+        target, place = rpc_target(request.path), read_route(scope["raw_path"].decode(), request.method)
         if target is not None:
             await rpc(request, target)
         else:
@@ -236,7 +238,7 @@ async def exchange(front: App, asked: Asked) -> tuple[int, list[tuple[bytes, byt
         headers.append((b"content-type", b"application/json"))
     scope = {
         "type": "http",
-        "method": asked.verb,
+        "method": asked.method,
         "path": path,
         "raw_path": path.encode(),
         "query_string": query.encode(),
@@ -263,7 +265,7 @@ def _written(asked: Asked, status: int, headers: list[tuple[bytes, bytes]], body
     request = "".join(f"{name}: {value}\n" for name, value in asked.headers)
     said = f"\n{dump(asked.body).decode()}\n" if asked.body is not None else ""
     kept = "".join(f"{name.decode()}: {value.decode()}\n" for name, value in headers if name in _KEPT)
-    return f"{asked.verb} {asked.path}\n{request}{said}\nHTTP {status}\n{kept}\n{body}\n"
+    return f"{asked.method} {asked.path}\n{request}{said}\nHTTP {status}\n{kept}\n{body}\n"
 
 
 def _numbered(names: dict[str, str], uuid: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from rolecall.protocol import methods
 from rolecall.protocol.methods import Operation, read_method
-from rolecall.protocol.rest import read_place
+from rolecall.protocol.rest import read_route
 from tests.seeds import statements
 from tests.seeds.statements import ELSEWHERE, PAGE, REFUSED, ROOT
 
@@ -60,8 +60,8 @@ def test_the_table_of_methods_names_them_all_and_rightly() -> None:
         for name in names
     }
     for name, dialect, operation in told:
-        meant, spoken = read_method(name, None)
-        assert (meant, spoken in (dialect, None)) == (operation, True), name
+        meant, log_dialect = read_method(name, None)
+        assert (meant, log_dialect in (dialect, None)) == (operation, True), name
     assert {name for name, _, _ in told} == set(methods._METHODS)
 
 
@@ -76,6 +76,6 @@ def test_the_table_of_addresses_is_true() -> None:
     for operation, dialect, address in addresses:
         verb, _, path = address.partition(" ")
         for prefix in ("", "/agents/counter"):
-            place = read_place(prefix + path.replace("{id}", "t-1").replace("{config}", "c-1"), verb)
+            place = read_route(prefix + path.replace("{id}", "t-1").replace("{config}", "c-1"), verb)
             assert place is not None, address
             assert (place.operation, place.dialect in (dialect, None)) == (operation, True), address

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, Heard, JsonObject, TaskState
+from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, JsonObject, TaskState, WorkerEvent
 from rolecall.protocol.untranslatable import Untranslatable
 from rolecall.protocol.v0_3.events import read_result
 from rolecall.protocol.v0_3.parts import read_part
@@ -143,11 +143,11 @@ def agent_of(item: Mapping[str, Any]) -> AgentInfo:
 
 
 def reply_of(result: Any) -> Reply:
-    return Reply(_heard(result).document)
+    return Reply(_read_event(result).document)
 
 
 def event_of(result: Any, cursor: str | None) -> StreamEvent:
-    heard = _heard(result)
+    heard = _read_event(result)
     kind, text = _kind_and_text(heard)
     return StreamEvent(kind, text, heard.state, heard.document, cursor)
 
@@ -176,14 +176,14 @@ def _media_type(part: JsonObject) -> str | None:
         return None
 
 
-def _heard(result: Any) -> Heard:
+def _read_event(result: Any) -> WorkerEvent:
     try:
         return read_result(result)
     except Malformed as error:
         raise RolecallError(f"The answer is not A2A: {error}.", reason="INVALID_AGENT_RESPONSE") from error
 
 
-def _kind_and_text(heard: Heard) -> tuple[str, str]:
+def _kind_and_text(heard: WorkerEvent) -> tuple[str, str]:
     document = heard.document
     if heard.kind is EventKind.TASK:
         return "task", Reply(document).text

@@ -36,7 +36,7 @@ class Delivery(NamedTuple):
         return self.execution.log
 
 
-class Limits(NamedTuple):
+class TaskLimits(NamedTuple):
     """How long and how much of what has ended is kept. The oldest goes first."""
 
     keep: float = 3600.0
@@ -54,7 +54,7 @@ class Tasks:
         *,
         name: str,
         concurrency: int | None,
-        limits: Limits,
+        limits: TaskLimits,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.boot = uuid4().hex

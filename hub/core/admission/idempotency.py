@@ -14,7 +14,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from hub.core.relay.relay import Relay
-from hub.core.relay.start_signal import Beginning
+from hub.core.relay.start_signal import StartSignal
 from hub.ports import Clock
 from rolecall.errors import BrokenOff, HubError, KeyConflict
 from rolecall.model.command import Send
@@ -46,7 +46,7 @@ class Call:
             await self.relay.started.wait()
 
 
-class _Start(Beginning):
+class _Start(StartSignal):
     """A call on its way to being taken on."""
 
     __slots__ = ("_call",)
@@ -61,7 +61,7 @@ class _Start(Beginning):
         self.happen()
 
 
-class Repeats:
+class Idempotency:
     """Of a call that has ended only bytes are left, which the collector of garbage need not look through: there are tens of
     thousands of them.
     """

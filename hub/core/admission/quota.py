@@ -5,7 +5,7 @@ from __future__ import annotations
 from rolecall.errors import Overloaded
 
 
-class WorkspacePlaces:
+class WorkspaceQuota:
     """Places of the whole hub, of which each workspace may have so many. Whoever fills one says so, and when he leaves it:
     nothing is looked through.
     """
@@ -38,17 +38,17 @@ class WorkspacePlaces:
         else:
             del self._of[workspace]
 
-    def one(self, workspace: str) -> Promised:
+    def one(self, workspace: str) -> Reservation:
         """For as long as it takes to fill one. Overloaded."""
-        return Promised(self, workspace)
+        return Reservation(self, workspace)
 
 
-class Promised:
+class Reservation:
     """No generator: every call comes through here."""
 
     __slots__ = ("_places", "_workspace")
 
-    def __init__(self, places: WorkspacePlaces, workspace: str) -> None:
+    def __init__(self, places: WorkspaceQuota, workspace: str) -> None:
         self._places = places
         self._workspace = workspace
 

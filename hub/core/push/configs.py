@@ -17,7 +17,7 @@ _SECRET = re.compile(r"[ -~]{1,4096}")
 _DEAD_AT_ONCE = 100
 
 
-class Push:
+class PushConfigs:
     """One method per operation. What is given back holds no secrets."""
 
     def __init__(self, pushes: Pushes, webhooks: Webhooks, vault: Vault, deliveries: Deliveries, *, most: int) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from hub.core.relay.context import Surroundings
+from hub.core.relay.context import Dependencies
 from hub.core.supervisor import Supervisor
-from hub.ports import Claim, Engine, Letter, Receipt, Vault, Webhooks
+from hub.ports import DeliveryClaim, Engine, Vault, WebhookRequest, WebhookResult, Webhooks
 from rolecall.errors import InvalidAnswer, SecretUnreadable, StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import Logged
 from rolecall.model.ids import Cursor, TaskId
@@ -35,7 +35,7 @@ _IN_A_THREAD = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class DeliveryPolicy:
     """`retry`: how long a receiver is tried from its first failure. `lease`: how long after the death of one hub another one
     takes over. `look_every`, in seconds, is how late a retry may be.
     """
@@ -52,25 +52,25 @@ class Deliveries:
 
     def __init__(
         self,
-        around: Surroundings,
+        deps: Dependencies,
         webhooks: Webhooks,
         vault: Vault,
         supervisor: Supervisor,
-        pace: Pace | None = None,
-        dice: Callable[[], float] = random.random,
+        policy: DeliveryPolicy | None = None,
+        rng: Callable[[], float] = random.random,
     ) -> None:
-        self._engine = around.engine
-        self._pushes = around.engine.pushes
-        self._codec = around.codec
-        self._observer = around.observer
-        self._clock = around.clock
+        self._engine = deps.engine
+        self._pushes = deps.engine.pushes
+        self._codec = deps.codec
+        self._observer = deps.observer
+        self._clock = deps.clock
         self._webhooks = webhooks
         self._vault = vault
         self._supervisor = supervisor
-        self._pace = pace or Pace()
-        self._dice = dice
+        self._policy = policy or DeliveryPolicy()
+        self._rng = rng
         self._wake = asyncio.Event()
-        self._running: dict[asyncio.Task[None], Claim] = {}
+        self._running: dict[asyncio.Task[None], DeliveryClaim] = {}
 
     async def run(self) -> None:
         self._pushes.on_due(self._wake.set)
@@ -81,7 +81,7 @@ class Deliveries:
             except StoreUnavailable:
                 log.debug("nothing can be claimed", extra={"event": "push_unclaimed"})
             try:
-                async with asyncio.timeout(self._pace.look_every):
+                async with asyncio.timeout(self._policy.look_every):
                     await self._wake.wait()
             except TimeoutError:
                 pass
@@ -95,11 +95,11 @@ class Deliveries:
     # --- pieces
 
     async def _begin_what_is_due(self) -> None:
-        room = self._pace.at_once - len(self._running)
+        room = self._policy.at_once - len(self._running)
         if room <= 0:
             return
         busy = Counter(claim.config.host for claim in self._running.values())
-        for claim in await self._pushes.claim(room, self._pace.lease, at_once=self._pace.per_host, busy=busy):
+        for claim in await self._pushes.claim(room, self._policy.lease, at_once=self._policy.per_host, busy=busy):
             for old, held in self._running.items():
                 if _place(held) == _place(claim):
                     old.cancel()  # its lease ended before it did
@@ -111,7 +111,7 @@ class Deliveries:
         self._running.pop(job, None)
         self._wake.set()
 
-    async def _tell(self, claim: Claim) -> None:
+    async def _tell(self, claim: DeliveryClaim) -> None:
         try:
             await self._tell_in_order(claim)
         except TaskNotFound:
@@ -123,23 +123,23 @@ class Deliveries:
             await self._pushes.release(claim)
             raise
 
-    async def _tell_in_order(self, claim: Claim) -> None:
+    async def _tell_in_order(self, claim: DeliveryClaim) -> None:
         began = self._clock.monotonic()
         story = _Story(await self._engine.tasks.get(claim.caller, claim.config.task))
         at, last = claim.sent, claim.last
         while at < last:
             at = Cursor(at + 1)
             await story.read(self._engine, last)
-            receipt = await self._send(claim.config, story, at)
-            hold = self._pace.lease if self._clock.monotonic() - began < _ONE_TURN else NOW
-            if 200 <= receipt.status < 300:
+            result = await self._send(claim.config, story, at)
+            hold = self._policy.lease if self._clock.monotonic() - began < _ONE_TURN else NOW
+            if 200 <= result.status < 300:
                 self._observer.pushed("delivered")
                 owed = await self._pushes.delivered(claim, at, hold=hold)
                 claim = claim._replace(failures=0, failing_for=NOW)
-            elif self._is_final(claim, receipt):
-                owed = await self._bury(claim, at, receipt, hold)
+            elif self._is_final(claim, result):
+                owed = await self._bury(claim, at, result, hold)
             else:
-                await self._postpone(claim, receipt)
+                await self._postpone(claim, result)
                 return
             if at >= last:
                 self._observer.push_caught_up(claim.waiting_for.total_seconds() + self._clock.monotonic() - began)
@@ -147,39 +147,39 @@ class Deliveries:
                 return
             last = owed
 
-    async def _send(self, sealed: SealedConfig, story: _Story, at: Cursor) -> Receipt:
+    async def _send(self, sealed: SealedConfig, story: _Story, at: Cursor) -> WebhookResult:
         try:
             config = self._unsealed(sealed)
         except SecretUnreadable as error:
-            return Receipt(0, error.message)
+            return WebhookResult(0, error.message)
         try:
             body = await self._notice(story, at, config.dialect)
         except InvalidAnswer as error:
-            return Receipt(_UNSAYABLE, error.why)
-        return await self._webhooks.post(Letter(f"{config.task}.{config.id}.{at}", config, body))
+            return WebhookResult(_UNSAYABLE, error.why)
+        return await self._webhooks.post(WebhookRequest(f"{config.task}.{config.id}.{at}", config, body))
 
-    def _is_final(self, claim: Claim, receipt: Receipt) -> bool:
-        refused = 400 <= receipt.status < 500 and receipt.status not in (_TIMEOUT, _TOO_MANY)
-        return refused or (claim.failures > 0 and claim.failing_for >= self._pace.retry)
+    def _is_final(self, claim: DeliveryClaim, result: WebhookResult) -> bool:
+        refused = 400 <= result.status < 500 and result.status not in (_TIMEOUT, _TOO_MANY)
+        return refused or (claim.failures > 0 and claim.failing_for >= self._policy.retry)
 
-    async def _bury(self, claim: Claim, at: Cursor, receipt: Receipt, hold: timedelta) -> Cursor | None:
+    async def _bury(self, claim: DeliveryClaim, at: Cursor, result: WebhookResult, hold: timedelta) -> Cursor | None:
         self._observer.pushed("dead")
-        log.warning("an event was given up", extra={"event": "push_dead", **_names(claim), "cursor": at, "why": receipt.why})
-        return await self._pushes.bury(claim, at, receipt.why, hold=hold)
+        log.warning("an event was given up", extra={"event": "push_dead", **_names(claim), "cursor": at, "why": result.why})
+        return await self._pushes.bury(claim, at, result.why, hold=hold)
 
-    async def _postpone(self, claim: Claim, receipt: Receipt) -> None:
+    async def _postpone(self, claim: DeliveryClaim, result: WebhookResult) -> None:
         self._observer.pushed("failed")
-        retry_in = self._retry_in(claim, receipt)
-        told = {"event": "push_failed", **_names(claim), "why": receipt.why, "retry_s": round(retry_in.total_seconds(), 1)}
+        retry_in = self._retry_in(claim, result)
+        told = {"event": "push_failed", **_names(claim), "why": result.why, "retry_s": round(retry_in.total_seconds(), 1)}
         log.info("a receiver did not take an event", extra=told)
         await self._pushes.postpone(claim, retry_in)
 
-    def _retry_in(self, claim: Claim, receipt: Receipt) -> timedelta:
+    def _retry_in(self, claim: DeliveryClaim, result: WebhookResult) -> timedelta:
         """Twice as long each time, spread so that receivers that failed together do not come back together."""
         doubled = min(_FIRST_RETRY * (1 << min(claim.failures, _MOST_DOUBLINGS)), _LONGEST_RETRY)
-        usual = doubled * (0.75 + self._dice() / 2)
-        wanted = max(usual, min(receipt.retry_after or NOW, _LONGEST_RETRY))
-        return min(wanted, max(self._pace.retry - claim.failing_for, _FIRST_RETRY))
+        usual = doubled * (0.75 + self._rng() / 2)
+        wanted = max(usual, min(result.retry_after or NOW, _LONGEST_RETRY))
+        return min(wanted, max(self._policy.retry - claim.failing_for, _FIRST_RETRY))
 
     def _unsealed(self, config: SealedConfig) -> PushConfig:
         token, credentials = (
@@ -188,10 +188,10 @@ class Deliveries:
         return PushConfig(config.task, config.id, config.url, config.dialect, token, config.schemes, credentials)
 
     async def _notice(self, story: _Story, at: Cursor, dialect: str) -> bytes:
-        heard = story.log[:at]
+        worker_event = story.log[:at]
         if story.size < _IN_A_THREAD:
-            return self._codec.notice(story.row, story.turns, heard, dialect=dialect)
-        return await asyncio.to_thread(self._codec.notice, story.row, story.turns, heard, dialect=dialect)
+            return self._codec.notice(story.row, story.turns, worker_event, dialect=dialect)
+        return await asyncio.to_thread(self._codec.notice, story.row, story.turns, worker_event, dialect=dialect)
 
 
 class _Story:
@@ -213,9 +213,9 @@ class _Story:
             self.turns = await engine.tasks.turns(self.row.id)
 
 
-def _place(claim: Claim) -> tuple[str, str, int]:
+def _place(claim: DeliveryClaim) -> tuple[str, str, int]:
     return claim.config.task, claim.config.id, claim.last if claim.only else 0
 
 
-def _names(claim: Claim) -> dict[str, str]:
+def _names(claim: DeliveryClaim) -> dict[str, str]:
     return {"task": claim.config.task, "config": claim.config.id, "host": claim.config.host}

@@ -16,20 +16,20 @@ from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Ove
 from rolecall.model.command import AgentQuery
 from rolecall.model.ids import Caller, WorkerId
 from rolecall.model.principal import LOCAL, Kind, Network, Principal
-from rolecall.model.worker import Beat, Health, Offer, Proof, Registration
+from rolecall.model.worker import Beat, Health, LeaseProof, Offer, Registration
 
 _SHORTEST, _LONGEST = timedelta(seconds=10), timedelta(hours=1)
 _JITTER = 0.1
 
 
-class Terms(NamedTuple):
+class LeaseTerms(NamedTuple):
     """What leases the hub gives. A zero ttl: leases never expire."""
 
     ttl: timedelta
     heartbeat: timedelta
 
 
-class Granted(NamedTuple):
+class GrantedLease(NamedTuple):
     registration: Registration
     heartbeat: timedelta
     is_new: bool
@@ -41,12 +41,12 @@ class Directory:
         registry: Registry,
         forwarder: Forwarder,
         observer: Observer,
-        terms: Terms,
+        terms: LeaseTerms,
         *,
         check_url: Callable[[str, Sequence[Network]], None],
         most: int,
         most_each: int,
-        dice: Random | None = None,
+        rng: Random | None = None,
     ) -> None:
         self._registry = registry
         self._forwarder = forwarder
@@ -55,11 +55,11 @@ class Directory:
         self._check_url = check_url
         self._most = most
         self._most_each = most_each
-        self._dice = dice or Random()
+        self._rng = rng or Random()
         self._feeds: set[RegistryFeed] = set()
         self._feeds_are_over = False
 
-    async def enrol(self, holder: Principal, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> Granted:
+    async def enrol(self, holder: Principal, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> GrantedLease:
         """A name that another process of the same holder has is given away; without tokens only when nothing answers at
         that process's address. RoleForbidden, OfferInvalid, InstanceConflict, Overloaded,
         TooManyHeld.
@@ -74,7 +74,7 @@ class Directory:
         enrol = partial(self._registry.enrol, workspace, offer, owner=holder.name, boot=boot, ttl=lease)
         if before is None:
             self._check_room(holder)
-            return Granted(await enrol(), self._heartbeat(lease), True)
+            return GrantedLease(await enrol(), self._heartbeat(lease), True)
         epoch = before.epoch
         try:
             registration = await enrol(supersede=holder != LOCAL)
@@ -82,7 +82,7 @@ class Directory:
             if holder != LOCAL or await self._forwarder.probe(before.offer):
                 raise
             registration = await enrol(supersede=True)
-        return Granted(registration, self._heartbeat(lease), registration.epoch != epoch)
+        return GrantedLease(registration, self._heartbeat(lease), registration.epoch != epoch)
 
     def _check_room(self, holder: Principal) -> None:
         if len(self._registry) >= self._most:
@@ -90,16 +90,16 @@ class Directory:
         if holder != LOCAL and self._registry.held_by(holder.caller) >= self._most_each:
             raise TooManyHeld(self._most_each)
 
-    async def beat(self, holder: Principal, worker: WorkerId, proof: Proof, beat: Beat) -> Granted:
+    async def beat(self, holder: Principal, worker: WorkerId, proof: LeaseProof, beat: Beat) -> GrantedLease:
         self._check_holder(holder, worker, proof)
         registration = await self._registry.beat(holder.workspace, worker, proof, beat)
-        return Granted(registration, self._heartbeat(registration.ttl), False)
+        return GrantedLease(registration, self._heartbeat(registration.ttl), False)
 
-    async def withdraw(self, holder: Principal, worker: WorkerId, proof: Proof) -> None:
+    async def withdraw(self, holder: Principal, worker: WorkerId, proof: LeaseProof) -> None:
         self._check_holder(holder, worker, proof)
         await self._registry.withdraw(holder.workspace, worker, proof)
 
-    def _check_holder(self, holder: Principal, worker: WorkerId, proof: Proof) -> None:
+    def _check_holder(self, holder: Principal, worker: WorkerId, proof: LeaseProof) -> None:
         """With tokens a lease is its holder's alone, and its own secret has to be shown. What is another's is unknown."""
         if holder == LOCAL:
             return
@@ -183,7 +183,7 @@ class Directory:
 
     def _heartbeat(self, ttl: timedelta) -> timedelta:
         """Jitter is handed out here, so that a thousand workers that came back together do not stay together."""
-        return self.usual_heartbeat(ttl) * (1 + _JITTER * (2 * self._dice.random() - 1))
+        return self.usual_heartbeat(ttl) * (1 + _JITTER * (2 * self._rng.random() - 1))
 
 
 def _fits(registration: Registration, query: AgentQuery) -> bool:

@@ -24,7 +24,7 @@ MISSED = "it missed a heartbeat"
 Role = tuple[str, str]
 
 
-class Sweep:
+class LeaseReaper:
     """`heartbeat_of` tells how often a lease of that length is to be renewed."""
 
     def __init__(

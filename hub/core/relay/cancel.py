@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hub.core.relay.context import Surroundings
+from hub.core.relay.context import Dependencies
 from hub.core.relay.relay import Relay
 from hub.core.relay.relays import Relays
 from rolecall.errors import TaskNotCancelable, WorkerFault, WorkerLost
@@ -15,37 +15,37 @@ _PATIENCE = 2.0
 _NOT_FOUND, _NOT_CANCELABLE = -32001, -32002
 
 
-async def cancel(around: Surroundings, relays: Relays, row: TaskRow) -> None:
+async def cancel(deps: Dependencies, relays: Relays, row: TaskRow) -> None:
     """TaskNotCancelable: its worker says that it is too late."""
-    relay = relays.of(row.id) or await _silent_relay(around, row)
-    if not relay.scribe.ids.worker_task and not relay.scribe.ended:
+    relay = relays.of(row.id) or await _silent_relay(deps, row)
+    if not relay.log_writer.ids.worker_task and not relay.log_writer.ended:
         await relay.started.within(_PATIENCE)
     worker, epoch = relay.worker, relay.registration.epoch if relay.registration else row.epoch
-    registration = worker and around.engine.registry.get(row.caller.workspace, worker)
-    if registration is None or registration.epoch != epoch or not relay.scribe.ids.worker_task:
-        await relay.end(_unheard(row), TaskState.CANCELED)
+    registration = worker and deps.engine.registry.get(row.caller.workspace, worker)
+    if registration is None or registration.epoch != epoch or not relay.log_writer.ids.worker_task:
+        await relay.end(_not_told(row), TaskState.CANCELED)
         return
     try:
-        heard = await around.forwarder.cancel(registration.offer, relay.scribe.ids)
+        worker_event = await deps.forwarder.cancel(registration.offer, relay.log_writer.ids)
     except WorkerFault as error:
         if error.code == _NOT_FOUND:
-            await relay.end(_unheard(row), TaskState.CANCELED)
+            await relay.end(_not_told(row), TaskState.CANCELED)
             return
         if error.code == _NOT_CANCELABLE:
             raise TaskNotCancelable from error
         raise
-    if relay.task is not None and not relay.scribe.ended:
+    if relay.task is not None and not relay.log_writer.ended:
         # The stream usually says it first, and more exactly.
         await asyncio.wait([relay.task], timeout=_PATIENCE / 4)
-    if not relay.scribe.ended:
-        await relays.conclude(relay, heard)
+    if not relay.log_writer.ended:
+        await relays.conclude(relay, worker_event)
 
 
-async def _silent_relay(around: Surroundings, row: TaskRow) -> Relay:
+async def _silent_relay(deps: Dependencies, row: TaskRow) -> Relay:
     """A paused task has no relay; cancelling it needs its scribe all the same."""
-    turns = await around.engine.tasks.turns(row.id)
-    return Relay(around, row, turns, route=None, send=None)
+    turns = await deps.engine.tasks.turns(row.id)
+    return Relay(deps, row, turns, route=None, send=None)
 
 
-def _unheard(row: TaskRow) -> WorkerLost:
+def _not_told(row: TaskRow) -> WorkerLost:
     return WorkerLost(f"Canceled. {row.worker or row.role} could not be told.")

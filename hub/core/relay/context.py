@@ -11,7 +11,7 @@ from hub.ports import Clock, Codec, Engine, Forwarder
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Dependencies:
     """The parts, and the bounds of a task. A `deadline` of zero: none. `most_logged` in bytes."""
 
     engine: Engine

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 
-class Single:
+class FifoLock:
     """`if not single.enter(): await single.turn()`, and then `single.leave()` whatever happens."""
 
     __slots__ = ("_taken", "_waiting")

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hub.core.observe import Observer
-from hub.core.relay.fifo_lock import Single
-from hub.ports import Codec, Entry, EventLog
+from hub.core.relay.fifo_lock import FifoLock
+from hub.ports import Codec, EventLog, LogEntry
 from rolecall.errors import HubError
-from rolecall.model.a2a import CONTENT, PAUSED, Event, EventKind, Heard, Ids, TaskState
+from rolecall.model.a2a import CONTENT, PAUSED, Event, EventKind, Ids, TaskState, WorkerEvent
 from rolecall.model.ids import START, new_context_id
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.value import replace
 
 
-class Scribe:
+class TaskLogWriter:
     def __init__(self, log: EventLog, codec: Codec, observer: Observer, row: TaskRow, turns: Sequence[Turn]) -> None:
         self._log = log
         self._codec = codec
         self._observer = observer
         self._role = row.role
         self._turns = turns
-        self._single = Single()
+        self._single = FifoLock()
         self.ids = row.ids
         self.at = row.at
         self.size = row.size
@@ -36,7 +36,7 @@ class Scribe:
         """Nothing more is expected without a further message."""
         return self.ended or self.state in PAUSED
 
-    async def write(self, batch: Sequence[Heard], *, gap: bool = False) -> None:
+    async def write(self, batch: Sequence[WorkerEvent], *, gap: bool = False) -> None:
         """Log what a worker said. What comes after the end, or speaks of another task, is dropped and counted."""
         if not self._single.enter():
             await self._single.turn()
@@ -45,33 +45,33 @@ class Scribe:
         finally:
             self._single.leave()
 
-    async def _write(self, batch: Sequence[Heard], *, gap: bool) -> None:
+    async def _write(self, batch: Sequence[WorkerEvent], *, gap: bool) -> None:
         ids, events, position = self.ids, list[Event](), self.position
         over = self.ended
-        for heard in batch:
+        for worker_event in batch:
             if over:
                 self._observer.dropped(self._role, "after the end", 1)
                 continue
-            if heard.task and ids.worker_task and heard.task != ids.worker_task:
+            if worker_event.task and ids.worker_task and worker_event.task != ids.worker_task:
                 self._observer.dropped(self._role, "foreign task", 1)
                 continue
-            ids = _learned(ids, heard)
-            if heard.kind is not EventKind.TASK and (events or self.at != START):
-                events.append(self._codec.adopt(heard, ids))
+            ids = _learned(ids, worker_event)
+            if worker_event.kind is not EventKind.TASK and (events or self.at != START):
+                events.append(self._codec.adopt(worker_event, ids))
             else:
-                events += await self._opening_or_missing(heard, ids, events, position, gap=gap)
-            over = heard.kind is not CONTENT and bool(events) and events[-1].ends
-            position = heard.position or position
+                events += await self._opening_or_missing(worker_event, ids, events, position, gap=gap)
+            over = worker_event.kind is not CONTENT and bool(events) and events[-1].ends
+            position = worker_event.position or position
         if events and self.state in PAUSED and events[0].state is None:
             # Its question is answered: nobody may take the task for one that still waits.
             events.insert(0, self._codec.resumed(ids))
         if events or position != self.position:
             await self._append(events, ids, position)
 
-    def speak(self, spoken: str) -> None:
+    def log_in(self, log_dialect: str) -> None:
         """Another worker gets the call, before anything was logged of it."""
         assert self.at == START
-        self.ids = replace(self.ids, spoken=spoken)
+        self.ids = replace(self.ids, log_dialect=log_dialect)
 
     async def idle(self) -> None:
         """Until no append is under way, nor waits for one."""
@@ -103,23 +103,23 @@ class Scribe:
             self._single.leave()
 
     async def _opening_or_missing(
-        self, heard: Heard, ids: Ids, pending: list[Event], position: str | None, *, gap: bool
+        self, worker_event: WorkerEvent, ids: Ids, pending: list[Event], position: str | None, *, gap: bool
     ) -> Sequence[Event]:
         """`pending` is what this batch has brought so far, and `position` the worker's behind it."""
         if self.at == START and not pending:
-            return self._codec.begin(heard, ids, self._turns[0])
+            return self._codec.begin(worker_event, ids, self._turns[0])
         if pending:
             # The comparison is with the log, so what this batch brought before has to be there.
             await self._append(pending, ids, position)
             pending.clear()
         log = await self._log.read(ids.task)
-        return self._codec.missing(heard, ids, self._turns, log, gap=gap)
+        return self._codec.missing(worker_event, ids, self._turns, log, gap=gap)
 
     async def _append(self, events: Sequence[Event], ids: Ids, position: str | None) -> None:
         self.writing = True
         try:
             known = None if ids == self.ids and self.at != START else ids
-            self.at = await self._log.append(ids.task, Entry(events, position, known), after=self.at)
+            self.at = await self._log.append(ids.task, LogEntry(events, position, known), after=self.at)
         finally:
             self.writing = False
         self.ids, self.position = ids, position
@@ -137,14 +137,14 @@ class Scribe:
         return self.ids if self.ids.context else replace(self.ids, context=new_context_id())
 
 
-def _learned(ids: Ids, heard: Heard) -> Ids:
+def _learned(ids: Ids, worker_event: WorkerEvent) -> Ids:
     """Ids after a worker spoke: its own names, and its context as everybody's where the caller gave none."""
     if ids.worker_task and ids.worker_context and ids.context:
         return ids
     return Ids(
         ids.task,
-        ids.context or heard.context or new_context_id(),
-        ids.worker_task or heard.task,
-        ids.worker_context or heard.context,
-        ids.spoken,
+        ids.context or worker_event.context or new_context_id(),
+        ids.worker_task or worker_event.task,
+        ids.worker_context or worker_event.context,
+        ids.log_dialect,
     )

@@ -11,10 +11,10 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from hub.core.relay.context import Surroundings
-from hub.core.relay.log_writer import Scribe
-from hub.core.relay.retry_budget import Patience
-from hub.core.relay.start_signal import Beginning
+from hub.core.relay.context import Dependencies
+from hub.core.relay.log_writer import TaskLogWriter
+from hub.core.relay.retry_budget import RetryBudget
+from hub.core.relay.start_signal import StartSignal
 from hub.core.routing.router import Route
 from hub.ports import Attach, Dispatch
 from rolecall.errors import (
@@ -34,7 +34,7 @@ from rolecall.errors import (
     WorkerLost,
     WorkerUnreachable,
 )
-from rolecall.model.a2a import PAUSED, Heard, TaskState
+from rolecall.model.a2a import PAUSED, TaskState, WorkerEvent
 from rolecall.model.command import Send
 from rolecall.model.ids import START, WorkerId
 from rolecall.model.task import TaskRow, Turn
@@ -50,13 +50,13 @@ _BELIEVED = 10
 """Silences for which an unchanged task is believed to be at work, after its stream was cut."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
 
-Batches = AbstractAsyncContextManager[AsyncIterator[Sequence[Heard]]]
+Batches = AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]
 
 
 class Relay:
     def __init__(
         self,
-        around: Surroundings,
+        deps: Dependencies,
         row: TaskRow,
         turns: Sequence[Turn],
         *,
@@ -65,7 +65,7 @@ class Relay:
         references: dict[str, str] | None = None,
     ) -> None:
         """With `send` it delivers a message; without, it comes back to a task that an earlier hub left open."""
-        self._around = around
+        self._deps = deps
         self._row = row
         self._turns = turns
         self._send = send
@@ -78,17 +78,17 @@ class Relay:
         """Was to be let go in the middle of an append."""
         self.taken_back = False
         """Nothing ran, and its caller was told so: the same message may be sent again."""
-        self._patience = Patience(around.silence.total_seconds())
+        self._patience = RetryBudget(deps.silence.total_seconds())
         self._hung_up = False
         self._cut = send is None
         self._counted = False
-        self.scribe = Scribe(around.engine.events, around.codec, around.observer, row, turns)
+        self.log_writer = TaskLogWriter(deps.engine.events, deps.codec, deps.observer, row, turns)
         self.began = row.at
         self._answering = row.at > START and (send is not None or row.has_open_answer(turns))
-        self._called_at = self._changed_at = self.heard_at = around.clock.monotonic()
+        self._called_at = self._changed_at = self.alive_at = deps.clock.monotonic()
         if send is None:
-            self._called_at -= max(0.0, around.clock.wall() - (row.created if len(turns) == 1 else row.updated))
-        self.started = Beginning()
+            self._called_at -= max(0.0, deps.clock.wall() - (row.created if len(turns) == 1 else row.updated))
+        self.started = StartSignal()
         self.task: asyncio.Task[None] | None = None
         self.over = False
         self.when_over: list[Callable[[], None]] = []
@@ -98,7 +98,7 @@ class Relay:
         """Nothing more is expected. A task that was paused when its answer set out is not at rest until the worker has
         said something to that answer.
         """
-        return self.scribe.ended or (self.scribe.rests and not (self._answering and self.scribe.at == self.began))
+        return self.log_writer.ended or (self.log_writer.rests and not (self._answering and self.log_writer.at == self.began))
 
     @property
     def role(self) -> str:
@@ -144,13 +144,13 @@ class Relay:
 
     async def end(self, error: HubError, state: TaskState) -> None:
         """End the task on the hub's own account; whoever waits for its beginning gets the end."""
-        await self.scribe.conclude(error, state)
+        await self.log_writer.conclude(error, state)
         self._begun()
         self.let_go()
 
     async def show(self) -> None:
         """Whoever waits for the worker's first word gets the task as it stands."""
-        await self.scribe.reveal()
+        await self.log_writer.reveal()
         self._begun()
 
     def interrupt(self, error: HubError) -> None:
@@ -158,19 +158,19 @@ class Relay:
         if self._giving_up:
             return
         self._interruption = error
-        if not self.scribe.writing and self.task is not None:
+        if not self.log_writer.writing and self.task is not None:
             self.task.cancel()
 
     def check_deadline(self) -> None:
-        deadline = self._around.deadline.total_seconds()
-        if deadline and self._around.clock.monotonic() - self._called_at > deadline:
+        deadline = self._deps.deadline.total_seconds()
+        if deadline and self._deps.clock.monotonic() - self._called_at > deadline:
             self.interrupt(DeadlinePassed(deadline))
 
     def let_go(self) -> None:
         """Stop listening to a worker that has nothing more to say. Who waits for its first word has it in the log."""
-        if self.rests and self.scribe.at != self.began:
+        if self.rests and self.log_writer.at != self.began:
             self._begun()
-        if self.scribe.writing:
+        if self.log_writer.writing:
             self._leaving = True
         elif self.task is not None:
             self.task.cancel()
@@ -179,11 +179,11 @@ class Relay:
         """The worker says that the task is unfinished. One that could stream and does not is believed for a while only:
         agents whose handler crashed go on saying so (decision 0003).
         """
-        now = self._around.clock.monotonic()
+        now = self._deps.clock.monotonic()
         streams = self._registration is None or self._registration.offer.streaming
-        belief = self._around.silence.total_seconds() * (0 if self._hung_up else _BELIEVED if streams else float("inf"))
+        belief = self._deps.silence.total_seconds() * (0 if self._hung_up else _BELIEVED if streams else float("inf"))
         if now - self._changed_at < belief:
-            self.heard_at = now
+            self.alive_at = now
 
     # --- the call
 
@@ -195,7 +195,7 @@ class Relay:
                 await self._deliver(send)
                 return
             except NotProcessed as error:
-                if not self._may_move or self.scribe.at != self.began:
+                if not self._may_move or self.log_writer.at != self.began:
                     raise
                 await self._move(error, refused)
             except (WorkerBroke, InvalidAnswer, StoreUnavailable) as error:
@@ -206,13 +206,13 @@ class Relay:
 
     async def _deliver(self, send: Send) -> None:
         registration = self._present()
-        dispatch = Dispatch(send, self.scribe.ids, self._references)
+        dispatch = Dispatch(send, self.log_writer.ids, self._references)
         try:
-            await self._copy(self._around.forwarder.deliver(registration.offer, dispatch))
+            await self._copy(self._deps.forwarder.deliver(registration.offer, dispatch))
         except WorkerUnreachable as error:
             await self.suspect(registration, error)
             raise
-        if not self.scribe.ids.worker_task and not self.rests:
+        if not self.log_writer.ids.worker_task and not self.rests:
             raise InvalidAnswer(str(registration.worker), "it ended without an event")
         self._hung_up = registration.offer.streaming
 
@@ -222,8 +222,8 @@ class Relay:
             async for batch in batches:
                 self._life()
                 if batch:
-                    await self.scribe.write(batch, gap=self._cut)
-                    if self.scribe.at != self.began:
+                    await self.log_writer.write(batch, gap=self._cut)
+                    if self.log_writer.at != self.began:
                         self._begun()
                 self._check()
                 if self._leaving and self.rests:
@@ -236,27 +236,27 @@ class Relay:
             return
         if self._interruption is not None:
             raise self._interruption
-        if self.scribe.size > self._around.most_logged:
-            raise LogFull(self._around.most_logged)
+        if self.log_writer.size > self._deps.most_logged:
+            raise LogFull(self._deps.most_logged)
 
     async def _move(self, error: NotProcessed, refused: set[WorkerId]) -> None:
         """To the next worker of the role; the first one's refusal is the answer where there is none."""
-        around, left = self._around, self._registration
+        deps, left = self._deps, self._registration
         assert left is not None  # its lease may have ended by now: that it did nothing holds all the same
         refused.add(left.worker)
-        around.observer.worker_failed(left.worker.role, type(error).__name__)
+        deps.observer.worker_failed(left.worker.role, type(error).__name__)
         try:
-            route = around.router.within(left.workspace, left.worker.role, avoid=refused, rule="failover")
+            route = deps.router.within(left.workspace, left.worker.role, avoid=refused, rule="failover")
         except NoLiveWorker:
             raise error from None
         next_one = route.registration
-        spoken = next_one.offer.tongue(self._row.dialect)
-        await around.engine.tasks.assign(self._row.id, next_one.worker, next_one.epoch, spoken)
-        self.scribe.speak(spoken)
+        log_dialect = next_one.offer.preferred_dialect(self._row.dialect)
+        await deps.engine.tasks.assign(self._row.id, next_one.worker, next_one.epoch, log_dialect)
+        self.log_writer.log_in(log_dialect)
         self._count(-1)
         self._registration = next_one
         self._count(1)
-        around.observer.failed_over(left.worker.role)
+        deps.observer.failed_over(left.worker.role)
 
     # --- coming back
 
@@ -264,18 +264,18 @@ class Relay:
         """Find the worker's stream again, or learn that there is nothing to find."""
         registration = self._present()
         try:
-            unheard = self._answering and self.scribe.at == self.began and registration.offer.replays
-            if not self.scribe.ids.worker_task or unheard:
+            unanswered = self._answering and self.log_writer.at == self.began and registration.offer.replays
+            if not self.log_writer.ids.worker_task or unanswered:
                 await self._listen_again(registration, self._repeat(registration))
             elif registration.offer.replays:
-                attach = Attach(self.scribe.ids, self.scribe.position)
-                await self._listen_again(registration, self._copy(self._around.forwarder.attach(registration.offer, attach)))
+                attach = Attach(self.log_writer.ids, self.log_writer.position)
+                await self._listen_again(registration, self._copy(self._deps.forwarder.attach(registration.offer, attach)))
             else:
                 await self._poll(registration)
         except WorkerUnreachable as error:
             await self.suspect(registration, error)
-            now = self._around.clock.monotonic()
-            self._patience.refused(str(registration.worker), now, heard_at=self.heard_at)
+            now = self._deps.clock.monotonic()
+            self._patience.refused(str(registration.worker), now, alive_at=self.alive_at)
             await asyncio.sleep(_FIRST_PAUSE)
         except WorkerFault as error:
             known = "no longer knows the task" if error.code == _TASK_NOT_FOUND else "cannot be asked for the task"
@@ -285,7 +285,7 @@ class Relay:
             self._life()
             await asyncio.sleep(_FIRST_PAUSE)
         except (WorkerBroke, InvalidAnswer) as error:
-            self._patience.silent(str(registration.worker), self._around.clock.monotonic() - self.heard_at)
+            self._patience.silent(str(registration.worker), self._deps.clock.monotonic() - self.alive_at)
             if isinstance(error, InvalidAnswer):
                 self._patience.nonsense(error)
             log.info("line cut", extra={"event": "relay_cut", "task": self._row.id, "why": type(error).__name__})
@@ -293,36 +293,36 @@ class Relay:
 
     async def _listen_again(self, registration: Registration, stream: Awaitable[None]) -> None:
         """A stream that ends at once, and has brought nothing, is no sign of life."""
-        clock, known = self._around.clock, (self.scribe.at, self.scribe.position)
-        began, lived = clock.monotonic(), (self._changed_at, self.heard_at)
+        clock, known = self._deps.clock, (self.log_writer.at, self.log_writer.position)
+        began, lived = clock.monotonic(), (self._changed_at, self.alive_at)
         await stream
-        if self.rests or known != (self.scribe.at, self.scribe.position):
+        if self.rests or known != (self.log_writer.at, self.log_writer.position):
             return
         now = clock.monotonic()
         if now - began < _AT_ONCE:
-            self._changed_at, self.heard_at = lived
-            self._patience.silent(str(registration.worker), now - self.heard_at)
+            self._changed_at, self.alive_at = lived
+            self._patience.silent(str(registration.worker), now - self.alive_at)
         await asyncio.sleep(_FIRST_PAUSE)
 
     async def _repeat(self, registration: Registration) -> None:
         """The message once more, to a worker that recognises it. Any other may have run it, and has to be left alone."""
         if not registration.offer.replays:
             raise HubRestarted
-        await self._deliver(self._send or self._around.codec.recall(self._turns[-1], self._row))
+        await self._deliver(self._send or self._deps.codec.recall(self._turns[-1], self._row))
 
     async def _poll(self, registration: Registration) -> None:
         """Follow a worker that cannot be attached to, by asking for its task again and again."""
         pause = _FIRST_POLL
         while not self.rests:
-            before = self.scribe.at
-            heard = await self._around.forwarder.fetch(registration.offer, self.scribe.ids)
-            await self.scribe.write([heard], gap=self._cut)
-            if self.scribe.at != before:
+            before = self.log_writer.at
+            worker_event = await self._deps.forwarder.fetch(registration.offer, self.log_writer.ids)
+            await self.log_writer.write([worker_event], gap=self._cut)
+            if self.log_writer.at != before:
                 self._life()
                 self._begun()
             else:
                 self.still_there()
-                if heard.state in PAUSED and self._answering:
+                if worker_event.state in PAUSED and self._answering:
                     self._patience.still_asks(str(registration.worker))
             self._check()
             if self.rests:
@@ -332,7 +332,7 @@ class Relay:
 
     def _can_come_back(self, error: HubError) -> bool:
         """Known to the worker by a task id, or by a message that it recognises when it comes again."""
-        if self.scribe.ids.worker_task:
+        if self.log_writer.ids.worker_task:
             return True
         return self._present().offer.replays and not isinstance(error, InvalidAnswer)
 
@@ -340,27 +340,27 @@ class Relay:
 
     async def _give_up(self, error: HubError) -> None:
         self._giving_up = True
-        await self.scribe.idle()  # it may be shown at this moment
-        nothing_came = self.scribe.at == self.began
+        await self.log_writer.idle()  # it may be shown at this moment
+        nothing_came = self.log_writer.at == self.began
         nothing_ran = isinstance(error, NotProcessed | RequestError | RouteError | WorkerFault)
         if nothing_came and nothing_ran and not self.started.come:
             self.taken_back = True
             if self.began == START:
-                await self._insist(lambda: self._around.engine.tasks.discard(self._row.id))
+                await self._insist(lambda: self._deps.engine.tasks.discard(self._row.id))
             elif isinstance(error, WorkerFault) and error.code == _TASK_NOT_FOUND:
                 lost = WorkerLost(f"{self.worker} no longer knows the task.")
-                await self._insist(lambda: self.scribe.conclude(lost))
+                await self._insist(lambda: self.log_writer.conclude(lost))
             else:
-                await self._insist(lambda: self._around.engine.tasks.drop_turn(self._row.id, self._turns[-1]))
+                await self._insist(lambda: self._deps.engine.tasks.drop_turn(self._row.id, self._turns[-1]))
             self._fail_start(error)
             return
-        self._around.observer.worker_failed(self._row.role, type(error).__name__)
+        self._deps.observer.worker_failed(self._row.role, type(error).__name__)
         log.warning(
             "task given up",
             extra={"event": "task_failed", "task": self._row.id, "worker": str(self.worker), "why": type(error).__name__},
         )
         try:
-            await self._insist(lambda: self.scribe.conclude(error))
+            await self._insist(lambda: self.log_writer.conclude(error))
         except HubError as failure:
             self._fail_start(failure)
             raise
@@ -382,9 +382,9 @@ class Relay:
 
     async def _call_off(self) -> None:
         """The worker is at work on what nobody wants any more."""
-        if self._registration is not None and self.scribe.ids.worker_task:
+        if self._registration is not None and self.log_writer.ids.worker_task:
             try:
-                await self._around.forwarder.cancel(self._registration.offer, self.scribe.ids)
+                await self._deps.forwarder.cancel(self._registration.offer, self.log_writer.ids)
             except HubError as error:
                 log.info("not called off", extra={"event": "call_off", "task": self._row.id, "why": type(error).__name__})
 
@@ -395,14 +395,14 @@ class Relay:
         known = self._registration
         workspace, worker = self._row.caller.workspace, self.worker
         epoch = known.epoch if known is not None else self._row.epoch
-        current = worker and self._around.engine.registry.get(workspace, worker)
+        current = worker and self._deps.engine.registry.get(workspace, worker)
         if current is None or current.epoch != epoch:
             raise WorkerLost(f"{worker} has gone, and with it what it had not yet sent.")
         self._registration = current
         return current
 
     async def suspect(self, registration: Registration, error: WorkerUnreachable) -> None:
-        registry = self._around.engine.registry
+        registry = self._deps.engine.registry
         try:
             await registry.mark(registration.workspace, registration.worker, registration.epoch, Health.SUSPECT, error.why)
         except StoreUnavailable:
@@ -410,12 +410,12 @@ class Relay:
             log.info("not marked", extra={"event": "suspect_not_stored", "worker": str(registration.worker)})
 
     def _life(self) -> None:
-        self._changed_at = self.heard_at = self._around.clock.monotonic()
+        self._changed_at = self.alive_at = self._deps.clock.monotonic()
 
     def _begun(self) -> None:
         if not self.started.come:
             self.started.happen()
-            self._around.observer.first_event(self._row.role, self._around.clock.monotonic() - self._called_at)
+            self._deps.observer.first_event(self._row.role, self._deps.clock.monotonic() - self._called_at)
         if self.rests:
             self._count(-1)
 

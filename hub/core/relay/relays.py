@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from hub.core.admission.quota import WorkspacePlaces
-from hub.core.relay.context import Surroundings
+from hub.core.admission.quota import WorkspaceQuota
+from hub.core.relay.context import Dependencies
 from hub.core.relay.relay import Relay
 from hub.core.routing.router import Route
 from hub.core.supervisor import Supervisor
 from rolecall.errors import HubError, WorkerSilent, WorkerUnreachable
-from rolecall.model.a2a import PAUSED, TERMINAL, Heard, TaskState
+from rolecall.model.a2a import PAUSED, TERMINAL, TaskState, WorkerEvent
 from rolecall.model.command import Send
 from rolecall.model.ids import TaskId
 from rolecall.model.task import TaskRow, Turn
@@ -24,10 +24,10 @@ _LINGER = 5.0
 
 
 class Relays:
-    def __init__(self, around: Surroundings, supervisor: Supervisor, places: WorkspacePlaces) -> None:
+    def __init__(self, deps: Dependencies, supervisor: Supervisor, places: WorkspaceQuota) -> None:
         """Each fills one of `places`, for as long as it is there."""
         self._places = places
-        self._around = around
+        self._deps = deps
         self._supervisor = supervisor
         self._running: dict[TaskId, Relay] = {}
         self._probing: set[TaskId] = set()
@@ -47,7 +47,7 @@ class Relays:
         send: Send | None,
         references: dict[str, str] | None = None,
     ) -> Relay:
-        relay = Relay(self._around, row, turns, route=route, send=send, references=references)
+        relay = Relay(self._deps, row, turns, route=route, send=send, references=references)
         if row.id not in self._running:
             self._places.fill(row.caller.workspace)
         self._running[row.id] = relay
@@ -71,28 +71,28 @@ class Relays:
     async def watch(self) -> None:
         """Forever: ask after workers that say nothing, and let go of those that have nothing left to say."""
         while True:
-            await asyncio.sleep(min(_LOOK_EVERY, self._around.silence.total_seconds() / 4))
-            now = self._around.clock.monotonic()
+            await asyncio.sleep(min(_LOOK_EVERY, self._deps.silence.total_seconds() / 4))
+            now = self._deps.clock.monotonic()
             for relay in list(self._running.values()):
-                quiet_for = now - relay.heard_at
+                quiet_for = now - relay.alive_at
                 if relay.rests:
                     # Who waits for credentials may get them by another way, and go on over the same stream.
-                    if quiet_for > _LINGER and relay.scribe.state is not TaskState.AUTH_REQUIRED:
+                    if quiet_for > _LINGER and relay.log_writer.state is not TaskState.AUTH_REQUIRED:
                         relay.let_go()
                     continue
                 relay.check_deadline()
-                if quiet_for > self._around.silence.total_seconds() / 2:
+                if quiet_for > self._deps.silence.total_seconds() / 2:
                     self._look_after(relay, quiet_for)
 
     def _look_after(self, relay: Relay, quiet_for: float) -> None:
-        if relay.scribe.writing:
-            relay.heard_at = self._around.clock.monotonic()  # the hub's own trouble is no silence of the worker's
+        if relay.log_writer.writing:
+            relay.alive_at = self._deps.clock.monotonic()  # the hub's own trouble is no silence of the worker's
             return
-        silence = self._around.silence.total_seconds()
+        silence = self._deps.silence.total_seconds()
         if quiet_for > silence:
             relay.interrupt(WorkerSilent(f"{relay.worker} gave no sign of life for {quiet_for:.0f} s."))
-        task = relay.scribe.ids.task
-        if relay.scribe.ids.worker_task and task not in self._probing:
+        task = relay.log_writer.ids.task
+        if relay.log_writer.ids.worker_task and task not in self._probing:
             self._probing.add(task)
             self._supervisor.run_once(f"probe {task}", self._probe(relay), then=lambda: self._probing.discard(task))
 
@@ -102,20 +102,20 @@ class Relays:
         if registration is None:
             return
         try:
-            heard = await self._around.forwarder.fetch(registration.offer, relay.scribe.ids)
+            worker_event = await self._deps.forwarder.fetch(registration.offer, relay.log_writer.ids)
         except WorkerUnreachable as error:
             await relay.suspect(registration, error)
             return
         except HubError:
             return
-        if heard.state in TERMINAL:
-            await self.conclude(relay, heard)
+        if worker_event.state in TERMINAL:
+            await self.conclude(relay, worker_event)
         else:
             relay.still_there()
 
-    async def conclude(self, relay: Relay, heard: Heard) -> None:
+    async def conclude(self, relay: Relay, worker_event: WorkerEvent) -> None:
         """Log what a worker's task has beyond the log, and stop listening if that ends it."""
-        await relay.scribe.write([heard], gap=True)
+        await relay.log_writer.write([worker_event], gap=True)
         if relay.rests:
             relay.let_go()
 
@@ -123,7 +123,7 @@ class Relays:
         """Nobody is to wait any longer for a worker's first word: the hub goes down."""
         for relay in tuple(self._running.values()):
             if not relay.started.come:
-                self._supervisor.run_once(f"showing {relay.scribe.ids.task}", relay.show())
+                self._supervisor.run_once(f"showing {relay.log_writer.ids.task}", relay.show())
 
     def _gone(self, row: TaskRow, relay: Relay) -> None:
         if self._running.get(row.id) is relay:

@@ -9,7 +9,7 @@ _MOST_NONSENSE = 3
 _ASKED_AGAIN = 6
 
 
-class Patience:
+class RetryBudget:
     """Every method tells what happened, and raises when that was once too often. `silence` in seconds."""
 
     def __init__(self, silence: float) -> None:
@@ -18,12 +18,12 @@ class Patience:
         self._nonsense = 0
         self._asked_again = 0
 
-    def refused(self, worker: str, now: float, *, heard_at: float) -> None:
+    def refused(self, worker: str, now: float, *, alive_at: float) -> None:
         """Twice within a second, and nothing listens there any more."""
         self._refusals = [at for at in self._refusals if now - at <= _REFUSALS_WITHIN] + [now]
         if len(self._refusals) > 1:
             raise WorkerLost(f"{worker} is gone: its address refuses connections. What it had not yet sent is gone.")
-        self.silent(worker, now - heard_at)
+        self.silent(worker, now - alive_at)
 
     def silent(self, worker: str, silent_for: float) -> None:
         if silent_for > self._silence:

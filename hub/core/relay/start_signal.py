@@ -7,7 +7,7 @@ import asyncio
 from rolecall.errors import HubError
 
 
-class Beginning:
+class StartSignal:
     __slots__ = ("_error", "_waiters", "come")
 
     def __init__(self) -> None:

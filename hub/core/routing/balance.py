@@ -8,13 +8,13 @@ from random import Random
 from rolecall.model.worker import Registration
 
 
-def least_busy_of_two(candidates: Sequence[Registration], dice: Random) -> Registration:
+def least_busy_of_two(candidates: Sequence[Registration], rng: Random) -> Registration:
     """Two random choices spread almost as well as looking at all, and do not herd everybody onto the newest worker."""
     count = len(candidates)
     if count == 1:
         return candidates[0]
-    first = int(dice.random() * count)
-    second = int(dice.random() * (count - 1))
+    first = int(rng.random() * count)
+    second = int(rng.random() * (count - 1))
     if second >= first:
         second += 1
     one, other = candidates[first], candidates[second]

@@ -11,7 +11,7 @@ from rolecall.model.value import Value
 _REMEMBERED = 2_000
 
 
-class Decision(Value, frozen=True):
+class RoutingDecision(Value, frozen=True):
     task: TaskId
     worker: WorkerId
     rule: str
@@ -19,14 +19,14 @@ class Decision(Value, frozen=True):
     at: float
 
 
-class Decisions:
+class RoutingHistory:
     """A ring: the oldest goes when a new one comes."""
 
     def __init__(self) -> None:
-        self._ring: deque[Decision] = deque(maxlen=_REMEMBERED)
+        self._ring: deque[RoutingDecision] = deque(maxlen=_REMEMBERED)
 
     def note(self, task: TaskId, route: Route, at: float) -> None:
-        self._ring.append(Decision(task, route.registration.worker, route.rule, route.candidates, at))
+        self._ring.append(RoutingDecision(task, route.registration.worker, route.rule, route.candidates, at))
 
-    def of(self, task: TaskId) -> Decision | None:
+    def of(self, task: TaskId) -> RoutingDecision | None:
         return next((made for made in reversed(self._ring) if made.task == task), None)

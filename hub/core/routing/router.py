@@ -25,11 +25,11 @@ class Route(Value, frozen=True):
 
 
 class Router:
-    def __init__(self, registry: Registry, tasks: TaskStore, *, default_role: str | None, dice: Random | None = None) -> None:
+    def __init__(self, registry: Registry, tasks: TaskStore, *, default_role: str | None, rng: Random | None = None) -> None:
         self._registry = registry
         self._tasks = tasks
         self._default_role = default_role
-        self._dice = dice or Random()
+        self._rng = rng or Random()
 
     def to_owner(self, caller: Caller, row: TaskRow, target: Target) -> Route:
         """A message to a task goes to the worker that has it, whatever its state, or nowhere."""
@@ -87,7 +87,7 @@ class Router:
         free = [r for r in ready if not r.full]
         if not free:
             raise WorkerBusy(role, len(ready))
-        return Route(least_busy_of_two(free, self._dice), rule, len(free))
+        return Route(least_busy_of_two(free, self._rng), rule, len(free))
 
     def _named(self, workspace: str, target: Target) -> tuple[str | None, str | None, str]:
         if target.path_role is not None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from weakref import WeakValueDictionary
 
 from hub.core.admission.idempotency import Call, content_of
-from hub.core.relay.context import Surroundings
+from hub.core.relay.context import Dependencies
 from hub.core.relay.relays import Relays
 from hub.core.routing.router import check_agrees
 from rolecall.errors import TaskNotFound
@@ -18,11 +18,11 @@ from rolecall.model.ids import Caller, TaskId
 from rolecall.model.task import TaskRow
 
 
-class Names:
-    def __init__(self, around: Surroundings, relays: Relays, window: timedelta) -> None:
+class TaskLookup:
+    def __init__(self, deps: Dependencies, relays: Relays, window: timedelta) -> None:
         """`window`: for how long after a task's end the same message is still the same call."""
-        self._tasks = around.engine.tasks
-        self._clock = around.clock
+        self._tasks = deps.engine.tasks
+        self._clock = deps.clock
         self._relays = relays
         self._window = window.total_seconds()
         self._locks: WeakValueDictionary[tuple[Caller, str], asyncio.Lock] = WeakValueDictionary()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from hub.core.relay.context import Surroundings
+from hub.core.relay.context import Dependencies
 from rolecall.errors import InvalidAnswer, TaskNotFound
 from rolecall.model.a2a import Answer, Event, EventKind, Logged
 from rolecall.model.command import ITS_OWN
@@ -22,7 +22,7 @@ _SHARED = ("0.1", "0.3")
 """They call some methods alike."""
 
 
-class View(Value, frozen=True):
+class TaskView(Value, frozen=True):
     """How a caller wants to see a task. `alias`: what he calls it."""
 
     dialect: str
@@ -31,15 +31,15 @@ class View(Value, frozen=True):
     artifacts: bool = True
 
 
-class Views:
-    def __init__(self, around: Surroundings) -> None:
-        self._engine = around.engine
-        self._codec = around.codec
+class TaskReader:
+    def __init__(self, deps: Dependencies) -> None:
+        self._engine = deps.engine
+        self._codec = deps.codec
 
-    async def now(self, task: TaskId, view: View) -> Answer:
+    async def now(self, task: TaskId, view: TaskView) -> Answer:
         return await self.of(task, await self._engine.events.read(task), view)
 
-    async def of(self, task: TaskId, log: Sequence[Logged], view: View) -> Answer:
+    async def of(self, task: TaskId, log: Sequence[Logged], view: TaskView) -> Answer:
         """The task as of the end of `log`, or the bare message that is all there is. TaskNotFound: nobody was shown it yet."""
         if not log:
             raise TaskNotFound
@@ -58,7 +58,7 @@ class Views:
         body = await asyncio.to_thread(fold) if _is_long(log) else fold()
         return Answer(EventKind.TASK, view.dialect, body)
 
-    async def each(self, rows: Sequence[TaskRow], view: View) -> Sequence[bytes]:
+    async def each(self, rows: Sequence[TaskRow], view: TaskView) -> Sequence[bytes]:
         """For a list, where one task must not hide the others: what cannot be said of it is left out, and marked."""
         tasks = []
         for row in rows:
@@ -73,7 +73,7 @@ class Views:
     async def as_of(self, task: TaskId, at: Cursor) -> Logged:
         """The Task after event `at`, or as of now if the log is not there yet, as an event in its true place."""
         log = await self._engine.events.read(task, upto=at)
-        told = await self.of(task, log, View(log[0].event.dialect if log else ""))
+        told = await self.of(task, log, TaskView(log[0].event.dialect if log else ""))
         state = next((e.event.state for e in reversed(log) if e.event.state is not None), None)
         return Logged(log[-1].cursor, Event(EventKind.TASK, state, told.dialect, told.body))
 

@@ -10,7 +10,7 @@ from rolecall.model.a2a import Logged
 from rolecall.model.ids import Cursor
 
 
-class Reading:
+class TaskStream:
     """Batches of events for one client. An empty batch means: still waiting. Close it when the client has gone.
 
     `broken_off` says that it ended before the task came to rest, because the hub goes down: the reader has to come back.
@@ -29,7 +29,7 @@ class Reading:
         role: str,
         dialect: str,
         alias: str,
-        on_close: Callable[[Reading], None],
+        on_close: Callable[[TaskStream], None],
     ) -> None:
         self._events = events
         self._first = first
@@ -47,7 +47,7 @@ class Reading:
         self.broken_off = False
         observer.stream_opened(role)
 
-    def __aiter__(self) -> Reading:
+    def __aiter__(self) -> TaskStream:
         return self
 
     async def __anext__(self) -> Sequence[Logged]:

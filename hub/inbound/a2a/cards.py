@@ -11,9 +11,9 @@ from quart import Quart, Response, request
 
 from hub.core.registry.directory import Directory
 from hub.inbound.api.application import briefly_kept
-from hub.inbound.api.operation_doc import told
+from hub.inbound.api.operation_doc import documented
 from hub.inbound.api.shapes import Card, Version
-from hub.inbound.middleware.authentication import Gate, viewer
+from hub.inbound.middleware.authentication import Authenticator, viewer
 from rolecall import __version__
 from rolecall.errors import ExtendedCardNotConfigured, RoleUnknown, VersionNotSupported
 from rolecall.model.a2a import JsonObject
@@ -21,7 +21,7 @@ from rolecall.model.card import HTTP_JSON, JSONRPC, REPLAY_EXTENSION, Capabiliti
 from rolecall.model.ids import Caller
 from rolecall.model.worker import Registration
 from rolecall.protocol.cards import capabilities, merged, pure_03, pure_10, skills
-from rolecall.protocol.dialect import CLASSIC, NEWEST
+from rolecall.protocol.dialect import V0_3, V1_0
 from rolecall.protocol.methods import read_version
 from rolecall.protocol.text.jsontext import dump
 
@@ -41,7 +41,7 @@ _SCHEMES: dict[str, JsonObject] = {
 }
 
 
-class Shown(NamedTuple):
+class RenderedCard(NamedTuple):
     """A card as it is served, and as of which change of the registry."""
 
     revision: int
@@ -53,17 +53,24 @@ class Cards:
     """`version`: every public card is this version's alone; without it, what the caller asks for, or both in one."""
 
     def __init__(
-        self, directory: Directory, *, name: str, description: str, public_url: str, version: str | None, gate: Gate
+        self,
+        directory: Directory,
+        *,
+        name: str,
+        description: str,
+        public_url: str,
+        version: str | None,
+        authenticator: Authenticator,
     ) -> None:
         self._directory = directory
         self._name = name
         self._description = description
         self._public_url = public_url.rstrip("/")
         self._version = version
-        self._gate = gate
-        self._kept: dict[tuple[str, str | None, str | None, bool], Shown] = {}
+        self._authenticator = authenticator
+        self._kept: dict[tuple[str, str | None, str | None, bool], RenderedCard] = {}
 
-    def shown(self, caller: Caller, role: str | None, asked: str | None) -> Shown:
+    def shown(self, caller: Caller, role: str | None, asked: str | None) -> RenderedCard:
         """The hub's card, or a role's. RoleUnknown."""
         return self._shown(caller, role, self._version or asked)
 
@@ -71,22 +78,22 @@ class Cards:
         """What the caller may see, in what he speaks: his workspace's roles, which nobody sees who shows no token.
         ExtendedCardNotConfigured, RoleUnknown.
         """
-        if not self._gate.locked:
+        if not self._authenticator.locked:
             raise ExtendedCardNotConfigured
         return self._shown(caller, role, dialect).body
 
-    def _shown(self, caller: Caller, role: str | None, version: str | None) -> Shown:
+    def _shown(self, caller: Caller, role: str | None, version: str | None) -> RenderedCard:
         """Made anew when the registry has changed."""
         if role is not None and not self._directory.live(caller, role):
             raise RoleUnknown(role, self._directory.roles(caller))
-        key, revision = (caller.workspace, role, version, self._gate.locked), self._directory.revision()
+        key, revision = (caller.workspace, role, version, self._authenticator.locked), self._directory.revision()
         kept = self._kept.get(key)
         if kept is None or kept.revision != revision:
             card = self._hub(caller, version) if role is None else self._role(caller, role, version)
             body = dump(card)
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            kept = self._kept[key] = Shown(revision, body, f'"{sha256(body).hexdigest()[:32]}"')
+            kept = self._kept[key] = RenderedCard(revision, body, f'"{sha256(body).hexdigest()[:32]}"')
         return kept
 
     def _hub(self, caller: Caller, version: str | None) -> JsonObject:
@@ -115,13 +122,13 @@ class Cards:
             description=description,
             version=__version__,
             interfaces=(
-                Interface(rpc, JSONRPC, NEWEST),
-                Interface(rest, HTTP_JSON, NEWEST),
-                Interface(rpc, JSONRPC, CLASSIC),
+                Interface(rpc, JSONRPC, V1_0),
+                Interface(rest, HTTP_JSON, V1_0),
+                Interface(rpc, JSONRPC, V0_3),
             ),
-            capabilities=Capabilities(streaming=True, push_notifications=True, extended_card=self._gate.locked),
-            security_schemes=_SCHEMES if self._gate.locked else {},
-            requirements=({"bearer": ()}, {"apiKey": ()}) if self._gate.locked else (),
+            capabilities=Capabilities(streaming=True, push_notifications=True, extended_card=self._authenticator.locked),
+            security_schemes=_SCHEMES if self._authenticator.locked else {},
+            requirements=({"bearer": ()}, {"apiKey": ()}) if self._authenticator.locked else (),
         )
 
     def _as_skill(self, caller: Caller, role: str) -> Skill:
@@ -133,11 +140,11 @@ class Cards:
 def add_cards(app: Quart, cards: Cards) -> None:
     answers = {200: Card, 304: None}
 
-    @told("The hub's card.", answers, VersionNotSupported, headers=_HEADERS)
+    @documented("The hub's card.", answers, VersionNotSupported, headers=_HEADERS)
     def of_the_hub() -> Response:
         return _served(cards.shown(viewer(), None, _asked()))
 
-    @told("A role's card, made from its live workers'.", answers, RoleUnknown, VersionNotSupported, headers=_HEADERS)
+    @documented("A role's card, made from its live workers'.", answers, RoleUnknown, VersionNotSupported, headers=_HEADERS)
     def of_a_role(role: str) -> Response:
         return _served(cards.shown(viewer(), role, _asked()))
 
@@ -153,7 +160,7 @@ def add_cards(app: Quart, cards: Cards) -> None:
 
 
 def _written(profile: Profile, version: str | None) -> JsonObject:
-    if version == NEWEST:
+    if version == V1_0:
         return pure_10(profile)
     return pure_03(profile) if version is not None else merged(profile)
 
@@ -162,7 +169,7 @@ def _asked() -> str | None:
     return read_version(request.headers.get("A2A-Version") or request.args.get("A2A-Version"))
 
 
-def _served(card: Shown) -> Response:
+def _served(card: RenderedCard) -> Response:
     if card.etag in request.headers.get("If-None-Match", ""):
         response = Response(status=304)
     else:

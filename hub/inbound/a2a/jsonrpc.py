@@ -8,20 +8,20 @@ import time
 from typing import Any
 
 from hub.core.observe import Observer
-from hub.inbound.a2a.operations import Call, Operations, right_for
+from hub.inbound.a2a.operations import OperationCall, Operations, right_for
 from hub.inbound.a2a.sse_response import EventStream, opening
 from hub.inbound.middleware.audit import note_call
 from hub.inbound.middleware.authentication import holder_of
-from hub.inbound.middleware.headers import echoed, read_extras, version_of
+from hub.inbound.middleware.headers import echoed, read_call_headers, version_of
 from hub.inbound.middleware.request import Request
 from rolecall.errors import ClientGone, HubError, InvalidRequest, UnsupportedOperation
 from rolecall.model.command import Target
 from rolecall.model.ids import Caller
 from rolecall.model.value import Value
-from rolecall.protocol.callers.event_encoder import Speller
-from rolecall.protocol.callers.sse_encoder import Frames
+from rolecall.protocol.callers.event_encoder import EventEncoder
+from rolecall.protocol.callers.sse_encoder import SseEncoder
 from rolecall.protocol.faults import Fault, fault_of
-from rolecall.protocol.jsonrpc import NULL, Said, read_body, read_id, read_said, write_error, write_result
+from rolecall.protocol.jsonrpc import NULL, RpcRequest, read_body, read_id, read_request, write_error, write_result
 from rolecall.protocol.methods import STREAMING, Operation, dialect_of, read_method
 from rolecall.protocol.sse import write_frame
 
@@ -30,19 +30,21 @@ log = logging.getLogger(__name__)
 _REAL_STATUS = frozenset({401, 403, 408, 413, 415})
 
 
-class Asked(Value, frozen=True):
+class ParsedCall(Value, frozen=True):
     """A request whose method is known, and whose caller may do that."""
 
-    said: Said
+    said: RpcRequest
     operation: Operation
     dialect: str | None
     target: Target
     caller: Caller
 
-    def call(self, request: Request) -> Call:
+    def call(self, request: Request) -> OperationCall:
         """With what its headers add. InvalidParams."""
-        extras = read_extras(request)
-        return Call(self.caller, self.operation, self.dialect, self.said.params, self.target, extras, request.leaving)
+        call_headers = read_call_headers(request)
+        return OperationCall(
+            self.caller, self.operation, self.dialect, self.said.params, self.target, call_headers, request.on_disconnect
+        )
 
 
 class JsonRpc:
@@ -65,12 +67,12 @@ class JsonRpc:
                 await request.answer(await self._batch(document, target, request), headers=echoed(request))
                 return
             call_id = read_id(document)
-            said = read_said(document, call_id)
+            said = read_request(document, call_id)
             method = said.method
             if only is not None and method != only:
                 await request.answer(b'{"error":"Only %b supported"}' % only.encode(), status=400)
                 return
-            asked = _read_asked(said, target, request)
+            asked = _parse_call(said, target, request)
             if asked.operation in STREAMING:
                 await self._stream(asked, request, named=only is not None)
             else:
@@ -85,7 +87,7 @@ class JsonRpc:
             else:
                 await request.answer(write_error(call_id, fault))
 
-    async def _call(self, asked: Asked, request: Request) -> bytes:
+    async def _call(self, asked: ParsedCall, request: Request) -> bytes:
         """One request's whole answer; whatever goes wrong is an answer too."""
         role, method, call_id = asked.target.path_role or "", asked.operation, asked.said.id
         started = time.perf_counter()
@@ -103,16 +105,16 @@ class JsonRpc:
         finally:
             self._ended(asked, role, outcome, started)
 
-    async def _stream(self, asked: Asked, request: Request, *, named: bool) -> None:
+    async def _stream(self, asked: ParsedCall, request: Request, *, named: bool) -> None:
         role, method, call_id = asked.target.path_role or "", asked.operation, asked.said.id
         started = time.perf_counter()
         self._observer.call_started(role, method)
         outcome = "ok"
         stream = EventStream(request.send, request.receive, self._keep_alive, echoed(request))
         try:
-            reading = await stream.wait_for(opening(self._operations.open(asked.call(request)), method))
-            speller = Speller(reading.dialect, reading.alias)
-            await stream.copy(reading, Frames(speller, call_id, named=named))
+            task_stream = await stream.wait_for(opening(self._operations.open(asked.call(request)), method))
+            event_encoder = EventEncoder(task_stream.dialect, task_stream.alias)
+            await stream.copy(task_stream, SseEncoder(event_encoder, call_id, named=named))
         except ClientGone:
             outcome = "client gone"
         except Exception as error:
@@ -136,9 +138,9 @@ class JsonRpc:
     async def _entry(self, entry: Any, target: Target, request: Request) -> bytes:
         method, call_id = "", read_id(entry)
         try:
-            said = read_said(entry, call_id)
+            said = read_request(entry, call_id)
             method = said.method
-            asked = _read_asked(said, target, request)
+            asked = _parse_call(said, target, request)
             if asked.operation in STREAMING:
                 raise UnsupportedOperation("A streaming method cannot be part of a batch.")
         except HubError as error:
@@ -147,14 +149,14 @@ class JsonRpc:
             return write_error(call_id, fault)
         return await self._call(asked, request)
 
-    def _ended(self, asked: Asked, role: str, outcome: str, started: float) -> None:
+    def _ended(self, asked: ParsedCall, role: str, outcome: str, started: float) -> None:
         seconds, method = time.perf_counter() - started, asked.operation
         self._observer.call_ended(role, method, outcome, seconds)
         note_call(asked.caller, asked.operation, role, outcome)
         if log.isEnabledFor(logging.DEBUG):
             call = asked.said.id.decode()[:80]
-            told = {"event": "call", "call": call, "method": method, "role": role, "outcome": outcome}
-            log.debug("call", extra={**told, "seconds": seconds})
+            documented = {"event": "call", "call": call, "method": method, "role": role, "outcome": outcome}
+            log.debug("call", extra={**documented, "seconds": seconds})
 
     def _fault(self, error: Exception, method: str) -> Fault:
         if not isinstance(error, HubError):
@@ -162,6 +164,6 @@ class JsonRpc:
         return fault_of(error, dialect_of(method))
 
 
-def _read_asked(said: Said, target: Target, request: Request) -> Asked:
+def _parse_call(said: RpcRequest, target: Target, request: Request) -> ParsedCall:
     operation, dialect = read_method(said.method, version_of(request))
-    return Asked(said, operation, dialect, target, holder_of(request.who, right_for(operation)).caller)
+    return ParsedCall(said, operation, dialect, target, holder_of(request.who, right_for(operation)).caller)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hub.core.hub import Hub, Leaving
-from hub.core.push.configs import Push
-from hub.core.tasks.stream import Reading
+from hub.core.hub import Hub, OnDisconnect
+from hub.core.push.configs import PushConfigs
+from hub.core.tasks.stream import TaskStream
 from rolecall.errors import MethodNotFound, RouteError
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import Send, Target
@@ -15,13 +15,13 @@ from rolecall.model.ids import Caller, Cursor
 from rolecall.model.principal import Right
 from rolecall.model.value import Value, replace
 from rolecall.protocol.callers import answers, requests
-from rolecall.protocol.dialect import CLASSIC, OLDEST
+from rolecall.protocol.dialect import V0_1, V0_3
 from rolecall.protocol.methods import Operation
 from rolecall.protocol.text.timestamp import timestamp
 from rolecall.protocol.v0_1.refusals import failed_task
 
 
-class Extras(Value, frozen=True):
+class CallHeaders(Value, frozen=True):
     """What a request's headers add to it."""
 
     after: Cursor | None = None
@@ -32,7 +32,7 @@ class Extras(Value, frozen=True):
     """Through how many hubs the call has come."""
 
 
-class Call(Value, frozen=True):
+class OperationCall(Value, frozen=True):
     """`dialect` None: names are shared, the task tells."""
 
     caller: Caller
@@ -40,8 +40,8 @@ class Call(Value, frozen=True):
     dialect: str | None
     params: JsonObject
     target: Target
-    extras: Extras
-    leaving: Leaving | None = None
+    call_headers: CallHeaders
+    on_disconnect: OnDisconnect | None = None
     """None where nobody can tell that the caller has left."""
 
 
@@ -59,7 +59,7 @@ ExtendedCard = Callable[[Caller, str | None, str], bytes]
 
 
 class Operations:
-    def __init__(self, hub: Hub, push: Push, card: ExtendedCard) -> None:
+    def __init__(self, hub: Hub, push: PushConfigs, card: ExtendedCard) -> None:
         self._hub = hub
         self._push = push
         self._extended_card = card
@@ -75,70 +75,70 @@ class Operations:
             Operation.CARD: self._card,
         }
 
-    async def answer(self, call: Call) -> bytes:
+    async def answer(self, call: OperationCall) -> bytes:
         """The result's JSON."""
         handler = self._table.get(call.operation)
         if handler is None:
             raise MethodNotFound(call.operation.value)
         return await handler(call)
 
-    async def open(self, call: Call) -> Reading:
+    async def open(self, call: OperationCall) -> TaskStream:
         """The stream of a message or of a task."""
         if call.operation is Operation.STREAM:
             return await self._hub.stream(call.caller, _read_send(call))
-        command = requests.read_subscribe(call.params, call.target, call.extras.after, call.dialect)
+        command = requests.read_subscribe(call.params, call.target, call.call_headers.after, call.dialect)
         return await self._hub.subscribe(call.caller, command)
 
-    async def _send(self, call: Call) -> bytes:
+    async def _send(self, call: OperationCall) -> bytes:
         send = _read_send(call)
         try:
-            answer = await self._hub.send(call.caller, send, call.leaving)
+            answer = await self._hub.send(call.caller, send, call.on_disconnect)
         except RouteError as error:
-            if call.dialect != OLDEST:
+            if call.dialect != V0_1:
                 raise
             return failed_task(send, error, timestamp(time.time()))
         return answers.wrapped(answer.kind, answer.body, answer.dialect)
 
-    async def _get(self, call: Call) -> bytes:
+    async def _get(self, call: OperationCall) -> bytes:
         return (await self._hub.get(call.caller, requests.read_get(call.params, call.target, call.dialect))).body
 
-    async def _list(self, call: Call) -> bytes:
+    async def _list(self, call: OperationCall) -> bytes:
         command = requests.read_list(call.params, call.target, call.dialect)
         found = await self._hub.list(call.caller, command)
         return answers.task_page(found.tasks, token=found.next_page, size=command.query.limit, total=found.total)
 
-    async def _cancel(self, call: Call) -> bytes:
+    async def _cancel(self, call: OperationCall) -> bytes:
         return (await self._hub.cancel(call.caller, requests.read_cancel(call.params, call.target, call.dialect))).body
 
-    async def _push_set(self, call: Call) -> bytes:
+    async def _push_set(self, call: OperationCall) -> bytes:
         command = requests.read_set_push(call.params, call.target, call.dialect)
         row = await self._hub.task(call.caller, command.config.task, command.target)
         kept = await self._push.set(call.caller, command.config.of(row.id))
         return answers.push_config(kept, call.dialect, row.alias)
 
-    async def _push_get(self, call: Call) -> bytes:
+    async def _push_get(self, call: OperationCall) -> bytes:
         command = requests.read_name_push(call.params, call.target, call.dialect)
         row = await self._hub.task(call.caller, command.task_id, command.target)
         return answers.push_config(await self._push.get(call.caller, row.id, command.id), call.dialect, row.alias)
 
-    async def _push_list(self, call: Call) -> bytes:
+    async def _push_list(self, call: OperationCall) -> bytes:
         command = requests.read_name_push(call.params, call.target, call.dialect, required=False)
         row = await self._hub.task(call.caller, command.task_id, command.target)
         return answers.push_configs(await self._push.list(call.caller, row.id), call.dialect)
 
-    async def _push_delete(self, call: Call) -> bytes:
+    async def _push_delete(self, call: OperationCall) -> bytes:
         command = requests.read_name_push(call.params, call.target, call.dialect)
         row = await self._hub.task(call.caller, command.task_id, command.target)
         await self._push.delete(call.caller, row.id, command.id or row.id)
         return b"null"
 
-    async def _card(self, call: Call) -> bytes:
+    async def _card(self, call: OperationCall) -> bytes:
         role = requests.read_card(call.params, call.target, call.dialect)
-        return self._extended_card(call.caller, role, call.dialect or CLASSIC)
+        return self._extended_card(call.caller, role, call.dialect or V0_3)
 
 
-def _read_send(call: Call) -> Send:
-    read = requests.READ_SEND[call.dialect or CLASSIC]
-    extras = call.extras
-    send = read(call.params, call.target, trace=extras.trace, key=extras.key, extensions=extras.extensions)
-    return replace(send, hops=extras.hops) if extras.hops else send
+def _read_send(call: OperationCall) -> Send:
+    read = requests.READ_SEND[call.dialect or V0_3]
+    call_headers = call.call_headers
+    send = read(call.params, call.target, trace=call_headers.trace, key=call_headers.key, extensions=call_headers.extensions)
+    return replace(send, hops=call_headers.hops) if call_headers.hops else send

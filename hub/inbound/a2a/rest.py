@@ -6,23 +6,23 @@ import logging
 import time
 
 from hub.core.observe import Observer
-from hub.inbound.a2a.operations import Call, Operations, right_for
+from hub.inbound.a2a.operations import OperationCall, Operations, right_for
 from hub.inbound.a2a.sse_response import EventStream, opening
 from hub.inbound.middleware.audit import note_call
 from hub.inbound.middleware.authentication import holder_of
-from hub.inbound.middleware.headers import echoed, read_extras, version_of
+from hub.inbound.middleware.headers import echoed, read_call_headers, version_of
 from hub.inbound.middleware.refusal import retry_after_of
 from hub.inbound.middleware.request import Request
 from rolecall.errors import ClientGone, HubError, InvalidRequest, UnsupportedOperation
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import ITS_OWN
-from rolecall.protocol.callers.event_encoder import Speller
-from rolecall.protocol.callers.sse_encoder import Frames
-from rolecall.protocol.dialect import CLASSIC, NEWEST, OLDEST
+from rolecall.protocol.callers.event_encoder import EventEncoder
+from rolecall.protocol.callers.sse_encoder import SseEncoder
+from rolecall.protocol.dialect import V0_1, V0_3, V1_0
 from rolecall.protocol.faults import Fault, fault_of
 from rolecall.protocol.jsonrpc import read_body
 from rolecall.protocol.methods import STREAMING, Operation, read_version
-from rolecall.protocol.rest import Place, params_of, read_query, refuse_proto_form, write_error
+from rolecall.protocol.rest import RestRoute, params_of, read_query, refuse_proto_form, write_error
 from rolecall.protocol.sse import write_frame
 
 log = logging.getLogger(__name__)
@@ -41,10 +41,10 @@ class Rest:
         self._max_depth = max_depth
         self._keep_alive = keep_alive
 
-    async def __call__(self, request: Request, place: Place) -> None:
+    async def __call__(self, request: Request, place: RestRoute) -> None:
         if place.operation is None:
-            allowed = ", ".join(place.verbs).encode()
-            await request.answer(write_error(_wrong_verb(allowed)), status=405, headers=[(b"allow", allowed)])
+            allowed = ", ".join(place.methods).encode()
+            await request.answer(write_error(_wrong_method(allowed)), status=405, headers=[(b"allow", allowed)])
             return
         role, method = place.target.path_role or "", place.operation.value
         started = time.perf_counter()
@@ -62,7 +62,7 @@ class Rest:
             self._observer.call_ended(role, method, outcome, time.perf_counter() - started)
             note_call(request.who.caller if request.who is not None else None, place.operation, role, outcome)
 
-    async def _run(self, request: Request, place: Place, operation: Operation) -> None:
+    async def _run(self, request: Request, place: RestRoute, operation: Operation) -> None:
         caller = holder_of(request.who, right_for(operation)).caller
         if operation in _WITH_BODY:
             # What stands in the query besides would go on to a worker: it may be a secret of somebody in between.
@@ -73,18 +73,20 @@ class Rest:
             said = read_query(request.scope.get("query_string", b""))
         dialect = _dialect(place, operation, said, read_version(version_of(request)))
         params = params_of(place, said, dialect)
-        call = Call(caller, operation, dialect, params, place.target, read_extras(request), request.leaving)
+        call = OperationCall(
+            caller, operation, dialect, params, place.target, read_call_headers(request), request.on_disconnect
+        )
         if operation in STREAMING:
             await self._stream(call, request)
             return
         result = await self._operations.answer(call)
         await request.answer(b"{}" if result == b"null" else result, headers=echoed(request))
 
-    async def _stream(self, call: Call, request: Request) -> None:
+    async def _stream(self, call: OperationCall, request: Request) -> None:
         stream = EventStream(request.send, request.receive, self._keep_alive, echoed(request))
         try:
-            reading = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
-            await stream.copy(reading, Frames(Speller(reading.dialect, reading.alias)))
+            task_stream = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
+            await stream.copy(task_stream, SseEncoder(EventEncoder(task_stream.dialect, task_stream.alias)))
         except ClientGone:
             raise
         except Exception as error:
@@ -96,10 +98,10 @@ class Rest:
     def _fault(self, error: Exception, method: str) -> Fault:
         if not isinstance(error, HubError):
             log.exception("request failed", exc_info=error, extra={"event": "request_failed", "method": method})
-        return fault_of(error, NEWEST)
+        return fault_of(error, V1_0)
 
 
-def _dialect(place: Place, operation: Operation, said: JsonObject, version: str | None) -> str:
+def _dialect(place: RestRoute, operation: Operation, said: JsonObject, version: str | None) -> str:
     """The address tells, then the header. Without either a message tells by its spelling, and a task by its own; lists and
     configs have no such mark, and had no such address before 1.0.
     """
@@ -107,12 +109,12 @@ def _dialect(place: Place, operation: Operation, said: JsonObject, version: str 
     if chosen is None and operation in _MESSAGES:
         message = said.get("message")
         role = message.get("role") if isinstance(message, dict) else None
-        chosen = NEWEST if str(role).startswith("ROLE_") else CLASSIC
+        chosen = V1_0 if str(role).startswith("ROLE_") else V0_3
     elif chosen is None and operation not in _OF_A_TASK:
-        chosen = NEWEST
-    if chosen == OLDEST:
+        chosen = V1_0
+    if chosen == V0_1:
         raise UnsupportedOperation("0.1 has no REST. Speak JSON-RPC, or 0.3 or 1.0.")
-    if chosen == CLASSIC and operation in _MESSAGES:
+    if chosen == V0_3 and operation in _MESSAGES:
         refuse_proto_form(said)
     return chosen or ITS_OWN
 
@@ -124,5 +126,5 @@ async def _refuse(request: Request, fault: Fault, error: Exception) -> None:
     await request.answer(write_error(fault), status=fault.status, headers=retry_after_of(error))
 
 
-def _wrong_verb(allowed: bytes) -> Fault:
+def _wrong_method(allowed: bytes) -> Fault:
     return Fault(-32600, 405, "METHOD_NOT_ALLOWED", f"This address takes {allowed.decode()}.", None)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
-from hub.core.tasks.stream import Reading
+from hub.core.tasks.stream import TaskStream
 from hub.server.asgi import Headers, Receive, Send
 from rolecall.errors import ClientGone, HubError, TaskNotFound
 from rolecall.model.a2a import Logged
@@ -18,7 +18,7 @@ _TAKEN_ON_WITHIN = 5.0
 """Seconds for a message to be stored. One that is broken off before would be a task that nobody runs."""
 
 
-class Voice(Protocol):
+class StreamEncoder(Protocol):
     """How a binding puts events into frames."""
 
     def frames(self, batch: Sequence[Logged]) -> bytes: ...
@@ -35,7 +35,7 @@ class EventStream:
         self._gone: asyncio.Task[None] | None = None
         self.open = False
 
-    async def wait_for(self, opening: asyncio.Task[Reading]) -> Reading:
+    async def wait_for(self, opening: asyncio.Task[TaskStream]) -> TaskStream:
         """The reading, once its worker has begun to answer; comments keep the line alive until then. ClientGone."""
         gone = self._watch()
         both = (opening, gone)
@@ -54,16 +54,16 @@ class EventStream:
         _let_go(opening)
         raise ClientGone
 
-    async def copy(self, reading: Reading, voice: Voice) -> None:
+    async def copy(self, task_stream: TaskStream, encoder: StreamEncoder) -> None:
         gone = self._watch()
-        gone.add_done_callback(lambda _: reading.close())
+        gone.add_done_callback(lambda _: task_stream.close())
         try:
-            async for batch in reading:
-                await self._write_events(batch, voice)
+            async for batch in task_stream:
+                await self._write_events(batch, encoder)
                 if len(batch) > _MUCH:
                     # There is more, and it goes out without waiting for anything: others have their turn between.
                     await asyncio.sleep(0)
-            if reading.broken_off:
+            if task_stream.broken_off:
                 await self._write(COME_BACK)
             elif not self.open:
                 # The task was taken back while this reader waited for its first event, or he has left.
@@ -72,7 +72,7 @@ class EventStream:
         except TimeoutError:
             pass
         finally:
-            reading.close()
+            task_stream.close()
             gone.cancel()
             self._gone = None  # the two would hold each other until the collector comes
 
@@ -90,13 +90,13 @@ class EventStream:
             await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
-    async def _write_events(self, batch: Sequence[Logged], voice: Voice) -> None:
+    async def _write_events(self, batch: Sequence[Logged], encoder: StreamEncoder) -> None:
         try:
-            await self._write(voice.frames(batch) if batch else KEEP_ALIVE)
+            await self._write(encoder.frames(batch) if batch else KEEP_ALIVE)
         except HubError:
             # One of them cannot be said to this reader. It gets the ones before it, and then hears why.
             for logged in batch:
-                await self._write(voice.frames((logged,)))
+                await self._write(encoder.frames((logged,)))
 
     def _watch(self) -> asyncio.Task[None]:
         """One for the whole stream: two cannot listen."""
@@ -109,16 +109,16 @@ class EventStream:
             pass
 
 
-def opening(reading: Coroutine[Any, Any, Reading], task: str) -> asyncio.Task[Reading]:
-    return asyncio.create_task(reading, name=f"opening of {task}")
+def opening(task_stream: Coroutine[Any, Any, TaskStream], task: str) -> asyncio.Task[TaskStream]:
+    return asyncio.create_task(task_stream, name=f"opening of {task}")
 
 
-def _let_go(opening: asyncio.Task[Reading]) -> None:
+def _let_go(opening: asyncio.Task[TaskStream]) -> None:
     """Nobody waits for it any more, so that it must not keep a place for as long as its worker is silent."""
     opening.add_done_callback(_close_unread)
     asyncio.get_running_loop().call_later(_TAKEN_ON_WITHIN, opening.cancel)
 
 
-def _close_unread(opening: asyncio.Task[Reading]) -> None:
+def _close_unread(opening: asyncio.Task[TaskStream]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

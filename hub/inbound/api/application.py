@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _MAX_DEPTH = "ROLECALL_MAX_DEPTH"
 
 
-def create_pages(max_body: int, max_depth: int) -> Quart:
+def create_api(max_body: int, max_depth: int) -> Quart:
     app = Quart("rolecall", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = max_body
     app.config["BODY_TIMEOUT"] = 10
@@ -42,8 +42,8 @@ def create_pages(max_body: int, max_depth: int) -> Quart:
             refused = _problem(405, error.name, f"This address takes {allowed}.", "METHOD_NOT_ALLOWED")
             refused.headers["Allow"] = allowed
             return refused
-        told = f"{request.method} {request.path[:200]} is not an address of this hub."
-        return _problem(error.code or 500, error.name, told, "NOT_FOUND")
+        documented = f"{request.method} {request.path[:200]} is not an address of this hub."
+        return _problem(error.code or 500, error.name, documented, "NOT_FOUND")
 
     @app.errorhandler(Exception)
     async def on_bug(error: Exception) -> Response:

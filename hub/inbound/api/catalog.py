@@ -8,7 +8,7 @@ from quart import Quart, Response
 
 from hub.core.registry.directory import Directory
 from hub.inbound.api.application import briefly_kept
-from hub.inbound.api.operation_doc import told
+from hub.inbound.api.operation_doc import documented
 from hub.inbound.api.shapes import CatalogDocument
 from hub.inbound.middleware.authentication import viewer
 from rolecall.model.a2a import JsonObject
@@ -56,12 +56,12 @@ class Catalog:
 
 def add_catalog(app: Quart, catalog: Catalog) -> None:
     @app.route(PATH, methods=["OPTIONS"])
-    @told("Who may read it: every page.", {204: None})
+    @documented("Who may read it: every page.", {204: None})
     async def ai_catalog_options() -> Response:
         return Response(status=204, headers={"Allow": "GET, HEAD, OPTIONS", **_HEADERS})
 
     @app.route(PATH, methods=["GET"], provide_automatic_options=False)
-    @told("The live roles as an AI Catalog.", {200: {MEDIA: CatalogDocument}})
+    @documented("The live roles as an AI Catalog.", {200: {MEDIA: CatalogDocument}})
     async def ai_catalog() -> Response:
         headers = {**_HEADERS, **briefly_kept()}
         return Response(dump(catalog.document(viewer())), content_type=MEDIA, headers=headers)

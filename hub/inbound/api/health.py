@@ -10,8 +10,8 @@ from quart import Quart, Response, request
 from hub.core.hub import Hub
 from hub.core.registry.directory import Directory
 from hub.inbound.api.application import reply
-from hub.inbound.api.operation_doc import told
-from hub.inbound.api.shapes import Checks, HowItIs, Ready, Verbosely
+from hub.inbound.api.operation_doc import documented
+from hub.inbound.api.shapes import Checks, HealthQuery, HealthReport, Ready
 from hub.inbound.middleware.authentication import operators_view, sees_all, viewer
 from hub.ports import Engine
 from rolecall import __version__
@@ -30,17 +30,17 @@ def add_operations(
     started = time.monotonic()
 
     @app.get("/")
-    @told("A page for people.", {200: {"text/html": str}})
+    @documented("A page for people.", {200: {"text/html": str}})
     async def welcome() -> Response:
         return Response(_WELCOME, content_type="text/html; charset=utf-8")
 
     @app.get("/livez")
-    @told("Does the event loop turn?", {200: {"text/plain": str}})
+    @documented("Does the event loop turn?", {200: {"text/plain": str}})
     async def alive() -> Response:
         return Response("ok\n", content_type="text/plain")
 
     @app.get("/readyz")
-    @told("Does it take calls?", {200: _READINESS, 503: _READINESS}, query=Verbosely)
+    @documented("Does it take calls?", {200: _READINESS, 503: _READINESS}, query=HealthQuery)
     async def ready() -> Response:
         checks = await _checks(hub, engine)
         missing = [name for name, fine in checks.items() if not fine]
@@ -52,11 +52,11 @@ def add_operations(
         return Response(text, status=status, content_type="text/plain")
 
     @app.get("/health")
-    @told("How it is.", {200: HowItIs})
+    @documented("How it is.", {200: HealthReport})
     async def health() -> Response:
         checks = await _checks(hub, engine)
         live = directory.live(viewer())
-        document: HowItIs = {
+        document: HealthReport = {
             "status": "ok" if all(checks.values()) else "degraded",
             "version": __version__,
             "uptime_seconds": round(time.monotonic() - started, 1),
@@ -69,7 +69,7 @@ def add_operations(
         return reply(document)
 
     @app.get("/metrics")
-    @told("Figures for Prometheus.", {200: {"text/plain": str}}, HubWide)
+    @documented("Figures for Prometheus.", {200: {"text/plain": str}}, HubWide)
     async def measured() -> Response:
         operators_view()
         return Response(metrics(), content_type=metrics_type)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from quart import Quart
 
-from hub.core.registry.directory import Directory, Granted
+from hub.core.registry.directory import Directory, GrantedLease
 from hub.inbound.api.offers import (
     check_name,
     read_beat,
@@ -22,7 +22,7 @@ from hub.inbound.api.offers import (
     read_ttl,
     read_worker,
 )
-from hub.inbound.api.operation_doc import told
+from hub.inbound.api.operation_doc import documented
 from hub.inbound.api.shapes import Enrolment, FlatEnrolment, Heartbeat, Lease
 from hub.inbound.middleware.audit import noted
 from hub.inbound.middleware.authentication import holder_of
@@ -51,10 +51,10 @@ _REFUSED = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
 _GONE = (OfferInvalid, LeaseUnknown, LeaseSuperseded)
 _UNREAD = frozenset({408, 413, 415})
 
-Handler = Callable[..., Awaitable[Granted]]
+Handler = Callable[..., Awaitable[GrantedLease]]
 
 
-class Place(NamedTuple):
+class LeaseRoute(NamedTuple):
     """Who answers at an address, and what it names. `needed`: there has to be a body."""
 
     handler: Handler
@@ -77,23 +77,23 @@ class Leases:
             ("POST", "/registry/agents", self.enrol_flat),
             ("POST", "/registry/agents/<name>/heartbeat", self.beat),
         )
-        for verb, rule, handler in taken:
-            app.add_url_rule(rule, endpoint=f"{verb} {rule}", view_func=handler, methods=[verb])
+        for method, rule, handler in taken:
+            app.add_url_rule(rule, endpoint=f"{method} {rule}", view_func=handler, methods=[method])
 
-    def place(self, path: str, verb: str) -> Place | None:
+    def place(self, path: str, method: str) -> LeaseRoute | None:
         """None: that is another's."""
         _, *words = path.removesuffix("/").split("/")
         if words[:2] != ["registry", "agents"] or "" in words:
             return None
-        if verb == "PUT" and len(words) == 4:
-            return Place(self.enrol, tuple(words[2:]), True)
-        if verb == "POST" and len(words) == 2:
-            return Place(self.enrol_flat, (), True)
-        if verb == "POST" and len(words) == 4 and words[3] == "heartbeat":
-            return Place(self.beat, (words[2],), False)
+        if method == "PUT" and len(words) == 4:
+            return LeaseRoute(self.enrol, tuple(words[2:]), True)
+        if method == "POST" and len(words) == 2:
+            return LeaseRoute(self.enrol_flat, (), True)
+        if method == "POST" and len(words) == 4 and words[3] == "heartbeat":
+            return LeaseRoute(self.beat, (words[2],), False)
         return None
 
-    async def __call__(self, request: Request, place: Place) -> None:
+    async def __call__(self, request: Request, place: LeaseRoute) -> None:
         try:
             holder = holder_of(request.who, Right.ENROL)
             document = await self._read(request, needed=place.needed)
@@ -105,20 +105,20 @@ class Leases:
             return
         await request.answer(dump(_lease_of(self._directory, granted)), status=201 if granted.is_new else 200)
 
-    @told("Enrol a worker. Repeating it is harmless.", {200: Lease, 201: Lease}, *_REFUSED, body=Enrolment)
-    async def enrol(self, holder: Principal, document: JsonObject, role: str, instance: str) -> Granted:
+    @documented("Enrol a worker. Repeating it is harmless.", {200: Lease, 201: Lease}, *_REFUSED, body=Enrolment)
+    async def enrol(self, holder: Principal, document: JsonObject, role: str, instance: str) -> GrantedLease:
         check_name(role, instance)
         return await self._enrol(holder, document, WorkerId(role, instance))
 
-    @told("Enrol a worker, with its name in the body.", {200: Lease, 201: Lease}, *_REFUSED, body=FlatEnrolment)
-    async def enrol_flat(self, holder: Principal, document: JsonObject) -> Granted:
+    @documented("Enrol a worker, with its name in the body.", {200: Lease, 201: Lease}, *_REFUSED, body=FlatEnrolment)
+    async def enrol_flat(self, holder: Principal, document: JsonObject) -> GrantedLease:
         return await self._enrol(holder, document, read_flat_name(document))
 
-    @told("Renew a lease.", {200: Lease}, *_GONE, body=Heartbeat, body_required=False)
-    async def beat(self, holder: Principal, document: JsonObject, name: str) -> Granted:
+    @documented("Renew a lease.", {200: Lease}, *_GONE, body=Heartbeat, body_required=False)
+    async def beat(self, holder: Principal, document: JsonObject, name: str) -> GrantedLease:
         return await self._directory.beat(holder, read_worker(name), read_proof(document), read_beat(document))
 
-    async def _enrol(self, holder: Principal, document: JsonObject, worker: WorkerId) -> Granted:
+    async def _enrol(self, holder: Principal, document: JsonObject, worker: WorkerId) -> GrantedLease:
         offer = read_offer(document, worker, max_card=self._max_card)
         credential = read_credential(document)
         if credential:
@@ -136,14 +136,14 @@ class Leases:
 
 def _has_no_body(request: Request) -> bool:
     """As far as the head tells. In HTTP/2 a body need not say its length; what it is it has to say."""
-    said = request.heads
+    said = request.headers
     length = said.get(b"content-length")
     if length is not None or b"transfer-encoding" in said:
         return length == b"0" and b"transfer-encoding" not in said
     return request.scope["http_version"].startswith("1") or b"content-type" not in said
 
 
-def _lease_of(directory: Directory, granted: Granted) -> Lease:
+def _lease_of(directory: Directory, granted: GrantedLease) -> Lease:
     registration = granted.registration
     return {
         "name": str(registration.worker),

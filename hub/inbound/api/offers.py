@@ -11,7 +11,7 @@ from rolecall.errors import LeaseUnknown, OfferInvalid
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import JSONRPC, Interface, can_replay
 from rolecall.model.ids import WorkerId, is_instance, is_role, split_name
-from rolecall.model.worker import Beat, Offer, Proof
+from rolecall.model.worker import Beat, LeaseProof, Offer
 from rolecall.protocol.cards import interfaces
 from rolecall.protocol.text.jsontext import dump
 
@@ -112,8 +112,8 @@ def read_ttl(document: JsonObject) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)
 
 
-def read_proof(document: JsonObject) -> Proof:
-    return Proof(_count(document, "epoch", lowest=0), _text(document, "lease", 256) or None)
+def read_proof(document: JsonObject) -> LeaseProof:
+    return LeaseProof(_count(document, "epoch", lowest=0), _text(document, "lease", 256) or None)
 
 
 def read_beat(document: JsonObject) -> Beat:

@@ -8,7 +8,7 @@ from typing import Any
 
 from quart import Quart, Response
 
-from hub.inbound.api.operation_doc import EVENTS, Schemas, Told, members_of, told, told_of
+from hub.inbound.api.operation_doc import EVENTS, OperationDoc, Schemas, doc_of, documented, members_of
 from hub.inbound.api.shapes import Instance, Position, Problem, Role, Segment, Worker
 from hub.inbound.middleware.authentication import caller, is_open
 from rolecall import __version__, errors
@@ -51,7 +51,7 @@ def add_description(app: Quart) -> None:
     made: list[bytes] = []
 
     @app.get(PATH)
-    @told("This description.", {200: JsonObject})
+    @documented("This description.", {200: JsonObject})
     async def description() -> Response:
         caller()
         if not made:
@@ -86,9 +86,9 @@ def document(app: Quart) -> JsonObject:
     """KeyError: a handler says nothing of itself."""
     schemas, refusals = Schemas(), Refusals()
     paths: dict[str, JsonObject] = {}
-    for verb, rule, handler in routes(app):
+    for method, rule, handler in routes(app):
         path = rule.replace("<", "{").replace(">", "}")
-        paths.setdefault(path, {})[verb.lower()] = _operation(verb, path, told_of(handler), schemas, refusals)
+        paths.setdefault(path, {})[method.lower()] = _operation(method, path, doc_of(handler), schemas, refusals)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Rolecall", "version": __version__, "description": _ABOUT},
@@ -110,13 +110,13 @@ def routes(app: Quart) -> list[tuple[str, str, Callable[..., Any]]]:
     for rule in app.url_map.iter_rules():
         automatic = {"HEAD", "OPTIONS"} if getattr(rule, "provide_automatic_options", True) else {"HEAD"}
         verbs = (rule.methods or set()) - automatic
-        found += [(verb, rule.rule, app.view_functions[rule.endpoint]) for verb in verbs]
+        found += [(method, rule.rule, app.view_functions[rule.endpoint]) for method in verbs]
     return sorted(found, key=lambda route: (route[1], route[0]))
 
 
-def _operation(verb: str, path: str, telling: Told, schemas: Schemas, refusals: Refusals) -> JsonObject:
+def _operation(method: str, path: str, telling: OperationDoc, schemas: Schemas, refusals: Refusals) -> JsonObject:
     operation: JsonObject = {
-        "operationId": re.sub(r"\W+", "_", f"{verb.lower()}{path}").strip("_"),
+        "operationId": re.sub(r"\W+", "_", f"{method.lower()}{path}").strip("_"),
         "summary": telling.about,
         "security": [{}, *_KEYS] if is_open(path) else _KEYS,
     }
@@ -128,12 +128,12 @@ def _operation(verb: str, path: str, telling: Told, schemas: Schemas, refusals: 
         operation["requestBody"] = {"required": telling.body_required, "content": content}
     operation["responses"] = {
         **{str(status): _answer(status, what, schemas) for status, what in telling.answers.items()},
-        **refusals.of(_raised(verb, path, telling), schemas),
+        **refusals.of(_raised(method, path, telling), schemas),
     }
     return operation
 
 
-def _parameters(path: str, telling: Told, schemas: Schemas) -> list[JsonObject]:
+def _parameters(path: str, telling: OperationDoc, schemas: Schemas) -> list[JsonObject]:
     places = [_parameter("path", name, _PLACES[name], schemas) for name in re.findall(r"{(\w+)}", path)]
     asked = members_of(telling.query) if telling.query is not None else {}
     return [
@@ -162,13 +162,13 @@ def _content(media: str, schema: JsonObject) -> JsonObject:
     return {"schema": {"type": "string"}, "x-event-data": schema} if media == EVENTS else {"schema": schema}
 
 
-def _raised(verb: str, path: str, telling: Told) -> Iterable[type[HubError]]:
+def _raised(method: str, path: str, telling: OperationDoc) -> Iterable[type[HubError]]:
     """What a handler may refuse, and what may happen on the way to it."""
     yield from telling.raises
     yield from _EVERYWHERE
     if not is_open(path):
         yield from (errors.Unauthenticated, errors.StoreUnavailable)
-    if verb in _WRITES:
+    if method in _WRITES:
         yield from (errors.CrossSite, errors.Forbidden)
     if telling.body is not None:
         yield from _OF_BODIES

@@ -30,7 +30,7 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneT
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
-class Says:
+class SchemaHints:
     """What JSON Schema has to add to a type: stands in `Annotated`, which wants it to be hashable."""
 
     def __init__(self, **members: Any) -> None:
@@ -38,7 +38,7 @@ class Says:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OperationDoc:
     """`answers`: what may come, by status, as JSON of that type, or by media type; None: nothing. What is refused comes
     from `raises`. `body` and `query` are TypedDicts; `headers` are by their names.
     """
@@ -52,9 +52,9 @@ class Told:
     headers: Mapping[str, Any] = field(default_factory=dict)
 
 
-def told(about: str, answers: Mapping[int, Any], *raises: type[HubError], **more: Any) -> Callable[[_Handler], _Handler]:
+def documented(about: str, answers: Mapping[int, Any], *raises: type[HubError], **more: Any) -> Callable[[_Handler], _Handler]:
     """Stands over a handler, under its route."""
-    telling = Told(about, answers, raises, **more)
+    telling = OperationDoc(about, answers, raises, **more)
 
     def note(handler: _Handler) -> _Handler:
         setattr(handler, _TOLD, telling)
@@ -63,9 +63,9 @@ def told(about: str, answers: Mapping[int, Any], *raises: type[HubError], **more
     return note
 
 
-def told_of(handler: Callable[..., Any]) -> Told:
+def doc_of(handler: Callable[..., Any]) -> OperationDoc:
     """KeyError: it says nothing, and then it cannot be described."""
-    found: Told | None = getattr(handler, _TOLD, None)
+    found: OperationDoc | None = getattr(handler, _TOLD, None)
     if found is None:
         raise KeyError(f"{handler.__qualname__} says nothing of itself: put @told over it")
     return found
@@ -82,7 +82,7 @@ class Schemas:
         """`closed`: objects have no members but those of their type."""
         origin, args = get_origin(kind), get_args(kind)
         if origin is Annotated:
-            added = [member for extra in args[1:] if isinstance(extra, Says) for member in extra.members.items()]
+            added = [member for extra in args[1:] if isinstance(extra, SchemaHints) for member in extra.members.items()]
             return {**self.of(args[0], closed=closed), **dict(added)}
         if origin in (NotRequired, Required):
             return self.of(args[0], closed=closed)

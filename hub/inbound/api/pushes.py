@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from quart import Quart, Response, request
 
-from hub.core.push.configs import Push
+from hub.core.push.configs import PushConfigs
 from hub.inbound.api.application import reply, whole_number
-from hub.inbound.api.operation_doc import told
-from hub.inbound.api.shapes import ADeadLetter, DeadLetters, LetterPage, Redelivering
+from hub.inbound.api.operation_doc import documented
+from hub.inbound.api.shapes import DeadLetterItem, DeadLetterQuery, DeadLetters, Redelivery
 from hub.inbound.middleware.authentication import caller, may
 from rolecall.errors import DeadLetterNotFound, InvalidParams, TaskNotFound
 from rolecall.model.ids import Cursor, TaskId
@@ -18,9 +18,9 @@ from rolecall.protocol.text.timestamp import timestamp
 _MOST = 100
 
 
-def add_pushes(app: Quart, push: Push) -> None:
+def add_pushes(app: Quart, push: PushConfigs) -> None:
     @app.get("/registry/push/dead-letters")
-    @told("Push notifications that were given up.", {200: DeadLetters}, InvalidParams, query=LetterPage)
+    @documented("Push notifications that were given up.", {200: DeadLetters}, InvalidParams, query=DeadLetterQuery)
     async def dead_letters() -> Response:
         limit = whole_number(request.args.get("limit", "50"), "limit", 1, _MOST)
         page = await push.dead_letters(
@@ -30,15 +30,15 @@ def add_pushes(app: Quart, push: Push) -> None:
         return reply(letters)
 
     @app.post("/registry/push/dead-letters/<task>/<config>/<cursor>/redeliver")
-    @told("Send one of them again.", {202: Redelivering}, InvalidParams, TaskNotFound, DeadLetterNotFound)
+    @documented("Send one of them again.", {202: Redelivery}, InvalidParams, TaskNotFound, DeadLetterNotFound)
     async def redeliver(task: str, config: str, cursor: str) -> Response:
         event = Cursor(whole_number(cursor, "cursor", 1, 2**31))
         await push.redeliver(caller(Right.OPERATE), TaskId(task), config, event)
-        begun: Redelivering = {"task": task, "config": config, "cursor": event, "redelivering": True}
+        begun: Redelivery = {"task": task, "config": config, "cursor": event, "redelivering": True}
         return reply(begun, 202)
 
 
-def _item(letter: DeadLetter) -> ADeadLetter:
+def _item(letter: DeadLetter) -> DeadLetterItem:
     return {
         "task": letter.task,
         "config": letter.config,

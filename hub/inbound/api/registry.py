@@ -8,25 +8,25 @@ from typing import Any
 
 from quart import Quart, Response, request
 
-from hub.core.admission.quota import WorkspacePlaces
+from hub.core.admission.quota import WorkspaceQuota
 from hub.core.registry.directory import Directory
 from hub.inbound.api.application import json_object, problem, reply, whole_number
 from hub.inbound.api.leases import seconds
 from hub.inbound.api.offers import read_proof, read_worker
-from hub.inbound.api.operation_doc import EVENTS, told
+from hub.inbound.api.operation_doc import EVENTS, documented
 from hub.inbound.api.shapes import (
     Agent,
     AgentAndCard,
     AgentFilter,
     Agents,
-    ASkill,
+    AgentSkill,
     Change,
-    Probed,
+    DrainRequest,
+    FeedQuery,
+    ProbeResult,
     Proof,
     ProofInQuery,
     Revision,
-    Since,
-    Why,
     Withdrawn,
 )
 from hub.inbound.middleware.audit import noted
@@ -56,9 +56,9 @@ _REFUSED = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
 _GONE = (OfferInvalid, LeaseUnknown, LeaseSuperseded)
 
 
-def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, feeds: WorkspacePlaces) -> None:
+def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, feeds: WorkspaceQuota) -> None:
     @app.delete("/registry/agents/<name>")
-    @told("Withdraw a worker.", {200: Withdrawn}, *_GONE, body=Proof, body_required=False, query=ProofInQuery)
+    @documented("Withdraw a worker.", {200: Withdrawn}, *_GONE, body=Proof, body_required=False, query=ProofInQuery)
     async def withdraw(name: str) -> Response:
         document = await json_object(required=False)
         for field in ("epoch", "lease"):
@@ -73,7 +73,7 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
         return reply(withdrawn)
 
     @app.post("/registry/agents/<name>/drain")
-    @told("Give a worker no new tasks.", {200: Agent}, OfferInvalid, LeaseUnknown, body=Why, body_required=False)
+    @documented("Give a worker no new tasks.", {200: Agent}, OfferInvalid, LeaseUnknown, body=DrainRequest, body_required=False)
     async def drain(name: str) -> Response:
         document = await json_object(required=False)
         reason = str(document.get("reason") or "drained by an operator")[:200]
@@ -83,17 +83,17 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
         return reply(_item(directory, drained))
 
     @app.post("/registry/agents/<name>/probe")
-    @told("Have the hub connect to a worker's address.", {200: Probed}, OfferInvalid, LeaseUnknown)
+    @documented("Have the hub connect to a worker's address.", {200: ProbeResult}, OfferInvalid, LeaseUnknown)
     async def probe(name: str) -> Response:
         operator = caller(Right.OPERATE)
         with noted(operator, "probe", name):
             probed, reached = await directory.probe(operator, read_worker(name))
-        found: Probed = {"name": str(probed.worker), "url": probed.offer.url, "reachable": reached}
+        found: ProbeResult = {"name": str(probed.worker), "url": probed.offer.url, "reachable": reached}
         return reply(found)
 
     @app.get("/registry/agents")
     @app.get("/agents")
-    @told("Find live workers.", {200: Agents}, InvalidParams, query=AgentFilter)
+    @documented("Find live workers.", {200: Agents}, InvalidParams, query=AgentFilter)
     async def find() -> Response:
         found, cursor = directory.find(caller(), _query())
         items = [_item(directory, registration) for registration in found]
@@ -101,19 +101,19 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
         return reply(page)
 
     @app.get("/registry/agents/<name>")
-    @told("One live worker, with its card.", {200: AgentAndCard}, OfferInvalid, LeaseUnknown)
+    @documented("One live worker, with its card.", {200: AgentAndCard}, OfferInvalid, LeaseUnknown)
     async def show(name: str) -> Response:
         registration = directory.get(caller(), read_worker(name))
         shown: AgentAndCard = {**_item(directory, registration), "card": registration.offer.card}
         return reply(shown)
 
     @app.get("/registry/events")
-    @told(
+    @documented(
         "What changes in the registry, as server-sent events.",
         {200: {EVENTS: Change}},
         InvalidParams,
         Overloaded,
-        query=Since,
+        query=FeedQuery,
         headers={"Last-Event-ID": Revision},
     )
     async def feed() -> Response:
@@ -129,7 +129,7 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
 
 
 async def _changes(
-    directory: Directory, whose: Caller, after: int | None, idle: timedelta, feeds: WorkspacePlaces
+    directory: Directory, whose: Caller, after: int | None, idle: timedelta, feeds: WorkspaceQuota
 ) -> AsyncGenerator[bytes, None]:
     with directory.changes(whose, after=after, idle=idle) as changes:
         feeds.fill(whose.workspace)
@@ -180,7 +180,7 @@ def _item(directory: Directory, registration: Registration) -> Agent:
     }
 
 
-def _skill(skill: JsonObject) -> ASkill:
+def _skill(skill: JsonObject) -> AgentSkill:
     get = skill.get
     return {"id": get("id"), "name": get("name"), "description": get("description"), "tags": get("tags")}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
-from hub.inbound.api.operation_doc import Says
+from hub.inbound.api.operation_doc import SchemaHints
 from rolecall.model.a2a import JsonObject, TaskState
 from rolecall.model.ids import INSTANCE, RESERVED_ROLES, ROLE
 from rolecall.model.worker import ChangeKind, Health
@@ -17,20 +17,20 @@ _RESERVED = "|".join(sorted(RESERVED_ROLES))
 _NO_NUL = "^[^\\x00]*$"
 _KEY = {"maxLength": 128}
 
-Role = Annotated[str, Says(pattern=f"^{ROLE}$", **{"not": {"enum": sorted(RESERVED_ROLES)}})]
-Instance = Annotated[str, Says(pattern=f"^{INSTANCE}$")]
-Worker = Annotated[str, Says(pattern=f"^{ROLE}:{INSTANCE}$", **{"not": {"pattern": f"^({_RESERVED}):"}})]
-Segment = Annotated[str, Says(pattern="^[!-.0-~]{1,128}$")]
-Position = Annotated[int, Says(minimum=1, maximum=2**31)]
-Time = Annotated[str, Says(format="date-time")]
-Count = Annotated[int, Says(minimum=0)]
-Wish = Annotated[float, Says(minimum=0, maximum=1_000_000_000)]
-Capacity = Annotated[int, Says(minimum=1, maximum=1_000_000_000)]
-Whole = Annotated[int, Says(minimum=0, maximum=1_000_000_000)]
+Role = Annotated[str, SchemaHints(pattern=f"^{ROLE}$", **{"not": {"enum": sorted(RESERVED_ROLES)}})]
+Instance = Annotated[str, SchemaHints(pattern=f"^{INSTANCE}$")]
+Worker = Annotated[str, SchemaHints(pattern=f"^{ROLE}:{INSTANCE}$", **{"not": {"pattern": f"^({_RESERVED}):"}})]
+Segment = Annotated[str, SchemaHints(pattern="^[!-.0-~]{1,128}$")]
+Position = Annotated[int, SchemaHints(minimum=1, maximum=2**31)]
+Time = Annotated[str, SchemaHints(format="date-time")]
+Count = Annotated[int, SchemaHints(minimum=0)]
+TtlSeconds = Annotated[float, SchemaHints(minimum=0, maximum=1_000_000_000)]
+Capacity = Annotated[int, SchemaHints(minimum=1, maximum=1_000_000_000)]
+NonNegativeInt = Annotated[int, SchemaHints(minimum=0, maximum=1_000_000_000)]
 Nothing = Literal[""]
-Short = Annotated[str, Says(maxLength=128, pattern=_NO_NUL)]
-Line = Annotated[str, Says(maxLength=1000, pattern=_NO_NUL)]
-Secret = Annotated[str, Says(maxLength=256, pattern=_NO_NUL)]
+Short = Annotated[str, SchemaHints(maxLength=128, pattern=_NO_NUL)]
+Line = Annotated[str, SchemaHints(maxLength=1000, pattern=_NO_NUL)]
+Secret = Annotated[str, SchemaHints(maxLength=256, pattern=_NO_NUL)]
 
 
 class Problem(TypedDict):
@@ -38,52 +38,55 @@ class Problem(TypedDict):
 
     type: Literal["about:blank"]
     title: str
-    status: Annotated[int, Says(minimum=400, maximum=599)]
+    status: Annotated[int, SchemaHints(minimum=400, maximum=599)]
     detail: str
-    reason: Annotated[str, Says(pattern="^[A-Z_]+$")]
+    reason: Annotated[str, SchemaHints(pattern="^[A-Z_]+$")]
     registered: NotRequired[Literal[False]]
 
 
 # --- workers
 
 
-class SaidSkill(TypedDict, total=False):
+class SkillInput(TypedDict, total=False):
     tags: list[Any] | None
 
 
-class SaidCard(TypedDict, total=False):
+class CardInput(TypedDict, total=False):
     """The worker's A2A card, of 64 KiB at most unless the hub is set otherwise. Members that are not known are kept."""
 
-    skills: Annotated[list[SaidSkill], Says(maxItems=100)] | None
+    skills: Annotated[list[SkillInput], SchemaHints(maxItems=100)] | None
     capabilities: JsonObject | None
 
 
 class Enrolment(TypedDict, total=False):
     """What a worker says of itself."""
 
-    url: Required[Annotated[str, Says(maxLength=2048, pattern="^https?://[^\\x00]+$")]]
+    url: Required[Annotated[str, SchemaHints(maxLength=2048, pattern="^https?://[^\\x00]+$")]]
     boot: Short | None
     description: Line | None
-    card: SaidCard | None
+    card: CardInput | None
     capabilities: JsonObject | None
     capacity: Capacity | None
-    labels: Annotated[dict[str, Annotated[str, Says(maxLength=256)]], Says(maxProperties=32, propertyNames=_KEY)] | None
-    models_supported: Annotated[list[Annotated[str, Says(maxLength=200)]], Says(maxItems=100)] | None
-    authorization: Annotated[str, Says(maxLength=4096, pattern="^[ -~]*$")] | None
-    ttl_seconds: Wish | None
+    labels: (
+        Annotated[dict[str, Annotated[str, SchemaHints(maxLength=256)]], SchemaHints(maxProperties=32, propertyNames=_KEY)]
+        | None
+    )
+    models_supported: Annotated[list[Annotated[str, SchemaHints(maxLength=200)]], SchemaHints(maxItems=100)] | None
+    authorization: Annotated[str, SchemaHints(maxLength=4096, pattern="^[ -~]*$")] | None
+    ttl_seconds: TtlSeconds | None
 
 
 class FlatMembers(Enrolment, total=False):
     """The same with its name inside: `name` as role or role:instance. `role` and `instance_id` win over it."""
 
-    name: Annotated[str, Says(maxLength=200, pattern=f"^[^\\x00:]*(:{INSTANCE})?$")] | None
+    name: Annotated[str, SchemaHints(maxLength=200, pattern=f"^[^\\x00:]*(:{INSTANCE})?$")] | None
     role: Role | Nothing | None
     instance_id: Instance | Nothing | None
 
 
 FlatEnrolment = Annotated[
     FlatMembers,
-    Says(
+    SchemaHints(
         anyOf=[
             {"required": ["role"], "properties": {"role": {"type": "string", "minLength": 1}}},
             {"required": ["name"], "properties": {"name": {"type": "string", "pattern": f"^{ROLE}(:|$)"}}},
@@ -95,24 +98,24 @@ FlatEnrolment = Annotated[
 class Proof(TypedDict, total=False):
     """That the lease is one's own."""
 
-    epoch: Whole | None
+    epoch: NonNegativeInt | None
     lease: Secret | None
 
 
 class Heartbeat(Proof, total=False):
     """A sign of life, and how busy the worker is."""
 
-    in_flight: Whole | None
+    in_flight: NonNegativeInt | None
     capacity: Capacity | None
     draining: bool | None
 
 
 class ProofInQuery(TypedDict, total=False):
-    epoch: Whole
+    epoch: NonNegativeInt
     lease: Secret
 
 
-class Why(TypedDict, total=False):
+class DrainRequest(TypedDict, total=False):
     """Why a worker is drained."""
 
     reason: Any
@@ -138,7 +141,7 @@ class Withdrawn(TypedDict):
     registered: Literal[False]
 
 
-class Probed(TypedDict):
+class ProbeResult(TypedDict):
     """Whether the hub reaches that worker now."""
 
     name: Worker
@@ -146,7 +149,7 @@ class Probed(TypedDict):
     reachable: bool
 
 
-class Able(TypedDict):
+class AgentCapabilities(TypedDict):
     streaming: bool
     push_notifications: bool
 
@@ -156,7 +159,7 @@ class Load(TypedDict):
     capacity: int | None
 
 
-class ASkill(TypedDict):
+class AgentSkill(TypedDict):
     """As the worker's card has it."""
 
     id: Any
@@ -173,12 +176,12 @@ class Agent(TypedDict):
     instance_id: Instance
     description: str
     url: str
-    capabilities: Able
+    capabilities: AgentCapabilities
     last_seen: Time
     state: Health
     load: Load
     expires_in: float | None
-    skills: list[ASkill]
+    skills: list[AgentSkill]
     labels: dict[str, str]
     models_supported: list[str]
     epoch: Count
@@ -200,14 +203,14 @@ class Agents(TypedDict):
 
 class AgentFilter(TypedDict, total=False):
     role: str
-    skill: Annotated[str, Says(description="Id or name of a skill.")]
+    skill: Annotated[str, SchemaHints(description="Id or name of a skill.")]
     tag: str
     capability: str
-    label: Annotated[list[str], Says(description="name=value, or name.")]
-    q: Annotated[str, Says(description="Somewhere in name, description or skills.")]
+    label: Annotated[list[str], SchemaHints(description="name=value, or name.")]
+    q: Annotated[str, SchemaHints(description="Somewhere in name, description or skills.")]
     state: Health
-    limit: Annotated[int, Says(minimum=1, maximum=1000, default=1000)]
-    cursor: Annotated[str, Says(description="The next_cursor of the page before.")]
+    limit: Annotated[int, SchemaHints(minimum=1, maximum=1000, default=1000)]
+    cursor: Annotated[str, SchemaHints(description="The next_cursor of the page before.")]
 
 
 class Change(TypedDict):
@@ -223,17 +226,17 @@ class Change(TypedDict):
     at: Time
 
 
-Revision = Annotated[int, Says(minimum=0, maximum=10**18)]
+Revision = Annotated[int, SchemaHints(minimum=0, maximum=10**18)]
 
 
-class Since(TypedDict, total=False):
-    after: Annotated[Revision, Says(description="As Last-Event-ID.")]
+class FeedQuery(TypedDict, total=False):
+    after: Annotated[Revision, SchemaHints(description="As Last-Event-ID.")]
 
 
 # --- tasks
 
 
-class ATask(TypedDict):
+class TaskItem(TypedDict):
     id: str
     role: str
     worker: str | None
@@ -247,7 +250,7 @@ class ATask(TypedDict):
 class Tasks(TypedDict):
     """Newest change first."""
 
-    tasks: list[ATask]
+    tasks: list[TaskItem]
     total: Count
     next_cursor: str | None
 
@@ -256,11 +259,11 @@ class TaskFilter(TypedDict, total=False):
     role: str
     state: TaskState
     context_id: str
-    limit: Annotated[int, Says(minimum=1, maximum=100, default=50)]
-    cursor: Annotated[str, Says(description="The next_cursor of the page before.")]
+    limit: Annotated[int, SchemaHints(minimum=1, maximum=100, default=50)]
+    cursor: Annotated[str, SchemaHints(description="The next_cursor of the page before.")]
 
 
-class Decided(TypedDict):
+class DecisionItem(TypedDict):
     """Why this worker: by which rule, out of how many."""
 
     task: str
@@ -274,7 +277,7 @@ class Decided(TypedDict):
 # --- push notifications
 
 
-class ADeadLetter(TypedDict):
+class DeadLetterItem(TypedDict):
     task: str
     config: str
     cursor: Count
@@ -286,16 +289,16 @@ class ADeadLetter(TypedDict):
 class DeadLetters(TypedDict):
     """Newest first."""
 
-    dead_letters: list[ADeadLetter]
+    dead_letters: list[DeadLetterItem]
     next_cursor: str | None
 
 
-class LetterPage(TypedDict, total=False):
-    limit: Annotated[int, Says(minimum=1, maximum=100, default=50)]
-    cursor: Annotated[str, Says(description="The next_cursor of the page before.")]
+class DeadLetterQuery(TypedDict, total=False):
+    limit: Annotated[int, SchemaHints(minimum=1, maximum=100, default=50)]
+    cursor: Annotated[str, SchemaHints(description="The next_cursor of the page before.")]
 
 
-class Redelivering(TypedDict):
+class Redelivery(TypedDict):
     task: str
     config: str
     cursor: Count
@@ -315,11 +318,11 @@ class Ready(TypedDict):
     checks: Checks
 
 
-class Verbosely(TypedDict, total=False):
-    verbose: Annotated[str, Says(description="Whatever its value: the checks one by one, as JSON.")]
+class HealthQuery(TypedDict, total=False):
+    verbose: Annotated[str, SchemaHints(description="Whatever its value: the checks one by one, as JSON.")]
 
 
-class HowItIs(TypedDict):
+class HealthReport(TypedDict):
     """`workers` and `roles` are those of the caller's workspace. `running_tasks` is about all workspaces: for whoever may see
     /metrics.
     """
@@ -335,8 +338,8 @@ class HowItIs(TypedDict):
 
 # --- cards, in the forms of their own standards
 
-Card = Annotated[JsonObject, Says(required=["name", "description", "version", "capabilities", "skills"])]
-CatalogDocument = Annotated[JsonObject, Says(required=["specVersion", "host", "entries"])]
+Card = Annotated[JsonObject, SchemaHints(required=["name", "description", "version", "capabilities", "skills"])]
+CatalogDocument = Annotated[JsonObject, SchemaHints(required=["specVersion", "host", "entries"])]
 
 
-Version = Annotated[str, Says(pattern=r"^([01](\..*)?)?$", description="0.3 or 1.0; without it a card holds both.")]
+Version = Annotated[str, SchemaHints(pattern=r"^([01](\..*)?)?$", description="0.3 or 1.0; without it a card holds both.")]

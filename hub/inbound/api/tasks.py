@@ -6,8 +6,8 @@ from quart import Quart, Response, request
 
 from hub.core.hub import Hub
 from hub.inbound.api.application import reply, whole_number
-from hub.inbound.api.operation_doc import told
-from hub.inbound.api.shapes import ATask, Decided, TaskFilter, Tasks
+from hub.inbound.api.operation_doc import documented
+from hub.inbound.api.shapes import DecisionItem, TaskFilter, TaskItem, Tasks
 from hub.inbound.middleware.authentication import caller
 from rolecall.errors import InvalidParams, TaskNotFound
 from rolecall.model.a2a import TaskState
@@ -21,7 +21,7 @@ _MOST = 100
 
 def add_tasks(app: Quart, hub: Hub) -> None:
     @app.get("/registry/tasks")
-    @told("One's own tasks.", {200: Tasks}, InvalidParams, query=TaskFilter)
+    @documented("One's own tasks.", {200: Tasks}, InvalidParams, query=TaskFilter)
     async def tasks() -> Response:
         page = await hub.page(caller(), _query())
         items = [_item(row) for row in page.rows]
@@ -29,14 +29,14 @@ def add_tasks(app: Quart, hub: Hub) -> None:
         return reply(found)
 
     @app.get("/registry/tasks/<task>/decision")
-    @told("Why a task's worker was chosen, as long as the hub remembers it.", {200: Decided}, TaskNotFound)
+    @documented("Why a task's worker was chosen, as long as the hub remembers it.", {200: DecisionItem}, TaskNotFound)
     async def decision(task: str) -> Response:
         # The name may be of the caller's own making, and then be another's id: what counts is the task that it means to him.
         found = await hub.task(caller(), TaskId(task), Target())
         made = hub.decisions.of(found.id)
         if made is None:
             raise TaskNotFound("The hub no longer remembers why that task's worker was chosen.")
-        document: Decided = {
+        document: DecisionItem = {
             "task": made.task,
             "role": made.worker.role,
             "worker": str(made.worker),
@@ -57,7 +57,7 @@ def _query() -> TaskQuery:
     return TaskQuery(args.get("context_id"), args.get("role"), state, limit=limit, before=args.get("cursor") or None)
 
 
-def _item(row: TaskRow) -> ATask:
+def _item(row: TaskRow) -> TaskItem:
     return {
         "id": row.id,
         "role": row.role,

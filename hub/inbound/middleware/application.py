@@ -9,9 +9,9 @@ from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.leases import Leases
 from hub.inbound.middleware.audit import note
-from hub.inbound.middleware.authentication import Gate
-from hub.inbound.middleware.fair_scheduler import Pace
-from hub.inbound.middleware.rate_limiter import Turnstile
+from hub.inbound.middleware.authentication import Authenticator
+from hub.inbound.middleware.fair_scheduler import FairScheduler
+from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.inbound.middleware.refusal import retry_after_of
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import JSON, PROBLEM, App, Receive, Scope, Send
@@ -22,7 +22,7 @@ from rolecall.model.principal import LOCAL
 from rolecall.protocol.faults import Fault, fault_of
 from rolecall.protocol.jsonrpc import NULL, write_error
 from rolecall.protocol.problem import problem_body
-from rolecall.protocol.rest import read_place
+from rolecall.protocol.rest import read_route
 
 _EVERY_ROLE = frozenset({"/", "/a2a", "/a2a/", "/a2a/jsonrpc", "/v1/a2a"})
 _OLD_STREAM = "/subscribe"
@@ -33,30 +33,30 @@ _ALLOWED = {"/": b"GET, HEAD, POST"}
 _POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This address takes POST with a JSON-RPC request."}}'
 
 
-class Edge:
+class Application:
     """The ASGI application that a server runs."""
 
     def __init__(
         self,
-        gate: Gate,
-        turnstile: Turnstile,
+        authenticator: Authenticator,
+        rate_limiter: RateLimiter,
         rpc: JsonRpc,
         leases: Leases,
         rest: Rest,
-        pages: App,
+        api: App,
         observer: Observer,
         *,
         max_body: int,
     ) -> None:
-        self._gate = gate
-        self._turnstile = turnstile
+        self._authenticator = authenticator
+        self._rate_limiter = rate_limiter
         self._rpc = rpc
         self._leases = leases
         self._rest = rest
-        self._pages = pages
+        self._api = api
         self._observer = observer
         self._max_body = max_body
-        self._pace = Pace()
+        self._scheduler = FairScheduler()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -64,7 +64,7 @@ class Edge:
         elif scope["type"] == "http":
             await self._enter(Request(scope, receive, send))
         else:
-            await self._pages(scope, receive, send)
+            await self._api(scope, receive, send)
 
     async def _enter(self, request: Request) -> None:
         path = request.path
@@ -72,9 +72,9 @@ class Edge:
         target = rpc_target(path) if only is None else _ANY
         inside: Caller | None = None
         try:
-            who = self._gate.admit(request)
+            who = self._authenticator.admit(request)
             if who is not None and who is not LOCAL:
-                self._turnstile.enter(who.caller)
+                self._rate_limiter.enter(who.caller)
                 inside = who.caller
             await self._serve(request, target, only)
         except (AccessError, BodyTooLarge, TooManyRequests, TooManyAtOnce) as error:
@@ -84,28 +84,28 @@ class Edge:
             await _turn_away(request, error, fault, rpc=target is not None)
         finally:
             if inside is not None:
-                self._turnstile.leave(inside)
+                self._rate_limiter.leave(inside)
 
     async def _serve(self, request: Request, target: Target | None, only: str | None) -> None:
-        path, verb = request.path, request.verb
-        if target is not None and verb == "POST":
+        path, method = request.path, request.method
+        if target is not None and method == "POST":
             await self._rpc(request, target, only=only)
             return
-        if target is not None and not (path == "/" and verb in _A_BROWSERS):
+        if target is not None and not (path == "/" and method in _A_BROWSERS):
             await request.answer(_POST_ONLY, status=405, headers=[(b"allow", _ALLOWED.get(path, b"POST"))])
             return
-        lease = self._leases.place(path, verb)
+        lease = self._leases.place(path, method)
         if lease is not None:
-            await self._pace.turn()
+            await self._scheduler.turn()
             await self._leases(request, lease)
             return
-        place = read_place(request.scope["raw_path"].decode("ascii", "replace"), verb) if target is None else None
+        place = read_route(request.scope["raw_path"].decode("ascii", "replace"), method) if target is None else None
         if place is not None:
             await self._rest(request, place)
         else:
             request.check_length(self._max_body)
-            await self._pace.turn()
-            await self._pages(request.scope, request.receive, request.send)
+            await self._scheduler.turn()
+            await self._api(request.scope, request.receive, request.send)
 
 
 async def _turn_away(request: Request, error: HubError, fault: Fault, *, rpc: bool) -> None:

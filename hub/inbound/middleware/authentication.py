@@ -25,7 +25,7 @@ _OWN_SITES = (b"same-origin", b"same-site", b"none")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]{1,5})?")
 
 
-class Gate:
+class Authenticator:
     """`tokens` None: there are none, and everybody is the one local caller. `hosts`: what we may be called; empty: anything.
     `exposed`: others than this machine get here, so that without tokens nobody gets in. `max_head`: bytes of all headers.
     """
@@ -41,7 +41,7 @@ class Gate:
         HeadTooLarge.
         """
         self._check_way(request)
-        found = request.who = request.scope[_KEY] = self._who(request.heads)
+        found = request.who = request.scope[_KEY] = self._who(request.headers)
         if found is None and not is_open(request.path):
             raise Unauthenticated
         return found
@@ -57,14 +57,14 @@ class Gate:
         return found if found is not None or self.locked else LOCAL
 
     def _check_way(self, request: Request) -> None:
-        headers, said = request.scope["headers"], request.heads
+        headers, said = request.scope["headers"], request.headers
         if len(headers) > MOST_HEADERS or sum(map(len, chain.from_iterable(headers))) > self._max_head:
             raise HeadTooLarge(MOST_HEADERS, self._max_head)
         if b"transfer-encoding" in said and b"content-length" in said:
             raise Smuggled
         if self._hosts and _host_in(said.get(b"host") or said.get(b":authority") or b"") not in self._hosts:
             raise BadHost
-        if request.verb not in _SAFE:
+        if request.method not in _SAFE:
             site = said.get(b"sec-fetch-site")
             if site is not None and site not in _OWN_SITES:
                 raise CrossSite

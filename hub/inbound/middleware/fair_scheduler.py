@@ -10,7 +10,7 @@ _MOMENT = 0.002
 _MANY = 250
 
 
-class Pace:
+class FairScheduler:
     """In a crowd one goes every few turns of the loop, or every moment where turns are long: a call takes a dozen turns, and
     those between are short. Of a long queue more go at once, so that nobody waits until his lease ends.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hub.inbound.a2a.operations import Extras
+from hub.inbound.a2a.operations import CallHeaders
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import Headers
 from rolecall.errors import GoesInCircles, InvalidParams
@@ -16,20 +16,22 @@ _MOST_HOPS = 8
 _IN_QUERY = b"A2A-Version="
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")
 _OURS = frozenset({b"last-event-id", b"idempotency-key", b"traceparent", b"a2a-hop", *_EXTENSION_HEADERS})
-NOTHING = Extras()
+NOTHING = CallHeaders()
 
 
-def read_extras(request: Request) -> Extras:
+def read_call_headers(request: Request) -> CallHeaders:
     """InvalidParams for what cannot be meant."""
-    said = request.heads
+    said = request.headers
     if _OURS.isdisjoint(said):
         return NOTHING
-    return Extras(after=_cursor(said), key=_key(said), trace=_trace(said), extensions=_extensions(request), hops=_hops(said))
+    return CallHeaders(
+        after=_cursor(said), key=_key(said), trace=_trace(said), extensions=_extensions(request), hops=_hops(said)
+    )
 
 
 def version_of(request: Request) -> str | None:
     """The version that the caller says he speaks: in the header, or in the query."""
-    value = request.heads.get(b"a2a-version")
+    value = request.headers.get(b"a2a-version")
     if value is None:
         query = request.scope.get("query_string", b"")
         value = _version_in(query) if query else None
@@ -39,7 +41,7 @@ def version_of(request: Request) -> str | None:
 def echoed(request: Request) -> Headers:
     """Extensions that were asked for are passed on to the worker; the answer says so under the same name."""
     for name in _EXTENSION_HEADERS:
-        if name in request.heads:
+        if name in request.headers:
             return [(name, ", ".join(_extensions(request)).encode("ascii"))]
     return ()
 
@@ -51,7 +53,7 @@ def _version_in(query: bytes) -> bytes | None:
 
 def _extensions(request: Request) -> tuple[str, ...]:
     said: list[str] = []
-    if request.heads.keys().isdisjoint(_EXTENSION_HEADERS):
+    if request.headers.keys().isdisjoint(_EXTENSION_HEADERS):
         return ()
     for name, value in request.scope["headers"]:
         if name in _EXTENSION_HEADERS:
@@ -60,8 +62,8 @@ def _extensions(request: Request) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fitting))[:_MOST_EXTENSIONS]
 
 
-def _key(heads: dict[bytes, bytes]) -> str | None:
-    value = heads.get(b"idempotency-key")
+def _key(headers: dict[bytes, bytes]) -> str | None:
+    value = headers.get(b"idempotency-key")
     if value is None or not value.strip():
         return None
     if len(value) > 255 or not value.isascii():
@@ -69,22 +71,22 @@ def _key(heads: dict[bytes, bytes]) -> str | None:
     return value.strip().decode()
 
 
-def _trace(heads: dict[bytes, bytes]) -> str | None:
-    value = heads.get(b"traceparent")
+def _trace(headers: dict[bytes, bytes]) -> str | None:
+    value = headers.get(b"traceparent")
     return value.decode("ascii", "ignore")[:256] if value else None
 
 
-def _hops(heads: dict[bytes, bytes]) -> int:
+def _hops(headers: dict[bytes, bytes]) -> int:
     """Hubs that call each other in a circle would do so for ever."""
-    value = heads.get(b"a2a-hop", b"0")
+    value = headers.get(b"a2a-hop", b"0")
     hops = int(value) if value.isdigit() and len(value) < 4 else _MOST_HOPS
     if hops >= _MOST_HOPS:
         raise GoesInCircles(_MOST_HOPS)
     return hops
 
 
-def _cursor(heads: dict[bytes, bytes]) -> Cursor | None:
-    value = heads.get(b"last-event-id")
+def _cursor(headers: dict[bytes, bytes]) -> Cursor | None:
+    value = headers.get(b"last-event-id")
     if value is None or not value.strip():
         return None
     if not value.isdigit() or len(value) > 18:

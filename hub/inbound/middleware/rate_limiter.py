@@ -11,7 +11,7 @@ from rolecall.model.ids import Caller
 _MOST_REMEMBERED = 10_000
 
 
-class Turnstile:
+class RateLimiter:
     """`rate` in requests a second, with twice that in a burst; `at_once` under way, streams included. Zero: no limit."""
 
     def __init__(self, *, rate: float, at_once: int, monotonic: Callable[[], float] = time.monotonic) -> None:

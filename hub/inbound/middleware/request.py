@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from hub.core.hub import Leaving
-from hub.server.asgi import JSON, LEAVING, WHOLE, Headers, Receive, Scope, Send
+from hub.core.hub import OnDisconnect
+from hub.server.asgi import BODY_COMPLETE, JSON, ON_DISCONNECT, Headers, Receive, Scope, Send
 from rolecall.errors import BodyTooLarge, BodyTooSlow, ClientGone, MediaTypeNotSupported
 from rolecall.model.principal import Principal
 
@@ -19,41 +19,41 @@ class Request:
     gate found out.
     """
 
-    __slots__ = ("heads", "path", "receive", "scope", "send", "verb", "who")
+    __slots__ = ("headers", "method", "path", "receive", "scope", "send", "who")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
         self.path: str = scope["path"]
-        self.verb: str = scope["method"]
-        self.heads: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        self.method: str = scope["method"]
+        self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         self.who: Principal | None = None
 
     @property
-    def leaving(self) -> Leaving | None:
+    def on_disconnect(self) -> OnDisconnect | None:
         """None where the server cannot tell that the caller has left."""
-        found: Leaving | None = self.scope.get(LEAVING)
+        found: OnDisconnect | None = self.scope.get(ON_DISCONNECT)
         return found
 
     # --- what is asked
 
     def check_length(self, limit: int) -> None:
         """BodyTooLarge if the head says so already."""
-        length = self.heads.get(b"content-length")
+        length = self.headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > limit):
             raise BodyTooLarge(limit)
 
     async def json(self, limit: int) -> bytes:
         """The body of a JSON request; refused by its headers before it is read, wherever they tell enough."""
         self.check_length(limit)
-        said = self.heads
+        said = self.headers
         if said.get(b"content-encoding", b"identity").strip().lower() != b"identity":
             raise MediaTypeNotSupported
         media = said.get(b"content-type", b"")
         if media != JSON and media.partition(b";")[0].strip().lower() not in _JSON_TYPES:
             raise MediaTypeNotSupported
-        if self.scope.get(WHOLE):
+        if self.scope.get(BODY_COMPLETE):
             return await self._body(limit)
         try:
             async with asyncio.timeout(_BODY_TIMEOUT):

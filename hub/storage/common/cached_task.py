@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hub.ports import Entry
-from hub.storage.common.log_tail import Tail
+from hub.ports import LogEntry
+from hub.storage.common.log_tail import LogTail
 from rolecall.errors import InvalidParams, TaskNotFound
 from rolecall.model.a2a import CONTENT, Event, EventKind, Ids, Logged, TaskState
 from rolecall.model.ids import Caller, Cursor, TaskId
@@ -43,7 +43,7 @@ def numbered(events: Sequence[Event], after: Cursor) -> list[Logged]:
     return [Logged(Cursor(at), event) for at, event in enumerate(events, after + 1)]
 
 
-class Held(Tail):
+class CachedTask(LogTail):
     """`turns` is None where they have to be read from the store. `key` is the store's own name for the task, `named` the event
     up to which its row there goes. `pushes`: it has had push configs.
     """
@@ -99,7 +99,7 @@ class Held(Tail):
             )
         return self._row
 
-    def advance(self, entry: Entry, logged: Sequence[Logged], verdict: Outcome, updated: float) -> None:
+    def advance(self, entry: LogEntry, logged: Sequence[Logged], verdict: Outcome, updated: float) -> None:
         """Take over an append that has been committed, once."""
         if logged and logged[-1].cursor <= self.end:
             return

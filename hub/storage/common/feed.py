@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from hub.storage.common.waiting import Waiting, wake_all
+from hub.storage.common.waiting import IdleWait, wake_all
 from rolecall.model.worker import RegistryChange
 
 KEPT = 10_000
@@ -16,7 +16,7 @@ class Feed:
 
     def __init__(self) -> None:
         self.revision = 0
-        self.readers: set[Waiting] = set()
+        self.readers: set[IdleWait] = set()
         self._kept: list[RegistryChange] = []
 
     def publish(self, change: RegistryChange) -> RegistryChange | None:
@@ -31,7 +31,7 @@ class Feed:
         return self._kept[-new:] if new > 0 else ()
 
 
-class FeedReader(Waiting):
+class FeedReader(IdleWait):
     """One workspace's part of the feed; None: all of it."""
 
     __slots__ = ("_after", "_feed", "_workspace")

@@ -20,7 +20,7 @@ from hub.ports import Clock
 from hub.storage.common.feed import Feed, FeedReader
 from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
 from rolecall.model.ids import Caller, WorkerId
-from rolecall.model.worker import Beat, ChangeKind, Health, Offer, Proof, Registration, RegistryChange
+from rolecall.model.worker import Beat, ChangeKind, Health, LeaseProof, Offer, Registration, RegistryChange
 
 Key = tuple[str, WorkerId]
 
@@ -28,7 +28,7 @@ _KIND_OF = {Health.READY: ChangeKind.CHANGED, Health.SUSPECT: ChangeKind.SUSPECT
 _ENDED = frozenset({ChangeKind.EXPIRED, ChangeKind.WITHDRAWN})
 
 
-class Terms(NamedTuple):
+class LeaseRecord(NamedTuple):
     """What a lease says, apart from what beats change."""
 
     offer: Offer
@@ -41,7 +41,7 @@ class Terms(NamedTuple):
     registered_at: float
 
 
-class Draft(NamedTuple):
+class PendingChange(NamedTuple):
     """A line of the feed that has no revision yet."""
 
     kind: ChangeKind
@@ -49,22 +49,22 @@ class Draft(NamedTuple):
     health: Health | None
 
 
-class Step(NamedTuple):
+class LeaseChange(NamedTuple):
     """What one operation makes of one name. `terms` None: the lease ends. `lasts` None: it runs as long as it did."""
 
     key: Key
-    terms: Terms | None
-    drafts: tuple[Draft, ...]
+    terms: LeaseRecord | None
+    drafts: tuple[PendingChange, ...]
     at: float
     lasts: timedelta | None = None
 
-    def change(self, draft: Draft, revision: int) -> RegistryChange:
+    def change(self, draft: PendingChange, revision: int) -> RegistryChange:
         workspace, worker = self.key
         return RegistryChange(revision, draft.kind, workspace, worker, draft.epoch, draft.health, self.at)
 
 
 @dataclass(slots=True)
-class Lease:
+class HeldLease:
     """`expires` is the monotonic clock's."""
 
     registration: Registration
@@ -77,7 +77,7 @@ class _Role:
     __slots__ = ("earliest", "leases", "live", "next_end")
 
     def __init__(self) -> None:
-        self.leases: dict[WorkerId, Lease] = {}
+        self.leases: dict[WorkerId, HeldLease] = {}
         self.live: tuple[Registration, ...] | None = None
         self.earliest = math.inf
         self.next_end = math.inf
@@ -90,7 +90,7 @@ class _Role:
             self.earliest = min((lease.expires for lease in alive), default=math.inf)
         return self.live
 
-    def ended(self, now: float) -> list[Lease]:
+    def ended(self, now: float) -> list[HeldLease]:
         """Not by looking through them all, as long as nothing can have ended."""
         if now < self.next_end:
             return []
@@ -119,7 +119,7 @@ class LeaseTable:
     def __init__(self, clock: Clock, hub_secret: bytes) -> None:
         self._clock = clock
         self._hub_secret = hub_secret
-        self._leases: dict[Key, Lease] = {}
+        self._leases: dict[Key, HeldLease] = {}
         self._owned: Counter[Caller] = Counter()
         # Names that have none yet, and get one as soon as it is stored: they count, or a flood would overtake the count.
         self._coming: dict[Key, Caller] = {}
@@ -184,13 +184,15 @@ class LeaseTable:
 
     # --- decisions
 
-    def decide_enrol(self, workspace: str, offer: Offer, *, owner: str, boot: str, ttl: timedelta, supersede: bool) -> Step:
+    def decide_enrol(
+        self, workspace: str, offer: Offer, *, owner: str, boot: str, ttl: timedelta, supersede: bool
+    ) -> LeaseChange:
         key = (workspace, offer.worker)
         lease = self._leases.get(key)
         wall = self._clock.wall()
-        drafts: list[Draft] = []
+        drafts: list[PendingChange] = []
         if lease is not None and lease.expires <= self._clock.monotonic():
-            drafts.append(Draft(ChangeKind.EXPIRED, lease.registration.epoch, None))
+            drafts.append(PendingChange(ChangeKind.EXPIRED, lease.registration.epoch, None))
             lease = None
         old = lease.registration if lease is not None else None
         if old is not None and old.owner != owner:
@@ -198,41 +200,41 @@ class LeaseTable:
         # Without a boot id nothing but the address tells processes apart.
         if old is not None and old.boot == boot and (boot or old.offer.url == offer.url):
             if old.offer != offer or old.health is not Health.READY:
-                drafts.append(Draft(ChangeKind.CHANGED, old.epoch, Health.READY))
-            terms = Terms(offer, owner, old.epoch, boot, ttl, Health.READY, "", old.registered_at)
+                drafts.append(PendingChange(ChangeKind.CHANGED, old.epoch, Health.READY))
+            terms = LeaseRecord(offer, owner, old.epoch, boot, ttl, Health.READY, "", old.registered_at)
         else:
             if old is not None and old.offer.url != offer.url and not supersede:
                 raise InstanceConflict(str(offer.worker), old.offer.url)
-            terms = Terms(offer, owner, self._last_epoch(key) + 1, boot, ttl, Health.READY, "", wall)
-            drafts.append(Draft(ChangeKind.ENROLLED, terms.epoch, Health.READY))
-        return Step(key, terms, tuple(drafts), wall, lasts=ttl)
+            terms = LeaseRecord(offer, owner, self._last_epoch(key) + 1, boot, ttl, Health.READY, "", wall)
+            drafts.append(PendingChange(ChangeKind.ENROLLED, terms.epoch, Health.READY))
+        return LeaseChange(key, terms, tuple(drafts), wall, lasts=ttl)
 
-    def decide_withdraw(self, workspace: str, worker: WorkerId, proof: Proof) -> Step:
+    def decide_withdraw(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> LeaseChange:
         lease = self._proven(workspace, worker, proof)
         return self._end(lease, ChangeKind.WITHDRAWN)
 
-    def decide_mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> Step | None:
+    def decide_mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> LeaseChange | None:
         """None: nothing changes."""
         registration = self.get(workspace, worker)
         if registration is None or registration.epoch != epoch or registration.health in (health, Health.DRAINING):
             return None
-        terms = terms_of(registration)._replace(health=health, reason=reason)
-        draft = Draft(_KIND_OF[health], epoch, health)
-        return Step((workspace, worker), terms, (draft,), self._clock.wall())
+        terms = record_of(registration)._replace(health=health, reason=reason)
+        draft = PendingChange(_KIND_OF[health], epoch, health)
+        return LeaseChange((workspace, worker), terms, (draft,), self._clock.wall())
 
-    def decide_expiries(self) -> list[Step]:
+    def decide_expiries(self) -> list[LeaseChange]:
         now = self._clock.monotonic()
         roles = [role for room in self._workspaces.values() for role in room.roles.values()]
         return [self._end(lease, ChangeKind.EXPIRED) for role in roles for lease in role.ended(now)]
 
-    def decide_expiry(self, key: Key) -> Step | None:
+    def decide_expiry(self, key: Key) -> LeaseChange | None:
         """None: there is no lease, or it has not ended."""
         lease = self._leases.get(key)
         if lease is None or lease.expires > self._clock.monotonic():
             return None
         return self._end(lease, ChangeKind.EXPIRED)
 
-    def renew(self, workspace: str, worker: WorkerId, proof: Proof, beat: Beat, ttl: timedelta | None) -> Registration:
+    def renew(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, ttl: timedelta | None) -> Registration:
         """A beat takes effect at once. What it says of health is for `health_after`: that has to be stored."""
         lease = self._proven(workspace, worker, proof)
         registration = lease.registration
@@ -252,20 +254,20 @@ class LeaseTable:
 
     # --- taking over
 
-    def apply(self, step: Step, revisions: Sequence[int]) -> Registration | None:
+    def apply(self, step: LeaseChange, revisions: Sequence[int]) -> Registration | None:
         """Take over what has been stored. Returns the lease, or the one that ended."""
         registration = self._drop(step.key) if step.terms is None else self._take(step.key, step.terms, step.lasts)
         for draft, revision in zip(step.drafts, revisions, strict=True):
             self._publish(step.change(draft, revision))
         return registration
 
-    def _take(self, key: Key, terms: Terms, lasts: timedelta | None) -> Registration:
+    def _take(self, key: Key, terms: LeaseRecord, lasts: timedelta | None) -> Registration:
         workspace, worker = key
         lease = self._leases.get(key)
         if lease is None or lease.registration.epoch != terms.epoch:
             secret = self._secret(key, terms.epoch)
             new = Registration(workspace, terms.offer, terms.epoch, terms.boot, secret, terms.ttl, terms.owner)
-            lease = Lease(new, math.inf)
+            lease = HeldLease(new, math.inf)
             self._put(key, lease)
         registration = lease.registration
         registration.offer, registration.ttl = terms.offer, terms.ttl
@@ -276,7 +278,7 @@ class LeaseTable:
             self._extend(worker.role, lease, self._until(lasts))
         return registration
 
-    def _put(self, key: Key, lease: Lease) -> None:
+    def _put(self, key: Key, lease: HeldLease) -> None:
         workspace, worker = key
         self._has_come(key)
         self._disown(self._leases.get(key))
@@ -288,7 +290,7 @@ class LeaseTable:
         role.leases[worker] = lease
         role.live = room.names = None
 
-    def _extend(self, role: str, lease: Lease, expires: float) -> None:
+    def _extend(self, role: str, lease: HeldLease, expires: float) -> None:
         """A lease that is to end sooner than it did must be looked at sooner."""
         lease.expires = expires
         room = self._workspaces[lease.registration.workspace]
@@ -327,7 +329,7 @@ class LeaseTable:
         if owner is not None:
             self._owns_less(owner)
 
-    def _disown(self, lease: Lease | None) -> None:
+    def _disown(self, lease: HeldLease | None) -> None:
         if lease is not None:
             self._owns_less(_owner(lease))
 
@@ -349,7 +351,7 @@ class LeaseTable:
 
     # --- rules
 
-    def _proven(self, workspace: str, worker: WorkerId, proof: Proof) -> Lease:
+    def _proven(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> HeldLease:
         lease = self._leases.get((workspace, worker))
         if lease is None or lease.expires <= self._clock.monotonic():
             raise LeaseUnknown
@@ -360,10 +362,10 @@ class LeaseTable:
             raise LeaseSuperseded
         return lease
 
-    def _end(self, lease: Lease, kind: ChangeKind) -> Step:
+    def _end(self, lease: HeldLease, kind: ChangeKind) -> LeaseChange:
         registration = lease.registration
-        draft = Draft(kind, registration.epoch, None)
-        return Step((registration.workspace, registration.worker), None, (draft,), self._clock.wall())
+        draft = PendingChange(kind, registration.epoch, None)
+        return LeaseChange((registration.workspace, registration.worker), None, (draft,), self._clock.wall())
 
     def _last_epoch(self, key: Key) -> int:
         lease = self._leases.get(key)
@@ -378,13 +380,13 @@ class LeaseTable:
         return hmac.new(self._hub_secret, text.encode(), hashlib.sha256).hexdigest()
 
 
-def _owner(lease: Lease) -> Caller:
+def _owner(lease: HeldLease) -> Caller:
     return Caller(lease.registration.workspace, lease.registration.owner)
 
 
-def terms_of(registration: Registration) -> Terms:
+def record_of(registration: Registration) -> LeaseRecord:
     r = registration
-    return Terms(r.offer, r.owner, r.epoch, r.boot, r.ttl, r.health, r.reason, r.registered_at)
+    return LeaseRecord(r.offer, r.owner, r.epoch, r.boot, r.ttl, r.health, r.reason, r.registered_at)
 
 
 def health_after(registration: Registration, beat: Beat) -> Health:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from hub.storage.common.waiting import Waiting, wake_all
+from hub.storage.common.waiting import IdleWait, wake_all
 from rolecall.model.a2a import Logged
 from rolecall.model.ids import Cursor, TaskId
 
@@ -18,7 +18,7 @@ TAIL_EVENTS = 256
 TAIL_BYTES = 256 * 1024
 
 
-class Tail:
+class LogTail:
     """The newest committed events, without a hole between them and `end`."""
 
     __slots__ = ("__weakref__", "_events", "_whole", "closed", "end", "readers", "size")
@@ -26,7 +26,7 @@ class Tail:
     def __init__(self, end: Cursor, *, closed: bool = False, whole: bool = False) -> None:
         self.end = end
         self.closed = closed
-        self.readers: set[Waiting] = set()
+        self.readers: set[IdleWait] = set()
         self.size = 0
         self._events: list[Logged] = []
         self._whole = whole
@@ -86,18 +86,18 @@ class Tail:
 class Stored(Protocol):
     """Where a reader turns for what no tail holds."""
 
-    async def tail(self, task: TaskId) -> Tail:
+    async def tail(self, task: TaskId) -> LogTail:
         """TaskNotFound. The tail stays up to date as long as somebody holds it."""
 
     async def page(self, task: TaskId, after: Cursor) -> Sequence[Logged]: ...
 
 
-class Follower(Waiting):
+class LogFollower(IdleWait):
     """A reader of one task's log: from the tail where it reaches, else page by page from the store."""
 
     __slots__ = ("_after", "_over", "_stored", "_tail", "_task")
 
-    def __init__(self, stored: Stored, task: TaskId, tail: Tail | None, *, after: Cursor, idle: timedelta) -> None:
+    def __init__(self, stored: Stored, task: TaskId, tail: LogTail | None, *, after: Cursor, idle: timedelta) -> None:
         super().__init__(idle)
         self._stored = stored
         self._task = task
@@ -105,7 +105,7 @@ class Follower(Waiting):
         self._after = after
         self._over = False
 
-    def __aiter__(self) -> Follower:
+    def __aiter__(self) -> LogFollower:
         return self
 
     async def __anext__(self) -> Sequence[Logged]:
@@ -122,7 +122,7 @@ class Follower(Waiting):
         self._disarm()
         raise StopAsyncIteration
 
-    async def _next_page(self, tail: Tail) -> Sequence[Logged]:
+    async def _next_page(self, tail: LogTail) -> Sequence[Logged]:
         page = tail.page(self._after) if tail.covers(self._after) else await self._stored.page(self._task, self._after)
         if page:
             self._after = page[-1].cursor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Hint:
+class Notifier:
     """Passed on to one listener, if there is any."""
 
     def __init__(self) -> None:

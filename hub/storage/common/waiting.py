@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 
 
-class Waiting:
+class IdleWait:
     """One reader. It is woken by its source, by `stop`, or when nothing came for `idle`.
 
     The timer is armed once and moved on when it rings too early: an event costs no timer.
@@ -30,7 +30,7 @@ class Waiting:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _until_woken(self, readers: set[Waiting]) -> bool:
+    async def _until_woken(self, readers: set[IdleWait]) -> bool:
         """False: the idle time ran out."""
         loop = asyncio.get_running_loop()
         self._deadline = loop.time() + self._idle
@@ -60,6 +60,6 @@ class Waiting:
             self._timer = None
 
 
-def wake_all(readers: set[Waiting]) -> None:
+def wake_all(readers: set[IdleWait]) -> None:
     for reader in tuple(readers):
         reader.wake()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hub.ports import Clock
-from hub.storage.common.cached_task import Held
+from hub.storage.common.cached_task import CachedTask
 from hub.storage.memory.events import MemoryLog
 from hub.storage.memory.pushes import MemoryPushes
 from hub.storage.memory.registry import MemoryRegistry
@@ -13,7 +13,7 @@ from rolecall.model.ids import TaskId
 
 class MemoryEngine:
     def __init__(self, clock: Clock) -> None:
-        held: dict[TaskId, Held] = {}
+        held: dict[TaskId, CachedTask] = {}
         self._registry = MemoryRegistry(clock)
         self._pushes = MemoryPushes(held, clock)
         self._tasks = MemoryTasks(held, clock, self._pushes)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from hub.ports import Clock, Entry
-from hub.storage.common.cached_task import Held, numbered, outcome
-from hub.storage.common.log_tail import Follower, Tail
+from hub.ports import Clock, LogEntry
+from hub.storage.common.cached_task import CachedTask, numbered, outcome
+from hub.storage.common.log_tail import LogFollower, LogTail
 from hub.storage.memory.pushes import MemoryPushes
 from rolecall.errors import LogMoved, TaskNotFound
 from rolecall.model.a2a import Logged
@@ -15,12 +15,12 @@ from rolecall.model.ids import START, Cursor, TaskId
 
 
 class MemoryLog:
-    def __init__(self, held: dict[TaskId, Held], clock: Clock, pushes: MemoryPushes) -> None:
+    def __init__(self, held: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes) -> None:
         self._held = held
         self._clock = clock
         self._pushes = pushes
 
-    async def append(self, task: TaskId, entry: Entry, *, after: Cursor) -> Cursor:
+    async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
         held = self._held.get(task)
         if held is None or held.closed or held.end != after:
             raise LogMoved
@@ -33,10 +33,10 @@ class MemoryLog:
         held = self._held.get(task)
         return held.since(after, upto) if held is not None else ()
 
-    def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> Follower:
-        return Follower(self, task, self._held.get(task), after=after, idle=idle)
+    def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> LogFollower:
+        return LogFollower(self, task, self._held.get(task), after=after, idle=idle)
 
-    async def tail(self, task: TaskId) -> Tail:
+    async def tail(self, task: TaskId) -> LogTail:
         held = self._held.get(task)
         if held is None:
             raise TaskNotFound

@@ -8,10 +8,10 @@ from datetime import timedelta
 from itertools import count
 from typing import NamedTuple
 
-from hub.ports import Claim, Clock
-from hub.storage.common.cached_task import Held
+from hub.ports import Clock, DeliveryClaim
+from hub.storage.common.cached_task import CachedTask
 from hub.storage.common.dead_letters import FULL, LetterMark, page_of
-from hub.storage.common.notifier import Hint
+from hub.storage.common.notifier import Notifier
 from rolecall.errors import DeadLetterNotFound, InvalidParams, PushConfigNotFound, TaskNotFound
 from rolecall.model.ids import START, Caller, Cursor, TaskId
 from rolecall.model.push import DeadLetter, DeadPage, SealedConfig
@@ -50,10 +50,10 @@ class _Kept:
 
 
 class MemoryPushes:
-    def __init__(self, held: dict[TaskId, Held], clock: Clock) -> None:
+    def __init__(self, held: dict[TaskId, CachedTask], clock: Clock) -> None:
         self._held = held
         self._clock = clock
-        self._owed = Hint()
+        self._owed = Notifier()
         self._kept: dict[TaskId, _Kept] = {}
         self._due: dict[_Key, _Delivery] = {}
         self._fences = count(1)
@@ -97,13 +97,13 @@ class MemoryPushes:
     def on_due(self, wake: Callable[[], None]) -> None:
         self._owed.listen(wake)
 
-    async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[Claim]:
+    async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
         now = self._clock.monotonic()
         due: dict[str, list[_Key]] = {}
         for key, delivery in sorted(self._due.items(), key=lambda item: item[1].at):
             if delivery.at <= now:
                 due.setdefault(delivery.host, []).append(key)
-        claims: list[Claim] = []
+        claims: list[DeliveryClaim] = []
         for host in sorted(due, key=lambda host: (host <= self._turn, host)):
             if len(claims) >= most:
                 break
@@ -112,7 +112,7 @@ class MemoryPushes:
             claims += [self._take(key, now, lease) for key in due[host][: max(0, room)]]
         return claims
 
-    async def delivered(self, claim: Claim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
+    async def delivered(self, claim: DeliveryClaim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
         delivery = self._mine(claim)
         if delivery is None:
             return None
@@ -120,7 +120,7 @@ class MemoryPushes:
         self._kept[claim.config.task].letters.pop(_key(claim), None)
         return self._go_on(claim, delivery, upto, hold)
 
-    async def bury(self, claim: Claim, cursor: Cursor, reason: str, *, hold: timedelta) -> Cursor | None:
+    async def bury(self, claim: DeliveryClaim, cursor: Cursor, reason: str, *, hold: timedelta) -> Cursor | None:
         delivery = self._mine(claim)
         if delivery is None:
             return None
@@ -130,7 +130,7 @@ class MemoryPushes:
         self._note(task)
         return self._go_on(claim, delivery, cursor, hold)
 
-    async def postpone(self, claim: Claim, retry_in: timedelta) -> None:
+    async def postpone(self, claim: DeliveryClaim, retry_in: timedelta) -> None:
         delivery = self._mine(claim)
         if delivery is not None:
             now = self._clock.monotonic()
@@ -139,7 +139,7 @@ class MemoryPushes:
             delivery.failed = now if delivery.failed is None else delivery.failed
             self._note(claim.config.task, retry_in)
 
-    async def release(self, claim: Claim) -> None:
+    async def release(self, claim: DeliveryClaim) -> None:
         delivery = self._mine(claim)
         if delivery is not None:
             delivery.held, delivery.at = False, self._clock.monotonic()
@@ -192,7 +192,7 @@ class MemoryPushes:
 
     # --- pieces
 
-    def _own(self, caller: Caller, task: TaskId) -> Held:
+    def _own(self, caller: Caller, task: TaskId) -> CachedTask:
         held = self._held.get(task)
         if held is None:
             raise TaskNotFound
@@ -224,10 +224,10 @@ class MemoryPushes:
             self._due[key] = delivery
             delivery.since = self._clock.monotonic()
 
-    def _take(self, key: _Key, now: float, lease: timedelta) -> Claim:
+    def _take(self, key: _Key, now: float, lease: timedelta) -> DeliveryClaim:
         delivery = self._due[key]
         delivery.held, delivery.at, delivery.fence = True, now + lease.total_seconds(), next(self._fences)
-        return Claim(
+        return DeliveryClaim(
             caller=self._held[key.task].row.caller,
             config=self._kept[key.task].configs[key.config],
             only=key.only > START,
@@ -239,12 +239,12 @@ class MemoryPushes:
             fence=delivery.fence,
         )
 
-    def _mine(self, claim: Claim) -> _Delivery | None:
+    def _mine(self, claim: DeliveryClaim) -> _Delivery | None:
         kept = self._kept.get(claim.config.task)
         delivery = kept.deliveries.get(_key(claim)) if kept is not None else None
         return delivery if delivery is not None and delivery.held and delivery.fence == claim.fence else None
 
-    def _go_on(self, claim: Claim, delivery: _Delivery, upto: Cursor, hold: timedelta) -> Cursor | None:
+    def _go_on(self, claim: DeliveryClaim, delivery: _Delivery, upto: Cursor, hold: timedelta) -> Cursor | None:
         key, kept = _key(claim), self._kept[claim.config.task]
         last = self._last(key)
         delivery.sent = upto
@@ -264,5 +264,5 @@ class MemoryPushes:
         kept.tried = max(kept.tried, self._clock.wall() + ahead.total_seconds())
 
 
-def _key(claim: Claim) -> _Key:
+def _key(claim: DeliveryClaim) -> _Key:
     return _Key(claim.config.task, claim.config.id, claim.last if claim.only else START)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from hub.ports import Clock
-from hub.storage.common.leases import LeaseTable, Step, health_after
+from hub.storage.common.leases import LeaseChange, LeaseTable, health_after
 from rolecall.errors import LeaseUnknown
 from rolecall.model.ids import WorkerId
-from rolecall.model.worker import Beat, Health, Offer, Proof, Registration
+from rolecall.model.worker import Beat, Health, LeaseProof, Offer, Registration
 
 
 class MemoryRegistry(LeaseTable):
@@ -26,13 +26,13 @@ class MemoryRegistry(LeaseTable):
         return taken
 
     async def beat(
-        self, workspace: str, worker: WorkerId, proof: Proof, beat: Beat, *, ttl: timedelta | None = None
+        self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, *, ttl: timedelta | None = None
     ) -> Registration:
         registration = self.renew(workspace, worker, proof, beat, ttl)
         await self.mark(workspace, worker, registration.epoch, health_after(registration, beat), "")
         return registration
 
-    async def withdraw(self, workspace: str, worker: WorkerId, proof: Proof) -> None:
+    async def withdraw(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> None:
         self._do(self.decide_withdraw(workspace, worker, proof))
 
     async def mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> None:
@@ -44,6 +44,6 @@ class MemoryRegistry(LeaseTable):
         ended = [self._do(step) for step in self.decide_expiries()]
         return [registration for registration in ended if registration is not None]
 
-    def _do(self, step: Step) -> Registration | None:
+    def _do(self, step: LeaseChange) -> Registration | None:
         first = self._feed.revision + 1
         return self.apply(step, range(first, first + len(step.drafts)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from hub.ports import Clock
-from hub.storage.common.cached_task import Held, PageMark
+from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.memory.pushes import MemoryPushes
 from rolecall.errors import StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import PAUSED
@@ -20,7 +20,7 @@ FORGET_AT_ONCE = 200
 
 
 class MemoryTasks:
-    def __init__(self, held: dict[TaskId, Held], clock: Clock, pushes: MemoryPushes) -> None:
+    def __init__(self, held: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes) -> None:
         self._held = held
         self._clock = clock
         self._pushes = pushes
@@ -29,7 +29,7 @@ class MemoryTasks:
     async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
         if row.id in self._held or (row.caller, key) in self._keys:
             raise StoreUnavailable
-        self._held[row.id] = Held(row, [turn], whole=True)
+        self._held[row.id] = CachedTask(row, [turn], whole=True)
         if key is not None:
             self._keys[row.caller, key] = row.id
         if push is not None:
@@ -55,9 +55,9 @@ class MemoryTasks:
         ):
             held.turns = turns[:-1]
 
-    async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
+    async def assign(self, task: TaskId, worker: WorkerId, epoch: int, log_dialect: str) -> None:
         held = self._known(task)
-        held.change(replace(held.row, worker=worker, epoch=epoch, spoken=spoken))
+        held.change(replace(held.row, worker=worker, epoch=epoch, log_dialect=log_dialect))
 
     async def discard(self, task: TaskId) -> None:
         held = self._held.pop(task, None)
@@ -116,14 +116,14 @@ class MemoryTasks:
         self._drop_keys()
         return len(old[:FORGET_AT_ONCE])
 
-    def _idle_since(self, held: Held) -> float:
+    def _idle_since(self, held: CachedTask) -> float:
         """Its end, or the last try to tell a receiver of it."""
         return max(held.row.updated, self._pushes.tried(held.row.id))
 
     def _drop_keys(self) -> None:
         self._keys = {key: task for key, task in self._keys.items() if task in self._held}
 
-    def _known(self, task: TaskId) -> Held:
+    def _known(self, task: TaskId) -> CachedTask:
         held = self._held.get(task)
         if held is None:
             raise TaskNotFound

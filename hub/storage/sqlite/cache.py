@@ -6,14 +6,14 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from weakref import WeakValueDictionary
 
-from hub.storage.common.cached_task import Held
+from hub.storage.common.cached_task import CachedTask
 from rolecall.model.ids import TaskId
 
 OPEN, ENDED = 4_096, 256
 BYTES = 16 * 1024 * 1024
 
 
-class _Shelf:
+class _LruBucket:
     """So many tasks of so many bytes, the oldest first."""
 
     __slots__ = ("_most", "_size", "_tasks", "_weight")
@@ -21,14 +21,14 @@ class _Shelf:
     def __init__(self, most: int, size: int) -> None:
         self._most = most
         self._size = size
-        self._tasks: OrderedDict[TaskId, tuple[Held, int]] = OrderedDict()
+        self._tasks: OrderedDict[TaskId, tuple[CachedTask, int]] = OrderedDict()
         self._weight = 0
 
-    def find(self, task: TaskId) -> Held | None:
+    def find(self, task: TaskId) -> CachedTask | None:
         found = self._tasks.get(task)
         return found[0] if found is not None else None
 
-    def put(self, task: TaskId, held: Held) -> bool:
+    def put(self, task: TaskId, held: CachedTask) -> bool:
         """What has to make room for it is shed. True: it was not there."""
         new = not self.take(task)
         weight = held.weight
@@ -67,15 +67,15 @@ class Cache:
     """
 
     def __init__(self, *, open_tasks: int = OPEN, ended: int = ENDED, size: int = BYTES) -> None:
-        self._known: WeakValueDictionary[TaskId, Held] = WeakValueDictionary()
-        self._open = _Shelf(open_tasks, size)
-        self._ended = _Shelf(ended, size // 4)
+        self._known: WeakValueDictionary[TaskId, CachedTask] = WeakValueDictionary()
+        self._open = _LruBucket(open_tasks, size)
+        self._ended = _LruBucket(ended, size // 4)
         self._loading: dict[TaskId, set[_Load]] = {}
 
-    def find(self, task: TaskId) -> Held | None:
+    def find(self, task: TaskId) -> CachedTask | None:
         return self._open.find(task) or self._ended.find(task) or self._known.get(task)
 
-    def keep(self, task: TaskId, held: Held) -> None:
+    def keep(self, task: TaskId, held: CachedTask) -> None:
         """Take in, or note that it has grown, or ended."""
         moved = held.closed and self._open.take(task)
         if (self._ended if held.closed else self._open).put(task, held) and not moved:
@@ -90,13 +90,13 @@ class Cache:
         if held is not None:
             held.close()
 
-    def written(self, task: TaskId) -> Held | None:
+    def written(self, task: TaskId) -> CachedTask | None:
         """The task that a write has just changed. None: not in memory; whoever is loading it has to start again."""
         # Also while it is in memory: it may have left again before the load has ended.
         self._outdate(task)
         return self.find(task)
 
-    async def load(self, task: TaskId, read: Callable[[TaskId], Awaitable[Held]]) -> Held:
+    async def load(self, task: TaskId, read: Callable[[TaskId], Awaitable[CachedTask]]) -> CachedTask:
         while (held := self.find(task)) is None:
             load = _Load()
             self._loading.setdefault(task, set()).add(load)

@@ -8,13 +8,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from hub.ports import Clock
-from hub.storage.common.notifier import Hint
+from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints
 from hub.storage.sqlite.events import SqliteLog
-from hub.storage.sqlite.files import Claim, migrate, prepare
+from hub.storage.sqlite.files import FileLock, migrate, prepare
 from hub.storage.sqlite.pushes import SqlitePushes
-from hub.storage.sqlite.reader import Reader
+from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.registry import SqliteRegistry
 from hub.storage.sqlite.tasks import SqliteTasks
 from hub.storage.sqlite.writer import BUSY_MS, Writer
@@ -34,12 +34,12 @@ class SqliteEngine:
     def __init__(self, database: Path, clock: Clock) -> None:
         cache = Cache()
         self._database = database
-        self._claim = Claim(database)
+        self._claim = FileLock(database)
         self._writer = Writer(self._connect)
-        self._reader = Reader(database)
+        self._reader = SqliteReader(database)
         self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._begin_log_anew)
         self._registry = SqliteRegistry(clock, self._writer)
-        owed = Hint()
+        owed = Notifier()
         self._pushes = SqlitePushes(self._writer, self._reader, cache, clock, owed)
         self._tasks = SqliteTasks(self._writer, self._reader, cache, clock, self._pushes)
         self._events = SqliteLog(self._writer, self._reader, cache, clock, owed)

@@ -8,12 +8,12 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from hub.ports import Clock, Entry
-from hub.storage.common.cached_task import Held, Outcome, numbered, outcome, with_ids
-from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, Follower, Tail
-from hub.storage.common.notifier import Hint
+from hub.ports import Clock, LogEntry
+from hub.storage.common.cached_task import CachedTask, Outcome, numbered, outcome, with_ids
+from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower, LogTail
+from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
-from hub.storage.sqlite.reader import Reader
+from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.tasks import MEMBERS, row_of
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import LogMoved, TaskNotFound
@@ -80,14 +80,14 @@ def _update(columns: tuple[str, ...]) -> str:
 class SqliteLog:
     """`owed` hears of each append that a receiver may have to be told of."""
 
-    def __init__(self, writer: Writer, reader: Reader, cache: Cache, clock: Clock, owed: Hint) -> None:
+    def __init__(self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, owed: Notifier) -> None:
         self._writer = writer
         self._reader = reader
         self._cache = cache
         self._clock = clock
         self._owed = owed
 
-    async def append(self, task: TaskId, entry: Entry, *, after: Cursor) -> Cursor:
+    async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
         held = await self._held(task)
         end = Cursor(after + len(entry.events))
         if held is None or held.closed or held.end != after or end > LAST_CURSOR:
@@ -130,27 +130,27 @@ class SqliteLog:
         last = LAST_CURSOR if upto is None else min(upto, LAST_CURSOR)
         return _logged(await self._reader.rows(_READ, (task, after, last)))
 
-    def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> Follower:
-        return Follower(self, task, self._cache.find(task), after=after, idle=idle)
+    def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> LogFollower:
+        return LogFollower(self, task, self._cache.find(task), after=after, idle=idle)
 
-    async def tail(self, task: TaskId) -> Tail:
+    async def tail(self, task: TaskId) -> LogTail:
         return await self._cache.load(task, self._read_held)
 
     async def page(self, task: TaskId, after: Cursor) -> Sequence[Logged]:
         return _logged(await self._reader.rows(_PAGE, (task, after)))
 
-    async def _held(self, task: TaskId) -> Held | None:
+    async def _held(self, task: TaskId) -> CachedTask | None:
         try:
             return self._cache.find(task) or await self._cache.load(task, self._read_held)
         except TaskNotFound:
             return None
 
-    async def _read_held(self, task: TaskId) -> Held:
+    async def _read_held(self, task: TaskId) -> CachedTask:
         rows = await self._reader.rows(_HELD, (task,))
         if not rows:
             raise TaskNotFound
         key, hidden, pushes, *members = rows[0]
-        return Held(row_of(members), None, key=key, hidden=bool(hidden), pushes=bool(pushes))
+        return CachedTask(row_of(members), None, key=key, hidden=bool(hidden), pushes=bool(pushes))
 
 
 def _rows(key: int, logged: Sequence[Logged], position: str | None) -> list[tuple[Any, ...]]:
@@ -164,7 +164,7 @@ def _rows(key: int, logged: Sequence[Logged], position: str | None) -> list[tupl
     return rows
 
 
-def _added(db: sqlite3.Connection, first: str, rows: Sequence[tuple[Any, ...]], held: Held) -> bool:
+def _added(db: sqlite3.Connection, first: str, rows: Sequence[tuple[Any, ...]], held: CachedTask) -> bool:
     """All of them, or none."""
     if db.execute(first, (*rows[0], held.key, held.task)).rowcount != 1:
         return False
@@ -173,7 +173,7 @@ def _added(db: sqlite3.Connection, first: str, rows: Sequence[tuple[Any, ...]], 
     return True
 
 
-def _change(held: Held, entry: Entry, verdict: Outcome, end: Cursor, now: float) -> tuple[str, Sequence[Any]]:
+def _change(held: CachedTask, entry: LogEntry, verdict: Outcome, end: Cursor, now: float) -> tuple[str, Sequence[Any]]:
     """What brings the task's row up to the end."""
     change: dict[str, Any] = {"last": end, "size": held.logged + verdict.size, "written": now}
     if entry.position is not None:

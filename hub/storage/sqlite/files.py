@@ -15,7 +15,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs"})
 
 
-class Claim:
+class FileLock:
     """The one process that may use a database. The kernel drops the claim with the process, however it ends."""
 
     def __init__(self, database: Path) -> None:

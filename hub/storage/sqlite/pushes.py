@@ -9,11 +9,11 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Any
 
-from hub.ports import Claim, Clock
+from hub.ports import Clock, DeliveryClaim
 from hub.storage.common.dead_letters import FULL, LetterMark, page_of
-from hub.storage.common.notifier import Hint
+from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
-from hub.storage.sqlite.reader import Reader
+from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import DeadLetterNotFound, InvalidParams, PushConfigNotFound, TaskNotFound
 from rolecall.model.ids import Caller, Cursor, TaskId
@@ -103,7 +103,7 @@ class _Outcome(Enum):
 
 
 class SqlitePushes:
-    def __init__(self, writer: Writer, reader: Reader, cache: Cache, clock: Clock, owed: Hint) -> None:
+    def __init__(self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, owed: Notifier) -> None:
         self._writer = writer
         self._reader = reader
         self._cache = cache
@@ -158,7 +158,7 @@ class SqlitePushes:
     def on_due(self, wake: Callable[[], None]) -> None:
         self._owed.listen(wake)
 
-    async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[Claim]:
+    async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
         now, wall = self._now(), self._clock.wall()
 
         def write(db: sqlite3.Connection) -> Sequence[tuple[Any, ...]]:
@@ -175,7 +175,7 @@ class SqlitePushes:
 
         return [_claim(row, now, wall) for row in await self._writer.submit(write)]
 
-    async def delivered(self, claim: Claim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
+    async def delivered(self, claim: DeliveryClaim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
         values = self._values_of(claim, hold, upto=upto, cursor=upto)
 
         def write(db: sqlite3.Connection) -> tuple[int, int] | None:
@@ -186,7 +186,7 @@ class SqlitePushes:
 
         return _owed_now(await self._writer.submit(write))
 
-    async def bury(self, claim: Claim, cursor: Cursor, reason: str, *, hold: timedelta) -> Cursor | None:
+    async def bury(self, claim: DeliveryClaim, cursor: Cursor, reason: str, *, hold: timedelta) -> Cursor | None:
         values = self._values_of(claim, hold, upto=cursor, cursor=cursor, reason=reason)
 
         def write(db: sqlite3.Connection) -> tuple[int, int] | None:
@@ -200,7 +200,7 @@ class SqlitePushes:
 
         return _owed_now(await self._writer.submit(write))
 
-    async def postpone(self, claim: Claim, retry_in: timedelta) -> None:
+    async def postpone(self, claim: DeliveryClaim, retry_in: timedelta) -> None:
         values = self._values_of(claim, None, at=self._now() + retry_in.total_seconds())
         values["idle"] += retry_in.total_seconds()
 
@@ -210,7 +210,7 @@ class SqlitePushes:
 
         await self._writer.submit(write)
 
-    async def release(self, claim: Claim) -> None:
+    async def release(self, claim: DeliveryClaim) -> None:
         values = self._values_of(claim, None)
         await self._writer.submit(lambda db: db.execute(_RELEASE, values).rowcount, lambda _: self._owed.give())
 
@@ -239,7 +239,7 @@ class SqlitePushes:
         # A config that is deleted and set again must not have the fence of its forerunner.
         return {**names, "now": self._now(), "wall": wall, "idle": wall, "fence": random.getrandbits(48), **more}
 
-    def _values_of(self, claim: Claim, hold: timedelta | None, **more: Any) -> dict[str, Any]:
+    def _values_of(self, claim: DeliveryClaim, hold: timedelta | None, **more: Any) -> dict[str, Any]:
         values = self._values(claim.caller, claim.config.task, claim.config.id, **more)
         only = claim.last if claim.only else 0
         return {**values, "only": only, "fence": claim.fence, "until": values["now"] + hold.total_seconds() if hold else None}
@@ -251,13 +251,13 @@ def _freed(db: sqlite3.Connection, now: float) -> None:
 
 def _hosts(db: sqlite3.Connection, start: str) -> Iterator[str]:
     """Those that are owed something, once around from behind `start`."""
-    host, around = start, start == ""
+    host, deps = start, start == ""
     for _ in range(HOSTS_LOOKED_AT):
         found = db.execute(_NEXT_HOST, (host,)).fetchone()
-        if found is None and around:
+        if found is None and deps:
             return
-        around, host = around or found is None, found[0] if found is not None else ""
-        if around and host > start > "":
+        deps, host = deps or found is None, found[0] if found is not None else ""
+        if deps and host > start > "":
             return
         if host:
             yield host
@@ -305,9 +305,9 @@ def _config(members: Sequence[Any]) -> SealedConfig:
     return SealedConfig(TaskId(task), name, url, host, dialect, token, tuple(schemes.split()), credentials)
 
 
-def _claim(row: Sequence[Any], now: float, wall: float) -> Claim:
+def _claim(row: Sequence[Any], now: float, wall: float) -> DeliveryClaim:
     _, _, only, sent, last, failures, failed, since, fence, workspace, caller, *config = row
-    return Claim(
+    return DeliveryClaim(
         caller=Caller(workspace, caller),
         config=_config(config),
         only=only > 0,

@@ -12,7 +12,7 @@ import aiosqlite
 from rolecall.errors import StoreUnavailable
 
 
-class Reader:
+class SqliteReader:
     def __init__(self, database: Path) -> None:
         self._database = database
         self._db: aiosqlite.Connection | None = None

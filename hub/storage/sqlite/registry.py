@@ -13,12 +13,12 @@ from typing import Any
 
 from hub.ports import Clock
 from hub.storage.common.feed import KEPT
-from hub.storage.common.leases import Draft, Key, LeaseTable, Step, Terms, health_after, terms_of
+from hub.storage.common.leases import Key, LeaseChange, LeaseRecord, LeaseTable, PendingChange, health_after, record_of
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import LeaseUnknown
 from rolecall.model.card import Interface
 from rolecall.model.ids import Caller, WorkerId
-from rolecall.model.worker import Beat, ChangeKind, Health, Offer, Proof, Registration, RegistryChange
+from rolecall.model.worker import Beat, ChangeKind, Health, LeaseProof, Offer, Registration, RegistryChange
 
 # The stored feed is cut this often: a restart finds what it needs, and the table stays small.
 CUT_EVERY = 256
@@ -92,7 +92,7 @@ class SqliteRegistry(LeaseTable):
         return taken.registration
 
     async def beat(
-        self, workspace: str, worker: WorkerId, proof: Proof, beat: Beat, *, ttl: timedelta | None = None
+        self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, *, ttl: timedelta | None = None
     ) -> Registration:
         registration = self.renew(workspace, worker, proof, beat, ttl)
         self._beaten.add((workspace, worker))
@@ -101,7 +101,7 @@ class SqliteRegistry(LeaseTable):
             await self.mark(workspace, worker, registration.epoch, health, "")
         return registration
 
-    async def withdraw(self, workspace: str, worker: WorkerId, proof: Proof) -> None:
+    async def withdraw(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> None:
         await self._settled((workspace, worker))
         await self._store([self.decide_withdraw(workspace, worker, proof)])
 
@@ -154,7 +154,7 @@ class SqliteRegistry(LeaseTable):
         while (pending := self._pending.get(key)) is not None:
             await asyncio.wait([pending])
 
-    async def _store(self, steps: Sequence[Step], beats: Sequence[tuple[Any, ...]] = ()) -> None:
+    async def _store(self, steps: Sequence[LeaseChange], beats: Sequence[tuple[Any, ...]] = ()) -> None:
         """Store, then apply. A caller that gives up does not keep the table from learning what has been stored."""
         rows = [(self._lease_rows(step), [_draft_row(step, draft) for draft in step.drafts]) for step in steps]
 
@@ -172,17 +172,17 @@ class SqliteRegistry(LeaseTable):
         stored.add_done_callback(lambda _: self._unpend(steps, stored))
         await asyncio.shield(stored)
 
-    def _is_stored(self, step: Step) -> bool:
+    def _is_stored(self, step: LeaseChange) -> bool:
         """Who enrols once more as he is has a lease already; it lasts longer now, as after a beat."""
         lease = self._leases.get(step.key)
-        return lease is not None and not step.drafts and terms_of(lease.registration) == step.terms
+        return lease is not None and not step.drafts and record_of(lease.registration) == step.terms
 
-    def _unpend(self, steps: Sequence[Step], stored: asyncio.Future[list[list[int]]]) -> None:
+    def _unpend(self, steps: Sequence[LeaseChange], stored: asyncio.Future[list[list[int]]]) -> None:
         stored.exception()  # looked at here, because a caller that was cancelled will not
         for step in steps:
             self._pending.pop(step.key, None)
 
-    def _lease_rows(self, step: Step) -> _LeaseRows | None:
+    def _lease_rows(self, step: LeaseChange) -> _LeaseRows | None:
         """None: the lease ends."""
         if step.terms is None:
             return None
@@ -228,11 +228,11 @@ class SqliteRegistry(LeaseTable):
         if doubtful:
             await self._store(doubtful)
 
-    def _bring_back(self, row: tuple[Any, ...], wall: float) -> Step | None:
+    def _bring_back(self, row: tuple[Any, ...], wall: float) -> LeaseChange | None:
         workspace, role, instance, owner, epoch, boot, offer, ttl, health, reason, registered_at, *beaten = row
         capacity, in_flight, last_seen, expires_at = beaten
         key, lasts = (workspace, WorkerId(role, instance)), timedelta(seconds=ttl)
-        terms = Terms(_offer(offer, capacity), owner, epoch, boot, lasts, Health(health), reason, registered_at)
+        terms = LeaseRecord(_offer(offer, capacity), owner, epoch, boot, lasts, Health(health), reason, registered_at)
         registration = self._take(key, terms, lasts)
         registration.reported_in_flight, registration.last_seen = in_flight, last_seen
         if expires_at is None or expires_at > wall:
@@ -240,7 +240,7 @@ class SqliteRegistry(LeaseTable):
         return self.decide_mark(workspace, key[1], epoch, Health.SUSPECT, "its lease ran out while the hub was down")
 
 
-def _write(db: sqlite3.Connection, step: Step, kept: _LeaseRows | None, drafts: list[tuple[Any, ...]]) -> list[int]:
+def _write(db: sqlite3.Connection, step: LeaseChange, kept: _LeaseRows | None, drafts: list[tuple[Any, ...]]) -> list[int]:
     if kept is None:
         workspace, worker = step.key
         db.execute(_END, (workspace, *worker))
@@ -257,7 +257,7 @@ def _write(db: sqlite3.Connection, step: Step, kept: _LeaseRows | None, drafts: 
     return revisions
 
 
-def _draft_row(step: Step, draft: Draft) -> tuple[Any, ...]:
+def _draft_row(step: LeaseChange, draft: PendingChange) -> tuple[Any, ...]:
     workspace, worker = step.key
     return (draft.kind, workspace, *worker, draft.epoch, draft.health, step.at)
 

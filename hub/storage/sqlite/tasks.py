@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 from hub.ports import Clock
-from hub.storage.common.cached_task import Held, PageMark
+from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.pushes import SqlitePushes
-from hub.storage.sqlite.reader import Reader
+from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import TaskNotFound
 from rolecall.model.a2a import PAUSED, TaskState
@@ -71,7 +71,7 @@ FORGET_EVENTS = 2_000
 
 
 class SqliteTasks:
-    def __init__(self, writer: Writer, reader: Reader, cache: Cache, clock: Clock, pushes: SqlitePushes) -> None:
+    def __init__(self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, pushes: SqlitePushes) -> None:
         self._writer = writer
         self._reader = reader
         self._cache = cache
@@ -91,7 +91,7 @@ class SqliteTasks:
 
         def publish(place: int | None) -> None:
             if place is not None:
-                self._cache.keep(row.id, Held(row, [turn], key=place, pushes=push is not None))
+                self._cache.keep(row.id, CachedTask(row, [turn], key=place, pushes=push is not None))
 
         await self._writer.submit(write, publish, brief=True)
 
@@ -135,15 +135,15 @@ class SqliteTasks:
 
         await self._writer.submit(write, publish, brief=True)
 
-    async def assign(self, task: TaskId, worker: WorkerId, epoch: int, spoken: str) -> None:
+    async def assign(self, task: TaskId, worker: WorkerId, epoch: int, log_dialect: str) -> None:
         def write(db: sqlite3.Connection) -> bool:
             sql = "update task set worker = ?, epoch = ?, spoken = ? where id = ?"
-            return db.execute(sql, (str(worker), epoch, spoken, task)).rowcount == 1
+            return db.execute(sql, (str(worker), epoch, log_dialect, task)).rowcount == 1
 
         def publish(known: bool) -> None:
             held = self._cache.written(task) if known else None
             if held is not None:
-                held.change(replace(held.row, worker=worker, epoch=epoch, spoken=spoken))
+                held.change(replace(held.row, worker=worker, epoch=epoch, log_dialect=log_dialect))
 
         if not await self._writer.submit(write, publish, brief=True):
             raise TaskNotFound
@@ -250,7 +250,7 @@ def _in_one_piece(found: Sequence[tuple[int, TaskId, int]]) -> Sequence[tuple[in
 
 def row_of(members: Sequence[Any]) -> TaskRow:
     (task, workspace, caller, role, worker, epoch, context, worker_task, worker_context, *rest) = members
-    dialect, spoken, alias, state, last, position, size, created, updated = rest
+    dialect, log_dialect, alias, state, last, position, size, created, updated = rest
     return TaskRow(
         id=TaskId(task),
         caller=Caller(workspace, caller),
@@ -261,7 +261,7 @@ def row_of(members: Sequence[Any]) -> TaskRow:
         worker_task=worker_task,
         worker_context=worker_context,
         dialect=dialect,
-        spoken=spoken,
+        log_dialect=log_dialect,
         alias=alias,
         state=TaskState(state),
         at=Cursor(last),
@@ -276,7 +276,7 @@ def _values(row: TaskRow) -> tuple[Any, ...]:
     """Texts that are not there are empty: see the rows of events."""
     worker = str(row.worker) if row.worker is not None else None
     names = (row.id, *row.caller, row.role, worker, row.epoch, row.context, row.worker_task, row.worker_context, row.dialect)
-    return (*names, row.spoken, row.alias, str(row.state), row.at, row.position or "", row.size, row.created, row.updated)
+    return (*names, row.log_dialect, row.alias, str(row.state), row.at, row.position or "", row.size, row.created, row.updated)
 
 
 def _worker(name: str) -> WorkerId:

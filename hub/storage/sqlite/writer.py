@@ -117,9 +117,9 @@ class Writer:
             self._loop.call_soon(self._gather, 0, 0)
         return future
 
-    def between(self, chore: Callable[[sqlite3.Connection], object]) -> None:
+    def between(self, maintenance: Callable[[sqlite3.Connection], object]) -> None:
         """Do this on the thread, once, when no batch is under way. Only the last one that was asked for is done."""
-        self._chore = chore
+        self._chore = maintenance
         if self._open and not self._busy:
             self._busy = True
             self._next()
@@ -145,8 +145,8 @@ class Writer:
     def _next(self) -> None:
         """Everything that has come, up to a limit, as one batch."""
         if self._chore is not None:
-            chore, self._chore = self._chore, None
-            self._orders.put(lambda db: self._do(db, chore))
+            maintenance, self._chore = self._chore, None
+            self._orders.put(lambda db: self._do(db, maintenance))
             return
         batch = self._batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_LIMIT))]
         if not batch:
@@ -237,9 +237,9 @@ class Writer:
             self._fail(db, batch, error)
         self._loop.call_soon_threadsafe(self._settle, batch)
 
-    def _do(self, db: sqlite3.Connection, chore: Callable[[sqlite3.Connection], object]) -> None:
+    def _do(self, db: sqlite3.Connection, maintenance: Callable[[sqlite3.Connection], object]) -> None:
         try:
-            chore(db)
+            maintenance(db)
         except sqlite3.Error as error:
             log.warning("a chore of the writer failed", extra={"event": "chore_failed", "why": type(error).__name__})
         self._loop.call_soon_threadsafe(self._next)

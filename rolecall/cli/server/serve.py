@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rolecall.cli.output import Problem, talk
+from rolecall.cli.output import CommandError, talk
 from rolecall.cli.server.settings import load_settings, setting_flags
 
 if TYPE_CHECKING:
@@ -69,9 +69,11 @@ def explaining_sockets(settings: Settings) -> Iterator[None]:
         place = f"{settings.host}:{settings.port}"
         if error.errno == errno.EADDRINUSE:
             hint = "is a hub running already? ask it: rolecall ping\nor choose another port: --port 8421, or --port 0 for any"
-            raise Problem(f"port {settings.port} of {settings.host} is taken", "PORT_TAKEN", 2, hint) from error
+            raise CommandError(f"port {settings.port} of {settings.host} is taken", "PORT_TAKEN", 2, hint) from error
         if error.errno == errno.EACCES:
-            raise Problem(f"{place} may not be used by this user", "PORT_FORBIDDEN", 2, "choose a --port above 1023") from error
+            raise CommandError(
+                f"{place} may not be used by this user", "PORT_FORBIDDEN", 2, "choose a --port above 1023"
+            ) from error
         if error.errno == errno.EADDRNOTAVAIL or type(error).__name__ == "gaierror":
-            raise Problem(f"{settings.host} is no address of this machine", "HOST_UNKNOWN", 2, "see --host") from error
+            raise CommandError(f"{settings.host} is no address of this machine", "HOST_UNKNOWN", 2, "see --host") from error
         raise

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from hub.settings.model import SPECS, Loaded, default_text, flag, load, variable
-from rolecall.cli.output import Problem
+from rolecall.cli.output import CommandError
 
 _OF_THE_HUB = ("quart", "aiosqlite", "httptools", "prometheus_client")
 
@@ -30,7 +30,7 @@ def setting_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 def load_settings(file: Path | None, values: dict[str, Any]) -> Loaded:
     missing = [name for name in _OF_THE_HUB if find_spec(name) is None]
     if missing:
-        raise Problem(
+        raise CommandError(
             f"this installation has no hub ({', '.join(missing)})", "NOT_INSTALLED", 2, "needs: pip install 'rolecall[hub]'"
         )
     return load(values, file=file)

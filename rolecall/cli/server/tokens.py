@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rolecall.cli.output import Problem, say, say_json, say_table, talk
+from rolecall.cli.output import CommandError, say, say_json, say_table, talk
 from rolecall.cli.server.settings import load_settings
 
 if TYPE_CHECKING:
-    from hub.identity.tokens import Entry
+    from hub.identity.tokens import TokenEntry
     from rolecall.model.principal import Principal
 
 _KINDS = ("admin", "client", "worker", "reader")
@@ -75,7 +75,7 @@ def revoke(path: Path, name: str) -> None:
 
     gone = end(path, name)
     if not gone:
-        raise Problem(f"no token {name}", "TOKEN_UNKNOWN", 1, "rolecall tokens ls")
+        raise CommandError(f"no token {name}", "TOKEN_UNKNOWN", 1, "rolecall tokens ls")
     talk(f"revoked: {', '.join(entry.id for entry in gone)}")
 
 
@@ -87,17 +87,17 @@ def _principal(name: str, kind: str, workspace: str, roles: tuple[str, ...], net
 
     for role in roles:
         if role != "*" and not is_role(role.removesuffix("*") or "x"):
-            raise Problem(f"{role} is no role", "USAGE", 2)
+            raise CommandError(f"{role} is no role", "USAGE", 2)
     if kind == Kind.WORKER and not roles:
-        raise Problem("a worker's token names its roles", "USAGE", 2, "--role code-reviewer, or --role '*' for any")
+        raise CommandError("a worker's token names its roles", "USAGE", 2, "--role code-reviewer, or --role '*' for any")
     try:
         found = tuple(ip_network(network) for network in networks)
     except ValueError as error:
-        raise Problem("a network is written like 10.0.0.0/8", "USAGE", 2) from error
+        raise CommandError("a network is written like 10.0.0.0/8", "USAGE", 2) from error
     return Principal(name, Kind(kind), workspace, roles, found)
 
 
-def _item(entry: Entry) -> dict[str, Any]:
+def _item(entry: TokenEntry) -> dict[str, Any]:
     holder = entry.principal
     return {
         "id": entry.id,

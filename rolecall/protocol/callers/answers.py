@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rolecall.model.a2a import EventKind, JsonObject
 from rolecall.model.ids import TaskId
 from rolecall.model.push import PushConfig
-from rolecall.protocol.dialect import NEWEST, OLDEST
+from rolecall.protocol.dialect import V0_1, V1_0
 from rolecall.protocol.text.jsontext import dump
 
 _MEMBERS = {
@@ -20,7 +20,7 @@ _MEMBERS = {
 
 def wrapped(kind: EventKind, body: bytes, dialect: str) -> bytes:
     """The answer to a message, or an event of a stream: in 1.0 the member that holds it tells what it is."""
-    return b'{"%b":%b}' % (_MEMBERS[kind], body) if dialect == NEWEST else body
+    return b'{"%b":%b}' % (_MEMBERS[kind], body) if dialect == V1_0 else body
 
 
 def task_page(tasks: Sequence[bytes], *, token: str | None, size: int, total: int) -> bytes:
@@ -31,17 +31,17 @@ def task_page(tasks: Sequence[bytes], *, token: str | None, size: int, total: in
 
 def push_config(config: PushConfig, dialect: str | None, alias: str = "") -> bytes:
     """Without its secrets: whoever set them has them. `alias`: what its caller calls the task in the oldest dialect."""
-    named = config.of(TaskId(alias)) if alias and dialect == OLDEST else config
+    named = config.of(TaskId(alias)) if alias and dialect == V0_1 else config
     return dump(_push_document(named, dialect))
 
 
 def push_configs(configs: Sequence[PushConfig], dialect: str | None) -> bytes:
     documents = [_push_document(config, dialect) for config in configs]
-    return dump({"configs": documents, "nextPageToken": ""} if dialect == NEWEST else documents)
+    return dump({"configs": documents, "nextPageToken": ""} if dialect == V1_0 else documents)
 
 
 def _push_document(config: PushConfig, dialect: str | None) -> JsonObject:
-    if dialect == NEWEST:
+    if dialect == V1_0:
         flat: JsonObject = {"taskId": config.task, "id": config.id, "url": config.url}
         if config.schemes:
             flat["authentication"] = {"scheme": config.schemes[0]}
@@ -49,5 +49,5 @@ def _push_document(config: PushConfig, dialect: str | None) -> JsonObject:
     own: JsonObject = {"id": config.id, "url": config.url}
     if config.schemes:
         own["authentication"] = {"schemes": list(config.schemes)}
-    name = "id" if dialect == OLDEST else "taskId"
+    name = "id" if dialect == V0_1 else "taskId"
     return {name: config.task, "pushNotificationConfig": own}

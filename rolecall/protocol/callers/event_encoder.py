@@ -6,13 +6,13 @@ from rolecall.errors import InvalidAnswer
 from rolecall.model.a2a import Event, EventKind, JsonObject
 from rolecall.model.content import ArtifactUpdate, Content, Message, Task
 from rolecall.model.value import replace
-from rolecall.protocol.dialect import OLDEST, read_content, write_content
+from rolecall.protocol.dialect import V0_1, read_content, write_content
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.untranslatable import Untranslatable
 from rolecall.protocol.v0_1 import shape as shape01
 
 
-class Speller:
+class EventEncoder:
     """One reader's pen. In the oldest dialect an artifact has a number in place of an id, which it remembers.
 
     `alias`: what the reader calls the task there. Elsewhere it has the hub's id.
@@ -23,12 +23,12 @@ class Speller:
         self._alias = alias
         self._numbers: dict[str, int] = {}
 
-    def spell(self, event: Event) -> bytes:
+    def encode(self, event: Event) -> bytes:
         """The bare document. InvalidAnswer where it cannot be said in this dialect."""
         if event.dialect == self.dialect:
             return event.body
         content = read_content(event.kind, parse(event.body), event.dialect, self.dialect)
-        if self.dialect != OLDEST:
+        if self.dialect != V0_1:
             return dump(write_content(content, self.dialect))
         try:
             return dump(self._oldest(renamed(content, self._alias)))

@@ -9,7 +9,7 @@ from rolecall.model.a2a import JsonObject
 from rolecall.model.command import CancelTask, GetTask, ListTasks, NamePush, Send, SetPush, Subscribe, Target
 from rolecall.model.ids import Cursor
 from rolecall.model.value import replace
-from rolecall.protocol.dialect import CLASSIC, NEWEST, OLDEST
+from rolecall.protocol.dialect import V0_1, V0_3, V1_0
 from rolecall.protocol.v0_1 import requests as requests01
 from rolecall.protocol.v0_3 import requests as requests03
 from rolecall.protocol.v1_0 import requests as requests10
@@ -29,51 +29,51 @@ class ReadSend(Protocol):
 
 
 READ_SEND: dict[str, ReadSend] = {
-    OLDEST: requests01.read_send,
-    CLASSIC: requests03.read_send,
-    NEWEST: requests10.read_send,
+    V0_1: requests01.read_send,
+    V0_3: requests03.read_send,
+    V1_0: requests10.read_send,
 }
 
 
 def read_get(params: JsonObject, target: Target, dialect: str | None) -> GetTask:
-    return requests10.read_get(params, target) if dialect == NEWEST else requests03.read_get(params, target, dialect)
+    return requests10.read_get(params, target) if dialect == V1_0 else requests03.read_get(params, target, dialect)
 
 
 def read_cancel(params: JsonObject, target: Target, dialect: str | None) -> CancelTask:
-    return requests10.read_cancel(params, target) if dialect == NEWEST else requests03.read_cancel(params, target, dialect)
+    return requests10.read_cancel(params, target) if dialect == V1_0 else requests03.read_cancel(params, target, dialect)
 
 
 def read_subscribe(params: JsonObject, target: Target, after: Cursor | None, dialect: str | None) -> Subscribe:
-    if dialect == NEWEST:
+    if dialect == V1_0:
         return requests10.read_subscribe(params, target, after)
     return requests03.read_subscribe(params, target, after, dialect)
 
 
 def read_list(params: JsonObject, target: Target, dialect: str | None) -> ListTasks:
     """Of 0.3 only REST has it, and does not say how: it asks as 1.0 does, and gets tasks as it spells them."""
-    if dialect == OLDEST:
+    if dialect == V0_1:
         raise MethodNotFound("tasks/list")
     command = requests10.read_list(params, target)
-    return command if dialect == NEWEST else replace(command, dialect=CLASSIC)
+    return command if dialect == V1_0 else replace(command, dialect=V0_3)
 
 
 def read_set_push(params: JsonObject, target: Target, dialect: str | None) -> SetPush:
-    if dialect == NEWEST:
+    if dialect == V1_0:
         return requests10.read_set_push(params, target)
-    if dialect == OLDEST:
+    if dialect == V0_1:
         return requests01.read_set_push(params, target)
     return requests03.read_set_push(params, target)
 
 
 def read_card(params: JsonObject, target: Target, dialect: str | None) -> str | None:
     """The role whose card is asked for; None: the hub's own. In 0.3 the address alone tells."""
-    return requests10.read_card(params, target) if dialect == NEWEST else target.path_role
+    return requests10.read_card(params, target) if dialect == V1_0 else target.path_role
 
 
 def read_name_push(params: JsonObject, target: Target, dialect: str | None, *, required: bool = True) -> NamePush:
     """`required`: in 1.0 a config is named by its id, and by nothing else."""
-    if dialect == NEWEST:
+    if dialect == V1_0:
         return requests10.read_name_push(params, target, required=required)
-    if dialect == OLDEST:
+    if dialect == V0_1:
         return requests01.read_name_push(params, target)
     return requests03.read_name_push(params, target)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rolecall.model.a2a import EventKind, Heard, JsonObject, TaskState
+from rolecall.model.a2a import EventKind, JsonObject, TaskState, WorkerEvent
 from rolecall.model.content import Part, PartKind
 from rolecall.protocol.v0_3 import VERSION
 from rolecall.protocol.v0_3.parts import write_part
-from rolecall.protocol.workers.events import Ear, Malformed
+from rolecall.protocol.workers.events import Malformed, WorkerEventReader
 
 # Spellings that are in use for the specified states.
 _STATES = {state.value: state for state in TaskState} | {
@@ -20,17 +20,17 @@ _NAMES = {state: state.value for state in TaskState}
 _KINDS = {kind.value: kind for kind in EventKind}
 
 
-def read_result(result: Any, *, position: str | None = None) -> Heard:
+def read_result(result: Any, *, position: str | None = None) -> WorkerEvent:
     """A task, message or update, as the result of a call or of one stream frame. Takes over the document."""
     if not isinstance(result, dict):
         raise Malformed("the result is not an object")
     kind = _kind(result)
     if kind is EventKind.TASK:
         _mend_task(result)
-    return _EAR.read(kind, result, position)
+    return _READER.read(kind, result, position)
 
 
-def read_task(result: Any) -> Heard:
+def read_task(result: Any) -> WorkerEvent:
     """The result of a call that can only be answered with a task."""
     return read_result(result)
 
@@ -69,7 +69,7 @@ def _mend_part(part: JsonObject) -> None:
         part.update(write_part(Part(PartKind.DATA, part.get("data"), metadata=part.get("metadata"))))
 
 
-_EAR = Ear(
+_READER = WorkerEventReader(
     VERSION,
     "agent",
     frozenset({"user", "agent"}),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from rolecall.model.a2a import CONTENT, EventKind, Heard, JsonObject, TaskState
+from rolecall.model.a2a import CONTENT, EventKind, JsonObject, TaskState, WorkerEvent
 from rolecall.model.value import Value
 
 _MOST_ITEMS = 100_000
@@ -21,7 +21,7 @@ class Malformed(ValueError):
     """This is not an A2A event; the text says why, without quoting it."""
 
 
-class Ear(Value, frozen=True):
+class WorkerEventReader(Value, frozen=True):
     """What differs between dialects in a document that has been told apart already.
 
     `agent` is the role of whoever answers, `roles` all that there are. `state` reads the name of one, UNKNOWN for a name that
@@ -38,7 +38,7 @@ class Ear(Value, frozen=True):
     part: Callable[[JsonObject], None]
     omits: bool = False
 
-    def read(self, kind: EventKind, document: JsonObject, position: str | None) -> Heard:
+    def read(self, kind: EventKind, document: JsonObject, position: str | None) -> WorkerEvent:
         """Takes over the document."""
         state: TaskState | None = None
         if kind is CONTENT:
@@ -55,7 +55,7 @@ class Ear(Value, frozen=True):
             self._check_message(document, "message")
         self.mark(_NAMES[kind], document)
         task = document.get("id" if kind is EventKind.TASK else "taskId") or ""
-        return Heard(kind, state, document, self.dialect, task, document.get("contextId") or "", position)
+        return WorkerEvent(kind, state, document, self.dialect, task, document.get("contextId") or "", position)
 
     def _check_task(self, task: JsonObject) -> TaskState:
         if not isinstance(task.get("id"), str) or not task["id"] or len(task["id"]) > _LONGEST_ID:

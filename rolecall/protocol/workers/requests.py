@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from rolecall.model.a2a import Heard, Ids, JsonObject
+from rolecall.model.a2a import Ids, JsonObject, WorkerEvent
 from rolecall.model.command import Send
-from rolecall.protocol.dialect import CLASSIC, NEWEST, translated_message
+from rolecall.protocol.dialect import V0_3, V1_0, translated_message
 from rolecall.protocol.v0_3 import calls as calls03
 from rolecall.protocol.v0_3 import events as heard03
 from rolecall.protocol.v1_0 import calls as calls10
@@ -29,26 +29,26 @@ class Calls(Protocol):
 
 
 class ReadResult(Protocol):
-    def __call__(self, result: Any, *, position: str | None = None) -> Heard: ...
+    def __call__(self, result: Any, *, position: str | None = None) -> WorkerEvent: ...
 
 
-ReadTask = Callable[[Any], Heard]
+ReadTask = Callable[[Any], WorkerEvent]
 
 
-class HeardIn(Protocol):
-    def read_result(self, result: Any, *, position: str | None = None) -> Heard: ...
-    def read_task(self, result: Any) -> Heard: ...
+class EventReaders(Protocol):
+    def read_result(self, result: Any, *, position: str | None = None) -> WorkerEvent: ...
+    def read_task(self, result: Any) -> WorkerEvent: ...
 
 
-CALLS: dict[str, Calls] = {CLASSIC: calls03, NEWEST: calls10}
-_HEARD: dict[str, HeardIn] = {CLASSIC: heard03, NEWEST: heard10}
+CALLS: dict[str, Calls] = {V0_3: calls03, V1_0: calls10}
+_HEARD: dict[str, EventReaders] = {V0_3: heard03, V1_0: heard10}
 
 
 def send_params(send: Send, ids: Ids, references: dict[str, str], *, stream: bool) -> JsonObject:
     """The caller's request under the worker's ids. A worker that cannot stream is asked not to block: the hub follows."""
-    calls, native = CALLS[ids.spoken], send.dialect == ids.spoken
+    calls, native = CALLS[ids.log_dialect], send.dialect == ids.log_dialect
     said = send.params["message"]
-    message: JsonObject = {**said} if native else translated_message(said, send.dialect, ids.spoken)
+    message: JsonObject = {**said} if native else translated_message(said, send.dialect, ids.log_dialect)
     message["messageId"] = send.message_id
     message.pop("taskId", None)
     if ids.worker_task:
@@ -66,13 +66,13 @@ def send_params(send: Send, ids: Ids, references: dict[str, str], *, stream: boo
 
 
 def task_params(ids: Ids) -> JsonObject:
-    return CALLS[ids.spoken].task_params(ids)
+    return CALLS[ids.log_dialect].task_params(ids)
 
 
 def readers(dialect: str) -> tuple[ReadResult, ReadTask]:
     """For the answer to a message, or one event of its stream; for an answer that can only be a task."""
-    heard = _HEARD[dialect]
-    return heard.read_result, heard.read_task
+    worker_event = _HEARD[dialect]
+    return worker_event.read_result, worker_event.read_task
 
 
 def _modes(params: JsonObject) -> list[str]:

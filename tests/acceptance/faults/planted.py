@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Any
 
 from hub.app import run
-from hub.core.relay.context import Surroundings
-from hub.ports import Dispatch, Entry, Subscription
+from hub.core.relay.context import Dependencies
+from hub.ports import Dispatch, LogEntry, Subscription
 from hub.settings.model import load
 from rolecall.errors import TaskNotFound
 from rolecall.model import value
@@ -53,7 +53,7 @@ class SpoiltLog(Wrapped):
         super().__init__(inner)
         self._spoil = spoil
 
-    async def append(self, task: TaskId, entry: Entry, *, after: Cursor) -> Cursor:
+    async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
         events = list(entry.events)
         if any(event.kind is EventKind.ARTIFACT for event in events) and self.strikes():
             events = self._spoil(events)
@@ -133,7 +133,7 @@ class ReorderedLog(Wrapped):
         super().__init__(inner)
         self._held: dict[TaskId, Event] = {}
 
-    async def append(self, task: TaskId, entry: Entry, *, after: Cursor) -> Cursor:
+    async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
         events = list(entry.events)
         if task in self._held:
             events.insert(1 if events and events[0].kind is EventKind.ARTIFACT else 0, self._held.pop(task))
@@ -143,15 +143,15 @@ class ReorderedLog(Wrapped):
         return end
 
 
-def _engine(**wrappers: Callable[[Any], Any]) -> Callable[[Surroundings], Surroundings]:
-    def alter(parts: Surroundings) -> Surroundings:
+def _engine(**wrappers: Callable[[Any], Any]) -> Callable[[Dependencies], Dependencies]:
+    def alter(parts: Dependencies) -> Dependencies:
         replaced = {name: wrap(getattr(parts.engine, name)) for name, wrap in wrappers.items()}
         return replace(parts, engine=Altered(parts.engine, **replaced))
 
     return alter
 
 
-BUGS: dict[str, Callable[[Surroundings], Surroundings]] = {
+BUGS: dict[str, Callable[[Dependencies], Dependencies]] = {
     "an event dropped": _engine(events=lambda log: SpoiltLog(log, dropped)),
     "an event doubled": _engine(events=lambda log: SpoiltLog(log, doubled)),
     "events reordered": _engine(events=ReorderedLog),

@@ -44,7 +44,7 @@ class Storm:
         self._seconds = seconds
         self._start_hub = start
         self._patience = patience
-        self._dice = Random(seed)
+        self._rng = Random(seed)
         self._port = free_port()
         self._hub: HubProcess | None = None
         self._workers: dict[str, Process] = {}
@@ -74,9 +74,9 @@ class Storm:
             calls = [pool.submit(self._call, line, record, over) for record in plan]
             ends = time.monotonic() + self._seconds
             while time.monotonic() < ends:
-                time.sleep(self._dice.uniform(0.2, 1.0))
+                time.sleep(self._rng.uniform(0.2, 1.0))
                 if self._kinds:
-                    kind = self._dice.choice(self._kinds)
+                    kind = self._rng.choice(self._kinds)
                     self.history.faults.append(kind)
                     FAULTS[kind](self, line)
             over.set()
@@ -85,8 +85,8 @@ class Storm:
         self.history.records = [record for record in plan if record.message_id]
 
     def _record(self, n: int) -> Record:
-        role = self._dice.choice(("counter", "same"))
-        return Record(f"m-{self.history.seed}-{n}", role, self._dice.randint(1, 60), self._dice.random() < 0.7)
+        role = self._rng.choice(("counter", "same"))
+        return Record(f"m-{self.history.seed}-{n}", role, self._rng.randint(1, 60), self._rng.random() < 0.7)
 
     def _call(self, line: TcpRelay, record: Record, over: threading.Event) -> None:
         if over.is_set():
@@ -120,7 +120,7 @@ class Storm:
         self._workers[name] = start_worker(source, name, self._hub.url, log=log, env=env, enrolled=False)
 
     def _some_worker(self) -> str:
-        return self._dice.choice(sorted(self._workers))
+        return self._rng.choice(sorted(self._workers))
 
     def kill_worker(self, line: TcpRelay) -> None:
         name = self._some_worker()
@@ -135,13 +135,13 @@ class Storm:
     def pause_worker(self, line: TcpRelay) -> None:
         worker = self._workers[self._some_worker()]
         worker.pause()
-        time.sleep(self._dice.uniform(0.2, 1.5))
+        time.sleep(self._rng.uniform(0.2, 1.5))
         worker.resume()
 
     def kill_hub(self, line: TcpRelay) -> None:
         assert self._hub is not None
         self._hub.kill9()
-        time.sleep(self._dice.uniform(0, 0.5))
+        time.sleep(self._rng.uniform(0, 0.5))
         self._hub = self._start_hub(self._folder / "hub", self._port)
 
     def stop_hub(self, line: TcpRelay) -> None:
@@ -152,7 +152,7 @@ class Storm:
     def pause_hub(self, line: TcpRelay) -> None:
         assert self._hub is not None
         self._hub.pause()
-        time.sleep(self._dice.uniform(0.2, 2))
+        time.sleep(self._rng.uniform(0.2, 2))
         self._hub.resume()
 
     def cut_line(self, line: TcpRelay) -> None:
@@ -163,12 +163,12 @@ class Storm:
 
     def stall_line(self, line: TcpRelay) -> None:
         line.stall()
-        time.sleep(self._dice.uniform(0.2, 1.5))
+        time.sleep(self._rng.uniform(0.2, 1.5))
         line.flow()
 
     def slow_line(self, line: TcpRelay) -> None:
         line.delay(0.01)
-        time.sleep(self._dice.uniform(0.2, 1))
+        time.sleep(self._rng.uniform(0.2, 1))
         line.delay(0)
 
 

@@ -72,18 +72,18 @@ def replayed(calls: Iterable[Call]) -> dict[str, bytes]:
     return {name: bytes(file) for name, file in files.items()}
 
 
-def after_power_cut(calls: Sequence[Call], at: int, dice: random.Random | None = None) -> dict[str, bytes]:
+def after_power_cut(calls: Sequence[Call], at: int, rng: random.Random | None = None) -> dict[str, bytes]:
     """What is on the disk if the power fails just before number `at`: all that was synced, and of the rest nothing, or
     some of it as the dice will have it.
     """
-    return replayed(_surviving([call for call in calls if call.begun < at], at, dice))
+    return replayed(_surviving([call for call in calls if call.begun < at], at, rng))
 
 
-def _surviving(calls: Sequence[Call], at: int, dice: random.Random | None) -> Iterator[Call]:
+def _surviving(calls: Sequence[Call], at: int, rng: random.Random | None) -> Iterator[Call]:
     synced: dict[bytes, int] = {}
     for call in calls:
         if call.kind is Kind.SYNC and call.ended < at and call.result == 0:
             synced[call.file] = max(call.begun, synced.get(call.file, 0))
     for call in calls:
-        if call.ended < synced.get(call.file, 0) or (dice is not None and dice.random() < 0.5):
+        if call.ended < synced.get(call.file, 0) or (rng is not None and rng.random() < 0.5):
             yield call

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from hub.core.observe import Silent
-from hub.core.push.configs import Push
-from hub.core.push.deliveries import Deliveries, Pace
+from hub.core.observe import NullObserver
+from hub.core.push.configs import PushConfigs
+from hub.core.push.deliveries import Deliveries, DeliveryPolicy
 from hub.core.supervisor import Supervisor
 from hub.identity.vault import SealingVault, random_key
 from hub.outbound.client import Client
 from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import WebhookGuard
-from hub.ports import Entry
+from hub.ports import LogEntry
 from rolecall.model.a2a import Event
 from rolecall.model.ids import Caller, TaskId
 from rolecall.model.push import PushConfig
@@ -26,7 +26,7 @@ from tests.flow.conftest import ME, House
 from tests.helpers.receiver import Receiver
 from tests.helpers.scripted import status, task
 
-QUICK = Pace(look_every=0.02)
+QUICK = DeliveryPolicy(look_every=0.02)
 HOSTS = ("127.0.0.1", "localhost")
 
 
@@ -38,7 +38,7 @@ def pytest_asyncio_loop_factories(
 
 
 @dataclass
-class Count(Silent):
+class Count(NullObserver):
     outcomes: list[str] = field(default_factory=list)
     lags: list[float] = field(default_factory=list)
 
@@ -58,11 +58,11 @@ class Post:
     guard: WebhookGuard
     observer: Count
     vault: SealingVault
-    push: Push
+    push: PushConfigs
     deliveries: Deliveries
     supervisor: Supervisor
 
-    def other(self, pace: Pace = QUICK, **changed: Any) -> Post:
+    def other(self, pace: DeliveryPolicy = QUICK, **changed: Any) -> Post:
         """One more hub on the same store."""
         return post_of(self.house, self.client, self.guard, pace, vault=self.vault, **changed)
 
@@ -71,13 +71,13 @@ class Post:
 
 
 def post_of(
-    house: House, client: Client, guard: WebhookGuard, pace: Pace = QUICK, *, vault: SealingVault, **changed: Any
+    house: House, client: Client, guard: WebhookGuard, pace: DeliveryPolicy = QUICK, *, vault: SealingVault, **changed: Any
 ) -> Post:
     observer, supervisor = Count(), Supervisor()
-    around = replace(house.around, observer=observer, **changed)
+    deps = replace(house.deps, observer=observer, **changed)
     webhooks = HttpWebhooks(client, guard, house.clock.wall, within=1.0)
-    deliveries = Deliveries(around, webhooks, vault, supervisor, pace, dice=lambda: 0.5)
-    push = Push(around.engine.pushes, webhooks, vault, deliveries, most=10)
+    deliveries = Deliveries(deps, webhooks, vault, supervisor, pace, rng=lambda: 0.5)
+    push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, most=10)
     supervisor.keep_running("push", deliveries.run)
     return Post(house, client, guard, observer, vault, push, deliveries, supervisor)
 
@@ -127,15 +127,15 @@ async def a_task(house: House, caller: Caller = ME) -> TaskId:
     return row.id
 
 
-async def logged(house: House, task: TaskId, *heard: Any) -> None:
+async def logged(house: House, task: TaskId, *worker_event: Any) -> None:
     """Append what a worker said."""
-    codec, row = house.around.codec, await house.engine.tasks.get(ME, task)
+    codec, row = house.deps.codec, await house.engine.tasks.get(ME, task)
     turn = (await house.engine.tasks.turns(task))[0]
     events: list[Event] = []
-    for one in heard:
+    for one in worker_event:
         first = row.at == 0 and not events
         events += codec.begin(one, row.ids, turn) if first else [codec.adopt(one, row.ids)]
-    await house.engine.events.append(task, Entry(events, None, row.ids), after=row.at)
+    await house.engine.events.append(task, LogEntry(events, None, row.ids), after=row.at)
 
 
 async def dead(post: Post) -> list[tuple[str, int, str]]:
@@ -143,5 +143,5 @@ async def dead(post: Post) -> list[tuple[str, int, str]]:
 
 
 DONE = status("completed", "done")
-WHOLE = task("completed")
+BODY_COMPLETE = task("completed")
 """A task in one event."""

@@ -12,7 +12,7 @@ from rolecall.errors import InvalidParams, PushConfigNotFound, TaskNotFound, Web
 from rolecall.model.ids import Caller, TaskId
 from rolecall.model.push import PushConfig
 from tests.flow.conftest import ME, House
-from tests.flow.push.conftest import DONE, WHOLE, Post, a_task, logged, post_of, retried, until
+from tests.flow.push.conftest import BODY_COMPLETE, DONE, Post, a_task, logged, post_of, retried, until
 from tests.helpers.receiver import Receiver
 from tests.helpers.scripted import task
 
@@ -43,7 +43,7 @@ async def test_a_secret_that_cannot_be_read_is_a_failure_like_any(post: Post, ho
     await post.set(mine, receiver.url, token="T")
     await post.supervisor.close()
     stranger = post_of(house, post.client, post.guard, vault=SealingVault(random_key()))
-    await logged(house, mine, WHOLE)
+    await logged(house, mine, BODY_COMPLETE)
     await until(lambda: stranger.observer.outcomes == ["failed"])
     await stranger.supervisor.close()
     assert not receiver.got

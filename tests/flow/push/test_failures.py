@@ -15,7 +15,20 @@ from hub.outbound.client import Client
 from hub.outbound.webhook_guard import WebhookGuard
 from rolecall.model.ids import Cursor
 from tests.flow.conftest import ME, House
-from tests.flow.push.conftest import DONE, HOSTS, QUICK, WHOLE, Post, a_task, dead, logged, post_of, retried, stays, until
+from tests.flow.push.conftest import (
+    BODY_COMPLETE,
+    DONE,
+    HOSTS,
+    QUICK,
+    Post,
+    a_task,
+    dead,
+    logged,
+    post_of,
+    retried,
+    stays,
+    until,
+)
 from tests.helpers.receiver import Receiver
 from tests.helpers.scripted import chunk, task
 
@@ -58,7 +71,7 @@ async def test_each_wait_is_twice_as_long_up_to_an_hour(post: Post, house: House
     mine = await a_task(house)
     receiver.then(*[500] * 16)
     await post.set(mine, receiver.url)
-    await logged(house, mine, WHOLE)
+    await logged(house, mine, BODY_COMPLETE)
     waits = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]
     for wait in waits:
         await until(lambda: len(post.observer.outcomes) == len(receiver.got) > 0)
@@ -79,7 +92,7 @@ async def test_retry_after_is_heeded_within_bounds(
     mine = await a_task(house)
     receiver.then(f"HTTP/1.1 503 Busy\r\nRetry-After: {asked}\r\nContent-Length: 0\r\n\r\n".encode())
     await post.set(mine, receiver.url)
-    await logged(house, mine, WHOLE)
+    await logged(house, mine, BODY_COMPLETE)
     await until(lambda: len(post.observer.outcomes) == 1)
     house.clock.advance(wait - 0.5)
     await stays(lambda: len(receiver.got) == 1)
@@ -128,7 +141,7 @@ async def test_the_last_try_comes_when_the_time_is_over_and_not_much_later(house
         post = post_of(house, client, guard, replace(QUICK, retry=timedelta(seconds=10)), vault=SealingVault(random_key()))
         mine = await a_task(house)
         await post.set(mine, receiver.url)
-        await logged(house, mine, WHOLE)
+        await logged(house, mine, BODY_COMPLETE)
         for tries, wait in enumerate((1, 2, 4, 3), 1):
             await until(lambda: len(post.observer.outcomes) == len(receiver.got) > 0)
             assert post.observer.outcomes == ["failed"] * tries
@@ -162,7 +175,7 @@ async def test_a_receiver_whose_name_turns_private_is_retried_and_then_given_up(
         mine = await a_task(house)
         await post.set(mine, f"https://app.example:{receiver.port}/")
         meaning[:] = ["127.0.0.1"]
-        await logged(house, mine, WHOLE)
+        await logged(house, mine, BODY_COMPLETE)
         await retried(post, lambda: "dead" in post.observer.outcomes)
         await post.supervisor.close()
         assert post.observer.outcomes.count("failed") >= 4
@@ -189,11 +202,11 @@ async def test_one_dead_receiver_holds_up_nobody_else(post: Post, house: House, 
         stuck = [await a_task(house) for _ in range(60)]
         for mine in stuck:
             await post.set(mine, hanging.url.replace("127.0.0.1", "localhost"))
-            await logged(house, mine, WHOLE)
+            await logged(house, mine, BODY_COMPLETE)
         await until(lambda: len(hanging.got) == 4)
         good = await a_task(house)
         await post.set(good, receiver.url)
-        await logged(house, good, WHOLE)
+        await logged(house, good, BODY_COMPLETE)
         await until(lambda: receiver.cursors == [1], 0.9)
         assert hanging.most_together == 4
 
@@ -206,7 +219,7 @@ async def test_no_more_are_told_at_once_than_the_pace_allows(house: House, recei
             mine = await a_task(house)
             receiver.then(0.03)
             await post.set(mine, receiver.url if number % 2 else receiver.url.replace("127.0.0.1", "localhost"))
-            await logged(house, mine, WHOLE)
+            await logged(house, mine, BODY_COMPLETE)
         await until(lambda: len(receiver.taken) == 12)
         await post.supervisor.close()
     assert receiver.most_together == 3

@@ -12,11 +12,11 @@ import pytest
 from hub.identity.vault import SealingVault, random_key
 from hub.outbound.client import Client
 from hub.outbound.webhook_guard import WebhookGuard
-from hub.ports import Claim
+from hub.ports import DeliveryClaim
 from rolecall.errors import StoreUnavailable
 from rolecall.model.ids import Cursor
 from tests.flow.conftest import ME, House
-from tests.flow.push.conftest import DONE, HOSTS, WHOLE, Post, a_task, logged, post_of, stays, until
+from tests.flow.push.conftest import BODY_COMPLETE, DONE, HOSTS, Post, a_task, logged, post_of, stays, until
 from tests.helpers.receiver import Receiver
 from tests.helpers.scripted import chunk, task
 
@@ -26,9 +26,9 @@ async def test_two_hubs_on_one_store_tell_each_event_once_and_in_order(post: Pos
     tasks = [await a_task(house) for _ in range(10)]
     for mine in tasks:
         await post.set(mine, receiver.url)
-    for heard in (task("working"), chunk("a"), chunk("b"), DONE):
+    for worker_event in (task("working"), chunk("a"), chunk("b"), DONE):
         for mine in tasks:
-            await logged(house, mine, heard)
+            await logged(house, mine, worker_event)
         await asyncio.sleep(0.02)
     await until(lambda: len(receiver.got) >= 40)
     await stays(lambda: len(receiver.got) == 40)
@@ -66,7 +66,7 @@ async def test_a_delivery_that_could_not_be_noted_comes_again_when_its_lease_has
         def __getattr__(self, name: str) -> Any:
             return getattr(self._inner, name)
 
-        async def delivered(self, claim: Claim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
+        async def delivered(self, claim: DeliveryClaim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
             self._notes += 1
             if self._notes == 2:
                 raise StoreUnavailable
@@ -101,7 +101,7 @@ async def test_a_hub_that_lost_its_claim_to_itself_lets_go_of_the_old_delivery(
     mine = await a_task(house)
     receiver.then("hang")
     await post.set(mine, receiver.url)
-    await logged(house, mine, WHOLE)
+    await logged(house, mine, BODY_COMPLETE)
     await until(lambda: len(receiver.got) == 1)
     house.clock.advance(31)
     await until(lambda: receiver.taken == [1] and receiver.left == 1, 0.7)

@@ -143,8 +143,8 @@ def main() -> None:
         skills=[AgentSkill(id="obey", name="Obey", description="Does what it is told.", tags=["test"])],
     )
     handler = DefaultRequestHandlerV2(agent_executor=Commanded(), task_store=InMemoryTaskStore(), agent_card=card)
-    spoken = create_rest_routes(handler) if rest else create_jsonrpc_routes(handler, "/")
-    uvicorn.run(Starlette(routes=[*create_agent_card_routes(card), *spoken]), port=int(port), log_level="warning")
+    log_dialect = create_rest_routes(handler) if rest else create_jsonrpc_routes(handler, "/")
+    uvicorn.run(Starlette(routes=[*create_agent_card_routes(card), *log_dialect]), port=int(port), log_level="warning")
 
 
 if __name__ == "__main__":

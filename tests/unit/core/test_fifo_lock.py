@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from hub.core.relay.fifo_lock import Single
+from hub.core.relay.fifo_lock import FifoLock
 
 
-async def inside(single: Single, name: str, seen: list[str], turns: int = 1) -> None:
+async def inside(single: FifoLock, name: str, seen: list[str], turns: int = 1) -> None:
     if not single.enter():
         await single.turn()
     try:
@@ -22,14 +22,14 @@ async def inside(single: Single, name: str, seen: list[str], turns: int = 1) -> 
 
 
 async def test_they_go_in_one_after_the_other_in_the_order_in_which_they_came() -> None:
-    single, seen = Single(), list[str]()
+    single, seen = FifoLock(), list[str]()
     await asyncio.gather(*(inside(single, name, seen, turns) for name, turns in (("a", 5), ("b", 1), ("c", 3))))
     assert seen == ["a in", "a out", "b in", "b out", "c in", "c out"]
     assert single.enter()
 
 
 async def test_nobody_gets_in_between_who_leaves_and_whose_turn_it_is() -> None:
-    single, seen = Single(), list[str]()
+    single, seen = FifoLock(), list[str]()
     assert single.enter()
     waiting = asyncio.create_task(inside(single, "waiting", seen))
     await asyncio.sleep(0)
@@ -41,7 +41,7 @@ async def test_nobody_gets_in_between_who_leaves_and_whose_turn_it_is() -> None:
 
 @pytest.mark.parametrize("at_the_last_moment", [False, True])
 async def test_who_gives_up_passes_his_turn_on(at_the_last_moment: bool) -> None:
-    single, seen = Single(), list[str]()
+    single, seen = FifoLock(), list[str]()
     assert single.enter()
     gives_up, stays = (asyncio.create_task(inside(single, name, seen)) for name in ("gives up", "stays"))
     await asyncio.sleep(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hub.core.routing.history import Decision, Decisions
+from hub.core.routing.history import RoutingDecision, RoutingHistory
 from hub.core.routing.router import Route
 from rolecall.model.ids import TaskId, WorkerId
 from rolecall.model.worker import Offer, Registration
@@ -16,14 +16,14 @@ def route(instance: str, rule: str = "role", candidates: int = 3) -> Route:
 
 
 def test_a_decision_names_the_worker_the_rule_and_among_how_many() -> None:
-    decisions = Decisions()
+    decisions = RoutingHistory()
     decisions.note(TaskId("t"), route("1"), 5.0)
-    assert decisions.of(TaskId("t")) == Decision(TaskId("t"), WorkerId("a", "1"), "role", 3, 5.0)
+    assert decisions.of(TaskId("t")) == RoutingDecision(TaskId("t"), WorkerId("a", "1"), "role", 3, 5.0)
     assert decisions.of(TaskId("other")) is None
 
 
 def test_of_two_for_one_task_the_last_counts() -> None:
-    decisions = Decisions()
+    decisions = RoutingHistory()
     decisions.note(TaskId("t"), route("1"), 5.0)
     decisions.note(TaskId("t"), route("2", "owner"), 6.0)
     found = decisions.of(TaskId("t"))
@@ -32,7 +32,7 @@ def test_of_two_for_one_task_the_last_counts() -> None:
 
 
 def test_the_oldest_goes_when_a_new_one_comes() -> None:
-    decisions = Decisions()
+    decisions = RoutingHistory()
     for number in range(2_001):
         decisions.note(TaskId(str(number)), route("1"), 0.0)
     assert decisions.of(TaskId("0")) is None

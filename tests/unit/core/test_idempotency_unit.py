@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hub.core.admission.idempotency import Call, Repeats
+from hub.core.admission.idempotency import Call, Idempotency
 from rolecall.model.ids import START, TaskId
 from tests.helpers.clock import MovableClock
 
@@ -16,7 +16,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.clock = MovableClock()
-        self.repeats = Repeats(self.clock, WINDOW)
+        self.repeats = Idempotency(self.clock, WINDOW)
         self.begun: list[bytes] = []
 
     async def send(self, name: bytes) -> bool:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from hub.core.admission.quota import WorkspacePlaces
+from hub.core.admission.quota import WorkspaceQuota
 from rolecall.errors import Overloaded
 
 HUB = r"^The hub holds 3 things, its limit \(MOST\)"
 MINE = r"^This workspace holds 2 things, its limit \(MOST_PER_WORKSPACE\)"
 
 
-def places() -> WorkspacePlaces:
-    return WorkspacePlaces(3, 2, "things", "MOST")
+def places() -> WorkspaceQuota:
+    return WorkspaceQuota(3, 2, "things", "MOST")
 
 
-def refuses(places: WorkspacePlaces, workspace: str, why: str) -> None:
+def refuses(places: WorkspaceQuota, workspace: str, why: str) -> None:
     with pytest.raises(Overloaded, match=why), places.one(workspace):
         raise AssertionError("was let in")
 

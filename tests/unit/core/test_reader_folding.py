@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from hub.core.relay.context import Surroundings
-from hub.core.tasks.reader import View, Views
+from hub.core.relay.context import Dependencies
+from hub.core.tasks.reader import TaskReader, TaskView
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState
 from rolecall.model.ids import Cursor, TaskId
 
@@ -39,5 +39,5 @@ def a_log(events: int, size: int) -> list[Logged]:
 )
 async def test_a_long_log_is_folded_beside_the_loop(events: int, size: int, beside: bool) -> None:
     parts = Parts()
-    await Views(cast(Surroundings, parts)).of(TaskId("t"), a_log(events, size), View("0.3"))
+    await TaskReader(cast(Dependencies, parts)).of(TaskId("t"), a_log(events, size), TaskView("0.3"))
     assert (parts.ran_in is not threading.current_thread()) is beside

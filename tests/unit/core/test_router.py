@@ -15,7 +15,7 @@ from hub.storage import open_engine
 from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import Caller, WorkerId, is_instance, is_role, new_task_id, split_name
-from rolecall.model.worker import Health, Offer, Proof, Registration
+from rolecall.model.worker import Health, LeaseProof, Offer, Registration
 from tests.helpers.clock import MovableClock
 
 ME = Caller("default", "local")
@@ -34,7 +34,7 @@ async def enrol(engine: Engine, name: str, *skills: str, capacity: int | None = 
 
 
 def router(engine: Engine, default_role: str | None = None) -> Router:
-    return Router(engine.registry, engine.tasks, default_role=default_role, dice=Random(3))
+    return Router(engine.registry, engine.tasks, default_role=default_role, rng=Random(3))
 
 
 def call(**target: str) -> Send:
@@ -77,7 +77,7 @@ async def test_a_call_without_role_is_never_guessed(engine: Engine) -> None:
 
 async def test_a_role_that_was_there_is_told_from_one_that_never_was(engine: Engine) -> None:
     lease = await enrol(engine, "a:1")
-    await engine.registry.withdraw(ME.workspace, lease.worker, Proof(lease.epoch, lease.secret))
+    await engine.registry.withdraw(ME.workspace, lease.worker, LeaseProof(lease.epoch, lease.secret))
     with pytest.raises(NoLiveWorker, match="withdrawn"):
         await router(engine).choose(ME, call(path_role="a"))
     with pytest.raises(RoleUnknown):
@@ -110,8 +110,8 @@ async def test_another_workspaces_workers_do_not_exist(engine: Engine) -> None:
 
 async def test_equals_share_evenly(engine: Engine) -> None:
     workers = tuple([await enrol(engine, f"a:{n}") for n in range(5)])
-    dice = Random(5)
-    shares = Counter(str(least_busy_of_two(workers, dice).worker) for _ in range(5000))
+    rng = Random(5)
+    shares = Counter(str(least_busy_of_two(workers, rng).worker) for _ in range(5000))
     assert len(shares) == 5
     assert min(shares.values()) > 500
 

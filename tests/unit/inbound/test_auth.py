@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hub.inbound.middleware.authentication import Gate, holder_of, is_open
+from hub.inbound.middleware.authentication import Authenticator, holder_of, is_open
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import MOST_HEADERS
 from rolecall.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, Smuggled, Unauthenticated
@@ -29,16 +29,16 @@ class Book:
         return self.holders.get(token)
 
 
-def request(path: str = "/", verb: str = "POST", **headers: str) -> Request:
+def request(path: str = "/", method: str = "POST", **headers: str) -> Request:
     async def never(*_: Any) -> Any:
         raise AssertionError("nobody reads or answers here")
 
     said = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    return Request({"type": "http", "path": path, "method": verb, "headers": said}, never, never)
+    return Request({"type": "http", "path": path, "method": method, "headers": said}, never, never)
 
 
-def gate(*holders: Principal, **options: Any) -> Gate:
-    return Gate(Book(*holders), **{"max_head": 1_000, **options})
+def authenticator(*holders: Principal, **options: Any) -> Authenticator:
+    return Authenticator(Book(*holders), **{"max_head": 1_000, **options})
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def gate(*holders: Principal, **options: Any) -> Gate:
 )
 def test_cards_and_health_are_open_to_all(path: str) -> None:
     assert is_open(path)
-    assert gate(ANNA).admit(request(path, "GET")) is None
+    assert authenticator(ANNA).admit(request(path, "GET")) is None
 
 
 @pytest.mark.parametrize(
@@ -80,28 +80,28 @@ def test_cards_and_health_are_open_to_all(path: str) -> None:
 def test_nothing_else_is_whatever_stands_in_its_path(path: str) -> None:
     assert not is_open(path)
     with pytest.raises(Unauthenticated):
-        gate(ANNA).admit(request(path, "GET"))
+        authenticator(ANNA).admit(request(path, "GET"))
 
 
 @pytest.mark.parametrize("said", ["Bearer anna", "bearer anna", "BEARER anna"])
 def test_a_token_opens_and_says_who_asks(said: str) -> None:
     asked = request(authorization=said)
-    assert gate(ANNA).admit(asked) == ANNA
+    assert authenticator(ANNA).admit(asked) == ANNA
     assert asked.who == ANNA
 
 
 @pytest.mark.parametrize("said", ["anna", "Basic anna", "Bearer", "Bearer bert", "Bearer  "])
 def test_what_is_no_good_token_opens_nothing(said: str) -> None:
     with pytest.raises(Unauthenticated):
-        gate(ANNA).admit(request(authorization=said))
+        authenticator(ANNA).admit(request(authorization=said))
 
 
 def test_without_tokens_everybody_is_the_local_caller_unless_others_get_here() -> None:
-    assert gate().admit(request()) == LOCAL
-    assert Gate(None, max_head=1_000).admit(request()) == LOCAL
-    assert (gate().locked, gate(exposed=True).locked, gate(ANNA).locked) == (False, True, True)
+    assert authenticator().admit(request()) == LOCAL
+    assert Authenticator(None, max_head=1_000).admit(request()) == LOCAL
+    assert (authenticator().locked, authenticator(exposed=True).locked, authenticator(ANNA).locked) == (False, True, True)
     with pytest.raises(Unauthenticated):
-        gate(exposed=True).admit(request())
+        authenticator(exposed=True).admit(request())
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_without_tokens_everybody_is_the_local_caller_unless_others_get_here() -
     ],
 )
 def test_a_hub_that_knows_its_names_answers_to_no_other(host: str, fits: bool) -> None:
-    admits = gate(hosts=["Hub.Example", "[::1]"])
+    admits = authenticator(hosts=["Hub.Example", "[::1]"])
     if fits:
         assert admits.admit(request(host=host)) == LOCAL
     else:
@@ -126,30 +126,30 @@ def test_a_hub_that_knows_its_names_answers_to_no_other(host: str, fits: bool) -
             admits.admit(request(host=host))
 
 
-@pytest.mark.parametrize(("verb", "refused"), [("POST", True), ("DELETE", True), ("GET", False), ("HEAD", False)])
-def test_another_site_may_look_and_change_nothing(verb: str, refused: bool) -> None:
+@pytest.mark.parametrize(("method", "refused"), [("POST", True), ("DELETE", True), ("GET", False), ("HEAD", False)])
+def test_another_site_may_look_and_change_nothing(method: str, refused: bool) -> None:
     if refused:
         with pytest.raises(CrossSite):
-            gate().admit(request(verb=verb, sec_fetch_site="cross-site"))
+            authenticator().admit(request(method=method, sec_fetch_site="cross-site"))
     else:
-        assert gate().admit(request(verb=verb, sec_fetch_site="cross-site")) == LOCAL
+        assert authenticator().admit(request(method=method, sec_fetch_site="cross-site")) == LOCAL
     for own in ("same-origin", "same-site", "none"):
-        assert gate().admit(request(verb=verb, sec_fetch_site=own)) == LOCAL
+        assert authenticator().admit(request(method=method, sec_fetch_site=own)) == LOCAL
 
 
 def test_a_body_with_two_lengths_is_smuggled() -> None:
     with pytest.raises(Smuggled):
-        gate().admit(request(transfer_encoding="chunked", content_length="3"))
+        authenticator().admit(request(transfer_encoding="chunked", content_length="3"))
 
 
 def test_a_head_has_its_bounds() -> None:
-    assert gate(max_head=10).admit(request(abcde="12345")) == LOCAL
+    assert authenticator(max_head=10).admit(request(abcde="12345")) == LOCAL
     with pytest.raises(HeadTooLarge):
-        gate(max_head=10).admit(request(abcde="123456"))
+        authenticator(max_head=10).admit(request(abcde="123456"))
     many = {f"h{number}": "" for number in range(MOST_HEADERS)}
-    assert gate().admit(request(**many)) == LOCAL
+    assert authenticator().admit(request(**many)) == LOCAL
     with pytest.raises(HeadTooLarge):
-        gate().admit(request(**many, more=""))
+        authenticator().admit(request(**many, more=""))
 
 
 def test_who_is_known_may_do_what_its_kind_may() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-from hub.inbound.middleware.fair_scheduler import Pace
+from hub.inbound.middleware.fair_scheduler import FairScheduler
 
 
 async def _let_in(crowd: int, *, turn_takes: float = 0) -> list[int]:
     """How many in each turn of the loop."""
-    pace, came = Pace(), list[int]()
+    pace, came = FairScheduler(), list[int]()
 
     async def one(number: int) -> None:
         await pace.turn()
@@ -54,7 +54,7 @@ async def test_of_many_more_go_so_that_the_last_does_not_wait_for_as_many_turns(
 
 
 async def test_who_no_longer_waits_holds_nobody_up() -> None:
-    pace = Pace()
+    pace = FairScheduler()
     crowd = [asyncio.create_task(pace.turn()) for _ in range(60)]
     await asyncio.sleep(0)
     for waiting in crowd[8:58]:

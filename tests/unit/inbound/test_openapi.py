@@ -12,7 +12,7 @@ from quart import Quart
 
 from hub.app import assemble
 from hub.inbound.api.openapi import document
-from hub.inbound.api.operation_doc import Says, Schemas, told
+from hub.inbound.api.operation_doc import SchemaHints, Schemas, documented
 from hub.settings.model import Settings
 from tests.helpers.processes import ROOT
 
@@ -20,16 +20,16 @@ from tests.helpers.processes import ROOT
 @pytest.fixture
 async def pages() -> AsyncIterator[Quart]:
     async with assemble(Settings.of(store="memory:"), port=8420) as rolecall:
-        yield rolecall.edge._pages  # type: ignore[misc]  # Quart's, behind ASGI's type
+        yield rolecall.application._api  # type: ignore[misc]  # Quart's, behind ASGI's type
 
 
 async def test_every_route_and_method_of_the_hubs_own_is_described(pages: Quart) -> None:
     served = {
-        (verb.lower(), rule.rule.replace("<", "{").replace(">", "}"))
+        (method.lower(), rule.rule.replace("<", "{").replace(">", "}"))
         for rule in pages.url_map.iter_rules()
-        for verb in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
-    described = {(verb, path) for path, item in document(pages)["paths"].items() for verb in item}
+    described = {(method, path) for path, item in document(pages)["paths"].items() for method in item}
     assert described - {("options", "/.well-known/ai-catalog.json")} == served
 
 
@@ -40,10 +40,10 @@ async def test_a_route_that_says_nothing_of_itself_cannot_be_described(pages: Qu
 
 
 async def test_what_needs_a_token_says_so_and_every_name_is_there_once(pages: Quart) -> None:
-    operations = {path: item[verb] for path, item in document(pages)["paths"].items() for verb in item}
+    operations = {path: item[method] for path, item in document(pages)["paths"].items() for method in item}
     open_to_all = {path for path, operation in operations.items() if {} in operation["security"]}
     assert open_to_all == {path for path in operations if ".well-known" in path or path in ("/livez", "/readyz", "/health")}
-    names = [item[verb]["operationId"] for item in document(pages)["paths"].values() for verb in item]
+    names = [item[method]["operationId"] for item in document(pages)["paths"].values() for method in item]
     assert len(names) == len(set(names))
 
 
@@ -81,7 +81,7 @@ class Inner(TypedDict):
     """What lies
     inside."""
 
-    count: Annotated[int, Says(minimum=0)]
+    count: Annotated[int, SchemaHints(minimum=0)]
     maybe: NotRequired[str | None]
 
 
@@ -100,7 +100,7 @@ class Loose(TypedDict, total=False):
         (str | None, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
         (list[int], {"type": "array", "items": {"type": "integer"}}),
         (dict[str, Any], {"type": "object", "additionalProperties": {}}),
-        (Annotated[str, Says(maxLength=3)], {"type": "string", "maxLength": 3}),
+        (Annotated[str, SchemaHints(maxLength=3)], {"type": "string", "maxLength": 3}),
     ],
 )
 def test_a_type_is_the_schema_of_what_it_holds(kind: Any, schema: dict[str, Any]) -> None:
@@ -126,4 +126,4 @@ def test_what_a_handler_says_leaves_it_as_it_was() -> None:
     async def handler() -> str:
         return "x"
 
-    assert told("About.", {200: str})(handler) is handler
+    assert documented("About.", {200: str})(handler) is handler

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hub.core.tasks.stream import Reading
+from hub.core.tasks.stream import TaskStream
 from hub.inbound.a2a.sse_response import EventStream
 from hub.server.asgi import Message
 from rolecall.errors import ClientGone, NoLiveWorker
@@ -17,7 +17,7 @@ from rolecall.model.a2a import Logged
 SOON = 0.1
 
 
-class Opened(Reading):
+class Opened(TaskStream):
     """A reading of nothing."""
 
     def __init__(self) -> None:
@@ -78,17 +78,17 @@ async def test_who_leaves_before_the_first_word_gives_up_his_place_soon_and_not_
 
 
 async def test_what_opens_after_its_caller_has_left_is_closed() -> None:
-    reading = Opened()
-    client, opening = Client(), asyncio.create_task(asyncio.sleep(SOON / 2, reading))
+    task_stream = Opened()
+    client, opening = Client(), asyncio.create_task(asyncio.sleep(SOON / 2, task_stream))
     client.left.set()
     with pytest.raises(ClientGone):
         await asyncio.wait_for(opened(client).wait_for(opening), 1)
     await asyncio.sleep(SOON)
-    assert reading.closed
+    assert task_stream.closed
 
 
 async def test_what_fails_after_its_caller_has_left_troubles_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    async def failing() -> Reading:
+    async def failing() -> TaskStream:
         await asyncio.sleep(SOON / 2)
         raise NoLiveWorker("echo")
 
@@ -102,19 +102,19 @@ async def test_what_fails_after_its_caller_has_left_troubles_nobody(caplog: pyte
 
 
 async def test_who_leaves_after_the_first_word_is_missed_as_well() -> None:
-    client, reading = Client(), Opened()
+    client, task_stream = Client(), Opened()
     stream = opened(client)
-    assert await stream.wait_for(asyncio.create_task(asyncio.sleep(0.01, reading))) is reading
-    copying = asyncio.create_task(stream.copy(reading, _Mute()))
+    assert await stream.wait_for(asyncio.create_task(asyncio.sleep(0.01, task_stream))) is task_stream
+    copying = asyncio.create_task(stream.copy(task_stream, _Mute()))
     await asyncio.sleep(0.01)
     client.left.set()
     with pytest.raises(ClientGone):
         await asyncio.wait_for(copying, 1)
-    assert reading.closed
+    assert task_stream.closed
 
 
 async def test_whoever_is_refused_is_not_listened_to_any_longer() -> None:
-    async def failing() -> Reading:
+    async def failing() -> TaskStream:
         raise NoLiveWorker("echo")
 
     client = Client()

@@ -12,7 +12,7 @@ from hub.outbound.client import Client
 from hub.outbound.forwarder import AnswerLimits, HttpForwarder
 from hub.ports import Attach, Dispatch
 from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerFault, WorkerRefused, WorkerUnreachable
-from rolecall.model.a2a import EventKind, Heard, Ids, TaskState
+from rolecall.model.a2a import EventKind, Ids, TaskState, WorkerEvent
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import TaskId, WorkerId
 from rolecall.model.worker import Offer
@@ -60,8 +60,8 @@ def status(state: str) -> dict[str, Any]:
     return {"kind": "status-update", "taskId": "t-worker", "contextId": "c-worker", "status": {"state": state}}
 
 
-async def hear(client: Client, url: str, *, streaming: bool = True, replays: bool = False) -> list[Heard]:
-    heard: list[Heard] = []
+async def hear(client: Client, url: str, *, streaming: bool = True, replays: bool = False) -> list[WorkerEvent]:
+    heard: list[WorkerEvent] = []
     async with HttpForwarder(client).deliver(offer(url, streaming=streaming, replays=replays), dispatch()) as batches:
         async for batch in batches:
             heard.extend(batch)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hub.outbound.client import Client, Limits
+from hub.outbound.client import Client, ClientLimits
 from hub.outbound.worker_guard import Guard
 from rolecall.errors import WorkerBroke, WorkerRefused, WorkerUnreachable
 from tests.helpers.raw_server import Peer, RawServer, all_read, always, answer, chunk, chunked_head
@@ -116,7 +116,7 @@ async def test_idle_connections_are_closed_by_the_clock() -> None:
         await peer.gone()
         gone.set()
 
-    async with RawServer(script) as server, Client(GUARD, Limits(idle=0.05)) as client:
+    async with RawServer(script) as server, Client(GUARD, ClientLimits(idle=0.05)) as client:
         await ask(client, server.url)
         async with asyncio.timeout(1):
             await gone.wait()
@@ -125,7 +125,7 @@ async def test_idle_connections_are_closed_by_the_clock() -> None:
 
 
 async def test_above_the_limit_of_an_origin_nothing_is_sent() -> None:
-    async with RawServer(always(chunked_head())) as server, Client(GUARD, Limits(per_origin=2)) as client:
+    async with RawServer(always(chunked_head())) as server, Client(GUARD, ClientLimits(per_origin=2)) as client:
         held = [await client.post(server.url, BODY, worker="echo:1") for _ in range(2)]
         with pytest.raises(WorkerRefused):
             await client.post(server.url, BODY, worker="echo:1")
@@ -139,7 +139,7 @@ async def test_above_the_limit_of_all_an_idle_connection_makes_room() -> None:
     async with (
         RawServer(always(answer(BODY))) as first,
         RawServer(always(chunked_head())) as second,
-        Client(GUARD, Limits(overall=2)) as client,
+        Client(GUARD, ClientLimits(overall=2)) as client,
     ):
         await ask(client, first.url)
         for _ in range(2):
@@ -153,7 +153,7 @@ async def test_above_the_limit_of_all_an_idle_connection_makes_room() -> None:
 async def test_failed_connections_use_up_no_place() -> None:
     async with RawServer(always(answer(BODY))) as server:
         pass
-    async with Client(GUARD, Limits(per_origin=1, overall=1)) as client:
+    async with Client(GUARD, ClientLimits(per_origin=1, overall=1)) as client:
         for _ in range(3):
             with pytest.raises(WorkerUnreachable, match="connection refused"):
                 await ask(client, server.url)
@@ -275,7 +275,7 @@ async def test_a_peer_that_does_not_take_the_request_runs_out_of_time() -> None:
         peer.writer.transport.pause_reading()
         await asyncio.sleep(5)
 
-    async with RawServer(script) as server, Client(GUARD, Limits(write=0.1)) as client:
+    async with RawServer(script) as server, Client(GUARD, ClientLimits(write=0.1)) as client:
         with pytest.raises(WorkerBroke, match="taken the call"):
             await client.post(server.url, b"x" * 50_000_000, worker="echo:1")
 

@@ -7,56 +7,56 @@ from typing import Any
 
 import pytest
 
-from hub.outbound.worker_protocol import Ask, Speech
+from hub.outbound.worker_protocol import WorkerMethod, WorkerProtocol
 from rolecall.model.a2a import Ids
 from rolecall.model.card import HTTP_JSON, JSONRPC, Interface
 from rolecall.model.ids import TaskId
 
 IDS = Ids(TaskId("T"), "C", "wt/1", "wc")
-RPC_03 = Speech(Interface("http://w/a2a", JSONRPC, "0.3"))
-RPC_10 = Speech(Interface("http://w/a2a", JSONRPC, "1.0"))
-REST_10 = Speech(Interface("http://w/rest/", HTTP_JSON, "1.0"))
+RPC_03 = WorkerProtocol(Interface("http://w/a2a", JSONRPC, "0.3"))
+RPC_10 = WorkerProtocol(Interface("http://w/a2a", JSONRPC, "1.0"))
+REST_10 = WorkerProtocol(Interface("http://w/rest/", HTTP_JSON, "1.0"))
 NAMES = {
-    Ask.SEND: ("message/send", "SendMessage"),
-    Ask.STREAM: ("message/stream", "SendStreamingMessage"),
-    Ask.GET: ("tasks/get", "GetTask"),
-    Ask.CANCEL: ("tasks/cancel", "CancelTask"),
-    Ask.SUBSCRIBE: ("tasks/resubscribe", "SubscribeToTask"),
+    WorkerMethod.SEND: ("message/send", "SendMessage"),
+    WorkerMethod.STREAM: ("message/stream", "SendStreamingMessage"),
+    WorkerMethod.GET: ("tasks/get", "GetTask"),
+    WorkerMethod.CANCEL: ("tasks/cancel", "CancelTask"),
+    WorkerMethod.SUBSCRIBE: ("tasks/resubscribe", "SubscribeToTask"),
 }
 
 
-@pytest.mark.parametrize("ask", Ask)
-def test_json_rpc_names_the_method_as_the_dialect_does(ask: Ask) -> None:
-    for speech, name in zip((RPC_03, RPC_10), NAMES[ask], strict=True):
-        said = speech.say(ask, IDS, {"id": "wt/1"})
-        assert (said.verb, said.url) == (b"POST", "http://w/a2a")
+@pytest.mark.parametrize("ask", WorkerMethod)
+def test_json_rpc_names_the_method_as_the_dialect_does(ask: WorkerMethod) -> None:
+    for protocol, name in zip((RPC_03, RPC_10), NAMES[ask], strict=True):
+        said = protocol.request(ask, IDS, {"id": "wt/1"})
+        assert (said.http_method, said.url) == (b"POST", "http://w/a2a")
         assert json.loads(said.body) == {"jsonrpc": "2.0", "id": "T", "method": name, "params": {"id": "wt/1"}}
 
 
 @pytest.mark.parametrize(
-    ("ask", "verb", "url", "body"),
+    ("ask", "http_method", "url", "body"),
     [
-        (Ask.SEND, b"POST", "http://w/rest/message:send", b'{"x":1}'),
-        (Ask.STREAM, b"POST", "http://w/rest/message:stream", b'{"x":1}'),
-        (Ask.GET, b"GET", "http://w/rest/tasks/wt%2F1", b""),
-        (Ask.CANCEL, b"POST", "http://w/rest/tasks/wt%2F1:cancel", b"{}"),
-        (Ask.SUBSCRIBE, b"POST", "http://w/rest/tasks/wt%2F1:subscribe", b"{}"),
+        (WorkerMethod.SEND, b"POST", "http://w/rest/message:send", b'{"x":1}'),
+        (WorkerMethod.STREAM, b"POST", "http://w/rest/message:stream", b'{"x":1}'),
+        (WorkerMethod.GET, b"GET", "http://w/rest/tasks/wt%2F1", b""),
+        (WorkerMethod.CANCEL, b"POST", "http://w/rest/tasks/wt%2F1:cancel", b"{}"),
+        (WorkerMethod.SUBSCRIBE, b"POST", "http://w/rest/tasks/wt%2F1:subscribe", b"{}"),
     ],
 )
-def test_rest_has_an_address_for_each(ask: Ask, verb: bytes, url: str, body: bytes) -> None:
-    said = REST_10.say(ask, IDS, {"x": 1})
-    assert (said.verb, said.url, said.body) == (verb, url, body)
+def test_rest_has_an_address_for_each(ask: WorkerMethod, http_method: bytes, url: str, body: bytes) -> None:
+    said = REST_10.request(ask, IDS, {"x": 1})
+    assert (said.http_method, said.url, said.body) == (http_method, url, body)
 
 
 def test_a_tenant_is_named_in_every_call() -> None:
-    rpc = Speech(Interface("http://w/", JSONRPC, "1.0", "a b"))
-    assert json.loads(rpc.say(Ask.GET, IDS, {"id": "wt"}).body)["params"] == {"id": "wt", "tenant": "a b"}
-    rest = Speech(Interface("http://w", HTTP_JSON, "1.0", "a b/../c"))
-    assert rest.say(Ask.SEND, IDS, {}).url == "http://w/a%20b%2F..%2Fc/message:send"
+    rpc = WorkerProtocol(Interface("http://w/", JSONRPC, "1.0", "a b"))
+    assert json.loads(rpc.request(WorkerMethod.GET, IDS, {"id": "wt"}).body)["params"] == {"id": "wt", "tenant": "a b"}
+    rest = WorkerProtocol(Interface("http://w", HTTP_JSON, "1.0", "a b/../c"))
+    assert rest.request(WorkerMethod.SEND, IDS, {}).url == "http://w/a%20b%2F..%2Fc/message:send"
 
 
 @pytest.mark.parametrize(
-    ("speech", "without", "with_two"),
+    ("protocol", "without", "with_two"),
     [
         (RPC_03, {}, {"X-A2A-Extensions": "a, b"}),
         (RPC_10, {"A2A-Version": "1.0"}, {"A2A-Version": "1.0", "A2A-Extensions": "a, b"}),
@@ -64,10 +64,10 @@ def test_a_tenant_is_named_in_every_call() -> None:
     ],
 )
 def test_version_and_extensions_stand_in_the_headers_that_the_dialect_has(
-    speech: Speech, without: dict[str, str], with_two: dict[str, str]
+    protocol: WorkerProtocol, without: dict[str, str], with_two: dict[str, str]
 ) -> None:
-    assert dict(speech.say(Ask.SEND, IDS, {}).headers) == without
-    assert dict(speech.say(Ask.SEND, IDS, {}, ("a", "b")).headers) == with_two
+    assert dict(protocol.request(WorkerMethod.SEND, IDS, {}).headers) == without
+    assert dict(protocol.request(WorkerMethod.SEND, IDS, {}, ("a", "b")).headers) == with_two
 
 
 def test_a_json_rpc_answer_is_a_result_or_an_error() -> None:
@@ -119,5 +119,5 @@ def test_an_error_without_words_has_none() -> None:
 def test_what_was_said_is_heard_in_the_interfaces_dialect() -> None:
     old = {"kind": "task", "id": "wt", "status": {"state": "working"}}
     new = {"task": {"id": "wt", "status": {"state": "TASK_STATE_WORKING"}}}
-    assert RPC_03.heard(old, position="b.1").position == "b.1"
-    assert RPC_10.heard(new).dialect == REST_10.heard_task(new["task"]).dialect == "1.0"
+    assert RPC_03.read_event(old, position="b.1").position == "b.1"
+    assert RPC_10.read_event(new).dialect == REST_10.read_task(new["task"]).dialect == "1.0"

@@ -16,7 +16,7 @@ import pytest
 from hub.outbound.client import Client
 from hub.outbound.webhook import HttpWebhooks, authorization, signature, signing_key
 from hub.outbound.webhook_guard import WebhookGuard
-from hub.ports import Letter, Receipt
+from hub.ports import WebhookRequest, WebhookResult
 from rolecall.model.ids import TaskId
 from rolecall.model.push import PushConfig
 from tests.helpers.raw_server import Peer, RawServer, Script, always, answer, chunk, chunked_head
@@ -29,13 +29,15 @@ def a_config(url: str = "https://app.example/", **members: Any) -> PushConfig:
     return PushConfig(TaskId("task"), "c", url, members.pop("dialect", "0.3"), **members)
 
 
-async def posted(url: str, *, secret: str | None = None, within: float = 5, body: bytes = b"{}", **members: Any) -> Receipt:
+async def posted(
+    url: str, *, secret: str | None = None, within: float = 5, body: bytes = b"{}", **members: Any
+) -> WebhookResult:
     async with Client(GUARD) as client:
         webhooks = HttpWebhooks(client, GUARD, lambda: NOW, secret=secret, within=within)
-        return await webhooks.post(Letter("task.c.7", a_config(url, **members), body))
+        return await webhooks.post(WebhookRequest("task.c.7", a_config(url, **members), body))
 
 
-async def receipt_of(script: Script, **members: Any) -> Receipt:
+async def receipt_of(script: Script, **members: Any) -> WebhookResult:
     async with RawServer(script) as server:
         return await posted(server.url, **members)
 
@@ -183,7 +185,7 @@ async def test_an_answer_without_an_end_is_cut_off_and_its_head_counts(script: S
     async with RawServer(watched) as server, Client(GUARD) as client:
         webhooks = HttpWebhooks(client, GUARD, lambda: NOW)
         began = time.monotonic()
-        assert (await webhooks.post(Letter("t.c.1", a_config(server.url), b"{}"))).status == 200
+        assert (await webhooks.post(WebhookRequest("t.c.1", a_config(server.url), b"{}"))).status == 200
         assert time.monotonic() - began < 2
         await asyncio.wait_for(ended.wait(), 10)
     # What socket buffers took on the way, but not the 10 GB that this peer would send.
@@ -261,5 +263,5 @@ async def test_connections_to_one_receiver_are_used_again() -> None:
     async with RawServer(always(answer(b"ok"))) as server, Client(GUARD) as client:
         webhooks = HttpWebhooks(client, GUARD, lambda: NOW)
         for number in range(5):
-            assert (await webhooks.post(Letter(f"t.c.{number}", a_config(server.url), b"{}"))).status == 200
+            assert (await webhooks.post(WebhookRequest(f"t.c.{number}", a_config(server.url), b"{}"))).status == 200
         assert len(server.peers) == 1

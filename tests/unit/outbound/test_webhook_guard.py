@@ -13,7 +13,7 @@ import pytest
 from hub.outbound.client import Client
 from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import PORTS, Resolver, WebhookGuard, read_networks
-from hub.ports import Letter, Receipt
+from hub.ports import WebhookRequest, WebhookResult
 from rolecall.errors import InvalidParams, WebhookInsecure, WebhookRejected
 from rolecall.model.ids import TaskId
 from rolecall.model.push import PushConfig
@@ -24,8 +24,8 @@ PUBLIC = "93.184.215.14"
 OWN = [("127.0.0.1", 8420), ("hub.example", 443)]
 
 
-def a_letter(url: str) -> Letter:
-    return Letter("t.c.1", PushConfig(TaskId("t"), "c", url, "0.3"), b"{}")
+def a_letter(url: str) -> WebhookRequest:
+    return WebhookRequest("t.c.1", PushConfig(TaskId("t"), "c", url, "0.3"), b"{}")
 
 
 def resolving(*answers: str | Sequence[str]) -> Resolver:
@@ -46,7 +46,7 @@ def a_guard(*, hosts: Sequence[str] = (), networks: Sequence[str] = (), resolver
     return WebhookGuard(hosts, [ip_network(text) for text in networks], OWN, resolver=resolver)
 
 
-async def posted(guard: WebhookGuard, url: str) -> Receipt:
+async def posted(guard: WebhookGuard, url: str) -> WebhookResult:
     async with Client(guard) as client:
         return await HttpWebhooks(client, guard, lambda: 0.0, within=5).post(a_letter(url))
 

@@ -13,8 +13,8 @@ from rolecall.protocol.callers.requests import READ_SEND
 from rolecall.protocol.workers import requests as calls
 
 ANY = Target()
-FIRST = {spoken: Ids(TaskId("T"), "", spoken=spoken) for spoken in ("0.3", "1.0")}
-LATER = {spoken: Ids(TaskId("T"), "C", "wt", "wc", spoken) for spoken in ("0.3", "1.0")}
+FIRST = {log_dialect: Ids(TaskId("T"), "", log_dialect=log_dialect) for log_dialect in ("0.3", "1.0")}
+LATER = {log_dialect: Ids(TaskId("T"), "C", "wt", "wc", log_dialect) for log_dialect in ("0.3", "1.0")}
 METADATA = {"role": "echo", "kind": "mine"}
 HOOK = {"url": "https://example.org/"}
 ASKED: dict[str, JsonObject] = {
@@ -75,25 +75,25 @@ def asked(dialect: str, **members: Any) -> Send:
     return READ_SEND[dialect]({**params, "message": {**params["message"], **members}}, ANY)
 
 
-@pytest.mark.parametrize("spoken", ["0.3", "1.0"])
+@pytest.mark.parametrize("log_dialect", ["0.3", "1.0"])
 @pytest.mark.parametrize("dialect", ["0.1", "0.3", "1.0"])
-def test_a_first_message_is_said_in_the_workers_dialect_without_a_task(dialect: str, spoken: str) -> None:
+def test_a_first_message_is_said_in_the_workers_dialect_without_a_task(dialect: str, log_dialect: str) -> None:
     send = asked(dialect)
-    said = calls.send_params(send, FIRST[spoken], {}, stream=True)["message"]
-    assert said["parts"] == [PART[spoken]]
-    assert said["role"] == ("user" if spoken == "0.3" else "ROLE_USER")
-    assert said.get("kind") == ("message" if spoken == "0.3" else None)
+    said = calls.send_params(send, FIRST[log_dialect], {}, stream=True)["message"]
+    assert said["parts"] == [PART[log_dialect]]
+    assert said["role"] == ("user" if log_dialect == "0.3" else "ROLE_USER")
+    assert said.get("kind") == ("message" if log_dialect == "0.3" else None)
     assert said["messageId"] == send.message_id
     assert said["contextId"] == "c"
     assert said["metadata"] == {"final": 1}
     assert "taskId" not in said
 
 
-@pytest.mark.parametrize("spoken", ["0.3", "1.0"])
+@pytest.mark.parametrize("log_dialect", ["0.3", "1.0"])
 @pytest.mark.parametrize("dialect", ["0.1", "0.3", "1.0"])
-def test_around_it_stands_what_the_worker_needs_and_nothing_that_is_the_hubs(dialect: str, spoken: str) -> None:
-    streamed = calls.send_params(asked(dialect), FIRST[spoken], {}, stream=True)
-    polled = calls.send_params(asked(dialect), FIRST[spoken], {}, stream=False)
+def test_around_it_stands_what_the_worker_needs_and_nothing_that_is_the_hubs(dialect: str, log_dialect: str) -> None:
+    streamed = calls.send_params(asked(dialect), FIRST[log_dialect], {}, stream=True)
+    polled = calls.send_params(asked(dialect), FIRST[log_dialect], {}, stream=False)
     for told in (streamed, polled):
         assert told["metadata"] == METADATA
         assert told["configuration"]["acceptedOutputModes"] == ["text/plain"]
@@ -107,7 +107,7 @@ def test_around_it_stands_what_the_worker_needs_and_nothing_that_is_the_hubs(dia
         }
         assert names.isdisjoint(told.keys() | told["configuration"].keys())
     waits = {"0.3": ("blocking", False), "1.0": ("returnImmediately", True)}
-    name, value = waits[spoken]
+    name, value = waits[log_dialect]
     assert polled["configuration"][name] is value
     assert streamed["configuration"].get(name) is not value
 
@@ -118,34 +118,34 @@ def test_a_worker_of_the_callers_dialect_gets_every_member_it_may_know(dialect: 
     assert (told["odd"], told["message"]["strange"]) == (1, 1)
 
 
-@pytest.mark.parametrize(("dialect", "spoken"), [("0.3", "1.0"), ("1.0", "0.3"), ("0.1", "1.0"), ("0.1", "0.3")])
-def test_a_worker_of_another_dialect_gets_what_can_be_said_in_both(dialect: str, spoken: str) -> None:
-    told = calls.send_params(asked(dialect), FIRST[spoken], {}, stream=True)
+@pytest.mark.parametrize(("dialect", "log_dialect"), [("0.3", "1.0"), ("1.0", "0.3"), ("0.1", "1.0"), ("0.1", "0.3")])
+def test_a_worker_of_another_dialect_gets_what_can_be_said_in_both(dialect: str, log_dialect: str) -> None:
+    told = calls.send_params(asked(dialect), FIRST[log_dialect], {}, stream=True)
     assert "odd" not in told
     assert "strange" not in told["message"]
 
 
-@pytest.mark.parametrize("spoken", ["0.3", "1.0"])
+@pytest.mark.parametrize("log_dialect", ["0.3", "1.0"])
 @pytest.mark.parametrize("dialect", ["0.3", "1.0"])
-def test_a_later_message_stands_under_the_workers_own_ids(dialect: str, spoken: str) -> None:
+def test_a_later_message_stands_under_the_workers_own_ids(dialect: str, log_dialect: str) -> None:
     send = asked(dialect, taskId="T", contextId="C", referenceTaskIds=["R", "Q"])
-    said = calls.send_params(send, LATER[spoken], {"R": "wr"}, stream=True)["message"]
+    said = calls.send_params(send, LATER[log_dialect], {"R": "wr"}, stream=True)["message"]
     assert (said["taskId"], said["contextId"], said["referenceTaskIds"]) == ("wt", "wc", ["wr", "Q"])
 
 
-@pytest.mark.parametrize("spoken", ["0.3", "1.0"])
-def test_the_callers_own_params_are_left_as_they_were(spoken: str) -> None:
-    send = asked(spoken, taskId="T")
+@pytest.mark.parametrize("log_dialect", ["0.3", "1.0"])
+def test_the_callers_own_params_are_left_as_they_were(log_dialect: str) -> None:
+    send = asked(log_dialect, taskId="T")
     before = repr(send.params)
-    calls.send_params(send, LATER[spoken], {}, stream=False)
+    calls.send_params(send, LATER[log_dialect], {}, stream=False)
     assert repr(send.params) == before
 
 
 def test_nothing_is_said_of_a_configuration_that_has_nothing_in_it() -> None:
     for dialect in ("0.3", "1.0"):
         send = READ_SEND[dialect]({"message": {"parts": [PART[dialect]]}}, ANY)
-        for spoken in ("0.3", "1.0"):
-            assert calls.send_params(send, FIRST[spoken], {}, stream=True).keys() == {"message"}
+        for log_dialect in ("0.3", "1.0"):
+            assert calls.send_params(send, FIRST[log_dialect], {}, stream=True).keys() == {"message"}
 
 
 @pytest.mark.parametrize("modes", [None, "text", [1], {}])
@@ -154,6 +154,6 @@ def test_accepted_modes_that_are_no_list_of_strings_are_not_translated(modes: ob
     assert "configuration" not in calls.send_params(send, FIRST["1.0"], {}, stream=True)
 
 
-@pytest.mark.parametrize("spoken", ["0.3", "1.0"])
-def test_other_calls_name_the_task_as_the_worker_does(spoken: str) -> None:
-    assert calls.task_params(LATER[spoken]) == {"id": "wt"}
+@pytest.mark.parametrize("log_dialect", ["0.3", "1.0"])
+def test_other_calls_name_the_task_as_the_worker_does(log_dialect: str) -> None:
+    assert calls.task_params(LATER[log_dialect]) == {"id": "wt"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rolecall.errors import WorkerLost
-from rolecall.model.a2a import Event, EventKind, Heard, Ids, Logged, TaskState
+from rolecall.model.a2a import Event, EventKind, Ids, Logged, TaskState, WorkerEvent
 from rolecall.model.command import Target
 from rolecall.model.ids import START, Cursor, TaskId
 from rolecall.model.task import Turn
@@ -26,20 +26,20 @@ def turn(text: str, after: int = 0, message_id: str = "m1") -> Turn:
     return codec.record(v03.read_send(params, Target()), after=Cursor(after))
 
 
-def said(**document: Any) -> Heard:
+def said(**document: Any) -> WorkerEvent:
     return read_result(document)
 
 
-def task(state: str = "working", **members: Any) -> Heard:
+def task(state: str = "working", **members: Any) -> WorkerEvent:
     return said(kind="task", id="wt", contextId="wc", status={"state": state}, **members)
 
 
-def status(state: str, text: str | None = None, message_id: str = "s1") -> Heard:
+def status(state: str, text: str | None = None, message_id: str = "s1") -> WorkerEvent:
     words = {"message": agent(text, message_id)} if text else {}
     return said(kind="status-update", taskId="wt", contextId="wc", status={"state": state, **words}, final=False)
 
 
-def artifact(artifact_id: str, *texts: str, append: bool = False) -> Heard:
+def artifact(artifact_id: str, *texts: str, append: bool = False) -> WorkerEvent:
     parts = [{"kind": "text", "text": text} for text in texts]
     return said(
         kind="artifact-update", taskId="wt", contextId="wc", artifact={"artifactId": artifact_id, "parts": parts}, append=append
@@ -56,7 +56,7 @@ def agent(text: str, message_id: str) -> dict[str, Any]:
     }
 
 
-def logged(*heards: Heard, turns: tuple[Turn, ...] = ()) -> list[Logged]:
+def logged(*heards: WorkerEvent, turns: tuple[Turn, ...] = ()) -> list[Logged]:
     turns = turns or (turn("hi"),)
     log: list[Logged] = []
     for heard in heards:
@@ -99,7 +99,7 @@ def test_a_workers_own_copy_of_the_callers_message_is_not_a_second_one() -> None
 
 
 @pytest.mark.parametrize("heard", [status("working"), artifact("a", "x")])
-def test_a_worker_that_does_not_begin_with_a_task_gets_one_put_before(heard: Heard) -> None:
+def test_a_worker_that_does_not_begin_with_a_task_gets_one_put_before(heard: WorkerEvent) -> None:
     log = logged(heard)
     assert [logged.event.kind for logged in log] == [EventKind.TASK, heard.kind]
 

@@ -12,7 +12,7 @@ from rolecall.model.a2a import Event, EventKind, Ids, JsonObject, Logged, TaskSt
 from rolecall.model.command import Target
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId
 from rolecall.model.task import TaskRow, Turn
-from rolecall.protocol.callers.event_encoder import Speller
+from rolecall.protocol.callers.event_encoder import EventEncoder
 from rolecall.protocol.callers.requests import READ_SEND
 from rolecall.protocol.codec import Codec
 from rolecall.protocol.text.jsontext import dump, parse
@@ -29,31 +29,31 @@ SPOKEN = ["0.3", "1.0"]
 DIALECTS = ["0.1", *SPOKEN]
 
 
-def ids(spoken: str) -> Ids:
-    return Ids(TaskId("T"), "C", "wt", "wc", spoken)
+def ids(log_dialect: str) -> Ids:
+    return Ids(TaskId("T"), "C", "wt", "wc", log_dialect)
 
 
 def turn(dialect: str, after: int = 0) -> Turn:
     return codec.record(READ_SEND[dialect](parse(dump(ASKED[dialect])), Target()), after=Cursor(after))
 
 
-def bare(spoken: str, text: str = "yes") -> JsonObject:
-    said = {"messageId": "a", "role": "agent" if spoken == "0.3" else "ROLE_AGENT", "contextId": "wc"}
-    part = {"kind": "text", "text": text} if spoken == "0.3" else {"text": text}
-    return {"kind": "message", **said, "parts": [part]} if spoken == "0.3" else {"message": {**said, "parts": [part]}}
+def bare(log_dialect: str, text: str = "yes") -> JsonObject:
+    said = {"messageId": "a", "role": "agent" if log_dialect == "0.3" else "ROLE_AGENT", "contextId": "wc"}
+    part = {"kind": "text", "text": text} if log_dialect == "0.3" else {"text": text}
+    return {"kind": "message", **said, "parts": [part]} if log_dialect == "0.3" else {"message": {**said, "parts": [part]}}
 
 
-def artifact(name: str, spoken: str = "0.3") -> JsonObject:
-    part = {"kind": "text", "text": name} if spoken == "0.3" else {"text": name}
+def artifact(name: str, log_dialect: str = "0.3") -> JsonObject:
+    part = {"kind": "text", "text": name} if log_dialect == "0.3" else {"text": name}
     update = {"taskId": "wt", "contextId": "wc", "artifact": {"artifactId": name, "parts": [part]}}
-    return {"kind": "artifact-update", **update} if spoken == "0.3" else {"artifactUpdate": update}
+    return {"kind": "artifact-update", **update} if log_dialect == "0.3" else {"artifactUpdate": update}
 
 
 def placed(events: Sequence[Event]) -> list[Logged]:
     return [Logged(Cursor(at + 1), event) for at, event in enumerate(events)]
 
 
-def row(spoken: str = "0.3", state: TaskState = TaskState.COMPLETED) -> TaskRow:
+def row(log_dialect: str = "0.3", state: TaskState = TaskState.COMPLETED) -> TaskRow:
     worker = WorkerId("echo", "a")
     return TaskRow(
         TaskId("T"),
@@ -65,7 +65,7 @@ def row(spoken: str = "0.3", state: TaskState = TaskState.COMPLETED) -> TaskRow:
         "wt",
         "wc",
         "0.1",
-        spoken,
+        log_dialect,
         "mine",
         state,
         Cursor(2),
@@ -76,19 +76,19 @@ def row(spoken: str = "0.3", state: TaskState = TaskState.COMPLETED) -> TaskRow:
     )
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("log_dialect", SPOKEN)
 @pytest.mark.parametrize("dialect", ["0.3", "1.0"])
-def test_a_bare_message_is_a_whole_answer(dialect: str, spoken: str) -> None:
-    (event,) = codec.begin(calls.readers(spoken)[0](bare(spoken)), ids(spoken), turn(dialect))
-    assert (event.kind, event.dialect) == (EventKind.MESSAGE, spoken)
+def test_a_bare_message_is_a_whole_answer(dialect: str, log_dialect: str) -> None:
+    (event,) = codec.begin(calls.readers(log_dialect)[0](bare(log_dialect)), ids(log_dialect), turn(dialect))
+    assert (event.kind, event.dialect) == (EventKind.MESSAGE, log_dialect)
     said = parse(codec.spelled(event, dialect))
     assert (said["role"], said["contextId"]) == ("agent" if dialect == "0.3" else "ROLE_AGENT", "C")
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
-def test_under_the_oldest_names_it_is_a_task_that_ends_with_it(spoken: str) -> None:
+@pytest.mark.parametrize("log_dialect", SPOKEN)
+def test_under_the_oldest_names_it_is_a_task_that_ends_with_it(log_dialect: str) -> None:
     asked = turn("0.1")
-    log = placed(codec.begin(calls.readers(spoken)[0](bare(spoken)), ids(spoken), asked))
+    log = placed(codec.begin(calls.readers(log_dialect)[0](bare(log_dialect)), ids(log_dialect), asked))
     assert [logged.event.state for logged in log] == [TaskState.SUBMITTED, TaskState.COMPLETED]
     task = parse(codec.snapshot((asked,), log, dialect="0.1", history_length=0, alias="mine"))
     assert task == {
@@ -102,27 +102,27 @@ def test_under_the_oldest_names_it_is_a_task_that_ends_with_it(spoken: str) -> N
     }
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("log_dialect", SPOKEN)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_the_caller_said_opens_the_history_in_the_logs_dialect(dialect: str, spoken: str) -> None:
-    opening = parse(codec.opening(ids(spoken), turn(dialect)).body)
+def test_what_the_caller_said_opens_the_history_in_the_logs_dialect(dialect: str, log_dialect: str) -> None:
+    opening = parse(codec.opening(ids(log_dialect), turn(dialect)).body)
     (asked,) = opening["history"]
-    assert asked["parts"] == [{"kind": "text", "text": "hi"} if spoken == "0.3" else {"text": "hi"}]
+    assert asked["parts"] == [{"kind": "text", "text": "hi"} if log_dialect == "0.3" else {"text": "hi"}]
     assert (asked["taskId"], asked["contextId"]) == ("T", "C")
-    assert asked["role"] == ("user" if spoken == "0.3" else "ROLE_USER")
-    assert opening["status"] == {"state": "submitted" if spoken == "0.3" else "TASK_STATE_SUBMITTED", "timestamp": NOW}
+    assert asked["role"] == ("user" if log_dialect == "0.3" else "ROLE_USER")
+    assert opening["status"] == {"state": "submitted" if log_dialect == "0.3" else "TASK_STATE_SUBMITTED", "timestamp": NOW}
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
-def test_what_the_hub_says_itself_every_dialect_can_read(spoken: str) -> None:
+@pytest.mark.parametrize("log_dialect", SPOKEN)
+def test_what_the_hub_says_itself_every_dialect_can_read(log_dialect: str) -> None:
     events = [
-        codec.opening(ids(spoken), turn("0.3")),
-        codec.resumed(ids(spoken)),
-        codec.verdict(ids(spoken), TaskState.FAILED, WorkerLost("echo:a has gone.")),
+        codec.opening(ids(log_dialect), turn("0.3")),
+        codec.resumed(ids(log_dialect)),
+        codec.verdict(ids(log_dialect), TaskState.FAILED, WorkerLost("echo:a has gone.")),
     ]
     for dialect in DIALECTS:
-        pen = Speller(dialect, "mine")
-        _, resumed, verdict = (parse(pen.spell(event)) for event in events)
+        pen = EventEncoder(dialect, "mine")
+        _, resumed, verdict = (parse(pen.encode(event)) for event in events)
         assert resumed["status"]["state"] == ("TASK_STATE_WORKING" if dialect == "1.0" else "working")
         assert verdict["status"]["state"] == ("TASK_STATE_FAILED" if dialect == "1.0" else "failed")
         assert verdict["metadata"] == {"rolecall": {"reason": "WORKER_LOST"}}
@@ -132,14 +132,14 @@ def test_what_the_hub_says_itself_every_dialect_can_read(spoken: str) -> None:
         assert verdict["status"]["message"]["role"] == ("ROLE_AGENT" if dialect == "1.0" else "agent")
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
-def test_later_turns_stand_in_the_history_in_the_readers_dialect(spoken: str) -> None:
+@pytest.mark.parametrize("log_dialect", SPOKEN)
+def test_later_turns_stand_in_the_history_in_the_readers_dialect(log_dialect: str) -> None:
     """The first was said in 0.3 and the second in 1.0."""
-    asks = {"state": "input-required" if spoken == "0.3" else "TASK_STATE_INPUT_REQUIRED"}
+    asks = {"state": "input-required" if log_dialect == "0.3" else "TASK_STATE_INPUT_REQUIRED"}
     task: JsonObject = {"id": "wt", "contextId": "wc", "status": asks}
-    heard = calls.readers(spoken)[0]({"kind": "task", **task} if spoken == "0.3" else {"task": task})
+    heard = calls.readers(log_dialect)[0]({"kind": "task", **task} if log_dialect == "0.3" else {"task": task})
     first = turn("0.3")
-    log = placed([*codec.begin(heard, ids(spoken), first), codec.resumed(ids(spoken))])
+    log = placed([*codec.begin(heard, ids(log_dialect), first), codec.resumed(ids(log_dialect))])
     answer = Turn(Cursor(1), "m2", "1.0", dump({"message": {"messageId": "m2", "role": "ROLE_USER", "parts": [{"data": [1]}]}}))
     for dialect in SPOKEN:
         history = parse(codec.snapshot((first, answer), log, dialect=dialect, history_length=None))["history"]

@@ -19,59 +19,61 @@ MEMBERS = {"task": "task", "status-update": "statusUpdate", "artifact-update": "
 SPOKEN = ["0.3", "1.0"]
 
 
-def said(spoken: str, kind: str, **members: Any) -> JsonObject:
+def said(log_dialect: str, kind: str, **members: Any) -> JsonObject:
     """As that dialect tells what it is."""
-    return {"kind": kind, **members} if spoken == "0.3" else {MEMBERS[kind]: members}
+    return {"kind": kind, **members} if log_dialect == "0.3" else {MEMBERS[kind]: members}
 
 
-def heard_in(spoken: str, kind: str, **members: Any) -> JsonObject:
-    return calls.readers(spoken)[0](said(spoken, kind, **members)).document
+def heard_in(log_dialect: str, kind: str, **members: Any) -> JsonObject:
+    return calls.readers(log_dialect)[0](said(log_dialect, kind, **members)).document
 
 
-def task(spoken: str, **members: Any) -> JsonObject:
-    return {"id": "wt", "contextId": "wc", "status": {"state": WORKING[spoken]}, **members}
+def task(log_dialect: str, **members: Any) -> JsonObject:
+    return {"id": "wt", "contextId": "wc", "status": {"state": WORKING[log_dialect]}, **members}
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
-def test_every_kind_is_told_apart_and_gives_its_ids(spoken: str) -> None:
+@pytest.mark.parametrize("log_dialect", SPOKEN)
+def test_every_kind_is_told_apart_and_gives_its_ids(log_dialect: str) -> None:
     ids = {"taskId": "wt", "contextId": "wc"}
     documents = {
-        EventKind.TASK: task(spoken),
-        EventKind.STATUS: {**ids, "status": {"state": WORKING[spoken]}},
-        EventKind.ARTIFACT: {**ids, "artifact": {"artifactId": "a", "parts": [TEXT[spoken]]}},
-        EventKind.MESSAGE: {**ids, "messageId": "m", "role": AGENT[spoken], "parts": [TEXT[spoken]]},
+        EventKind.TASK: task(log_dialect),
+        EventKind.STATUS: {**ids, "status": {"state": WORKING[log_dialect]}},
+        EventKind.ARTIFACT: {**ids, "artifact": {"artifactId": "a", "parts": [TEXT[log_dialect]]}},
+        EventKind.MESSAGE: {**ids, "messageId": "m", "role": AGENT[log_dialect], "parts": [TEXT[log_dialect]]},
     }
     for kind, members in documents.items():
-        heard = calls.readers(spoken)[0](said(spoken, kind.value, **members), position="b.1")
-        assert (heard.kind, heard.dialect, heard.position) == (kind, spoken, "b.1")
+        heard = calls.readers(log_dialect)[0](said(log_dialect, kind.value, **members), position="b.1")
+        assert (heard.kind, heard.dialect, heard.position) == (kind, log_dialect, "b.1")
         assert (heard.task, heard.context) == ("wt", "wc")
         assert heard.state == (TaskState.WORKING if kind in (EventKind.TASK, EventKind.STATUS) else None)
-        assert heard.document.get("kind") == (kind.value if spoken == "0.3" else None)
+        assert heard.document.get("kind") == (kind.value if log_dialect == "0.3" else None)
 
 
-@pytest.mark.parametrize(("spoken", "names"), [("0.3", STATES_03), ("1.0", STATES_10)])
-def test_a_state_is_heard_in_any_spelling_and_kept_in_the_specified_one(spoken: str, names: dict[str, TaskState]) -> None:
+@pytest.mark.parametrize(("log_dialect", "names"), [("0.3", STATES_03), ("1.0", STATES_10)])
+def test_a_state_is_heard_in_any_spelling_and_kept_in_the_specified_one(log_dialect: str, names: dict[str, TaskState]) -> None:
     for name, state in {**names, "dreaming": TaskState.UNKNOWN}.items():
-        heard = calls.readers(spoken)[0](said(spoken, "task", **task(spoken, status={"state": name})))
+        heard = calls.readers(log_dialect)[0](said(log_dialect, "task", **task(log_dialect, status={"state": name})))
         assert heard.state is state
         kept = heard.document["status"]["state"]
-        assert kept == state.value if spoken == "0.3" else kept.startswith("TASK_STATE_")
+        assert kept == state.value if log_dialect == "0.3" else kept.startswith("TASK_STATE_")
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("log_dialect", SPOKEN)
 @pytest.mark.parametrize("role", [None, "", "system", 1, [], {}, ["agent"]])
-def test_whoever_speaks_without_a_role_is_the_agent_and_gets_an_id(spoken: str, role: object) -> None:
-    message = heard_in(spoken, "message", role=role, messageId=None, parts=[TEXT[spoken]])
-    assert message["role"] == AGENT[spoken]
+def test_whoever_speaks_without_a_role_is_the_agent_and_gets_an_id(log_dialect: str, role: object) -> None:
+    message = heard_in(log_dialect, "message", role=role, messageId=None, parts=[TEXT[log_dialect]])
+    assert message["role"] == AGENT[log_dialect]
     assert isinstance(message["messageId"], str)
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
-def test_what_is_null_is_gone_and_what_is_of_a_wrong_type_is_not_relied_on(spoken: str) -> None:
+@pytest.mark.parametrize("log_dialect", SPOKEN)
+def test_what_is_null_is_gone_and_what_is_of_a_wrong_type_is_not_relied_on(log_dialect: str) -> None:
     loose: dict[str, Any] = {"name": 5, "description": [], "extensions": "x", "metadata": None}
-    artifact = {"artifactId": 7, "parts": [{**TEXT[spoken], "metadata": None}], **loose}
-    status = {"state": WORKING[spoken], "timestamp": 5, "message": None}
-    document = heard_in(spoken, "task", **task(spoken, status=status, history=None, artifacts=[artifact], metadata=None))
+    artifact = {"artifactId": 7, "parts": [{**TEXT[log_dialect], "metadata": None}], **loose}
+    status = {"state": WORKING[log_dialect], "timestamp": 5, "message": None}
+    document = heard_in(
+        log_dialect, "task", **task(log_dialect, status=status, history=None, artifacts=[artifact], metadata=None)
+    )
     (kept,) = document["artifacts"]
     assert isinstance(kept["artifactId"], str)
     assert kept.keys() - {"artifactId", "parts"} == set()
@@ -80,20 +82,20 @@ def test_what_is_null_is_gone_and_what_is_of_a_wrong_type_is_not_relied_on(spoke
     assert {"history", "metadata"}.isdisjoint(document)
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("log_dialect", SPOKEN)
 @pytest.mark.parametrize("wrong", [None, "yes", 1, [], {}, [1]])
-def test_flags_and_references_of_a_wrong_type_are_not_there(spoken: str, wrong: object) -> None:
-    artifact = {"artifactId": "a", "parts": [TEXT[spoken]]}
-    update = heard_in(spoken, "artifact-update", taskId="wt", artifact=artifact, append=wrong, lastChunk=wrong)
+def test_flags_and_references_of_a_wrong_type_are_not_there(log_dialect: str, wrong: object) -> None:
+    artifact = {"artifactId": "a", "parts": [TEXT[log_dialect]]}
+    update = heard_in(log_dialect, "artifact-update", taskId="wt", artifact=artifact, append=wrong, lastChunk=wrong)
     assert {"append", "lastChunk"}.isdisjoint(update)
-    message = heard_in(spoken, "message", parts=[TEXT[spoken]], referenceTaskIds=wrong)
+    message = heard_in(log_dialect, "message", parts=[TEXT[log_dialect]], referenceTaskIds=wrong)
     assert message.get("referenceTaskIds", []) == []
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
-def test_members_that_nobody_here_knows_are_kept(spoken: str) -> None:
-    part = {**TEXT[spoken], "strange": {"kind": [1, 2.5, None]}}
-    document = heard_in(spoken, "artifact-update", taskId="wt", artifact={"artifactId": "a", "parts": [part]}, odd=1)
+@pytest.mark.parametrize("log_dialect", SPOKEN)
+def test_members_that_nobody_here_knows_are_kept(log_dialect: str) -> None:
+    part = {**TEXT[log_dialect], "strange": {"kind": [1, 2.5, None]}}
+    document = heard_in(log_dialect, "artifact-update", taskId="wt", artifact={"artifactId": "a", "parts": [part]}, odd=1)
     assert document["artifact"]["parts"][0]["strange"] == {"kind": [1, 2.5, None]}
     assert document["odd"] == 1
 
@@ -105,7 +107,7 @@ def test_an_empty_list_may_be_left_out_in_1_0_and_not_in_0_3() -> None:
         heard_in("0.3", "artifact-update", taskId="wt", artifact={"artifactId": "a"})
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("log_dialect", SPOKEN)
 @pytest.mark.parametrize(
     ("kind", "members", "why"),
     [
@@ -130,20 +132,20 @@ def test_an_empty_list_may_be_left_out_in_1_0_and_not_in_0_3() -> None:
     ],
 )
 def test_what_later_readers_rely_on_is_malformed_where_it_is_wrong(
-    spoken: str, kind: str, members: dict[str, Any], why: str
+    log_dialect: str, kind: str, members: dict[str, Any], why: str
 ) -> None:
-    whole = {**task(spoken), **members} if kind == "task" else members
+    whole = {**task(log_dialect), **members} if kind == "task" else members
     with pytest.raises(Malformed) as refusal:
-        heard_in(spoken, kind, **whole)
+        heard_in(log_dialect, kind, **whole)
     assert str(refusal.value) == why
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("log_dialect", SPOKEN)
 @pytest.mark.parametrize("metadata", ["x", 5, [], True])
-def test_a_parts_metadata_is_an_object_or_malformed(spoken: str, metadata: object) -> None:
-    data = {"kind": "data", "data": 1} if spoken == "0.3" else {"data": 1}
+def test_a_parts_metadata_is_an_object_or_malformed(log_dialect: str, metadata: object) -> None:
+    data = {"kind": "data", "data": 1} if log_dialect == "0.3" else {"data": 1}
     with pytest.raises(Malformed, match="metadata is not an object"):
-        heard_in(spoken, "message", parts=[{**data, "metadata": metadata}])
+        heard_in(log_dialect, "message", parts=[{**data, "metadata": metadata}])
 
 
 def test_a_part_of_0_3_whose_data_is_no_object_is_wrapped_with_the_mark_that_says_so() -> None:

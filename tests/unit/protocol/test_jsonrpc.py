@@ -6,7 +6,7 @@ import pytest
 
 from rolecall.errors import InvalidParams, InvalidRequest, ParseError, RoleUnknown, TooDeep, WorkerFault
 from rolecall.protocol.faults import fault_of
-from rolecall.protocol.jsonrpc import NULL, read_body, read_id, read_reply, read_said, write_error, write_result
+from rolecall.protocol.jsonrpc import NULL, read_body, read_id, read_reply, read_request, write_error, write_result
 from rolecall.protocol.text.jsontext import parse
 
 
@@ -69,18 +69,18 @@ def test_of_duplicate_keys_the_last_one_wins() -> None:
 )
 def test_a_wrong_envelope_is_an_invalid_request(entry: object) -> None:
     with pytest.raises(InvalidRequest):
-        read_said(entry, read_id(entry))
+        read_request(entry, read_id(entry))
 
 
 @pytest.mark.parametrize("params", [[], "x", 1])
 def test_params_that_are_no_object_are_invalid_params(params: object) -> None:
     with pytest.raises(InvalidParams):
-        read_said({"jsonrpc": "2.0", "id": 1, "method": "m", "params": params}, b"1")
+        read_request({"jsonrpc": "2.0", "id": 1, "method": "m", "params": params}, b"1")
 
 
 @pytest.mark.parametrize("call_id", [1, -5, 12345678901234567890, "1", "", "é\n"])
 def test_an_id_is_repeated_in_its_own_type(call_id: object) -> None:
-    request = read_said({"jsonrpc": "2.0", "id": call_id, "method": "m"}, read_id({"id": call_id}))
+    request = read_request({"jsonrpc": "2.0", "id": call_id, "method": "m"}, read_id({"id": call_id}))
     assert parse(write_result(request.id, b"{}")) == {"jsonrpc": "2.0", "id": call_id, "result": {}}
 
 

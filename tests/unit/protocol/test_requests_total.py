@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rolecall.errors import HubError, InvalidAnswer
-from rolecall.model.a2a import EventKind, Heard, Ids, JsonObject, Logged
+from rolecall.model.a2a import EventKind, Ids, JsonObject, Logged, WorkerEvent
 from rolecall.model.command import Target
 from rolecall.model.ids import START, Cursor, TaskId
 from rolecall.protocol.callers import requests
-from rolecall.protocol.callers.event_encoder import Speller
+from rolecall.protocol.callers.event_encoder import EventEncoder
 from rolecall.protocol.codec import Codec
 from rolecall.protocol.dialect import SHAPES
-from rolecall.protocol.rest import params_of, read_place, read_query, refuse_proto_form
+from rolecall.protocol.rest import params_of, read_query, read_route, refuse_proto_form
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.workers import requests as calls
 from rolecall.protocol.workers.events import Malformed
@@ -147,10 +147,10 @@ def test_any_message_of_a_caller_is_read_or_refused_and_what_was_read_can_be_sai
             return
         outcomes[True] += 1
         turn = codec.record(send, after=START)
-        for spoken in SPOKEN:
-            ids = Ids(TaskId("T"), "C", "wt", "wc", spoken)
+        for log_dialect in SPOKEN:
+            ids = Ids(TaskId("T"), "C", "wt", "wc", log_dialect)
             told = calls.send_params(send, ids, {}, stream=False)
-            SHAPES[spoken].read(EventKind.MESSAGE, told["message"])
+            SHAPES[log_dialect].read(EventKind.MESSAGE, told["message"])
             log = [Logged(Cursor(1), codec.opening(ids, turn))]
             for reader in DIALECTS:
                 assert codec.snapshot((turn,), log, dialect=reader, history_length=None)
@@ -173,51 +173,51 @@ def test_any_other_call_is_read_or_refused(asked: str, dialect: str | None) -> N
     try_one()
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
-def test_anything_that_a_worker_says_is_heard_or_malformed_and_what_was_heard_can_be_logged(spoken: str) -> None:
+@pytest.mark.parametrize("log_dialect", SPOKEN)
+def test_anything_that_a_worker_says_is_heard_or_malformed_and_what_was_heard_can_be_logged(log_dialect: str) -> None:
     outcomes: Counter[bool] = Counter()
 
     @settings(many, max_examples=1000)
-    @given(damaged(*SAID[spoken]) | strange_documents)
+    @given(damaged(*SAID[log_dialect]) | strange_documents)
     def try_one(said: Any) -> None:
         try:
-            heard = calls.readers(spoken)[0](said)
+            heard = calls.readers(log_dialect)[0](said)
         except Malformed as error:
             outcomes[False] += 1
             assert len(str(error)) < 200
             return
         outcomes[True] += 1
-        log_and_read(heard, spoken)
+        log_and_read(heard, log_dialect)
 
     try_one()
     assert min(outcomes[True], outcomes[False]) > 50
 
 
-def log_and_read(heard: Heard, spoken: str) -> None:
+def log_and_read(heard: WorkerEvent, log_dialect: str) -> None:
     """InvalidAnswer is the one thing that a reader of another dialect may get; one of the same always gets the event."""
-    ids = Ids(TaskId("T"), "C", heard.task, heard.context, spoken)
+    ids = Ids(TaskId("T"), "C", heard.task, heard.context, log_dialect)
     turn = codec.record(requests.READ_SEND["0.3"]({"message": {"parts": [TEXT_03]}}, ANY), after=START)
     events = codec.begin(heard, ids, turn)
     log = [Logged(Cursor(at + 1), event) for at, event in enumerate(events)]
     assert all(parse(event.body) for event in events)
     for dialect in DIALECTS:
-        pen = Speller(dialect, "alias")
+        pen = EventEncoder(dialect, "alias")
         try:
-            assert all(pen.spell(event) for event in events)
+            assert all(pen.encode(event) for event in events)
             if events[0].kind is not EventKind.MESSAGE:
                 codec.snapshot((turn,), log, dialect=dialect, history_length=1)
         except InvalidAnswer:
-            assert dialect != spoken
+            assert dialect != log_dialect
     if heard.kind is EventKind.TASK:
         opened = [Logged(Cursor(1), codec.opening(ids, turn))]
         for event in codec.missing(heard, ids, (turn,), opened, gap=True):
             assert event.state is not None or event.kind is EventKind.ARTIFACT
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.parametrize("log_dialect", SPOKEN)
 @pytest.mark.parametrize("said", [None, [], "x", 1, True, {}])
-def test_what_is_no_document_at_all_is_malformed(said: Any, spoken: str) -> None:
-    for read in calls.readers(spoken):
+def test_what_is_no_document_at_all_is_malformed(said: Any, log_dialect: str) -> None:
+    for read in calls.readers(log_dialect):
         with pytest.raises(Malformed):
             read(said)
 
@@ -231,12 +231,12 @@ _verbs = st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PA
 
 @many
 @given(_paths, _verbs, damaged(*CALLS, *SENDS.values()) | strange_documents, st.sampled_from(["0.3", "1.0", None]))
-def test_any_address_with_any_body_is_read_or_refused(path: str, verb: str, said: JsonObject, dialect: str | None) -> None:
-    place = read_place(f"/{path}", verb)
+def test_any_address_with_any_body_is_read_or_refused(path: str, method: str, said: JsonObject, dialect: str | None) -> None:
+    place = read_route(f"/{path}", method)
     if place is None:
         return
-    assert place.verbs
-    assert (place.operation is not None) == (verb in place.verbs)
+    assert place.methods
+    assert (place.operation is not None) == (method in place.methods)
     try:
         refuse_proto_form(said)
         params = params_of(place, said, dialect)

@@ -83,8 +83,8 @@ def test_a_message_has_no_id_and_the_same_one_is_told_to_every_worker() -> None:
     given = params()
     send = v01.read_send(params(), ANY)
     assert send.params == given
-    for spoken in ("0.3", "1.0"):
-        told = calls.send_params(send, Ids(TaskId("T"), "c", spoken=spoken), {}, stream=True)
+    for log_dialect in ("0.3", "1.0"):
+        told = calls.send_params(send, Ids(TaskId("T"), "c", log_dialect=log_dialect), {}, stream=True)
         assert told["message"]["messageId"] == send.message_id
 
 

@@ -10,7 +10,7 @@ from rolecall.errors import InvalidParams, NoLiveWorker, TaskNotFound, VersionNo
 from rolecall.model.command import Target
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.methods import Operation as Op
-from rolecall.protocol.rest import Place, params_of, read_place, read_query, refuse_proto_form, write_error
+from rolecall.protocol.rest import RestRoute, params_of, read_query, read_route, refuse_proto_form, write_error
 from rolecall.protocol.text.jsontext import parse
 
 ANY = Target()
@@ -29,7 +29,7 @@ ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "path", "operation", "names"), ADDRESSES)
+@pytest.mark.parametrize(("method", "path", "operation", "names"), ADDRESSES)
 @pytest.mark.parametrize(
     ("prefix", "dialect", "target"),
     [
@@ -48,16 +48,16 @@ ADDRESSES = [
     ],
 )
 def test_every_operation_has_its_address_behind_every_prefix(
-    prefix: str, dialect: str | None, target: Target, verb: str, path: str, operation: Op, names: dict[str, str]
+    prefix: str, dialect: str | None, target: Target, method: str, path: str, operation: Op, names: dict[str, str]
 ) -> None:
     for written in (prefix + path, f"{prefix}{path}/"):
-        place = read_place(written, verb)
+        place = read_route(written, method)
         assert place is not None
         assert (place.operation, place.dialect, place.target, place.names) == (operation, dialect, target, names)
 
 
 @pytest.mark.parametrize(
-    ("verb", "path", "operation", "dialect"),
+    ("method", "path", "operation", "dialect"),
     [
         ("GET", "/extendedAgentCard", Op.CARD, "1.0"),
         ("GET", "/echo/extendedAgentCard", Op.CARD, "1.0"),
@@ -68,14 +68,14 @@ def test_every_operation_has_its_address_behind_every_prefix(
         ("GET", "/a2a/tasks/t/pushNotificationConfig", Op.PUSH_LIST, "0.3"),
     ],
 )
-def test_cards_and_the_addresses_of_the_seeds_are_known(verb: str, path: str, operation: Op, dialect: str) -> None:
-    place = read_place(path, verb)
+def test_cards_and_the_addresses_of_the_seeds_are_known(method: str, path: str, operation: Op, dialect: str) -> None:
+    place = read_route(path, method)
     assert place is not None
     assert (place.operation, place.dialect) == (operation, dialect)
 
 
 @pytest.mark.parametrize(
-    ("path", "verbs"),
+    ("path", "methods"),
     [
         ("/message:send", ("POST",)),
         ("/tasks", ("GET",)),
@@ -87,11 +87,11 @@ def test_cards_and_the_addresses_of_the_seeds_are_known(verb: str, path: str, op
         ("/extendedAgentCard", ("GET",)),
     ],
 )
-def test_another_verb_is_told_which_ones_there_are(path: str, verbs: tuple[str, ...]) -> None:
-    for verb in {"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"} - {*verbs}:
-        place = read_place(path, verb)
+def test_another_verb_is_told_which_ones_there_are(path: str, methods: tuple[str, ...]) -> None:
+    for method in {"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"} - {*methods}:
+        place = read_route(path, method)
         assert place is not None
-        assert (place.operation, place.verbs) == (None, verbs)
+        assert (place.operation, place.methods) == (None, methods)
 
 
 OTHERS = (
@@ -104,7 +104,7 @@ OTHERS = (
 
 @pytest.mark.parametrize("path", ["", "/", *OTHERS.split()])
 def test_every_other_address_is_left_to_others(path: str) -> None:
-    assert read_place(path, "GET") is None
+    assert read_route(path, "GET") is None
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_every_other_address_is_left_to_others(path: str) -> None:
     ],
 )
 def test_an_id_is_decoded_once(written: str, name: str) -> None:
-    for path, verb in ((f"/tasks/{written}", "GET"), (f"/tasks/{written}:cancel", "POST")):
-        place = read_place(path, verb)
+    for path, method in ((f"/tasks/{written}", "GET"), (f"/tasks/{written}:cancel", "POST")):
+        place = read_route(path, method)
         assert place is not None
         assert place.names == {"id": name}
 
@@ -164,8 +164,8 @@ def test_a_query_that_cannot_be_meant_is_refused(query: bytes, text: str) -> Non
     assert refusal.value.message == text
 
 
-def place(operation: Op, **names: str) -> Place:
-    return Place(operation, None, ANY, names, ())
+def place(operation: Op, **names: str) -> RestRoute:
+    return RestRoute(operation, None, ANY, names, ())
 
 
 HOOK = {"url": "u"}
@@ -192,7 +192,7 @@ HOOK = {"url": "u"}
     ],
 )
 def test_what_stands_in_the_address_wins_over_what_was_said(
-    asked: Place, said: dict[str, Any], dialect: str, params: dict[str, Any]
+    asked: RestRoute, said: dict[str, Any], dialect: str, params: dict[str, Any]
 ) -> None:
     assert params_of(asked, said, dialect) == params
 

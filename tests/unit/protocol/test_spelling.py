@@ -6,7 +6,7 @@ import pytest
 
 from rolecall.errors import InvalidAnswer
 from rolecall.model.a2a import Event, EventKind, JsonObject, TaskState
-from rolecall.protocol.callers.event_encoder import Speller, named_event
+from rolecall.protocol.callers.event_encoder import EventEncoder, named_event
 from rolecall.protocol.text.jsontext import dump, parse
 
 IDS = {"taskId": "T", "contextId": "C"}
@@ -32,26 +32,28 @@ def artifact(name: str, *, append: bool = False) -> Event:
 
 def test_a_reader_of_the_logs_own_dialect_gets_its_bytes() -> None:
     event = logged(STATUS)
-    assert Speller("0.3").spell(event) is event.body
-    assert Speller("0.3", "mine").spell(event) is event.body
+    assert EventEncoder("0.3").encode(event) is event.body
+    assert EventEncoder("0.3", "mine").encode(event) is event.body
 
 
 def test_another_dialect_is_a_translation_without_what_it_does_not_know() -> None:
-    assert parse(Speller("1.0").spell(logged(STATUS))) == {**IDS, "status": {"state": "TASK_STATE_COMPLETED"}}
+    assert parse(EventEncoder("1.0").encode(logged(STATUS))) == {**IDS, "status": {"state": "TASK_STATE_COMPLETED"}}
 
 
 @pytest.mark.parametrize(("dialect", "name"), [("0.1", "mine"), ("1.0", "T")])
 def test_a_callers_own_name_for_the_task_is_spoken_in_the_oldest_dialect_alone(dialect: str, name: str) -> None:
-    pen = Speller(dialect, "mine")
+    pen = EventEncoder(dialect, "mine")
     for event in (logged(TASK), logged(STATUS), artifact("a")):
-        document = parse(pen.spell(event))
+        document = parse(pen.encode(event))
         assert (document.get("taskId") or document.get("id")) == name
 
 
 def test_in_the_oldest_dialect_an_artifact_is_its_place_among_those_that_were_seen() -> None:
-    pen = Speller("0.1")
-    pen.spell(logged(TASK))
-    updates = [parse(pen.spell(event)) for event in (artifact("a"), artifact("b"), artifact("a", append=True), artifact("old"))]
+    pen = EventEncoder("0.1")
+    pen.encode(logged(TASK))
+    updates = [
+        parse(pen.encode(event)) for event in (artifact("a"), artifact("b"), artifact("a", append=True), artifact("old"))
+    ]
     assert [update["artifact"]["index"] for update in updates] == [1, 2, 1, 0]
     assert [update["artifact"]["append"] for update in updates] == [False, False, True, False]
 
@@ -59,14 +61,14 @@ def test_in_the_oldest_dialect_an_artifact_is_its_place_among_those_that_were_se
 def test_what_cannot_be_said_is_an_error_that_names_the_place_and_both_dialects() -> None:
     odd = {"kind": "artifact-update", **IDS, "artifact": {"artifactId": "a", "parts": [{"kind": "song"}]}}
     with pytest.raises(InvalidAnswer) as refusal:
-        Speller("1.0").spell(logged(odd))
+        EventEncoder("1.0").encode(logged(odd))
     assert '"artifact.parts[0]" must be a text, file or data part. (from 0.3 to 1.0)' in refusal.value.message
 
 
 def test_a_bare_message_has_no_place_in_a_stream_of_the_oldest_dialect() -> None:
     message = {"kind": "message", "messageId": "m", "role": "agent", "parts": []}
     with pytest.raises(InvalidAnswer, match=r"no place in a stream of 0\.1"):
-        Speller("0.1").spell(logged(message))
+        EventEncoder("0.1").encode(logged(message))
 
 
 def test_the_oldest_servers_named_their_frames() -> None:

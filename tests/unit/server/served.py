@@ -13,18 +13,18 @@ from typing import Any, Self
 
 import uvloop
 
-from hub.core.observe import Silent
+from hub.core.observe import NullObserver
 from hub.inbound.middleware.refusal import refusal_of
 from hub.inbound.middleware.request import Request
-from hub.server.asgi import LEAVING, Receive, Scope, Send
-from hub.server.http_server import Doors
+from hub.server.asgi import ON_DISCONNECT, Receive, Scope, Send
+from hub.server.http_server import HttpServer
 from tests.helpers.processes import wait_for
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 PATIENCE = 0.3
 
 
-class Counts(Silent):
+class Counts(NullObserver):
     def __init__(self) -> None:
         self.open = 0
         self.reasons: list[str] = []
@@ -70,7 +70,7 @@ class Desk:
     async def patient(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Wants to know when the caller leaves, twice."""
         for _ in range(2):
-            scope[LEAVING](lambda: self.left.append(scope["path"]))
+            scope[ON_DISCONNECT](lambda: self.left.append(scope["path"]))
         await self.wait(scope, receive, send)
 
     async def early(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -155,8 +155,8 @@ class Desk:
 class House:
     """Everything that runs on the server's thread, to be looked at from the test's."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, doors: Doors, desk: Desk, counts: Counts, port: int) -> None:
-        self.loop, self.doors, self.desk, self.counts, self.port = loop, doors, desk, counts, port
+    def __init__(self, loop: asyncio.AbstractEventLoop, http_server: HttpServer, desk: Desk, counts: Counts, port: int) -> None:
+        self.loop, self.http_server, self.desk, self.counts, self.port = loop, http_server, desk, counts, port
 
     def caller(self) -> Caller:
         return Caller(self.port)
@@ -164,7 +164,7 @@ class House:
     def forget(self) -> None:
         """As if nobody had been here."""
         self.let_go()
-        wait_for(lambda: not len(self.doors))
+        wait_for(lambda: not len(self.http_server))
         asyncio.run_coroutine_threadsafe(self._hold_back(), self.loop).result(5)
         self.desk.asked.clear()
         self.desk.left.clear()
@@ -177,24 +177,24 @@ class House:
         self.loop.call_soon_threadsafe(self.desk.go.set)
 
     def close(self, within: float) -> Future[None]:
-        return asyncio.run_coroutine_threadsafe(self.doors.close(within), self.loop)
+        return asyncio.run_coroutine_threadsafe(self.http_server.close(within), self.loop)
 
     def unsent(self) -> int:
         """Bytes that wait in the server for somebody to take them."""
-        return sum(line._still_unsent() for line in tuple(self.doors._lines))
+        return sum(line._still_unsent() for line in tuple(self.http_server._lines))
 
     def narrow_the_lines(self) -> None:
         """The system takes little at a time, as on a slow network: the rest of an answer waits in the server."""
-        for line in tuple(self.doors._lines):
+        for line in tuple(self.http_server._lines):
             assert line._transport is not None
             line._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
 
     def requests_held(self) -> int:
-        return sum(len(line._waiting) for line in tuple(self.doors._lines))
+        return sum(len(line._waiting) for line in tuple(self.http_server._lines))
 
     def bytes_held(self) -> int:
         """Of the bodies of requests that wait."""
-        return sum(exchange.unread for line in tuple(self.doors._lines) for exchange in tuple(line._waiting))
+        return sum(cycle.unread for line in tuple(self.http_server._lines) for cycle in tuple(line._waiting))
 
 
 class Caller:
@@ -258,28 +258,28 @@ def open_house(loop_kind: str, *, most: int = 100, **times: float) -> Iterator[H
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=loop.run_forever, daemon=True)
 
-    async def begin() -> tuple[Doors, Desk, asyncio.Task[None]]:
+    async def begin() -> tuple[HttpServer, Desk, asyncio.Task[None]]:
         desk = Desk()
-        doors = Doors(desk, counts, refusal_of, most=most, patience=PATIENCE, max_head=32 * 1024)
-        doors.look_every = 0.1
+        http_server = HttpServer(desk, counts, refusal_of, most=most, patience=PATIENCE, max_head=32 * 1024)
+        http_server.look_every = 0.1
         for name, value in times.items():
-            setattr(doors, name, value)
-        await doors.open(listener, backlog=100)
-        return doors, desk, asyncio.create_task(doors.keep_time())
+            setattr(http_server, name, value)
+        await http_server.open(listener, backlog=100)
+        return http_server, desk, asyncio.create_task(http_server.keep_time())
 
     async def end() -> None:
         timekeeper.cancel()
-        await doors.close(0.1)
+        await http_server.close(0.1)
         await asyncio.gather(timekeeper, return_exceptions=True)
 
     thread.start()
-    doors, desk, timekeeper = asyncio.run_coroutine_threadsafe(begin(), loop).result(5)
+    http_server, desk, timekeeper = asyncio.run_coroutine_threadsafe(begin(), loop).result(5)
     try:
-        yield House(loop, doors, desk, counts, listener.getsockname()[1])
+        yield House(loop, http_server, desk, counts, listener.getsockname()[1])
     finally:
         asyncio.run_coroutine_threadsafe(end(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(5)
         loop.close()
-        assert not len(doors)
+        assert not len(http_server)
         assert not troubles, troubles

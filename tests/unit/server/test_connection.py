@@ -86,7 +86,7 @@ def test_bodies_that_nobody_reads_do_not_hold_up_the_next_request(house: House, 
 def test_who_asks_on_and_on_and_takes_nothing_is_not_answered_on_and_on(house: House, caller: Caller) -> None:
     """The answers would pile up in memory, whatever is done about one answer."""
     caller.say(get("big/4000000") * 10)
-    wait_for(lambda: bool(house.desk.asked) and not len(house.doors), 10 * PATIENCE)
+    wait_for(lambda: bool(house.desk.asked) and not len(house.http_server), 10 * PATIENCE)
     assert len(house.desk.asked) == 1
     assert caller.is_cut() or len(caller.heard) < 4_000_000
 
@@ -171,7 +171,7 @@ def test_who_leaves_in_the_middle_of_his_body_is_not_waited_for(house: House) ->
     with house.caller() as caller:
         caller.say(POST % (b"echo", 10), b"abc")
         wait_for(lambda: bool(house.desk.asked))
-    wait_for(lambda: house.desk.left == ["/echo"] and not len(house.doors))
+    wait_for(lambda: house.desk.left == ["/echo"] and not len(house.http_server))
 
 
 def test_an_answer_before_the_body_is_whole_arrives_and_ends_the_line(caller: Caller) -> None:

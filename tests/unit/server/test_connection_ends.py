@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 
-from hub.server.connection import Line
+from hub.server.connection import ServerConnection
 from tests.helpers.processes import wait_for
 from tests.unit.server.served import LOOPS, PATIENCE, Caller, House, open_house
 from tests.unit.server.test_connection import CHUNKS, POST, get
@@ -62,13 +62,13 @@ def test_who_leaves_while_he_is_answered_is_not_written_to(house: House) -> None
     with house.caller() as caller:
         caller.say(get("stream")).hear(b"x" * 8000)
         caller.line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    wait_for(lambda: house.desk.left == ["/stream"] and not len(house.doors))
+    wait_for(lambda: house.desk.left == ["/stream"] and not len(house.http_server))
 
 
 def test_who_ends_in_the_middle_of_a_quiet_stream_is_missed_at_once(house: House, caller: Caller) -> None:
     caller.say(get("quiet")).hear(b"word")
     caller.done_talking()
-    wait_for(lambda: house.desk.left == ["/quiet"] and not len(house.doors))
+    wait_for(lambda: house.desk.left == ["/quiet"] and not len(house.http_server))
 
 
 def test_who_leaves_while_he_waits_is_told_of(house: House) -> None:
@@ -111,10 +111,10 @@ def test_who_takes_nothing_any_more_is_cut_and_what_was_for_him_is_gone(house: H
     """At once, and without the collector of cycles."""
     caller.say(get("stream")).hear(b"x" * 8000)
     stopped = time.monotonic()
-    (line,) = [weakref.ref(line) for line in house.doors._lines]
+    (line,) = [weakref.ref(line) for line in house.http_server._lines]
     gc.disable()
     try:
-        wait_for(lambda: house.desk.left == ["/stream"] and not len(house.doors), 10 * PATIENCE)
+        wait_for(lambda: house.desk.left == ["/stream"] and not len(house.http_server), 10 * PATIENCE)
         assert time.monotonic() - stopped > 0.9 * PATIENCE
         wait_for(lambda: line() is None)
     finally:
@@ -125,7 +125,7 @@ def test_who_takes_nothing_any_more_is_cut_and_what_was_for_him_is_gone(house: H
 def test_an_answer_that_nobody_takes_does_not_hold_the_line(house: House, caller: Caller) -> None:
     caller.say(get("big/20000000").replace(b"Host", b"Connection: close\r\nHost"))
     wait_for(lambda: house.unsent() > 1_000_000)
-    wait_for(lambda: not len(house.doors), 10 * PATIENCE)
+    wait_for(lambda: not len(house.http_server), 10 * PATIENCE)
 
 
 # --- the clock
@@ -188,7 +188,7 @@ def test_an_answer_that_is_shorter_than_it_said_ends_the_line_and_one_that_is_lo
 def test_an_application_that_says_nothing_does_not_hold_the_line(house: House, caller: Caller, path: str) -> None:
     caller.say(get(path))
     assert caller.is_cut() or caller.heard == b""
-    wait_for(lambda: not len(house.doors))
+    wait_for(lambda: not len(house.http_server))
 
 
 # --- the hub that goes
@@ -211,8 +211,8 @@ def test_who_gets_in_as_the_doors_close_is_not_served(house: House) -> None:
     ours, theirs = socket.socketpair()
 
     async def come_late() -> None:
-        await house.doors.close(1)
-        await house.loop.connect_accepted_socket(lambda: Line(house.doors, house.loop), ours)
+        await house.http_server.close(1)
+        await house.loop.connect_accepted_socket(lambda: ServerConnection(house.http_server, house.loop), ours)
 
     with theirs:
         theirs.settimeout(2)
@@ -220,7 +220,7 @@ def test_who_gets_in_as_the_doors_close_is_not_served(house: House) -> None:
         asyncio.run_coroutine_threadsafe(come_late(), house.loop).result(5)
         with suppress(ConnectionError):
             assert theirs.recv(1000) == b""
-        wait_for(lambda: not len(house.doors))
+        wait_for(lambda: not len(house.http_server))
     assert house.desk.asked == []
 
 
@@ -239,7 +239,7 @@ def test_a_hub_that_goes_answers_what_it_was_asked_and_nothing_else(house: House
         assert heard.count(b"connection: close") == 1
         closing.result(5)
         assert streaming.is_cut() or streaming.heard
-        assert not len(house.doors)
+        assert not len(house.http_server)
         with pytest.raises(ConnectionError):
             house.caller()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 
-from hub.server.cycle import Exchange
+from hub.server.cycle import RequestCycle
 
 
 class Deaf:
@@ -19,17 +19,17 @@ class Deaf:
 
 
 async def test_a_body_in_crumbs_takes_no_more_room_than_in_one_piece() -> None:
-    exchange = Exchange(Deaf(), asyncio.get_running_loop(), {}, keeps=True, expects=False)
+    cycle = RequestCycle(Deaf(), asyncio.get_running_loop(), {}, keeps=True, expects=False)
     tracemalloc.start()
     try:
         for n in range(30_000):
-            exchange.take(b"%02d" % (n % 100))
+            cycle.take(b"%02d" % (n % 100))
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 3 * exchange.unread
-    exchange.finish()
-    assert await exchange.receive() == {"type": "http.request", "body": _crumbs(30_000), "more_body": False}
+    assert held < 3 * cycle.unread
+    cycle.finish()
+    assert await cycle.receive() == {"type": "http.request", "body": _crumbs(30_000), "more_body": False}
 
 
 def _crumbs(count: int) -> bytes:

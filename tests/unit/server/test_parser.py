@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from hub.server.asgi import Scope
-from hub.server.cycle import Exchange
-from hub.server.parser import Intake
+from hub.server.cycle import RequestCycle
+from hub.server.parser import RequestParser
 
 UPGRADE = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
 REQUESTS = (
@@ -25,17 +25,17 @@ REQUESTS = (
 )
 
 
-class Heard(NamedTuple):
+class WorkerEvent(NamedTuple):
     scope: Scope
     keeps: bool
     expects: bool
     body: bytearray
 
 
-class Kept(Exchange):
+class Kept(RequestCycle):
     """Keeps its body."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: WorkerEvent) -> None:
         self.heard = heard
         self.gone = False
 
@@ -46,14 +46,14 @@ class Kept(Exchange):
         self.heard.scope["whole"] = True
 
 
-def read(data: bytes, cuts: list[int]) -> tuple[list[Heard], str]:
-    heard: list[Heard] = []
+def read(data: bytes, cuts: list[int]) -> tuple[list[WorkerEvent], str]:
+    heard: list[WorkerEvent] = []
 
-    def asked(scope: Scope, *, keeps: bool, expects: bool) -> Exchange:
-        heard.append(Heard(scope, keeps, expects, bytearray()))
+    def asked(scope: Scope, *, keeps: bool, expects: bool) -> RequestCycle:
+        heard.append(WorkerEvent(scope, keeps, expects, bytearray()))
         return Kept(heard[-1])
 
-    intake = Intake(asked, (None, None), most_head=64 * 1024)
+    intake = RequestParser(asked, (None, None), max_head=64 * 1024)
     wrong, at = None, 0
     for cut in (*cuts, len(data)):
         if cut > at and wrong is None:
@@ -61,8 +61,8 @@ def read(data: bytes, cuts: list[int]) -> tuple[list[Heard], str]:
     return heard, str(wrong or "")
 
 
-def cuts(dice: random.Random, data: bytes) -> list[int]:
-    return sorted(dice.sample(range(len(data)), min(len(data), dice.choice([1, 3, 10, 60]))))
+def cuts(rng: random.Random, data: bytes) -> list[int]:
+    return sorted(rng.sample(range(len(data)), min(len(data), rng.choice([1, 3, 10, 60]))))
 
 
 def test_a_head_of_more_headers_than_anybody_needs_is_no_request() -> None:
@@ -76,25 +76,25 @@ def test_a_head_of_more_headers_than_anybody_needs_is_no_request() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_requests_are_the_same_wherever_they_are_cut(seed: int) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(60):
-        said = dice.choices(REQUESTS, k=dice.randint(1, 6))
+        said = rng.choices(REQUESTS, k=rng.randint(1, 6))
         data = b"".join(said)
         heard, wrong = read(data, [])
         assert (len(heard), wrong) == (len(said), "")
         assert all(one.scope["whole"] for one in heard)
-        assert read(data, cuts(dice, data)) == (heard, wrong)
+        assert read(data, cuts(rng, data)) == (heard, wrong)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_so_is_what_has_been_spoilt(seed: int) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     refused = 0
     for _ in range(100):
-        data = bytearray(b"".join(dice.choices(REQUESTS[:8], k=dice.randint(1, 5))))
-        for _ in range(dice.randint(1, 3)):
-            data[dice.randrange(len(data))] = dice.choice(b"\r\n\0 :;0a\xff#*")
-        (heard, wrong), (again, wrong_again) = read(bytes(data), []), read(bytes(data), cuts(dice, data))
+        data = bytearray(b"".join(rng.choices(REQUESTS[:8], k=rng.randint(1, 5))))
+        for _ in range(rng.randint(1, 3)):
+            data[rng.randrange(len(data))] = rng.choice(b"\r\n\0 :;0a\xff#*")
+        (heard, wrong), (again, wrong_again) = read(bytes(data), []), read(bytes(data), cuts(rng, data))
         assert (wrong, [one.scope for one in heard]) == (wrong_again, [one.scope for one in again])
         refused += bool(wrong)
     assert refused > 30

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hub.ports import Entry
+from hub.ports import LogEntry
 from hub.storage.common import leases
-from hub.storage.common.cached_task import Held, outcome
+from hub.storage.common.cached_task import CachedTask, outcome
 from hub.storage.common.log_tail import TAIL_BYTES, TAIL_EVENTS
 from hub.storage.sqlite import events as events_module
 from hub.storage.sqlite import registry as registry_module
@@ -42,8 +42,8 @@ from tests.contract.words import (
 from tests.helpers.clock import MovableClock
 
 
-def held(events: int = 0, size: int = 100) -> Held:
-    held = Held(a_row(), [a_turn()])
+def held(events: int = 0, size: int = 100) -> CachedTask:
+    held = CachedTask(a_row(), [a_turn()])
     held.extend([Logged(Cursor(at), text("x" * size)) for at in range(1, events + 1)])
     return held
 
@@ -95,13 +95,13 @@ def test_tail_is_bounded_by_events_and_by_bytes(events: int, size: int) -> None:
 
 
 def test_append_that_was_loaded_already_takes_the_row_nowhere() -> None:
-    loaded = Held(a_row(at=Cursor(6), state=TaskState.COMPLETED, position="b.6"), None)
-    older = Entry([status(TaskState.WORKING)], "b.5")
+    loaded = CachedTask(a_row(at=Cursor(6), state=TaskState.COMPLETED, position="b.6"), None)
+    older = LogEntry([status(TaskState.WORKING)], "b.5")
     loaded.advance(older, [Logged(Cursor(5), older.events[0])], outcome(older.events), updated=0.0)
     row = loaded.row
     assert (row.at, row.state, row.position) == (6, TaskState.COMPLETED, "b.6")
     assert loaded.position == "b.6"
-    loaded.advance(Entry([text()]), [Logged(Cursor(7), text())], outcome([text()]), updated=1.0)
+    loaded.advance(LogEntry([text()]), [Logged(Cursor(7), text())], outcome([text()]), updated=1.0)
     assert (loaded.row.at, loaded.row.state) == (7, TaskState.COMPLETED)
 
 
@@ -154,7 +154,7 @@ def test_cache_finds_whoever_is_followed_also_after_its_end() -> None:
     cache.keep(TaskId("followed"), followed)
     followed.close()
     cache.keep(TaskId("followed"), followed)
-    cache.keep(TaskId("other"), Held(a_row(state=TaskState.COMPLETED), None))
+    cache.keep(TaskId("other"), CachedTask(a_row(state=TaskState.COMPLETED), None))
     assert cache.find(TaskId("followed")) is followed
 
 

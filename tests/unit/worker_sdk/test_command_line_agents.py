@@ -146,9 +146,9 @@ async def test_its_failure_and_its_silence_fail_the_task(script: list[Any], time
     assert why in last_words(failed)
 
 
-@pytest.mark.parametrize(("deaf", "least", "most"), [(False, 0.0, 1.9), (True, 1.9, 8.0)])
-async def test_canceling_asks_it_to_end_and_then_makes_it(deaf: bool, least: float, most: float) -> None:
-    script = [*(["deaf"] if deaf else []), {"kind": "thinking", "text": "…"}, 60]
+@pytest.mark.parametrize(("ignore_input", "least", "most"), [(False, 0.0, 1.9), (True, 1.9, 8.0)])
+async def test_canceling_asks_it_to_end_and_then_makes_it(ignore_input: bool, least: float, most: float) -> None:
+    script = [*(["deaf"] if ignore_input else []), {"kind": "thinking", "text": "…"}, 60]
     async with wrapper().test() as t, asyncio.timeout(20):
         async for event in t.stream(json.dumps(script)):
             if event.kind == "text":

@@ -252,12 +252,12 @@ async def test_other_paths_methods_and_types_are_told_apart(caller: Caller) -> N
 async def test_a_quiet_stream_carries_keep_alive_comments() -> None:
     from worker_sdk.serve import Server
 
-    gate = asyncio.Event()
+    authenticator = asyncio.Event()
     worker = Worker("w")
 
     @worker.on_message
     async def handler() -> None:
-        await gate.wait()
+        await authenticator.wait()
 
     server = Server(worker.tasks, worker.card, max_body=1000, keep_alive=0.01)
     sent: list[dict[str, Any]] = []
@@ -268,7 +268,7 @@ async def test_a_quiet_stream_carries_keep_alive_comments() -> None:
     async def send(event: dict[str, Any]) -> None:
         sent.append(event)
         if sum(event.get("body") == b": keep-alive\n\n" for event in sent) == 2:
-            gate.set()
+            authenticator.set()
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
     await asyncio.wait_for(server(scope, incoming.get, send), 5)

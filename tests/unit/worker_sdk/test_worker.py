@@ -27,7 +27,7 @@ from worker_sdk import (
     UserError,
     Worker,
 )
-from worker_sdk.tasks.task_table import Limits
+from worker_sdk.tasks.task_table import TaskLimits
 
 Yields = AsyncGenerator[Any, Message]
 
@@ -241,17 +241,17 @@ async def test_a_terminal_state_that_was_reached_first_stays() -> None:
 
 
 async def test_above_its_concurrency_a_call_is_refused_and_never_queued() -> None:
-    gate = asyncio.Event()
+    authenticator = asyncio.Event()
 
     async def handler(text: str) -> str:
-        await gate.wait()
+        await authenticator.wait()
         return text
 
     async with worker_of(handler, concurrency=2).test() as t:
         running = [await t.send(str(n), blocking=False) for n in range(2)]
         with pytest.raises(WorkerRefused):
             await t.send("too much")
-        gate.set()
+        authenticator.set()
         await until(lambda: t.tasks.slots.busy == 0)
         assert (await t.send("again")).text == "again"
         assert [(await t.get(reply.task_id or "")).text for reply in running] == ["0", "1"]
@@ -270,10 +270,10 @@ async def test_a_paused_task_takes_no_slot_and_its_answer_needs_one() -> None:
 
 
 async def test_a_cancelled_plain_function_keeps_its_slot_until_its_thread_ends() -> None:
-    gate = threading.Event()
+    authenticator = threading.Event()
 
     def handler() -> None:
-        gate.wait(5)
+        authenticator.wait(5)
 
     async with worker_of(handler, concurrency=1).test() as t:
         reply = await t.send("x", blocking=False)
@@ -281,7 +281,7 @@ async def test_a_cancelled_plain_function_keeps_its_slot_until_its_thread_ends()
         assert (await t.cancel(reply.task_id or "")).state == "canceled"
         with pytest.raises(WorkerRefused):
             await t.send("y")
-        gate.set()
+        authenticator.set()
         await until(lambda: t.tasks.slots.busy == 0)
 
 
@@ -312,10 +312,10 @@ async def test_a_repeated_answer_is_not_given_twice() -> None:
 
 
 async def test_messages_to_tasks_that_cannot_take_them_are_refused() -> None:
-    gate = asyncio.Event()
+    authenticator = asyncio.Event()
 
     async def handler() -> None:
-        await gate.wait()
+        await authenticator.wait()
 
     async with worker_of(handler).test() as t:
         with pytest.raises(TaskNotFound):
@@ -325,21 +325,21 @@ async def test_messages_to_tasks_that_cannot_take_them_are_refused() -> None:
             await t.send("y", task_id=running.task_id)
         with pytest.raises(InvalidParams, match="context"):
             await t.send("y", task_id=running.task_id, context_id="another")
-        gate.set()
+        authenticator.set()
         await until(lambda: t.tasks.get(running.task_id or "").ended)
         with pytest.raises(TaskEnded):
             await t.send("y", task_id=running.task_id)
 
 
 async def test_ended_tasks_are_forgotten_by_age_and_by_number_and_running_ones_never() -> None:
-    clock, gate = MovableClock(), asyncio.Event()
+    clock, authenticator = MovableClock(), asyncio.Event()
 
     async def handler(text: str) -> str:
         if text == "stay":
-            await gate.wait()
+            await authenticator.wait()
         return text
 
-    worker = worker_of(handler, limits=Limits(keep=10, keep_tasks=2), monotonic=clock.monotonic)
+    worker = worker_of(handler, limits=TaskLimits(keep=10, keep_tasks=2), monotonic=clock.monotonic)
     async with worker.test() as t:
         stays = await t.send("stay", blocking=False)
         old = await t.send("old")
@@ -357,15 +357,15 @@ async def test_ended_tasks_are_forgotten_by_age_and_by_number_and_running_ones_n
 
 
 async def test_finishing_lets_what_runs_end_and_fails_the_rest_with_a_reason() -> None:
-    gate = asyncio.Event()
+    authenticator = asyncio.Event()
 
     async def handler(text: str) -> str:
-        await (gate if text == "quick" else asyncio.Event()).wait()
+        await (authenticator if text == "quick" else asyncio.Event()).wait()
         return text
 
     async with worker_of(handler).test() as t:
         quick, stuck = await t.send("quick", blocking=False), await t.send("stuck", blocking=False)
-        gate.set()
+        authenticator.set()
         assert await t.tasks.finish(0.05, "stopped") == 1
         with pytest.raises(WorkerRefused, match="drained"):
             await t.send("late")
