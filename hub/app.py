@@ -55,7 +55,8 @@ from hub.outbound.forwarder import HttpForwarder
 from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import WebhookGuard, read_networks
 from hub.outbound.worker_guard import Guard
-from hub.ports import Clock, Engine
+from hub.ports.clock import Clock
+from hub.ports.engine import Engine
 from hub.server.asgi import with_send_timeout
 from hub.server.http_server import HttpServer
 from hub.settings.model import Settings

@@ -21,7 +21,7 @@ from hub.core.supervisor import Supervisor
 from hub.core.tasks.lookup import TaskLookup, alias_key
 from hub.core.tasks.reader import TaskReader, TaskView, answered_in, readable
 from hub.core.tasks.stream import TaskStream
-from hub.ports import Subscription
+from hub.ports.event_log import Subscription
 from rolecall.errors import (
     ClientGone,
     HubDraining,

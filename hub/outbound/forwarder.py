@@ -13,7 +13,8 @@ from hub.outbound.answers import SingleAnswer, StreamedAnswer, check_type, is_st
 from hub.outbound.client import Client
 from hub.outbound.connection import Response
 from hub.outbound.worker_protocol import WorkerMethod, WorkerProtocol, WorkerRequest, protocol_for
-from hub.ports import Attach, Dispatch, Vault
+from hub.ports.forwarder import Attach, Dispatch
+from hub.ports.vault import Vault
 from rolecall.errors import WorkerBroke
 from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.value import replace

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from hub.outbound.client import Client
 from hub.outbound.connection import Response
 from hub.outbound.webhook_guard import WebhookGuard
-from hub.ports import WebhookRequest, WebhookResult
+from hub.ports.webhooks import WebhookRequest, WebhookResult
 from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerUnreachable
 from rolecall.model.push import PushConfig
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hub.ports import Clock, Engine
+from hub.ports.clock import Clock
+from hub.ports.engine import Engine
 from rolecall.errors import StoreError
 
 FILE_NAME = "rolecall.db"

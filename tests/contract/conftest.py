@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.ports import Engine
+from hub.ports.engine import Engine
 from hub.storage import open_engine
 from tests.helpers.clock import MovableClock
 

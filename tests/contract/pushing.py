@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from hub.ports import DeliveryClaim, Engine
+from hub.ports.engine import Engine
+from hub.ports.pushes import DeliveryClaim
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.push import SealedConfig
 from tests.contract.words import ANNA

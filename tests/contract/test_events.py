@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hub.ports import Engine
+from hub.ports.engine import Engine
 from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, TAIL_BYTES, TAIL_EVENTS
 from rolecall.errors import LogMoved, TaskNotFound
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hub.ports import Engine
+from hub.ports.engine import Engine
 from rolecall.errors import InvalidParams, PushConfigNotFound, StoreUnavailable, TaskNotFound
 from rolecall.model.ids import Cursor, new_task_id
 from tests.contract.conftest import Store

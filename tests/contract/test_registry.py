@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from hub.ports import Engine, Registry
+from hub.ports.engine import Engine
+from hub.ports.registry import Registry
 from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
 from rolecall.model.ids import WorkerId
 from rolecall.model.worker import Beat, Health, LeaseProof, Registration

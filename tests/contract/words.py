@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from hub.ports import Engine, LogEntry, Registry, RegistryFeed, Subscription
+from hub.ports.engine import Engine
+from hub.ports.event_log import LogEntry, Subscription
+from hub.ports.registry import Registry, RegistryFeed
 from rolecall.model.a2a import Event, EventKind, Ids, Logged, TaskState
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId, new_task_id
 from rolecall.model.task import TaskRow, Turn

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hub.ports import Attach, LogEntry
+from hub.ports.event_log import LogEntry
+from hub.ports.forwarder import Attach
 from rolecall.errors import StoreUnavailable, TaskNotCancelable, WorkerBroke
 from rolecall.model.a2a import Ids, TaskState
 from rolecall.model.ids import TaskId

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from hub.ports import Attach, Dispatch
+from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import WorkerBroke, WorkerFault
 from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.value import replace

@@ -10,7 +10,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from hub.ports import Engine, EventLog, Pushes, Registry, TaskStore
+from hub.ports.engine import Engine
+from hub.ports.event_log import EventLog
+from hub.ports.pushes import Pushes
+from hub.ports.registry import Registry
+from hub.ports.task_store import TaskStore
 from tests.helpers.virtual_time import VirtualTimeLoop
 
 

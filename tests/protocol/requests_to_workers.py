@@ -12,7 +12,7 @@ from typing import Any
 from hub.outbound.client import Client
 from hub.outbound.forwarder import HttpForwarder
 from hub.outbound.worker_guard import Guard
-from hub.ports import Attach, Dispatch
+from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import WorkerError
 from rolecall.model import value
 from rolecall.model.a2a import Ids

@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from hub.core.relay.relay import Relay
 from hub.core.relay.start_signal import StartSignal
-from hub.ports import Clock
+from hub.ports.clock import Clock
 from rolecall.errors import BrokenOff, HubError, KeyConflict
 from rolecall.model.command import Send
 from rolecall.model.ids import Caller, Cursor, TaskId

@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 
 from hub.core.push.deliveries import Deliveries
-from hub.ports import Pushes, Vault, Webhooks
+from hub.ports.pushes import Pushes
+from hub.ports.vault import Vault
+from hub.ports.webhooks import Webhooks
 from rolecall.errors import InvalidParams, PushConfigNotFound
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.push import DeadPage, PushConfig, SealedConfig

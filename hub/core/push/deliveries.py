@@ -12,7 +12,10 @@ from datetime import timedelta
 
 from hub.core.relay.context import Dependencies
 from hub.core.supervisor import Supervisor
-from hub.ports import DeliveryClaim, Engine, Vault, WebhookRequest, WebhookResult, Webhooks
+from hub.ports.engine import Engine
+from hub.ports.pushes import DeliveryClaim
+from hub.ports.vault import Vault
+from hub.ports.webhooks import WebhookRequest, WebhookResult, Webhooks
 from rolecall.errors import InvalidAnswer, SecretUnreadable, StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import Logged
 from rolecall.model.ids import Cursor, TaskId

@@ -11,7 +11,8 @@ from random import Random
 from typing import NamedTuple
 
 from hub.core.observe import Observer
-from hub.ports import Forwarder, Registry, RegistryFeed
+from hub.ports.forwarder import Forwarder
+from hub.ports.registry import Registry, RegistryFeed
 from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyHeld
 from rolecall.model.command import AgentQuery
 from rolecall.model.ids import Caller, WorkerId

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from hub.core.registry.liveness import LATELY, about_to_end, missed_a_beat, next_look, too_many
-from hub.ports import Clock, Forwarder, Registry
+from hub.ports.clock import Clock
+from hub.ports.forwarder import Forwarder
+from hub.ports.registry import Registry
 from rolecall.model.worker import Health, Registration
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,10 @@ from datetime import timedelta
 
 from hub.core.observe import Observer
 from hub.core.routing.router import Router
-from hub.ports import Clock, Codec, Engine, Forwarder
+from hub.ports.clock import Clock
+from hub.ports.codec import Codec
+from hub.ports.engine import Engine
+from hub.ports.forwarder import Forwarder
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from hub.core.observe import Observer
 from hub.core.relay.fifo_lock import FifoLock
-from hub.ports import Codec, EventLog, LogEntry
+from hub.ports.codec import Codec
+from hub.ports.event_log import EventLog, LogEntry
 from rolecall.errors import HubError
 from rolecall.model.a2a import CONTENT, PAUSED, Event, EventKind, Ids, TaskState, WorkerEvent
 from rolecall.model.ids import START, new_context_id

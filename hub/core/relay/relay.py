@@ -16,7 +16,7 @@ from hub.core.relay.log_writer import TaskLogWriter
 from hub.core.relay.retry_budget import RetryBudget
 from hub.core.relay.start_signal import StartSignal
 from hub.core.routing.router import Route
-from hub.ports import Attach, Dispatch
+from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import (
     DeadlinePassed,
     HubError,

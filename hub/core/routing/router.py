@@ -6,7 +6,8 @@ from collections.abc import Set
 from random import Random
 
 from hub.core.routing.balance import least_busy_of_two
-from hub.ports import Registry, TaskStore
+from hub.ports.registry import Registry
+from hub.ports.task_store import TaskStore
 from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous, TaskNotFound, WorkerBusy
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import Caller, WorkerId

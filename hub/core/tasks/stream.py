@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from hub.core.observe import Observer
-from hub.ports import Subscription
+from hub.ports.event_log import Subscription
 from rolecall.model.a2a import Logged
 from rolecall.model.ids import Cursor
 

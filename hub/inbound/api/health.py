@@ -13,7 +13,7 @@ from hub.inbound.api.application import reply
 from hub.inbound.api.operation_doc import documented
 from hub.inbound.api.shapes import Checks, HealthQuery, HealthReport, Ready
 from hub.inbound.middleware.authentication import operators_view, sees_all, viewer
-from hub.ports import Engine
+from hub.ports.engine import Engine
 from rolecall import __version__
 from rolecall.errors import HubWide, StoreError
 

@@ -28,7 +28,7 @@ from hub.inbound.middleware.audit import noted
 from hub.inbound.middleware.authentication import holder_of
 from hub.inbound.middleware.refusal import retry_after_of
 from hub.inbound.middleware.request import Request
-from hub.ports import Vault
+from hub.ports.vault import Vault
 from hub.server.asgi import PROBLEM
 from rolecall.errors import (
     ClientGone,

@@ -11,7 +11,7 @@ from typing import cast
 from quart import request
 
 from hub.inbound.middleware.request import Request
-from hub.ports import Tokens
+from hub.ports.tokens import Tokens
 from hub.server.asgi import MOST_HEADERS, Scope
 from rolecall.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, HubWide, Smuggled, Unauthenticated
 from rolecall.model.ids import Caller

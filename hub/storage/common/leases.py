@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from hub.ports import Clock
+from hub.ports.clock import Clock
 from hub.storage.common.feed import Feed, FeedReader
 from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
 from rolecall.model.ids import Caller, WorkerId

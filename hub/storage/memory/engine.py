@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hub.ports import Clock
+from hub.ports.clock import Clock
 from hub.storage.common.cached_task import CachedTask
 from hub.storage.memory.events import MemoryLog
 from hub.storage.memory.pushes import MemoryPushes

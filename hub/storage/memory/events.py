@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from hub.ports import Clock, LogEntry
+from hub.ports.clock import Clock
+from hub.ports.event_log import LogEntry
 from hub.storage.common.cached_task import CachedTask, numbered, outcome
 from hub.storage.common.log_tail import LogFollower, LogTail
 from hub.storage.memory.pushes import MemoryPushes

@@ -8,7 +8,8 @@ from datetime import timedelta
 from itertools import count
 from typing import NamedTuple
 
-from hub.ports import Clock, DeliveryClaim
+from hub.ports.clock import Clock
+from hub.ports.pushes import DeliveryClaim
 from hub.storage.common.cached_task import CachedTask
 from hub.storage.common.dead_letters import FULL, LetterMark, page_of
 from hub.storage.common.notifier import Notifier

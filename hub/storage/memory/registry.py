@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from datetime import timedelta
 
-from hub.ports import Clock
+from hub.ports.clock import Clock
 from hub.storage.common.leases import LeaseChange, LeaseTable, health_after
 from rolecall.errors import LeaseUnknown
 from rolecall.model.ids import WorkerId

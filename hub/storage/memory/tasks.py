@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from hub.ports import Clock
+from hub.ports.clock import Clock
 from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.memory.pushes import MemoryPushes
 from rolecall.errors import StoreUnavailable, TaskNotFound

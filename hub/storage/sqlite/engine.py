@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from hub.ports import Clock
+from hub.ports.clock import Clock
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints

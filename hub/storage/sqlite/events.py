@@ -8,7 +8,8 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from hub.ports import Clock, LogEntry
+from hub.ports.clock import Clock
+from hub.ports.event_log import LogEntry
 from hub.storage.common.cached_task import CachedTask, Outcome, numbered, outcome, with_ids
 from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower, LogTail
 from hub.storage.common.notifier import Notifier

@@ -9,7 +9,8 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Any
 
-from hub.ports import Clock, DeliveryClaim
+from hub.ports.clock import Clock
+from hub.ports.pushes import DeliveryClaim
 from hub.storage.common.dead_letters import FULL, LetterMark, page_of
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache

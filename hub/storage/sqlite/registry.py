@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from hub.ports import Clock
+from hub.ports.clock import Clock
 from hub.storage.common.feed import KEPT
 from hub.storage.common.leases import Key, LeaseChange, LeaseRecord, LeaseTable, PendingChange, health_after, record_of
 from hub.storage.sqlite.writer import Writer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from hub.ports import Clock
+from hub.ports.clock import Clock
 from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.pushes import SqlitePushes

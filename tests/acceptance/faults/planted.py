@@ -14,7 +14,8 @@ from typing import Any
 
 from hub.app import run
 from hub.core.relay.context import Dependencies
-from hub.ports import Dispatch, LogEntry, Subscription
+from hub.ports.event_log import LogEntry, Subscription
+from hub.ports.forwarder import Dispatch
 from hub.settings.model import load
 from rolecall.errors import TaskNotFound
 from rolecall.model import value

@@ -10,7 +10,7 @@ import pytest
 
 from hub.core.routing.balance import least_busy_of_two
 from hub.core.routing.router import Router
-from hub.ports import Engine
+from hub.ports.engine import Engine
 from hub.storage import open_engine
 from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous
 from rolecall.model.command import Send, Target

@@ -10,7 +10,7 @@ import pytest
 
 from hub.outbound.client import Client
 from hub.outbound.forwarder import AnswerLimits, HttpForwarder
-from hub.ports import Attach, Dispatch
+from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerFault, WorkerRefused, WorkerUnreachable
 from rolecall.model.a2a import EventKind, Ids, TaskState, WorkerEvent
 from rolecall.model.command import Send, Target

@@ -16,7 +16,7 @@ import pytest
 from hub.outbound.client import Client
 from hub.outbound.webhook import HttpWebhooks, authorization, signature, signing_key
 from hub.outbound.webhook_guard import WebhookGuard
-from hub.ports import WebhookRequest, WebhookResult
+from hub.ports.webhooks import WebhookRequest, WebhookResult
 from rolecall.model.ids import TaskId
 from rolecall.model.push import PushConfig
 from tests.helpers.raw_server import Peer, RawServer, Script, always, answer, chunk, chunked_head

@@ -13,7 +13,7 @@ import pytest
 from hub.outbound.client import Client
 from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import PORTS, Resolver, WebhookGuard, read_networks
-from hub.ports import WebhookRequest, WebhookResult
+from hub.ports.webhooks import WebhookRequest, WebhookResult
 from rolecall.errors import InvalidParams, WebhookInsecure, WebhookRejected
 from rolecall.model.ids import TaskId
 from rolecall.model.push import PushConfig

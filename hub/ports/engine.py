@@ -1,0 +1,29 @@
+"""The engine port: one store behind the four ports of state."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hub.ports.event_log import EventLog
+from hub.ports.pushes import Pushes
+from hub.ports.registry import Registry
+from hub.ports.task_store import TaskStore
+
+
+class Engine(Protocol):
+    """State. An async context manager that opens all or nothing; leaving it flushes what beats had not yet written."""
+
+    @property
+    def registry(self) -> Registry: ...
+    @property
+    def tasks(self) -> TaskStore: ...
+    @property
+    def events(self) -> EventLog: ...
+    @property
+    def pushes(self) -> Pushes: ...
+
+    async def __aenter__(self) -> Engine: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+
+    async def ping(self) -> None:
+        """StoreUnavailable if the store would not take a write."""
