@@ -59,7 +59,7 @@ from hub.ports.clock import Clock
 from hub.ports.engine import Engine
 from hub.server.asgi import with_send_timeout
 from hub.server.http_server import HttpServer
-from hub.settings.model import Settings
+from hub.settings.model import Settings, variable
 from hub.storage import open_engine
 from hub.telemetry import metrics as telemetry
 from rolecall.errors import ConfigError
@@ -263,7 +263,7 @@ def check_locked(settings: Settings) -> None:
         raise ConfigError(
             [
                 f"host {settings.host} lets other machines call the hub, and there are no tokens. Make one: "
-                "rolecall tokens new --kind admin --name me, or set ROLECALL_ADMIN_TOKEN; or listen on 127.0.0.1."
+                f"rolecall tokens new --kind admin --name me, or set {variable('admin_token')}; or listen on 127.0.0.1."
             ]
         )
 
@@ -317,7 +317,7 @@ def _application(
     add_catalog(api, Catalog(directory, name=settings.name, public_url=settings.url(port)))
     leases = Leases(directory, vault, max_body=settings.max_body, max_depth=settings.max_depth, max_card=settings.max_card)
     leases.add_to(api)
-    feeds = WorkspaceQuota(settings.max_streams, settings.max_streams_per_workspace, "open feeds", "ROLECALL_MAX_STREAMS")
+    feeds = WorkspaceQuota(settings.max_streams, settings.max_streams_per_workspace, "open feeds", "max_streams")
     add_registry(api, directory, keep_alive=timedelta(seconds=settings.keep_alive), feeds=feeds)
     add_tasks(api, hub)
     add_pushes(api, push)

@@ -1,4 +1,4 @@
-"""Everything that can go wrong, in one tree. What each means on the wire stands in one table: wire/faults.py.
+"""Everything that can go wrong, in one tree. What each means on the wire stands in one table: rolecall/protocol/faults.py.
 
     HubError
     ├── RequestError            the request itself; nothing was done
@@ -26,13 +26,16 @@
     └── StoreError              the engine
         └── LogMoved  StoreUnavailable  SecretUnreadable
 
-A message says what happened, why, and what to do. Facts are attributes as well. No library's text gets in here.
+A message tells what happened, why, and what to do. Facts are attributes as well. No library's text gets in here. An error that
+a setting bounds carries the setting's field; `message` writes the name that people know it by in place of `{setting}`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+
+from rolecall.model.setting import variable
 
 
 class ClientGone(Exception):
@@ -42,12 +45,20 @@ class ClientGone(Exception):
 class HubError(Exception):
     """Something went wrong in the hub."""
 
+    setting: str = ""
+    """The field of the hub's settings that this is about."""
+
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (self.__doc__ or "").strip())
 
     @property
     def message(self) -> str:
-        return str(self.args[0])
+        """For people: the setting that this is about has its name."""
+        text = str(self.args[0])
+        return text.replace("{setting}", variable(self.setting)) if self.setting else text
+
+    def __str__(self) -> str:
+        return self.message
 
     @property
     def facts(self) -> dict[str, str]:
@@ -92,14 +103,18 @@ class WebhookInsecure(WebhookRejected):
 
 
 class BodyTooLarge(RequestError):
+    setting = "max_body"
+
     def __init__(self, limit: int) -> None:
-        super().__init__(f"The body is larger than {limit} bytes. Send less, or raise ROLECALL_MAX_BODY on the hub.")
+        super().__init__(f"The body is larger than {limit} bytes. Send less, or raise {{setting}} on the hub.")
         self.limit = limit
 
 
 class TooDeep(InvalidRequest):
+    setting = "max_depth"
+
     def __init__(self, limit: int) -> None:
-        super().__init__(f"The JSON is nested deeper than the limit of {limit} levels (ROLECALL_MAX_DEPTH).")
+        super().__init__(f"The JSON is nested deeper than the limit of {limit} levels ({{setting}}).")
 
 
 class BodyTooSlow(RequestError):
@@ -158,7 +173,9 @@ class HubWide(AccessError):
 
 
 class BadHost(AccessError):
-    """The Host header names another site. Set ROLECALL_PUBLIC_URL if the hub is reached under that name."""
+    """The Host header names another site. Set {setting} if the hub is reached under that name."""
+
+    setting = "public_url"
 
 
 class CrossSite(AccessError):
@@ -172,13 +189,17 @@ class Smuggled(AccessError):
 class HeadTooLarge(AccessError):
     """The request's head is too large."""
 
+    setting = "max_head"
+
     def __init__(self, most: int, size: int) -> None:
-        super().__init__(f"A request may have {most} headers, of {size} bytes together (ROLECALL_MAX_HEAD on the hub).")
+        super().__init__(f"A request may have {most} headers, of {size} bytes together ({{setting}} on the hub).")
 
 
 class HeadEndless(AccessError):
+    setting = "max_head"
+
     def __init__(self, size: int) -> None:
-        super().__init__(f"A request's head may have {size} bytes, its address included: twice ROLECALL_MAX_HEAD on the hub.")
+        super().__init__(f"A request's head may have {size} bytes, its address included: twice {{setting}} on the hub.")
 
 
 class CodingUnknown(AccessError):
@@ -212,6 +233,13 @@ class PushConfigNotFound(TaskError):
     """no push config"""
 
 
+class TooManyPushConfigs(InvalidParams):
+    setting = "max_push_configs"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The task has {limit} push configs already, the limit ({{setting}}). Delete one first.")
+
+
 class DeadLetterNotFound(TaskError):
     """No dead letter of that task, config and event."""
 
@@ -238,10 +266,11 @@ class RoleUnknown(RouteError):
 
 
 class NoRoleNamed(RouteError):
+    setting = "default_role"
+
     def __init__(self, live: Sequence[str]) -> None:
         super().__init__(
-            "The call names no role. Send to /agents/{role}/, or set metadata.role, or set ROLECALL_DEFAULT_ROLE on the hub. "
-            + _live(live)
+            "The call names no role. Send to /agents/{role}/, or set metadata.role, or set {setting} on the hub. " + _live(live)
         )
         self.live = tuple(live)
 
@@ -298,7 +327,8 @@ class BrokenOff(RouteError):
 
 class Overloaded(RouteError):
     def __init__(self, what: str, limit: int, setting: str, *, holder: str = "The hub") -> None:
-        super().__init__(f"{holder} holds {limit} {what}, its limit ({setting}). Try again later.")
+        super().__init__(f"{holder} holds {limit} {what}, its limit ({{setting}}). Try again later.")
+        self.setting = setting
         self.retry_after = 5.0
 
 
@@ -308,20 +338,26 @@ class GoesInCircles(RouteError):
 
 
 class TooManyRequests(RouteError):
+    setting = "max_rate"
+
     def __init__(self, rate: float, wait: float) -> None:
-        super().__init__(f"This token asks more than {rate:g} times a second (ROLECALL_MAX_RATE on the hub). Wait a moment.")
+        super().__init__(f"This token asks more than {rate:g} times a second ({{setting}} on the hub). Wait a moment.")
         self.retry_after = max(wait, 1.0)
 
 
 class TooManyAtOnce(RouteError):
+    setting = "max_at_once"
+
     def __init__(self, limit: int) -> None:
-        super().__init__(f"This token has {limit} requests under way, its limit (ROLECALL_MAX_AT_ONCE on the hub).")
+        super().__init__(f"This token has {limit} requests under way, its limit ({{setting}} on the hub).")
         self.retry_after = 1.0
 
 
 class TooManyHeld(RouteError):
+    setting = "max_agents_per_token"
+
     def __init__(self, limit: int) -> None:
-        super().__init__(f"This token has {limit} workers registered, its limit (ROLECALL_MAX_AGENTS_PER_TOKEN on the hub).")
+        super().__init__(f"This token has {limit} workers registered, its limit ({{setting}} on the hub).")
         self.retry_after = 30.0
 
 
@@ -367,13 +403,21 @@ class HubRestarted(WorkerError):
 
 
 class LogFull(WorkerError):
+    setting = "max_log"
+
     def __init__(self, limit: int) -> None:
-        super().__init__(f"The worker sent more than a task's log may hold, {limit} bytes (ROLECALL_MAX_LOG on the hub).")
+        super().__init__(f"The worker sent more than a task's log may hold, {limit} bytes ({{setting}} on the hub).")
 
 
 class DeadlinePassed(WorkerError):
+    setting = "task_deadline"
+
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"The task was not done within {seconds:g} s (ROLECALL_TASK_DEADLINE on the hub).")
+        super().__init__(f"The task was not done within {seconds:g} s ({{setting}} on the hub).")
+
+
+_TASK_NOT_FOUND, _TASK_NOT_CANCELABLE = -32001, -32002
+"""A2A's codes, the only ones that a decision of the hub hangs on."""
 
 
 class WorkerFault(WorkerError):
@@ -382,6 +426,14 @@ class WorkerFault(WorkerError):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code, self.text = code, text
+
+    @property
+    def task_unknown(self) -> bool:
+        return self.code == _TASK_NOT_FOUND
+
+    @property
+    def too_late_to_cancel(self) -> bool:
+        return self.code == _TASK_NOT_CANCELABLE
 
 
 class InvalidAnswer(WorkerError):
@@ -412,9 +464,10 @@ class InstanceConflict(LeaseError):
 
 
 class OfferInvalid(LeaseError):
-    def __init__(self, field: str, why: str) -> None:
+    def __init__(self, field: str, why: str, *, setting: str = "") -> None:
+        """`setting`: what bounds the field; `{setting}` in `why` names it."""
         super().__init__(f"{field}: {why}.")
-        self.field, self.why = field, why
+        self.field, self.why, self.setting = field, why, setting
 
     @property
     def facts(self) -> dict[str, str]:
@@ -437,7 +490,9 @@ class StoreUnavailable(StoreError):
 
 
 class SecretUnreadable(StoreError):
-    """A stored secret cannot be read: it was sealed under another key (ROLECALL_SECRET_KEY, or secret.key)."""
+    """A stored secret cannot be read: it was sealed under another key ({setting}, or secret.key)."""
+
+    setting = "secret_key"
 
 
 class ConfigError(HubError):

@@ -88,10 +88,10 @@ class Hub:
         self._waiting: set[Subscription] = set()
         self._being_answered: set[TaskId] = set()
         self._repeats = Idempotency(deps.clock, limits.same_message)
-        self._open_tasks = WorkspaceQuota(limits.open_tasks, limits.open_tasks_each, "open tasks", "ROLECALL_MAX_OPEN_TASKS")
+        self._open_tasks = WorkspaceQuota(limits.open_tasks, limits.open_tasks_each, "open tasks", "max_open_tasks")
         self.relays = Relays(deps, supervisor, self._open_tasks)
         self._names = TaskLookup(deps, self.relays, limits.same_message)
-        self._streams = WorkspaceQuota(limits.streams, limits.streams_each, "open streams", "ROLECALL_MAX_STREAMS")
+        self._streams = WorkspaceQuota(limits.streams, limits.streams_each, "open streams", "max_streams")
         self.decisions = RoutingHistory()
         self.draining = False
 

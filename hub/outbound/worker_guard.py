@@ -80,7 +80,7 @@ class Guard:
             raise OfferInvalid("url", str(error)) from error
         address = literal(target.host)
         if self._own.named(target.host, target.port) or (address and not self._allowed(address, target.port)):
-            raise OfferInvalid("url", "that address is not allowed by policy (ROLECALL_WORKER_NETWORKS)")
+            raise OfferInvalid("url", "that address is not allowed by policy ({setting})", setting="worker_networks")
         if networks and address and not any(_unwrapped(address) in network for network in networks):
             raise OfferInvalid("url", "it must lie in the networks of the token that enrols it")
 

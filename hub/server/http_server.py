@@ -113,7 +113,7 @@ class HttpServer:
         self._refused.add(line)
         if len(self._refused) > self._most:
             line.abort()
-        return Overloaded("connections", self._most, "ROLECALL_MAX_CONNECTIONS")
+        return Overloaded("connections", self._most, "max_connections")
 
     def refuse(self, error: Exception) -> Refusal:
         refusal = self._refusal_of(error)

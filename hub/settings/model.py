@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from hub.settings import values as read
-from hub.settings.sources import Given, find_file, from_env, from_file, platform_data_dir, suggestion, variable
+from hub.settings.sources import Given, find_file, from_env, from_file, platform_data_dir, suggestion
 from hub.settings.values import Spec, setting
 from rolecall.errors import ConfigError
+from rolecall.model.setting import variable
 
 __all__ = [
     "SPECS",

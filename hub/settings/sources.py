@@ -9,8 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
+from rolecall.model.setting import PREFIX, variable
+
 FILE_NAME = "rolecall.toml"
-PREFIX = "ROLECALL_"
 # Read by the client, the command line and workers, so they are no typing errors when the hub starts among them.
 OTHER_VARIABLES = {
     "ROLECALL_CONFIG": "the file to read instead of ./rolecall.toml",
@@ -27,10 +28,6 @@ class Given(NamedTuple):
 
     value: object
     origin: str
-
-
-def variable(key: str) -> str:
-    return PREFIX + key.upper()
 
 
 def find_file(file: Path | None, env: Mapping[str, str], problems: list[str]) -> Path | None:

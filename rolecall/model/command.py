@@ -10,7 +10,7 @@ from rolecall.model.push import PushConfig
 from rolecall.model.value import Value
 
 
-class Target(Value, frozen=True):
+class Target(Value, frozen=True, kw_only=True):
     """How a call names its role. The path is kept apart because it must agree with everything else."""
 
     path_role: str | None = None

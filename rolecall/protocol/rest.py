@@ -101,7 +101,7 @@ def _prefix(words: list[str]) -> tuple[Target, str | None, list[str]]:
         named = _role(words[1])
         if named is None:
             return target, None, []
-        target, words = Target(*named), words[2:]
+        target, words = Target(path_role=named[0], path_instance=named[1]), words[2:]
     if words[0] == "v1":
         return target, V0_3, words[1:]
     if words[0] == "a2a":
@@ -112,7 +112,13 @@ def _prefix(words: list[str]) -> tuple[Target, str | None, list[str]]:
     if named is None:
         return target, None, words
     # A tenant behind a role's own address has to agree with it, as it would in the body.
-    return replace(target, role=named[0], instance=named[1]) if target.path_role else Target(*named), None, words[1:]
+    return (
+        replace(target, role=named[0], instance=named[1])
+        if target.path_role
+        else Target(path_role=named[0], path_instance=named[1]),
+        None,
+        words[1:],
+    )
 
 
 def _role(word: str) -> tuple[str, str | None] | None:

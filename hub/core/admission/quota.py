@@ -21,7 +21,7 @@ class WorkspaceQuota:
     def check(self, workspace: str) -> None:
         """Overloaded if there is none, or none for that workspace."""
         if self._of.get(workspace, 0) >= self._each:
-            raise Overloaded(self._what, self._each, f"{self._setting}_PER_WORKSPACE", holder="This workspace")
+            raise Overloaded(self._what, self._each, f"{self._setting}_per_workspace", holder="This workspace")
         if self._filled >= self._most:
             raise Overloaded(self._what, self._most, self._setting)
 

@@ -87,7 +87,7 @@ class Directory:
 
     def _check_room(self, holder: Principal) -> None:
         if len(self._registry) >= self._most:
-            raise Overloaded("registrations", self._most, "ROLECALL_MAX_AGENTS")
+            raise Overloaded("registrations", self._most, "max_agents")
         if holder != LOCAL and self._registry.held_by(holder.caller) >= self._most_each:
             raise TooManyHeld(self._most_each)
 

@@ -12,7 +12,6 @@ from rolecall.model.a2a import TaskState
 from rolecall.model.task import TaskRow
 
 _PATIENCE = 2.0
-_NOT_FOUND, _NOT_CANCELABLE = -32001, -32002
 
 
 async def cancel(deps: Dependencies, relays: Relays, row: TaskRow) -> None:
@@ -28,10 +27,10 @@ async def cancel(deps: Dependencies, relays: Relays, row: TaskRow) -> None:
     try:
         worker_event = await deps.forwarder.cancel(registration.offer, relay.log_writer.ids)
     except WorkerFault as error:
-        if error.code == _NOT_FOUND:
+        if error.task_unknown:
             await relay.end(_not_told(row), TaskState.CANCELED)
             return
-        if error.code == _NOT_CANCELABLE:
+        if error.too_late_to_cancel:
             raise TaskNotCancelable from error
         raise
     if relay.task is not None and not relay.log_writer.ended:

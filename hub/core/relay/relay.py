@@ -42,7 +42,6 @@ from rolecall.model.worker import Health, Registration
 
 log = logging.getLogger(__name__)
 
-_TASK_NOT_FOUND = -32001
 _FIRST_PAUSE = 0.25
 _AT_ONCE = 1.0
 """A stream that lasts no longer than this, and brings nothing, has not begun."""
@@ -278,7 +277,7 @@ class Relay:
             self._patience.refused(str(registration.worker), now, alive_at=self.alive_at)
             await asyncio.sleep(_FIRST_PAUSE)
         except WorkerFault as error:
-            known = "no longer knows the task" if error.code == _TASK_NOT_FOUND else "cannot be asked for the task"
+            known = "no longer knows the task" if error.task_unknown else "cannot be asked for the task"
             raise WorkerLost(f"{registration.worker} {known}. What it had not yet sent is gone.") from error
         except StoreUnavailable:
             # The hub's own trouble is no silence of the worker's.
@@ -347,7 +346,7 @@ class Relay:
             self.taken_back = True
             if self.began == START:
                 await self._insist(lambda: self._deps.engine.tasks.discard(self._row.id))
-            elif isinstance(error, WorkerFault) and error.code == _TASK_NOT_FOUND:
+            elif isinstance(error, WorkerFault) and error.task_unknown:
                 lost = WorkerLost(f"{self.worker} no longer knows the task.")
                 await self._insist(lambda: self.log_writer.conclude(lost))
             else:

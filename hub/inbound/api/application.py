@@ -16,7 +16,7 @@ from rolecall.protocol.text.jsontext import dump, read_object
 
 log = logging.getLogger(__name__)
 
-_MAX_DEPTH = "ROLECALL_MAX_DEPTH"
+_MAX_DEPTH = "MAX_JSON_DEPTH"
 
 
 def create_api(max_body: int, max_depth: int) -> Quart:

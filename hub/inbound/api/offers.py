@@ -131,7 +131,7 @@ def _card(document: JsonObject, worker: WorkerId, max_card: int) -> JsonObject:
     if not isinstance(card, dict):
         raise OfferInvalid("card", "must be an object")
     if len(dump(card)) > max_card:
-        raise OfferInvalid("card", f"must be at most {max_card} bytes of JSON (ROLECALL_MAX_CARD on the hub)")
+        raise OfferInvalid("card", f"must be at most {max_card} bytes of JSON ({{setting}} on the hub)", setting="max_card")
     capabilities = {**_object(card, "capabilities"), **_object(document, "capabilities")}
     card["capabilities"] = {_CAMEL.get(name, name): value for name, value in capabilities.items()}
     _modernise(card)

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from rolecall.errors import InvalidParams
 from rolecall.model.push import DeadLetter, DeadPage
 
-FULL = "The task has {} push configs already, the limit (ROLECALL_MAX_PUSH_CONFIGS). Delete one first."
-
 
 class LetterMark(NamedTuple):
     """Where a page of dead letters ended."""

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from hub.ports.clock import Clock
 from hub.ports.pushes import DeliveryClaim
 from hub.storage.common.cached_task import CachedTask
-from hub.storage.common.dead_letters import FULL, LetterMark, page_of
+from hub.storage.common.dead_letters import LetterMark, page_of
 from hub.storage.common.notifier import Notifier
-from rolecall.errors import DeadLetterNotFound, InvalidParams, PushConfigNotFound, TaskNotFound
+from rolecall.errors import DeadLetterNotFound, PushConfigNotFound, TaskNotFound, TooManyPushConfigs
 from rolecall.model.ids import START, Caller, Cursor, TaskId
 from rolecall.model.push import DeadLetter, DeadPage, SealedConfig
 
@@ -64,7 +64,7 @@ class MemoryPushes:
         held = self._own(caller, config.task)
         kept = self._kept.setdefault(config.task, _Kept())
         if config.id not in kept.configs and len(kept.configs) >= most:
-            raise InvalidParams(FULL.format(most))
+            raise TooManyPushConfigs(most)
         kept.configs[config.id] = config
         held.pushes = True
         key, start = _Key(config.task, config.id), Cursor(held.end - 1 if held.closed else held.end)

@@ -11,12 +11,12 @@ from typing import Any
 
 from hub.ports.clock import Clock
 from hub.ports.pushes import DeliveryClaim
-from hub.storage.common.dead_letters import FULL, LetterMark, page_of
+from hub.storage.common.dead_letters import LetterMark, page_of
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.writer import Writer
-from rolecall.errors import DeadLetterNotFound, InvalidParams, PushConfigNotFound, TaskNotFound
+from rolecall.errors import DeadLetterNotFound, PushConfigNotFound, TaskNotFound, TooManyPushConfigs
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.push import DeadLetter, DeadPage, SealedConfig
 
@@ -130,7 +130,7 @@ class SqlitePushes:
         if outcome is _Outcome.UNKNOWN:
             raise TaskNotFound
         if outcome is _Outcome.FULL:
-            raise InvalidParams(FULL.format(most))
+            raise TooManyPushConfigs(most)
 
     def setting(self, caller: Caller, config: SealedConfig, *, most: int) -> Callable[[sqlite3.Connection], _Outcome]:
         """The write alone, for a transaction that does more."""

@@ -11,6 +11,7 @@ from rolecall.model.command import Send, Target
 from rolecall.model.content import Message
 from rolecall.model.ids import TaskId, is_instance, split_name
 from rolecall.model.push import PushConfig
+from rolecall.model.value import replace
 from rolecall.protocol.untranslatable import Untranslatable
 
 LONGEST_ID = 256
@@ -59,7 +60,7 @@ def named_target(target: Target, metadata: Sequence[JsonObject]) -> Target:
             skill = said.get("skill", said.get("skillId"))
     if skill is not None and not isinstance(skill, str):
         raise InvalidParams('"metadata.skill" must be a string.')
-    return Target(target.path_role, target.path_instance, role, instance, skill)
+    return replace(target, role=role, instance=instance, skill=skill)
 
 
 def read_role(value: Any, where: str) -> tuple[str, str | None]:

@@ -12,6 +12,7 @@ from rolecall.model.command import CancelTask, GetTask, ListTasks, NamePush, Sen
 from rolecall.model.content import Message
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.push import PushConfig
+from rolecall.model.value import replace
 from rolecall.protocol.callers import params as asked
 from rolecall.protocol.callers.params import read_task_id
 from rolecall.protocol.text.timestamp import moment
@@ -117,7 +118,7 @@ def with_tenant(target: Target, params: JsonObject) -> Target:
     if tenant is None or tenant == "":
         return target
     role, instance = asked.read_role(tenant, "tenant")
-    return Target(target.path_role, target.path_instance, role, instance, target.skill)
+    return replace(target, role=role, instance=instance)
 
 
 def _role(target: Target, params: JsonObject) -> str | None:

@@ -7,12 +7,12 @@ import pytest
 from hub.core.admission.quota import WorkspaceQuota
 from rolecall.errors import Overloaded
 
-HUB = r"^The hub holds 3 things, its limit \(MOST\)"
-MINE = r"^This workspace holds 2 things, its limit \(MOST_PER_WORKSPACE\)"
+HUB = r"^The hub holds 3 things, its limit \(ROLECALL_MOST\)"
+MINE = r"^This workspace holds 2 things, its limit \(ROLECALL_MOST_PER_WORKSPACE\)"
 
 
 def places() -> WorkspaceQuota:
-    return WorkspaceQuota(3, 2, "things", "MOST")
+    return WorkspaceQuota(3, 2, "things", "most")
 
 
 def refuses(places: WorkspaceQuota, workspace: str, why: str) -> None:

@@ -185,7 +185,9 @@ def test_who_says_nothing_waits_for_the_end() -> None:
 
 def test_the_path_stands_beside_the_tenant_and_metadata_comes_last() -> None:
     params = {**message(metadata={"role": "other"}), "tenant": "echo"}
-    assert v10.read_send(params, Target(path_role="echo", path_instance="a")).target == Target("echo", "a", "echo")
+    assert v10.read_send(params, Target(path_role="echo", path_instance="a")).target == Target(
+        path_role="echo", path_instance="a", role="echo"
+    )
     assert v10.read_send({**message(), "tenant": "", "metadata": {"role": "r:i"}}, ANY).target == Target(role="r", instance="i")
 
 
