@@ -1,7 +1,7 @@
-"""Tokens: a file of what each lets its holder do. Of the tokens themselves only hashes are kept.
+"""Tokens: a file that lists what each token permits. It holds only the hashes of the tokens.
 
-A token is 256 random bits, so one SHA-256 is enough: there is nothing to guess, and nothing to slow down. The file may be
-changed while the hub runs; it is looked at again at most once a second.
+A token is 256 random bits, so one SHA-256 is enough: it cannot be guessed, so the hash need not be slow. The file may change
+while the hub runs; the hub checks it at most once a second.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from rolecall.model.principal import Kind, Principal
 
 PREFIX = "rc_"
 FILE_NAME = "tokens.json"
-_LOOK_AGAIN = 1.0
+_RELOAD_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEntry:
-    """One token. `id` is what people call it; times are the wall clock's, `expires` None for never."""
+    """One token. `id` is its public name. Times are wall clock; `expires` None: never."""
 
     id: str
     digest: str
@@ -47,7 +47,7 @@ def digest_of(token: str) -> str:
 
 
 class TokenBook:
-    """What the hub asks. `shared`: one token that is not in the file, and may do everything."""
+    """Finds the principal of a token. `shared`: one token that is not in the file and has every right."""
 
     def __init__(
         self,
@@ -63,23 +63,23 @@ class TokenBook:
         self._wall = wall
         self._monotonic = monotonic
         self._entries: dict[str, TokenEntry] = {}
-        self._shown: dict[str, TokenEntry] = {}
-        """Good tokens of the last second: who calls a thousand times in it is looked up once."""
+        self._recent: dict[str, TokenEntry] = {}
+        """Valid tokens since the last check of the file, so that a busy caller is hashed once."""
         self._stamp: tuple[int, int, int] | None = None
-        self._looked = float("-inf")
+        self._read_at = float("-inf")
 
     @property
     def empty(self) -> bool:
-        """There are no tokens, so nobody can be asked for one."""
-        self._look()
+        """There are no tokens, so none can be required."""
+        self._reload()
         return self._shared is None and not self._entries
 
     def find(self, token: str) -> Principal | None:
-        self._look()
-        entry = self._shown.get(token) or self._entry_of(token)
+        self._reload()
+        entry = self._recent.get(token) or self._entry_of(token)
         if entry is None or not entry.alive(self._wall()):
             return None
-        self._shown[token] = entry
+        self._recent[token] = entry
         return entry.principal
 
     def _entry_of(self, token: str) -> TokenEntry | None:
@@ -89,13 +89,13 @@ class TokenBook:
         entry = self._entries.get(digest)
         return entry if entry is not None and hmac.compare_digest(entry.digest, digest) else None
 
-    def _look(self) -> None:
-        """A file that cannot be read changes nothing: what was valid stays so, and nobody gets in by breaking it."""
+    def _reload(self) -> None:
+        """If the file cannot be read, the entries stay as they are: a broken file neither grants nor revokes access."""
         now = self._monotonic()
-        if now - self._looked < _LOOK_AGAIN:
+        if now - self._read_at < _RELOAD_SECONDS:
             return
-        self._looked = now
-        self._shown.clear()
+        self._read_at = now
+        self._recent.clear()
         if self._path is None:
             return
         stamp = _stamp(self._path)
@@ -108,7 +108,7 @@ class TokenBook:
 
 
 def read(path: Path) -> Sequence[TokenEntry]:
-    """StoreError where there is a file that is none of ours."""
+    """StoreError: the file cannot be read, or is not a token file."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -118,11 +118,11 @@ def read(path: Path) -> Sequence[TokenEntry]:
     try:
         return [_entry(item) for item in json.loads(text)["tokens"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} is not a file of tokens.") from error
+        raise StoreError(f"{path} is not a token file. Restore it from a backup, or delete it and make new tokens.") from error
 
 
 def new(path: Path, principal: Principal, *, lasts: float | None, now: float) -> tuple[str, TokenEntry]:
-    """A token, which nobody can see again, and what is kept of it."""
+    """The token, which is not stored, and its entry."""
     token = PREFIX + secrets.token_urlsafe(32)
     entry = TokenEntry(secrets.token_hex(4), digest_of(token), principal, now, now + lasts if lasts is not None else None)
     with _changing(path) as entries:
@@ -131,7 +131,7 @@ def new(path: Path, principal: Principal, *, lasts: float | None, now: float) ->
 
 
 def revoke(path: Path, name: str) -> Sequence[TokenEntry]:
-    """By its id, or all of a principal's by his name. Returns what went."""
+    """Remove one token by its id, or all of a principal by its name. Returns the removed entries."""
     with _changing(path) as entries:
         gone = [entry for entry in entries if name in (entry.id, entry.principal.name)]
         entries[:] = [entry for entry in entries if entry not in gone]
@@ -140,19 +140,19 @@ def revoke(path: Path, name: str) -> Sequence[TokenEntry]:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[list[TokenEntry]]:
-    """One at a time, and all or nothing: a new file takes the old one's place."""
+    """Change the entries under a lock. The new file replaces the old one atomically."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         entries = list(read(path))
         yield entries
-        draft = path.with_name(path.name + ".new")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        temporary = path.with_name(path.name + ".new")
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump({"tokens": [_document(entry) for entry in entries]}, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
+        temporary.replace(path)
     finally:
         os.close(lock)
 
@@ -188,7 +188,7 @@ def _entry(item: dict[str, Any]) -> TokenEntry:
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

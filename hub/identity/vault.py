@@ -1,4 +1,4 @@
-"""Seals secrets before they reach a store: AES-256-GCM under one key of the hub. Implements ports.Vault."""
+"""Encrypts secrets before they are stored: AES-256-GCM with the hub's key. Implements ports.Vault."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NONCE_SIZE = 12
 
 
 class SealingVault:
-    """What is sealed twice looks different each time."""
+    """A random nonce: the same secret is sealed to different bytes each time."""
 
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
@@ -39,7 +39,7 @@ class SealingVault:
 
 
 def key_from(text: str) -> bytes:
-    """The key that a setting stands for. The text must be long and random: it is not stretched."""
+    """A key derived from a setting. The text must be long and random: there is no key stretching."""
     return hashlib.sha256(b"rolecall secret key\0" + text.encode()).digest()
 
 
@@ -48,7 +48,7 @@ def random_key() -> bytes:
 
 
 def kept_key(folder: Path) -> bytes:
-    """The key in that folder, made on first use. StoreError: there is one, and it cannot be used."""
+    """The key in that folder, created on first use. StoreError: it exists and cannot be used, or cannot be written."""
     path = folder / KEY_FILE
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -58,21 +58,21 @@ def kept_key(folder: Path) -> bytes:
     except (OSError, ValueError) as error:
         raise StoreError(f"The key {path} cannot be read or written: {_why(error)}.") from error
     if len(key) != _KEY_SIZE:
-        raise StoreError(f"{path} holds no key. Put back the one that was there: what it sealed cannot be read without it.")
+        raise StoreError(f"{path} holds no valid key. Restore the original file: stored secrets cannot be read without it.")
     return key
 
 
 def _make(path: Path) -> None:
-    """Whole or not at all, and on the disk before anything is sealed with it."""
-    draft = path.with_name(path.name + ".new")
-    draft.unlink(missing_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    """Written atomically, and synced to disk before anything is sealed with it."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.unlink(missing_ok=True)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.write(handle, base64.b64encode(random_key()) + b"\n")
         os.fsync(handle)
     finally:
         os.close(handle)
-    os.rename(draft, path)
+    os.rename(temporary, path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
