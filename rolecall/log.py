@@ -1,8 +1,8 @@
-"""Log lines: for people on a terminal, one JSON object per line elsewhere.
+"""Log lines: readable text on a terminal, one JSON object per line elsewhere.
 
-A line is an event with facts: `log.info("worker enrolled", extra={"worker": "echo:a"})`. Where the words may change, the extra
-`event` names it for programs. Facts are ids, sizes, states and times; never what callers say, never a token. Whatever gets in
-nevertheless is masked here, and no line can forge another.
+A line is an event with facts: `log.info("worker enrolled", extra={"worker": "echo:a"})`. Where the text may change, the extra
+`event` is a stable name for programs. Facts are ids, sizes, states and times; never message contents, never a token. Secrets
+that are logged by mistake are masked here, and control characters are escaped, so that no text can forge a line.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _MASKS = (
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
-# Libraries whose lower levels hold requests, SQL arguments, or a line per call.
+# Libraries whose lower levels log requests, SQL arguments, or a line per call.
 _QUIET = ("hypercorn.access", "hypercorn.error", "quart", "aiosqlite", "httpx", "httpcore", "asyncio")
 
 
 def setup(level: str = "info", format: str = "auto", stream: IO[str] | None = None) -> None:
-    """Send everything to `stream` (stderr). Call it before anything that adds handlers of its own is imported."""
+    """Log to `stream` (stderr). Call it before importing a module that adds its own handlers."""
     stream = sys.stderr if stream is None else stream
     terminal = stream.isatty()
     console = format == "console" or (format == "auto" and terminal)
@@ -61,7 +61,7 @@ def setup(level: str = "info", format: str = "auto", stream: IO[str] | None = No
 
 
 def set_up_audit(name: str, path: Path | None) -> None:
-    """The audit trail's own stream: a file that only grows, one JSON object per line. None: no trail is kept."""
+    """The audit trail: an append-only file, one JSON object per line. None: no trail."""
     audit = logging.getLogger(name)
     audit.propagate = False
     for old in tuple(audit.handlers):
@@ -75,14 +75,14 @@ def set_up_audit(name: str, path: Path | None) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: `at`, `level`, `logger`, `event`, `message` where that says more, then the facts."""
+    """One object per line: `at`, `level`, `logger`, `event`, `message` if it differs from `event`, then the facts."""
 
     def format(self, record: logging.LogRecord) -> str:
-        words = _words(record)
-        event = masked(str(record.__dict__.get("event", words)))
+        text = _text(record)
+        event = masked(str(record.__dict__.get("event", text)))
         line = {"at": _instant(record), "level": record.levelname.lower(), "logger": record.name, "event": event}
-        if event != words:
-            line["message"] = words
+        if event != text:
+            line["message"] = text
         for name, value in _facts(record).items():
             line.setdefault(name, value)
         failure = _failure(record)
@@ -106,10 +106,10 @@ class ConsoleFormatter(logging.Formatter):
             level = f"\x1b[{code}m{level}\x1b[0m"
         facts = "".join(f"  {name}={_escaped(str(value))}" for name, value in _facts(record).items())
         lines = "".join(f"\n    {_escaped(line)}" for line in _failure(record).splitlines())
-        return f"{clock} {level} {_escaped(_words(record))}{facts}{lines}"
+        return f"{clock} {level} {_escaped(_text(record))}{facts}{lines}"
 
 
-def _words(record: logging.LogRecord) -> str:
+def _text(record: logging.LogRecord) -> str:
     try:
         return masked(record.getMessage())
     except (TypeError, ValueError, KeyError):
@@ -145,11 +145,11 @@ def _instant(record: logging.LogRecord) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _CONTROL.sub(lambda found: repr(found.group())[1:-1], text)
+    return _CONTROL.sub(lambda match: repr(match.group())[1:-1], text)
 
 
 def masked(text: str) -> str:
-    """`text` without what gives access to something."""
-    for pattern, instead in _MASKS:
-        text = pattern.sub(instead, text)
+    """`text` with credentials replaced by ***."""
+    for pattern, replacement in _MASKS:
+        text = pattern.sub(replacement, text)
     return text

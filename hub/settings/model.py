@@ -1,7 +1,7 @@
 """Every setting of the hub, and the only reader of its environment and file.
 
 A setting comes from, in this order: a flag, the environment (`ROLECALL_PORT`, or the file that `ROLECALL_PORT_FILE` names),
-the file `rolecall.toml`, its default. Flags, help texts and the reference page are made from the fields below.
+the file `rolecall.toml`, its default. Flags, help texts and the reference page are generated from the fields below.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the hub runs with. `Settings.of(port=0)` checks its values, as every other source is checked."""
+    """The hub's settings. `Settings.of(port=0)` validates its values like every other source."""
 
     host: str = setting(
         "127.0.0.1",
@@ -46,19 +46,19 @@ class Settings:
         Path(),
         read.path,
         "Folder for the database. One hub per folder, on a local disk.",
-        "Another folder is another hub: with its own tasks, logs and leases.",
+        "Another folder means another hub, with its own tasks, logs and leases.",
         default_text="the platform's data folder, such as ~/.local/share/rolecall",
     )
     store: str = setting(
         "sqlite",
         read.store,
         "Where state is kept: sqlite (in data_dir) or memory:.",
-        "memory: is gone when the hub stops.",
+        "memory: loses all state when the hub stops.",
     )
     public_url: str | None = setting(
         None,
         read.url,
-        "The URL that callers reach the hub under; it stands in every card.",
+        "The URL under which callers reach the hub. Every card contains it.",
         "Set it behind a proxy, or clients are sent to an address they cannot reach.",
         aliases=("A2A_AGENT_URL",),
         default_text="made from host and port",
@@ -67,15 +67,15 @@ class Settings:
         120.0,
         read.seconds(0, 86_400),
         "How long a worker's registration lasts without a heartbeat.",
-        "Lower: dead workers leave discovery sooner, slow ones by mistake. 0: registrations never expire.",
+        "Lower: dead workers leave discovery sooner, and slow ones may leave it by mistake. 0: registrations never expire.",
         unit="seconds",
         aliases=("A2A_AGENT_DISCOVERY_MAX_AGE",),
     )
     heartbeat: float = setting(
         45.0,
         read.seconds(0.05, 3600),
-        "How often workers are asked to renew.",
-        "Lower: loads are known more exactly, at more requests. It must be shorter than lease_ttl.",
+        "How often workers are asked to renew their lease.",
+        "Lower: loads are known more exactly, at the cost of more requests. It must be shorter than lease_ttl.",
         unit="seconds",
         default_text="45, or three eighths of a shorter lease_ttl",
     )
@@ -83,7 +83,7 @@ class Settings:
         60.0,
         read.seconds(0.1, 86_400),
         "How long a worker may give no sign of life during a task before the task fails.",
-        "Higher: slow workers are left alone, hung ones are noticed later.",
+        "Higher: slow workers are tolerated, and hung ones are detected later.",
         unit="seconds",
     )
     default_role: str | None = setting(
@@ -96,80 +96,80 @@ class Settings:
         None,
         read.choice("0.3", "1.0"),
         "Serve cards of this protocol version only.",
-        "Set it for clients that stumble over members they do not know.",
+        "Set it for clients that fail on unknown members.",
     )
     worker_networks: tuple[IPv4Network | IPv6Network, ...] = setting(
         (),
         read.networks,
-        "Networks (CIDR, with commas between) that workers' URLs may lie in. Loopback may be called while host is loopback.",
+        "Networks (CIDR, separated by commas) that workers' URLs may be in. Loopback is allowed while host is loopback.",
         "More networks: workers on more machines, and more addresses that the hub can be made to call.",
     )
     max_body: int = setting(
         1024 * 1024,
         read.size(1024, 1024**3),
         "Largest request body.",
-        "Higher: larger messages get in, and a caller can make the hub hold that much memory.",
+        "Higher: larger messages are accepted, and a caller can make the hub hold that much memory.",
         unit="bytes",
     )
     max_head: int = setting(
         32 * 1024,
         read.size(4096, 1024**2),
-        "Largest headers of a request, all together.",
-        "Higher: longer cookies and tokens get in, and every connection can hold twice that much memory.",
+        "Largest total size of a request's headers.",
+        "Higher: longer cookies and tokens are accepted, and every connection can hold twice that much memory.",
         unit="bytes",
     )
     max_card: int = setting(
         64 * 1024,
         read.size(1024, 16 * 1024**2),
         "Largest card that a worker may enrol with, as JSON.",
-        "Higher: more skills and texts get in, and each of max_agents workers can hold that much memory and disk.",
+        "Higher: more skills and texts fit, and each of max_agents workers can hold that much memory and disk.",
         unit="bytes",
     )
     max_depth: int = setting(
         100,
         read.whole(16, 190),
-        "How many arrays and objects may lie in one another in a request's JSON.",
-        "Higher: workers get what is nested that deep.",
+        "How deep arrays and objects may be nested in a request's JSON.",
+        "Higher: workers receive deeper JSON.",
     )
     drain: float = setting(
         30.0,
         read.seconds(0, 3600),
         "How long a stopping hub lets running calls finish.",
-        "Lower: faster restarts, more streams that have to be resumed.",
+        "Lower: faster restarts, and more streams that must be resumed.",
         unit="seconds",
     )
     keep_alive: float = setting(
         15.0,
         read.seconds(0.05, 600),
         "How often a quiet stream gets a comment, so that proxies do not cut it.",
-        "Lower: stricter proxies are content, at more traffic.",
+        "Lower: streams survive stricter proxies, at the cost of more traffic.",
         unit="seconds",
     )
     connect_timeout: float = setting(
         5.0,
         read.seconds(0.05, 120),
         "How long a connection to a worker may take.",
-        "Lower: a dead machine is passed over sooner, a distant one by mistake.",
+        "Lower: the hub gives up on a dead machine sooner, and may give up on a distant one by mistake.",
         unit="seconds",
     )
     retention: float = setting(
         86_400.0,
         read.seconds(1, 10 * 365 * 86_400),
         "How long tasks and their logs are kept after their end.",
-        "Higher: results can be fetched and streams resumed for longer, on more disk.",
+        "Higher: results can be fetched and streams resumed for longer, at the cost of disk space.",
         unit="seconds",
     )
     same_message: float = setting(
         60.0,
         read.seconds(0, 86_400),
-        "How long after its end a message is recognised when it comes again, and gets the answer that it got.",
-        "Higher: later retries are safe, at some memory. A message with an Idempotency-Key is known as long as its task.",
+        "How long after its end a repeated message is recognised and gets the first answer again.",
+        "Higher: later retries are safe, for more memory. A message with an Idempotency-Key is known as long as its task.",
         unit="seconds",
     )
     max_open_tasks: int = setting(
         100_000,
         read.whole(1, 10_000_000),
-        "How many unfinished tasks the hub takes on.",
+        "How many unfinished tasks the hub accepts.",
         "Higher: more memory and disk. At the limit new calls are refused with OVERLOADED.",
     )
     max_open_tasks_per_workspace: int = setting(
@@ -182,14 +182,14 @@ class Settings:
         7 * 86_400.0,
         read.seconds(1, 10 * 365 * 86_400),
         "How long a task may wait for its caller's answer before it is dropped.",
-        "Higher: questions stay open for longer, on more disk.",
+        "Higher: questions stay open for longer, at the cost of disk space.",
         unit="seconds",
     )
     task_deadline: float = setting(
         0.0,
         read.seconds(0, 10 * 365 * 86_400),
-        "How long a worker may take over one message before the task fails. 0: as long as it shows signs of life.",
-        "Lower: callers hear of endless work sooner, and long work is cut off.",
+        "How long a worker may work on one message before the task fails. 0: as long as it shows signs of life.",
+        "Lower: endless work fails sooner, and long work is cut off.",
         unit="seconds",
     )
     max_log: int = setting(
@@ -220,8 +220,8 @@ class Settings:
     reader_patience: float = setting(
         30.0,
         read.seconds(0.1, 3600),
-        "How long a caller's stream may stand still before the hub drops it. Its cursor brings it back.",
-        "Higher: slow networks are borne longer, and so is who stopped reading.",
+        "How long a caller may stop reading its stream before the hub drops it. The caller can resume from its cursor.",
+        "Higher: slow networks are tolerated longer, and so are callers that stopped reading.",
         unit="seconds",
     )
     max_agents: int = setting(
@@ -234,13 +234,13 @@ class Settings:
         5_000,
         read.whole(1, 10_000_000),
         "How many workers one holder of tokens may have registered.",
-        "Higher: one holder can fill more of max_agents. Beyond it: 429. Without tokens nobody is counted.",
+        "Higher: one holder can fill more of max_agents. Beyond it: 429. Without tokens it does not apply.",
     )
     max_rate: int = setting(
         1_000,
         read.whole(0, 10_000_000),
         "How many requests a second one holder of tokens may send, with twice that in a burst. 0: any number.",
-        "Higher: one caller can take more of the hub. Beyond it: 429. Without tokens nobody is counted.",
+        "Higher: one caller can take more of the hub. Beyond it: 429. Without tokens it does not apply.",
     )
     max_at_once: int = setting(
         2_000,
@@ -257,21 +257,21 @@ class Settings:
     push_allowed_hosts: tuple[str, ...] = setting(
         (),
         read.names,
-        "Hosts (with commas between) that webhooks may go to whatever their address, port and scheme.",
-        "Each is a name that callers can make the hub call. Every other webhook is https to a public address.",
+        "Hosts, separated by commas, that webhooks may go to at any address, port and scheme.",
+        "Callers can make the hub call these names. Every other webhook must be https to a public address.",
         aliases=("PUSH_NOTIFICATION_ALLOWED_HOSTS",),
     )
     push_allowed_cidrs: tuple[str, ...] = setting(
         (),
         read.names,
-        "Networks (CIDR, with commas between) that webhooks may go to on any port, also with plain http.",
-        "Callers can make the hub call every address in them. A network that cannot be read is left out, with a warning.",
+        "Networks (CIDR, separated by commas) that webhooks may go to on any port, also with plain http.",
+        "Callers can make the hub call every address in them. An invalid network is ignored, with a warning.",
         aliases=("PUSH_NOTIFICATION_ALLOWED_CIDRS",),
     )
     push_retry: float = setting(
         86_400.0,
         read.seconds(1, 7 * 86_400),
-        "How long a webhook is tried from its first failure, before an event becomes a dead letter.",
+        "How long a failing webhook is retried before an event becomes a dead letter.",
         "Higher: longer outages of receivers are bridged, and tasks are kept that much longer.",
         unit="seconds",
     )
@@ -284,76 +284,76 @@ class Settings:
     admin_token: str | None = setting(
         None,
         read.token,
-        "A token that may do everything. More of them, for less: `rolecall tokens new`.",
-        "With any token set, every request but for cards and health has to show one.",
+        "A token with every right. `rolecall tokens new` makes tokens with fewer rights.",
+        "With any token set, every request except those for cards and health must carry one.",
         secret=True,
     )
     tokens: Path | None = setting(  # noqa: RUF009  it makes a field, no shared value
         None,
         read.path,
-        "The file of tokens that `rolecall tokens` keeps.",
-        "Another file, other tokens. It is read again when it changes.",
+        "The token file that `rolecall tokens` writes.",
+        "Another file has other tokens. The hub reads it again when it changes.",
         default_text="tokens.json in data_dir",
     )
     webhook_secret: str | None = setting(
         None,
         read.webhook_secret,
         "The secret (whsec_…) that webhooks are signed with, as in Standard Webhooks.",
-        "Receivers that know it can tell the hub's notifications from forged ones.",
+        "Receivers that know it can distinguish the hub's notifications from forged ones.",
         secret=True,
     )
     secret_key: str | None = setting(
         None,
         read.secret_key,
-        "The key that secrets of callers are stored under: random text of at least 32 characters.",
-        "With another key, those stored before cannot be read, and their webhooks fail.",
-        default_text="made once and kept in data_dir, in secret.key",
+        "The key that encrypts callers' stored secrets: random text of at least 32 characters.",
+        "With another key, secrets stored before cannot be read, and their webhooks fail.",
+        default_text="created once, as secret.key in data_dir",
         secret=True,
     )
     audit_log: Path | None = setting(  # noqa: RUF009  it makes a field, no shared value
         None,
         read.path,
-        "File of the audit trail: who enrolled, sent, cancelled, and who was turned away.",
-        "One JSON line each, never what was said. It only grows: let a log rotation move it away.",
+        "File of the audit trail: who enrolled, sent, cancelled, and who was refused.",
+        "One JSON line per entry, never message contents. It only grows: use log rotation.",
         default_text="no trail is kept",
     )
     log_level: str = setting(
         "info",
         read.choice("debug", "info", "warning", "error"),
-        "The least severe lines that are logged.",
-        "debug has a line for every heartbeat.",
+        "The lowest level that is logged.",
+        "debug logs every heartbeat.",
     )
     log_format: str = setting(
         "auto",
         read.choice("auto", "console", "json"),
-        "How lines are written.",
-        "auto: for people on a terminal, one JSON object per line elsewhere.",
+        "The format of log lines.",
+        "auto: console on a terminal, one JSON object per line elsewhere.",
     )
     name: str = setting(
         "Rolecall",
         read.text,
         "The hub's name on its card.",
-        "What clients and people see; nothing is routed by it.",
+        "Clients and people see it; it does not affect routing.",
         aliases=("A2A_AGENT_NAME",),
     )
     description: str = setting(
         "Routes each message to a live worker of the role it names.",
         read.text,
         "The hub's description on its card.",
-        "What clients and people see; nothing is routed by it.",
+        "Clients and people see it; it does not affect routing.",
         aliases=("A2A_AGENT_DESCRIPTION",),
     )
     server: str = setting(
         "own",
         read.choice("own", "hypercorn"),
-        "What speaks HTTP to callers.",
-        "hypercorn also speaks HTTP/2, takes half as much processor time again for each call, and knows no max_connections.",
+        "The HTTP server.",
+        "hypercorn also supports HTTP/2, takes about twice the processor time for each call, and ignores max_connections.",
     )
     loop: str = setting(
         "auto",
         read.choice("auto", "uvloop", "asyncio"),
         "The event loop.",
-        "auto takes uvloop where it is installed; asyncio is slower and easier to debug.",
+        "auto uses uvloop where it is installed; asyncio is slower and easier to debug.",
     )
 
     @classmethod
@@ -362,7 +362,7 @@ class Settings:
         return load(values, env={}, file=None, search=False).settings
 
     def url(self, port: int | None = None) -> str:
-        """What callers reach the hub under; `port` is the one it is really bound to."""
+        """The URL under which callers reach the hub; `port`: the port that is really bound."""
         if self.public_url is not None:
             return self.public_url
         host = socket.gethostname() if self.host in ("0.0.0.0", "::", "") else self.host
@@ -378,7 +378,7 @@ def flag(key: str) -> str:
 
 
 def default_text(key: str) -> str:
-    """The default as people write it."""
+    """The default as shown in help texts."""
     return SPECS[key].default_text or read.shown(_FIELDS[key].default)
 
 
@@ -391,7 +391,7 @@ class Loaded:
     file: Path | None
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Key, value as shown to people (no passwords), origin."""
+        """Key, value as shown to people (secrets masked), origin."""
         return [(key, self._shown(key), self.origins.get(key, "default")) for key in SPECS]
 
     def _shown(self, key: str) -> str:
@@ -406,9 +406,9 @@ def load(
     file: Path | None = None,
     search: bool = True,
 ) -> Loaded:
-    """Read every source, check everything, and raise one ConfigError with all that is wrong.
+    """Read and validate every source. Raise one ConfigError that lists all problems.
 
-    Flags that are None were not given. `file` must exist; without it ROLECALL_CONFIG or ./rolecall.toml is read.
+    A flag that is None was not given. `file` must exist; without it ROLECALL_CONFIG or ./rolecall.toml is read.
     """
     env = os.environ if env is None else env
     problems: list[str] = []
@@ -447,5 +447,6 @@ def _check_heartbeat(values: Mapping[str, Any], origins: Mapping[str, str], prob
     if ttl > 0 and heartbeat >= ttl:
         problems.append(
             f"heartbeat ({heartbeat:g} s, {origins.get('heartbeat', 'default')}) must be shorter than "
-            f"lease_ttl ({ttl:g} s, {origins.get('lease_ttl', 'default')}), or every worker would expire between two beats."
+            f"lease_ttl ({ttl:g} s, {origins.get('lease_ttl', 'default')}), or every worker expires "
+            "between two beats. Raise lease_ttl or lower heartbeat."
         )

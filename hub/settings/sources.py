@@ -1,4 +1,4 @@
-"""Where settings come from: the file and the environment. What they mean stands in config.py."""
+"""Where settings come from: the file and the environment. model.py defines what they mean."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import NamedTuple
 from rolecall.model.setting import PREFIX, variable
 
 FILE_NAME = "rolecall.toml"
-# Read by the client, the command line and workers, so they are no typing errors when the hub starts among them.
+# Read by the client, the command line and workers. The hub must not report them as unknown.
 OTHER_VARIABLES = {
     "ROLECALL_CONFIG": "the file to read instead of ./rolecall.toml",
     "ROLECALL_HUB": "where clients and workers find the hub",
-    "ROLECALL_TOKEN": "the token that clients and workers show",
+    "ROLECALL_TOKEN": "the token that clients and workers send",
     "ROLECALL_TOKEN_FILE": "a file that holds that token",
     "ROLECALL_INSTANCE": "a worker's instance name",
     "ROLECALL_ADVERTISE_URL": "the URL under which a worker enrols",
@@ -24,7 +24,7 @@ OTHER_VARIABLES = {
 
 
 class Given(NamedTuple):
-    """A value as some source gave it, and which one."""
+    """A raw value, and the source that it came from."""
 
     value: object
     origin: str
@@ -37,7 +37,7 @@ def find_file(file: Path | None, env: Mapping[str, str], problems: list[str]) ->
         return here if here.is_file() else None
     if named.is_file():
         return named
-    problems.append(f"{named}: no such file. Name one with --config or ROLECALL_CONFIG, or leave both out.")
+    problems.append(f"{named}: no such file. Name an existing file with --config or ROLECALL_CONFIG, or omit both.")
     return None
 
 
@@ -70,7 +70,7 @@ def _line_of(key: str, content: str) -> int:
 
 
 def from_env(env: Mapping[str, str], aliases: Mapping[str, tuple[str, ...]], problems: list[str]) -> dict[str, Given]:
-    """An empty variable counts as not set: compose files make such ones."""
+    """An empty variable counts as unset: compose files create such variables."""
     given: dict[str, Given] = {}
     for key, others in aliases.items():
         for name in (*others[::-1], variable(key)):
@@ -97,8 +97,8 @@ def secret(name: str, path: str, problems: list[str]) -> str:
 
 
 def suggestion(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f' Did you mean "{near[0]}"?' if near else " `rolecall config show` lists the known ones."
+    matches = get_close_matches(name, known, n=1)
+    return f' Did you mean "{matches[0]}"?' if matches else " `rolecall config show` lists the known ones."
 
 
 def platform_data_dir(env: Mapping[str, str], problems: list[str]) -> Path:

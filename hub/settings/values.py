@@ -1,4 +1,4 @@
-"""What a setting is: how its value is read from text or TOML, and shown again. A ValueError's message is for people."""
+"""How a setting's value is read from text or TOML, and shown. The message of a ValueError is shown to people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)")
 
 
 class Spec(NamedTuple):
-    """What people are told about a setting, and how its value is read."""
+    """A setting's help texts, and how its value is read."""
 
     reader: Reader
     about: str
@@ -163,7 +163,7 @@ def names(value: object) -> tuple[str, ...]:
 
 
 def webhook_secret(value: object) -> str:
-    """What is wrong with a secret is said without it."""
+    """The error text does not contain the secret."""
     plain = value.strip() if isinstance(value, str) else ""
     try:
         size = len(base64.b64decode(plain.removeprefix("whsec_"), validate=True))
@@ -177,7 +177,7 @@ def webhook_secret(value: object) -> str:
 def secret_key(value: object) -> str:
     plain = value.strip() if isinstance(value, str) else ""
     if len(plain) < 32:
-        raise ValueError("must be text of at least 32 characters, such as `openssl rand -base64 32` gives")
+        raise ValueError("must be text of at least 32 characters, such as the output of `openssl rand -base64 32`")
     return plain
 
 
@@ -189,7 +189,7 @@ def token(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as people would write it, without passwords."""
+    """A value as people would write it, with passwords masked."""
     if value is None or value == ():
         return "none"
     if isinstance(value, tuple):

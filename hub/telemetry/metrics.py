@@ -1,6 +1,6 @@
-"""Metrics for Prometheus. Core's calls only add to plain numbers; families are made when somebody scrapes.
+"""Metrics for Prometheus. Observer calls only add to plain numbers; metric families are built at each scrape.
 
-Everything runs on the event loop's thread, so there is no lock, and a call costs a few dictionary entries.
+Everything runs on the event loop's thread, so there is no lock, and a call costs a few dictionary updates.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rolecall.model.worker import ChangeKind, Registration, RegistryChange
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 PREFIX = "a2a_hub_"
 UNKNOWN = "_unknown"
-_MOST_ROLES = 1000
-_MOST_WORKERS = 200
-_CALL = (0.005, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-_FIRST = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_ROLE_LIMIT = 1000
+_WORKER_LIMIT = 200
+_CALL_BOUNDS = (0.005, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_FIRST_EVENT_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class Family(NamedTuple):
-    """One metric as its readers know it; `name` is without the prefix and as it is exposed."""
+    """One exposed metric. `name` is without the prefix."""
 
     name: str
     kind: str
@@ -42,15 +42,18 @@ class Family(NamedTuple):
 FAMILIES = {
     family.name: family
     for family in (
-        Family("build_info", "gauge", ("version", "python", "quart"), "What runs; always 1."),
+        Family("build_info", "gauge", ("version", "python", "quart"), "Versions of the running hub; always 1."),
         Family("workers", "gauge", ("role", "state"), "Live workers."),
         Family(
-            "worker_load_ratio", "gauge", ("role", "worker"), f"Calls under way by capacity; the first {_MOST_WORKERS} workers."
+            "worker_load_ratio",
+            "gauge",
+            ("role", "worker"),
+            f"Calls under way divided by capacity; the first {_WORKER_LIMIT} workers.",
         ),
         Family(
             "registrations_total", "counter", ("role", "outcome"), "Changes of the registry: enrolled, changed, draining, …"
         ),
-        Family("lease_expirations_total", "counter", ("role",), "Workers that were gone without a word."),
+        Family("lease_expirations_total", "counter", ("role",), "Leases that expired without a withdrawal."),
         Family(
             "requests_total", "counter", ("role", "method", "outcome"), "Calls that ended; outcome is ok or an error's reason."
         ),
@@ -62,29 +65,34 @@ FAMILIES = {
         Family("stream_bytes_total", "counter", ("role", "direction"), "Bytes of events; direction is in (from workers)."),
         Family("route_decisions_total", "counter", ("role", "policy", "result"), "How a worker was chosen, or why none was."),
         Family("upstream_errors_total", "counter", ("role", "reason"), "Calls to workers that failed."),
-        Family("failovers_total", "counter", ("role",), "Another worker was tried, since the first did nothing."),
+        Family(
+            "failovers_total",
+            "counter",
+            ("role",),
+            "Calls that were sent to another worker because the first had not processed them.",
+        ),
         Family("dropped_events_total", "counter", ("role", "what"), "Events of workers that were not logged."),
         Family(
             "push_deliveries_total",
             "counter",
             ("outcome",),
-            "Attempts to tell a webhook of an event: delivered, failed (it is tried again), dead (given up).",
+            "Attempts to deliver events to a webhook: delivered, failed (will be retried), dead (given up).",
         ),
-        Family("push_lag_seconds", "histogram", (), "From the first event that a receiver lacked until it had them all."),
-        Family("connections_active", "gauge", (), "Connections that are open and served; the server hypercorn does not tell."),
+        Family("push_lag_seconds", "histogram", (), "From the first event that a receiver lacks until it has them all."),
+        Family("connections_active", "gauge", (), "Open connections; not counted with the server hypercorn."),
         Family(
             "refused_total",
             "counter",
             ("reason",),
-            "Requests and connections that were turned away before they became calls: no token, too large, overloaded, …",
+            "Requests and connections that were refused before they became calls: no token, too large, overloaded, …",
         ),
-        Family("event_loop_lag_seconds", "gauge", (), "How late the event loop was, last time it was looked at."),
+        Family("event_loop_lag_seconds", "gauge", (), "Delay of the event loop when it was last measured."),
     )
 }
 
 
 class _Histogram:
-    """Counts per bucket, not cumulative; the last one is for what is above all bounds."""
+    """Counts per bucket, not cumulative, then the count above all bounds, then the sum."""
 
     __slots__ = ("bounds", "values")
 
@@ -101,12 +109,12 @@ class _Histogram:
 
 
 class Metrics:
-    """An Observer that counts. `workers` gives the live registrations, whenever it is called."""
+    """An Observer that counts. `workers` returns the live registrations."""
 
     def __init__(self, workers: Callable[[], Iterable[Registration]]) -> None:
         self._workers = workers
         self._roles: set[str] = set()
-        self._looked = -1.0
+        self._roles_read_at = -1.0
         self._lag = 0.0
         self._counts: dict[str, defaultdict[tuple[str, ...], float]] = {
             name: defaultdict(float) for name, family in FAMILIES.items() if family.kind != "histogram"
@@ -117,9 +125,9 @@ class Metrics:
         self._bytes = self._counts["stream_bytes_total"]
         self._streams = self._counts["streams_active"]
         self._routes = self._counts["route_decisions_total"]
-        self._durations = _Histogram(_CALL)
-        self._first = _Histogram(_FIRST)
-        self._push_lag = _Histogram(_CALL)
+        self._durations = _Histogram(_CALL_BOUNDS)
+        self._first = _Histogram(_FIRST_EVENT_BOUNDS)
+        self._push_lag = _Histogram(_CALL_BOUNDS)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Scrape(self._families))
         ProcessCollector(namespace="a2a_hub", registry=self._registry)
@@ -127,10 +135,10 @@ class Metrics:
     def render(self) -> bytes:
         return generate_latest(self._registry)
 
-    # --- what core reports
+    # --- Observer
 
     def registry_changed(self, change: RegistryChange) -> None:
-        if len(self._roles) < _MOST_ROLES:
+        if len(self._roles) < _ROLE_LIMIT:
             self._roles.add(change.worker.role)
         role = self._known(change.worker.role)
         self._counts["registrations_total"][role, change.kind.value] += 1
@@ -143,7 +151,7 @@ class Metrics:
     def call_ended(self, role: str, method: str, outcome: str, seconds: float) -> None:
         role = self._known(role)
         call = role, method
-        _leave(self._active, call, (UNKNOWN, method))
+        _take_one(self._active, call, (UNKNOWN, method))
         self._requests[role, method, outcome] += 1
         self._durations.observe(call, seconds)
 
@@ -159,7 +167,7 @@ class Metrics:
         self._streams[(self._known(role),)] += 1
 
     def stream_closed(self, role: str) -> None:
-        _leave(self._streams, (self._known(role),), (UNKNOWN,))
+        _take_one(self._streams, (self._known(role),), (UNKNOWN,))
 
     def routed(self, role: str, rule: str, result: str) -> None:
         self._routes[self._known(role), rule, result] += 1
@@ -188,26 +196,26 @@ class Metrics:
     def loop_lag(self, seconds: float) -> None:
         self._lag = seconds
 
-    # --- what a scrape reads
+    # --- scrape
 
     def _known(self, role: str) -> str:
-        """A name that callers made up gets no series of its own. Roles that outlived a restart are looked up, once a second."""
+        """Names invented by callers share one series. Roles from before a restart are looked up, at most once a second."""
         if role in self._roles:
             return role
         now = time.monotonic()
-        if now - self._looked >= 1 or self._looked < 0:
-            self._looked = now
+        if now - self._roles_read_at >= 1 or self._roles_read_at < 0:
+            self._roles_read_at = now
             self._learn(self._workers())
         return role if role in self._roles else UNKNOWN
 
     def _learn(self, workers: Iterable[Registration]) -> None:
         for registration in workers:
-            if len(self._roles) >= _MOST_ROLES:
+            if len(self._roles) >= _ROLE_LIMIT:
                 return
             self._roles.add(registration.worker.role)
 
     def _families(self) -> Iterator[Metric]:
-        self._look_at_workers()
+        self._count_workers()
         self._counts["event_loop_lag_seconds"][()] = self._lag
         yield InfoMetricFamily(f"{PREFIX}build", FAMILIES["build_info"].about, _build())
         for name, values in self._counts.items():
@@ -217,7 +225,7 @@ class Metrics:
         yield _histogram(FAMILIES["time_to_first_event_seconds"], self._first)
         yield _histogram(FAMILIES["push_lag_seconds"], self._push_lag)
 
-    def _look_at_workers(self) -> None:
+    def _count_workers(self) -> None:
         workers = tuple(self._workers())
         self._learn(workers)
         states, loads = self._counts["workers"], self._counts["worker_load_ratio"]
@@ -226,7 +234,7 @@ class Metrics:
         for registration in workers:
             role = self._known(registration.worker.role)
             states[role, registration.health.value] += 1
-            if registration.offer.capacity and role != UNKNOWN and len(loads) < _MOST_WORKERS:
+            if registration.offer.capacity and role != UNKNOWN and len(loads) < _WORKER_LIMIT:
                 loads[role, str(registration.worker)] = registration.load / registration.offer.capacity
 
 
@@ -238,8 +246,8 @@ class _Scrape(Collector):
         return self._families()
 
 
-def _leave(gauge: defaultdict[tuple[str, ...], float], key: tuple[str, ...], unknown: tuple[str, ...]) -> None:
-    """Take one away where it was added: under `unknown`, if the role has enrolled in between."""
+def _take_one(gauge: defaultdict[tuple[str, ...], float], key: tuple[str, ...], unknown: tuple[str, ...]) -> None:
+    """Subtract one where it was added: under `unknown`, if the role has enrolled in between."""
     gauge[key if gauge[key] > 0 else unknown] -= 1
 
 

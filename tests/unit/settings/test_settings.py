@@ -1,4 +1,4 @@
-"""Settings: where they come from, what is refused, and what people are told."""
+"""Settings: where they come from, what is refused, and what is shown to people."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_flag_beats_environment_beats_file_beats_default(file: Path) -> None:
     assert origins["max_batch"] == "default"
 
 
-def test_every_setting_has_a_meaning_an_effect_and_a_default_that_its_own_reader_takes() -> None:
+def test_every_setting_has_help_texts_and_a_default_that_its_reader_accepts() -> None:
     settings = Settings.of()
     for key, spec in SPECS.items():
         assert spec.about.endswith("."), key
@@ -37,7 +37,7 @@ def test_every_setting_has_a_meaning_an_effect_and_a_default_that_its_own_reader
         assert value is None or spec.reader(value) == value, key
 
 
-def test_unknown_key_names_its_line_and_the_nearest_one(file: Path) -> None:
+def test_an_unknown_key_is_reported_with_its_line_and_a_suggestion(file: Path) -> None:
     file.write_text('host = "127.0.0.1"\n\nprot = 9000\n[registry]\nttl = 3\n')
     with pytest.raises(ConfigError) as caught:
         load(env={}, file=file)
@@ -45,7 +45,7 @@ def test_unknown_key_names_its_line_and_the_nearest_one(file: Path) -> None:
     assert caught.value.problems[1].startswith(f'{file}:4: unknown key "registry".')
 
 
-def test_unknown_variable_suggests_the_right_one() -> None:
+def test_an_unknown_variable_is_reported_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r'unknown variable ROLECALL_LEASE_TLL\. Did you mean "ROLECALL_LEASE_TTL"\?'):
         load(env={"ROLECALL_LEASE_TLL": "3"}, search=False)
 
@@ -86,20 +86,20 @@ def test_all_problems_are_reported_at_once() -> None:
         ("name", ""),
     ],
 )
-def test_value_out_of_range_is_refused_with_its_key(key: str, value: object) -> None:
+def test_an_invalid_value_is_refused_with_its_key(key: str, value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         Settings.of(**{key: value})
     assert caught.value.message.startswith(f"{key}: must ")
     assert "secret" not in caught.value.message
 
 
-def test_durations_and_sizes_take_units() -> None:
+def test_durations_and_sizes_accept_units() -> None:
     settings = Settings.of(lease_ttl="5m", heartbeat="1500ms", retention="7d", max_body="4MiB")
     assert (settings.lease_ttl, settings.heartbeat, settings.retention) == (300, 1.5, 604_800)
     assert settings.max_body == 4 * 1024 * 1024
 
 
-def test_networks_come_as_text_or_as_a_list(file: Path) -> None:
+def test_networks_are_text_or_a_list(file: Path) -> None:
     file.write_text('worker_networks = ["10.0.0.0/8", "fd00::/8"]\n')
     from_text = Settings.of(worker_networks="10.0.0.0/8, fd00::/8")
     assert load(env={}, file=file).settings.worker_networks == from_text.worker_networks
@@ -112,13 +112,13 @@ def test_heartbeat_must_be_shorter_than_the_lease() -> None:
     assert Settings.of(lease_ttl=0, heartbeat=30).lease_ttl == 0
 
 
-def test_shorter_lease_brings_a_shorter_heartbeat_with_it() -> None:
+def test_a_shorter_lease_gets_a_shorter_default_heartbeat() -> None:
     loaded = load(env={"A2A_AGENT_DISCOVERY_MAX_AGE": "8"}, search=False)
     assert (loaded.settings.lease_ttl, loaded.settings.heartbeat) == (8, 3)
     assert loaded.origins == {"lease_ttl": "env A2A_AGENT_DISCOVERY_MAX_AGE", "heartbeat": "derived from lease_ttl"}
 
 
-def test_own_name_of_a_variable_beats_the_other_one() -> None:
+def test_the_rolecall_name_of_a_variable_beats_its_alias() -> None:
     both = {
         "A2A_AGENT_DISCOVERY_MAX_AGE": "8",
         "ROLECALL_LEASE_TTL": "60",
@@ -129,11 +129,11 @@ def test_own_name_of_a_variable_beats_the_other_one() -> None:
     assert (settings.lease_ttl, settings.name, settings.public_url) == (60, "Desk", "http://a")
 
 
-def test_empty_variable_counts_as_not_set() -> None:
+def test_an_empty_variable_counts_as_unset() -> None:
     assert load(env={"ROLECALL_PORT": ""}, search=False).settings.port == 8420
 
 
-def test_value_can_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_a_value_can_be_read_from_a_file_named_by_a_variable(tmp_path: Path) -> None:
     secret = tmp_path / "name"
     secret.write_text("Desk\n")
     loaded = load(env={"ROLECALL_NAME_FILE": str(secret)}, search=False)
@@ -144,7 +144,7 @@ def test_value_can_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
         load(env={"ROLECALL_NAME_FILE": str(tmp_path / "none")}, search=False)
 
 
-def test_broken_or_missing_file_is_an_error_with_its_place(file: Path) -> None:
+def test_a_missing_or_broken_file_is_reported_with_its_line(file: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         load(env={"ROLECALL_CONFIG": str(file)})
     file.write_text("port = 1\nhost = [\n= 3")
@@ -152,24 +152,24 @@ def test_broken_or_missing_file_is_an_error_with_its_place(file: Path) -> None:
         load(env={}, file=file)
 
 
-def test_file_in_the_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_in_the_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("rolecall.toml").write_text("port = 9\n")
     assert load(env={}).settings.port == 9
 
 
-def test_data_folder_follows_the_platform() -> None:
+def test_the_data_folder_depends_on_the_platform() -> None:
     assert load(env={"XDG_DATA_HOME": "/x"}, search=False).settings.data_dir.name == "rolecall"
 
 
-def test_url_is_made_from_what_is_really_bound() -> None:
+def test_the_url_uses_the_bound_port() -> None:
     assert Settings.of(port=0).url(5123) == "http://127.0.0.1:5123"
     assert Settings.of(host="::1").url() == "http://[::1]:8420"
     assert "0.0.0.0" not in Settings.of(host="0.0.0.0").url()
     assert Settings.of(public_url="https://hub.example.com/x/").url(1) == "https://hub.example.com/x"
 
 
-def test_secrets_are_shown_nowhere() -> None:
+def test_secrets_are_never_shown() -> None:
     key, signing = "k" * 40, "whsec_" + "c2VjcmV0" * 4
     loaded = load(env={"ROLECALL_SECRET_KEY": key, "ROLECALL_WEBHOOK_SECRET": signing}, search=False)
     assert (loaded.settings.secret_key, loaded.settings.webhook_secret) == (key, signing)
@@ -187,19 +187,19 @@ def test_secrets_are_shown_nowhere() -> None:
         ("ROLECALL_WEBHOOK_SECRET", "SECRET" * 8),
     ],
 )
-def test_what_is_wrong_with_a_secret_is_said_without_it(setting: tuple[str, str]) -> None:
+def test_an_invalid_secret_is_not_in_its_error_text(setting: tuple[str, str]) -> None:
     name, value = setting
     with pytest.raises(ConfigError) as caught:
         load(env={name: value}, search=False)
     assert value not in str(caught.value)
 
 
-def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
+def test_a_secret_can_be_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("k" * 40 + "\n")
     assert load(env={"ROLECALL_SECRET_KEY_FILE": str(tmp_path / "key")}, search=False).settings.secret_key == "k" * 40
 
 
-def test_the_names_of_other_hubs_for_allowed_receivers_work() -> None:
+def test_the_seed_names_for_allowed_webhook_receivers_work() -> None:
     env = {"PUSH_NOTIFICATION_ALLOWED_HOSTS": "a.example, B.example", "PUSH_NOTIFICATION_ALLOWED_CIDRS": "10.0.0.0/8,nonsense"}
     settings = load(env=env, search=False).settings
     assert settings.push_allowed_hosts == ("a.example", "B.example")

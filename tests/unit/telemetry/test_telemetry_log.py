@@ -1,4 +1,4 @@
-"""Log lines: one line each whatever is in them, and nothing in them that opens a door."""
+"""Log lines: always one line per record, and never a secret."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _set_up(level: str = "debug") -> io.StringIO:
     return stream
 
 
-def test_away_from_a_terminal_a_line_is_one_json_object() -> None:
+def test_without_a_terminal_a_record_is_one_json_object() -> None:
     stream = _set_up()
     logging.getLogger("hub.core").info("worker enrolled", extra={"worker": "echo:a", "epoch": 3, "took": 0.25})
     (line,) = _json_lines(stream)
@@ -45,31 +45,31 @@ def test_away_from_a_terminal_a_line_is_one_json_object() -> None:
     assert str(line["at"]).endswith("Z")
 
 
-@pytest.mark.parametrize("nasty", ["a\nb", "a\r\nb", "\x1b[31mred", "\x00", "\u2028", "\ud800", 'say "hi"', "%s %d", "\x85"])
-def test_nothing_in_a_message_or_fact_breaks_the_line(nasty: str) -> None:
+@pytest.mark.parametrize("message", ["a\nb", "a\r\nb", "\x1b[31mred", "\x00", "\u2028", "\ud800", 'say "hi"', "%s %d", "\x85"])
+def test_control_characters_in_a_message_or_fact_do_not_break_the_line(message: str) -> None:
     stream = _set_up()
-    logging.getLogger("x").warning(nasty, extra={"fact": nasty, "odd": {"k": nasty}, "many": [nasty]})
+    logging.getLogger("x").warning(message, extra={"fact": message, "odd": {"k": message}, "many": [message]})
     assert stream.getvalue().count("\n") == 1
     (line,) = _json_lines(stream)
-    assert line["event"] == line["fact"] == nasty
+    assert line["event"] == line["fact"] == message
     assert "\x1b" not in stream.getvalue()
     stream.getvalue().encode()
 
 
-def test_message_whose_arguments_do_not_fit_is_still_logged() -> None:
+def test_a_message_with_mismatched_arguments_is_still_logged() -> None:
     stream = _set_up()
     logging.getLogger("x").warning("%d things", "three")
     assert _json_lines(stream)[0]["event"] == "%d things"
 
 
-def test_event_has_a_name_of_its_own_where_the_words_may_change() -> None:
+def test_an_event_can_have_a_name_that_differs_from_its_text() -> None:
     stream = _set_up()
     logging.getLogger("x").info("going down with %d tasks", 3, extra={"event": "draining"})
     (line,) = _json_lines(stream)
     assert (line["event"], line["message"]) == ("draining", "going down with 3 tasks")
 
 
-def test_fact_may_not_replace_what_a_line_always_has() -> None:
+def test_a_fact_cannot_replace_a_standard_member() -> None:
     stream = _set_up()
     logging.getLogger("x").info("done", extra={"level": "fake", "at": "never", "logger": "x", "size": float("inf")})
     (line,) = _json_lines(stream)
@@ -101,7 +101,7 @@ def test_secrets_are_masked_in_messages_facts_and_tracebacks(message: str) -> No
     assert len(_json_lines(stream)) == 3
 
 
-def test_facts_that_hold_texts_or_tokens_are_hidden_by_their_name() -> None:
+def test_facts_with_the_name_of_a_secret_are_masked() -> None:
     stream = _set_up()
     logging.getLogger("x").info("sent", extra={"token": "abc123", "text": "dear diary", "lease": "abc123", "size": 10})
     assert "abc123" not in stream.getvalue()
@@ -109,7 +109,7 @@ def test_facts_that_hold_texts_or_tokens_are_hidden_by_their_name() -> None:
     assert _json_lines(stream)[0]["size"] == 10
 
 
-def test_terminal_gets_readable_lines_without_foreign_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_readable_lines_with_control_characters_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     stream = _Terminal()
     telemetry_log.setup("info", "auto", stream)
@@ -141,7 +141,7 @@ def test_libraries_do_not_log_requests_or_sql() -> None:
     assert [line["event"] for line in _json_lines(stream)] == ["mine"]
 
 
-def test_set_up_twice_writes_every_line_once() -> None:
+def test_setup_called_twice_writes_every_line_once() -> None:
     _set_up()
     stream = _set_up()
     logging.getLogger("x").info("a")

@@ -1,4 +1,4 @@
-"""Metrics: what is counted, under which names, and that callers cannot make series."""
+"""Metrics: what is counted, under which names, and that callers cannot create series."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _use_everything(observer: Observer) -> None:
     observer.loop_lag(0.004)
 
 
-def test_a_call_leaves_its_counts_and_times() -> None:
+def test_a_call_is_counted_and_timed() -> None:
     metrics = Metrics(lambda: [])
     _use_everything(metrics)
     assert _value(metrics, "requests_total", role="echo", method="message/send", outcome="ok") == 1
@@ -97,7 +97,7 @@ def test_every_family_in_the_table_is_exposed_and_no_other() -> None:
     assert all("instance" not in family.labels for family in FAMILIES.values())
 
 
-def test_workers_are_read_when_scraped() -> None:
+def test_workers_are_read_at_each_scrape() -> None:
     live = [_worker("echo", "a", capacity=4), _worker("echo", "b", health=Health.DRAINING)]
     live[0].in_flight = 3
     metrics = Metrics(lambda: live)
@@ -109,7 +109,7 @@ def test_workers_are_read_when_scraped() -> None:
     assert _value(metrics, "worker_load_ratio", role="echo", worker="echo:a") is None
 
 
-def test_roles_that_callers_make_up_share_one_series() -> None:
+def test_roles_invented_by_callers_share_one_series() -> None:
     metrics = Metrics(lambda: [_worker("echo", "a")])
     before = len(_samples(metrics))
     for number in range(1000):
@@ -120,13 +120,13 @@ def test_roles_that_callers_make_up_share_one_series() -> None:
     assert _value(metrics, "requests_total", role=UNKNOWN, method="message/send", outcome="role_unknown") == 1000
 
 
-def test_role_that_outlived_a_restart_is_known_without_a_change() -> None:
+def test_a_role_from_before_a_restart_is_known_without_a_registry_change() -> None:
     metrics = Metrics(lambda: [_worker("echo", "a")])
     metrics.routed("echo", "pinned", "ok")
     assert _value(metrics, "route_decisions_total", role="echo", policy="pinned", result="ok") == 1
 
 
-def test_role_that_enrols_during_a_call_leaves_no_gauge_below_zero() -> None:
+def test_a_role_that_enrols_during_a_call_makes_no_gauge_negative() -> None:
     metrics = Metrics(lambda: [])
     metrics.call_started("late", "m")
     metrics.stream_opened("late")
