@@ -1,4 +1,4 @@
-"""State behind the ports. An engine's module is imported when it is asked for, so that its libraries are too."""
+"""The storage engines behind the ports. An engine's module and its libraries are imported only when they are needed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ FILE_NAME = "rolecall.db"
 
 
 def open_engine(url: str, *, data_dir: Path | None = None, clock: Clock) -> Engine:
-    """The engine that a store address names; enter it to open it.
+    """The engine for a store address. It is an async context manager: entering opens it.
 
-    `memory:` keeps nothing. `sqlite:///var/lib/rolecall.db` is that file, `sqlite:other.db` a file in the data
-    directory, `sqlite:` the usual file there.
+    `memory:` stores nothing on disk. `sqlite:///var/lib/rolecall.db` is that file, `sqlite:other.db` a file in the data
+    directory, `sqlite:` the default file there.
     """
     scheme, _, rest = url.partition(":")
     if scheme == "memory" and not rest:
@@ -34,5 +34,7 @@ def _file(rest: str, data_dir: Path | None) -> Path:
     if name.startswith("/"):
         return Path(name)
     if data_dir is None:
-        raise StoreError(f"sqlite:{rest[:200]} names no absolute path, and there is no data directory to put it in.")
+        raise StoreError(
+            f"sqlite:{rest[:200]} is a relative path, and there is no data directory. Use sqlite:///absolute/path.db."
+        )
     return data_dir / name

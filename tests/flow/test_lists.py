@@ -125,7 +125,7 @@ async def test_a_token_of_another_query_only_says_where_to_go_on(house: House, f
 
 @pytest.mark.parametrize("token", ["x", "1.0", "/", "x/y", "1.0.0/x", "0x1/y"])
 async def test_a_token_that_is_none_is_refused(house: House, five: list[str], token: str) -> None:
-    with pytest.raises(InvalidParams, match="The page token is not one that this hub gave"):
+    with pytest.raises(InvalidParams, match="The page token is not one that this hub issued"):
         await listed(house, pageToken=token)
 
 

@@ -1,1 +1,1 @@
-"""What the engines share: caches of the log's end, the lease table, the registry feed."""
+"""Code that both engines share: cached tasks and log tails, the lease table, the registry feed."""

@@ -1,4 +1,4 @@
-"""What an engine holds of a task in memory: its row, its turns and the end of its log. Both engines, one set of rules."""
+"""A task in memory: its row, its turns and the end of its log. Both engines use it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from rolecall.model.value import Value, replace
 
 
 class Outcome(Value, frozen=True):
-    """What some events leave a task in. `state` is None where they say nothing of it; `size` is that of their bodies."""
+    """The effect of some events on a task. `state` is None if they do not change it; `size` is the size of their bodies."""
 
     state: TaskState | None
-    ends: bool
+    terminal: bool
     hidden: bool
     size: int
 
 
 def outcome(events: Sequence[Event]) -> Outcome:
-    """A bare message completes its task, which nobody is to see as one."""
+    """A bare message completes its task, and the task is hidden."""
     state: TaskState | None = None
-    ends, hidden, size = False, False, 0
+    terminal, hidden, size = False, False, 0
     for event in events:
         size += len(event.body)
         if event.kind is CONTENT:
             continue
-        ends = ends or event.ends
+        terminal = terminal or event.ends
         if event.kind is EventKind.MESSAGE:
             state, hidden = TaskState.COMPLETED, True
         elif event.state is not None:
             state = event.state
-    return Outcome(state, ends, hidden, size)
+    return Outcome(state, terminal, hidden, size)
 
 
 def numbered(events: Sequence[Event], after: Cursor) -> list[Logged]:
@@ -44,11 +44,11 @@ def numbered(events: Sequence[Event], after: Cursor) -> list[Logged]:
 
 
 class CachedTask(LogTail):
-    """`turns` is None where they have to be read from the store. `key` is the store's own name for the task, `named` the event
-    up to which its row there goes. `pushes`: it has had push configs.
+    """`turns` is None if they must be read from the store. `key` is the store's key of the task. `stored_end` is the last event
+    that the stored row includes. `pushes`: the task has had push configs.
     """
 
-    __slots__ = ("_row", "_state", "_updated", "hidden", "key", "logged", "named", "position", "pushes", "turns")
+    __slots__ = ("_row", "_state", "_updated", "hidden", "key", "logged", "position", "pushes", "stored_end", "turns")
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class CachedTask(LogTail):
         self.position = row.position
         self.turns = turns
         self.key = key
-        self.named = row.at
+        self.stored_end = row.at
         self.hidden = hidden
         self.pushes = pushes
 
@@ -79,48 +79,48 @@ class CachedTask(LogTail):
 
     @property
     def weight(self) -> int:
-        """What it takes of memory, about."""
+        """Approximate bytes in memory."""
         size = 1_000 + self.size
         if self.turns is not None:
             for turn in self.turns:
                 size += len(turn.params)
         return size
 
-    def shed(self) -> None:
-        super().shed()
+    def drop_contents(self) -> None:
+        super().drop_contents()
         self.turns = None
 
     @property
     def row(self) -> TaskRow:
-        """Built when asked for: most events are appended without anybody looking at the row."""
+        """Built on demand: most appends need no row."""
         if self._row.at != self.end:
             self._row = replace(
                 self._row, state=self._state, at=self.end, position=self.position, size=self.logged, updated=self._updated
             )
         return self._row
 
-    def advance(self, entry: LogEntry, logged: Sequence[Logged], verdict: Outcome, updated: float) -> None:
-        """Take over an append that has been committed, once."""
+    def advance(self, entry: LogEntry, logged: Sequence[Logged], effect: Outcome, updated: float) -> None:
+        """Apply a committed append. An append that is already included is ignored."""
         if logged and logged[-1].cursor <= self.end:
             return
-        if verdict.state is not None:
-            self._state, self._updated = verdict.state, updated
-        self.logged += verdict.size
+        if effect.state is not None:
+            self._state, self._updated = effect.state, updated
+        self.logged += effect.size
         self.position = entry.position if entry.position is not None else self.position
-        self.hidden = self.hidden or verdict.hidden
-        self.closed = self.closed or verdict.ends
+        self.hidden = self.hidden or effect.hidden
+        self.closed = self.closed or effect.terminal
         self.extend(logged)
         if not logged:
             self._row = replace(self.row, position=self.position)
         if entry.ids is not None:
             self._row = with_ids(self._row, entry.ids)
 
-    def change(self, row: TaskRow) -> None:
-        """Take over a row that differs in other things than its log."""
+    def replace_row(self, row: TaskRow) -> None:
+        """Replace the row by one with the same log."""
         self._row = row
 
     def touch(self, updated: float) -> None:
-        """The caller has said something more; to a task that has ended it says nothing."""
+        """The caller has sent a turn. A task that has ended does not change."""
         if not self.closed:
             self._updated = updated
             self._row = replace(self.row, updated=updated)
@@ -132,7 +132,7 @@ class CachedTask(LogTail):
 
 
 def with_ids(row: TaskRow, ids: Ids) -> TaskRow:
-    """An id that is still unknown takes nothing away."""
+    """An empty id does not replace a known one."""
     return replace(
         row,
         context=ids.context or row.context,
@@ -142,7 +142,7 @@ def with_ids(row: TaskRow, ids: Ids) -> TaskRow:
 
 
 class PageMark(NamedTuple):
-    """Where a page of tasks ended. The id tells apart what changed at the same moment."""
+    """Where a page of tasks ended. The id orders tasks that changed at the same moment."""
 
     updated: float
     task: str
@@ -152,10 +152,10 @@ class PageMark(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> PageMark:
-        updated, slash, task = text.partition("/")
+        updated, separator, task = text.partition("/")
         try:
-            if not slash:
+            if not separator:
                 raise ValueError(text)
             return cls(float(updated), task)
         except ValueError as error:
-            raise InvalidParams("The page token is not one that this hub gave. Start again without it.") from error
+            raise InvalidParams("The page token is not one that this hub issued. Start again without it.") from error

@@ -1,4 +1,4 @@
-"""What both engines say of dead letters in the same words."""
+"""Pages of dead letters, for both engines."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class LetterMark(NamedTuple):
             at, cursor, task, config = text.split("/", 3)
             return cls(float(at), task, config, int(cursor[:9]))
         except ValueError as error:
-            raise InvalidParams("The page token is not one that this hub gave. Start again without it.") from error
+            raise InvalidParams("The page token is not one that this hub issued. Start again without it.") from error
 
 
 def page_of(letters: Sequence[DeadLetter], limit: int) -> DeadPage:
-    """`letters` has one more than the page, where there is one more."""
+    """`letters` holds up to `limit` + 1: one more than the page if there is a next page."""
     page = letters[:limit]
     return DeadPage(page, str(LetterMark.of(page[-1])) if len(letters) > len(page) > 0 else None)

@@ -1,4 +1,4 @@
-"""The registry's feed: the newest changes, and readers that wait for more."""
+"""The registry feed: the newest changes, and readers that wait for more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEPT = 10_000
 
 
 class Feed:
-    """Revisions are contiguous, so a change is found by counting."""
+    """Revisions are contiguous, so a change is found by its offset from the end."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -20,7 +20,7 @@ class Feed:
         self._kept: list[RegistryChange] = []
 
     def publish(self, change: RegistryChange) -> RegistryChange | None:
-        """Returns the change that had to make room."""
+        """Returns the change that was dropped to make room, if any."""
         self.revision = change.revision
         self._kept.append(change)
         wake_all(self.readers)
@@ -32,7 +32,7 @@ class Feed:
 
 
 class FeedReader(IdleWait):
-    """One workspace's part of the feed; None: all of it."""
+    """Reads the changes of one workspace; None: of all."""
 
     __slots__ = ("_after", "_feed", "_workspace")
 
@@ -40,7 +40,7 @@ class FeedReader(IdleWait):
         super().__init__(idle)
         self._feed = feed
         self._workspace = workspace
-        # A revision that is still to come was another hub's: from now on is the best that can be done.
+        # A revision from the future came from another database: start from now.
         self._after = feed.revision if after is None else min(after, feed.revision)
 
     def __aiter__(self) -> FeedReader:
@@ -50,6 +50,6 @@ class FeedReader(IdleWait):
         while not self._stopped:
             batch = [change for change in self._feed.since(self._after) if self._workspace in (None, change.workspace)]
             self._after = max(self._after, self._feed.revision)
-            if batch or not await self._until_woken(self._feed.readers):
+            if batch or not await self._wait_for_wake(self._feed.readers):
                 return batch
         raise StopAsyncIteration

@@ -1,8 +1,8 @@
-"""The lease table: who is live, by whose clock, and what the feed says of it.
+"""The lease table: which workers are live, and the changes for the feed.
 
-An operation is decided first (`decide_…` returns a `Step` and changes nothing), then stored by the engine, then applied.
-What routing asks on every request is answered from lists that are rebuilt only when they have changed or when their
-earliest lease may have run out: a lease that has expired is never seen, swept or not.
+An operation is decided first (`decide_…` returns a `LeaseChange` and changes nothing), then stored by the engine, then
+applied. Routing reads cached lists. They are rebuilt only when they have changed or when their earliest lease may have
+expired: an expired lease is never returned, swept or not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENDED = frozenset({ChangeKind.EXPIRED, ChangeKind.WITHDRAWN})
 
 
 class LeaseRecord(NamedTuple):
-    """What a lease says, apart from what beats change."""
+    """The part of a lease that beats do not change."""
 
     offer: Offer
     owner: str
@@ -42,7 +42,7 @@ class LeaseRecord(NamedTuple):
 
 
 class PendingChange(NamedTuple):
-    """A line of the feed that has no revision yet."""
+    """A change for the feed that has no revision yet."""
 
     kind: ChangeKind
     epoch: int
@@ -50,104 +50,106 @@ class PendingChange(NamedTuple):
 
 
 class LeaseChange(NamedTuple):
-    """What one operation makes of one name. `terms` None: the lease ends. `lasts` None: it runs as long as it did."""
+    """The effect of one operation on one name. `record` None: the lease ends. `lasts` None: its expiry does not change."""
 
     key: Key
-    terms: LeaseRecord | None
-    drafts: tuple[PendingChange, ...]
+    record: LeaseRecord | None
+    pending: tuple[PendingChange, ...]
     at: float
     lasts: timedelta | None = None
 
-    def change(self, draft: PendingChange, revision: int) -> RegistryChange:
+    def with_revision(self, pending: PendingChange, revision: int) -> RegistryChange:
         workspace, worker = self.key
-        return RegistryChange(revision, draft.kind, workspace, worker, draft.epoch, draft.health, self.at)
+        return RegistryChange(revision, pending.kind, workspace, worker, pending.epoch, pending.health, self.at)
 
 
 @dataclass(slots=True)
-class HeldLease:
-    """`expires` is the monotonic clock's."""
+class LeaseEntry:
+    """`expires` is monotonic time."""
 
     registration: Registration
     expires: float
 
 
-class _Role:
-    """A role's leases, and the list of the live ones as of the last look."""
+class _RoleLeases:
+    """A role's leases, and the cached list of the live ones."""
 
     __slots__ = ("earliest", "leases", "live", "next_end")
 
     def __init__(self) -> None:
-        self.leases: dict[WorkerId, HeldLease] = {}
+        self.leases: dict[WorkerId, LeaseEntry] = {}
         self.live: tuple[Registration, ...] | None = None
         self.earliest = math.inf
         self.next_end = math.inf
-        """No lease that is held ends before this: those that have ended and are not swept yet included."""
+        """No lease in the table expires before this, also not one that has expired and is not swept yet."""
 
-    def look(self, now: float) -> tuple[Registration, ...]:
+    def live_at(self, now: float) -> tuple[Registration, ...]:
         if self.live is None or now >= self.earliest:
             alive = [lease for lease in self.leases.values() if lease.expires > now]
             self.live = tuple(lease.registration for lease in alive)
             self.earliest = min((lease.expires for lease in alive), default=math.inf)
         return self.live
 
-    def ended(self, now: float) -> list[HeldLease]:
-        """Not by looking through them all, as long as nothing can have ended."""
+    def expired_at(self, now: float) -> list[LeaseEntry]:
+        """Does not scan the leases while none can have expired."""
         if now < self.next_end:
             return []
         self.next_end = min((lease.expires for lease in self.leases.values()), default=math.inf)
         return [lease for lease in self.leases.values() if lease.expires <= now]
 
 
-class _Workspace:
+class _WorkspaceLeases:
     __slots__ = ("earliest", "names", "roles")
 
     def __init__(self) -> None:
-        self.roles: dict[str, _Role] = {}
+        self.roles: dict[str, _RoleLeases] = {}
         self.names: tuple[str, ...] | None = None
         self.earliest = math.inf
 
-    def look(self, now: float) -> tuple[str, ...]:
+    def live_at(self, now: float) -> tuple[str, ...]:
         if self.names is None or now >= self.earliest:
-            self.names = tuple(sorted(name for name, role in self.roles.items() if role.look(now)))
+            self.names = tuple(sorted(name for name, role in self.roles.items() if role.live_at(now)))
             self.earliest = min((role.earliest for role in self.roles.values()), default=math.inf)
         return self.names
 
 
 class LeaseTable:
-    """The part of a registry that is memory: all of it for the memory engine."""
+    """The in-memory part of a registry; for the memory engine this is all of it."""
 
     def __init__(self, clock: Clock, hub_secret: bytes) -> None:
         self._clock = clock
         self._hub_secret = hub_secret
-        self._leases: dict[Key, HeldLease] = {}
+        self._leases: dict[Key, LeaseEntry] = {}
         self._owned: Counter[Caller] = Counter()
-        # Names that have none yet, and get one as soon as it is stored: they count, or a flood would overtake the count.
-        self._coming: dict[Key, Caller] = {}
-        self._workspaces: dict[str, _Workspace] = {}
+        # Names whose first lease is being stored. They count towards the limits, or parallel enrolments could exceed them.
+        self._expected: dict[Key, Caller] = {}
+        self._workspaces: dict[str, _WorkspaceLeases] = {}
         self._feed = Feed()
-        # Epochs of names that hold no lease. A name that the feed has forgotten gives its epoch to the floor, from
-        # which new names count: so no epoch repeats, and names that never come back cost nothing for ever.
+        # Epochs of names without a lease. When the feed drops a name, its epoch raises the floor from which new names count:
+        # so no epoch repeats, and names that never return use no memory.
         self._ended: dict[Key, int] = {}
         self._floor = 0
         self._last: dict[tuple[str, str], RegistryChange] = {}
 
-    # --- what routing asks
+    # --- reads
 
     def live(self, workspace: str, role: str | None = None) -> Sequence[Registration]:
-        room = self._workspaces.get(workspace)
-        if room is None:
+        in_workspace = self._workspaces.get(workspace)
+        if in_workspace is None:
             return ()
         now = self._clock.monotonic()
         if role is None:
-            return [registration for name in room.look(now) for registration in room.roles[name].look(now)]
-        found = room.roles.get(role)
-        return found.look(now) if found is not None else ()
+            return [
+                registration for name in in_workspace.live_at(now) for registration in in_workspace.roles[name].live_at(now)
+            ]
+        found = in_workspace.roles.get(role)
+        return found.live_at(now) if found is not None else ()
 
     def everyone(self) -> Iterator[Sequence[Registration]]:
         now = self._clock.monotonic()
-        for room in list(self._workspaces.values()):
-            for role in list(room.roles.values()):
-                live = role.look(now)
+        for in_workspace in list(self._workspaces.values()):
+            for role in list(in_workspace.roles.values()):
+                live = role.live_at(now)
                 if live:
                     yield live
 
@@ -155,7 +157,7 @@ class LeaseTable:
         return self._feed.revision
 
     def __len__(self) -> int:
-        return len(self._leases) + len(self._coming)
+        return len(self._leases) + len(self._expected)
 
     def held_by(self, owner: Caller) -> int:
         return self._owned[owner]
@@ -165,8 +167,8 @@ class LeaseTable:
         return lease.registration if lease is not None and lease.expires > self._clock.monotonic() else None
 
     def roles(self, workspace: str) -> Sequence[str]:
-        room = self._workspaces.get(workspace)
-        return room.look(self._clock.monotonic()) if room is not None else ()
+        in_workspace = self._workspaces.get(workspace)
+        return in_workspace.live_at(self._clock.monotonic()) if in_workspace is not None else ()
 
     def expires_in(self, registration: Registration) -> timedelta | None:
         lease = self._leases.get((registration.workspace, registration.worker))
@@ -190,55 +192,55 @@ class LeaseTable:
         key = (workspace, offer.worker)
         lease = self._leases.get(key)
         wall = self._clock.wall()
-        drafts: list[PendingChange] = []
+        pending: list[PendingChange] = []
         if lease is not None and lease.expires <= self._clock.monotonic():
-            drafts.append(PendingChange(ChangeKind.EXPIRED, lease.registration.epoch, None))
+            pending.append(PendingChange(ChangeKind.EXPIRED, lease.registration.epoch, None))
             lease = None
         old = lease.registration if lease is not None else None
         if old is not None and old.owner != owner:
             raise InstanceConflict(str(offer.worker), old.offer.url)
-        # Without a boot id nothing but the address tells processes apart.
+        # Without a boot id only the URL distinguishes processes.
         if old is not None and old.boot == boot and (boot or old.offer.url == offer.url):
             if old.offer != offer or old.health is not Health.READY:
-                drafts.append(PendingChange(ChangeKind.CHANGED, old.epoch, Health.READY))
-            terms = LeaseRecord(offer, owner, old.epoch, boot, ttl, Health.READY, "", old.registered_at)
+                pending.append(PendingChange(ChangeKind.CHANGED, old.epoch, Health.READY))
+            record = LeaseRecord(offer, owner, old.epoch, boot, ttl, Health.READY, "", old.registered_at)
         else:
             if old is not None and old.offer.url != offer.url and not supersede:
                 raise InstanceConflict(str(offer.worker), old.offer.url)
-            terms = LeaseRecord(offer, owner, self._last_epoch(key) + 1, boot, ttl, Health.READY, "", wall)
-            drafts.append(PendingChange(ChangeKind.ENROLLED, terms.epoch, Health.READY))
-        return LeaseChange(key, terms, tuple(drafts), wall, lasts=ttl)
+            record = LeaseRecord(offer, owner, self._last_epoch(key) + 1, boot, ttl, Health.READY, "", wall)
+            pending.append(PendingChange(ChangeKind.ENROLLED, record.epoch, Health.READY))
+        return LeaseChange(key, record, tuple(pending), wall, lasts=ttl)
 
     def decide_withdraw(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> LeaseChange:
-        lease = self._proven(workspace, worker, proof)
-        return self._end(lease, ChangeKind.WITHDRAWN)
+        lease = self._check_proof(workspace, worker, proof)
+        return self._ending(lease, ChangeKind.WITHDRAWN)
 
     def decide_mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> LeaseChange | None:
         """None: nothing changes."""
         registration = self.get(workspace, worker)
         if registration is None or registration.epoch != epoch or registration.health in (health, Health.DRAINING):
             return None
-        terms = record_of(registration)._replace(health=health, reason=reason)
-        draft = PendingChange(_KIND_OF[health], epoch, health)
-        return LeaseChange((workspace, worker), terms, (draft,), self._clock.wall())
+        record = record_of(registration)._replace(health=health, reason=reason)
+        pending = PendingChange(_KIND_OF[health], epoch, health)
+        return LeaseChange((workspace, worker), record, (pending,), self._clock.wall())
 
-    def decide_expiries(self) -> list[LeaseChange]:
+    def decide_all_expired(self) -> list[LeaseChange]:
         now = self._clock.monotonic()
-        roles = [role for room in self._workspaces.values() for role in room.roles.values()]
-        return [self._end(lease, ChangeKind.EXPIRED) for role in roles for lease in role.ended(now)]
+        roles = [role for in_workspace in self._workspaces.values() for role in in_workspace.roles.values()]
+        return [self._ending(lease, ChangeKind.EXPIRED) for role in roles for lease in role.expired_at(now)]
 
-    def decide_expiry(self, key: Key) -> LeaseChange | None:
+    def decide_expired(self, key: Key) -> LeaseChange | None:
         """None: there is no lease, or it has not ended."""
         lease = self._leases.get(key)
         if lease is None or lease.expires > self._clock.monotonic():
             return None
-        return self._end(lease, ChangeKind.EXPIRED)
+        return self._ending(lease, ChangeKind.EXPIRED)
 
     def renew(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, ttl: timedelta | None) -> Registration:
-        """A beat takes effect at once. What it says of health is for `health_after`: that has to be stored."""
-        lease = self._proven(workspace, worker, proof)
+        """A beat takes effect at once, except for its health: see `health_after`. A change of health must be stored first."""
+        lease = self._check_proof(workspace, worker, proof)
         registration = lease.registration
-        self._extend(worker.role, lease, self._until(registration.ttl if ttl is None else ttl))
+        self._extend(worker.role, lease, self._expiry_after(registration.ttl if ttl is None else ttl))
         registration.last_seen = self._clock.wall()
         if beat.in_flight is not None:
             registration.reported_in_flight = beat.in_flight
@@ -250,90 +252,93 @@ class LeaseTable:
         registration = self.get(workspace, worker)
         if registration is not None and registration.epoch == epoch:
             lease = self._leases[workspace, worker]
-            lease.expires = max(lease.expires, self._until(lasts))
+            lease.expires = max(lease.expires, self._expiry_after(lasts))
 
-    # --- taking over
+    # --- applying
 
-    def apply(self, step: LeaseChange, revisions: Sequence[int]) -> Registration | None:
-        """Take over what has been stored. Returns the lease, or the one that ended."""
-        registration = self._drop(step.key) if step.terms is None else self._take(step.key, step.terms, step.lasts)
-        for draft, revision in zip(step.drafts, revisions, strict=True):
-            self._publish(step.change(draft, revision))
+    def apply(self, change: LeaseChange, revisions: Sequence[int]) -> Registration | None:
+        """Apply a stored change. Returns the registration that it created, changed or ended."""
+        if change.record is None:
+            registration: Registration | None = self._remove(change.key)
+        else:
+            registration = self._renew_or_create(change.key, change.record, change.lasts)
+        for pending, revision in zip(change.pending, revisions, strict=True):
+            self._publish(change.with_revision(pending, revision))
         return registration
 
-    def _take(self, key: Key, terms: LeaseRecord, lasts: timedelta | None) -> Registration:
+    def _renew_or_create(self, key: Key, record: LeaseRecord, lasts: timedelta | None) -> Registration:
         workspace, worker = key
         lease = self._leases.get(key)
-        if lease is None or lease.registration.epoch != terms.epoch:
-            secret = self._secret(key, terms.epoch)
-            new = Registration(workspace, terms.offer, terms.epoch, terms.boot, secret, terms.ttl, terms.owner)
-            lease = HeldLease(new, math.inf)
+        if lease is None or lease.registration.epoch != record.epoch:
+            secret = self._secret(key, record.epoch)
+            new = Registration(workspace, record.offer, record.epoch, record.boot, secret, record.ttl, record.owner)
+            lease = LeaseEntry(new, math.inf)
             self._put(key, lease)
         registration = lease.registration
-        registration.offer, registration.ttl = terms.offer, terms.ttl
-        registration.health, registration.reason = terms.health, terms.reason
-        registration.registered_at = terms.registered_at
+        registration.offer, registration.ttl = record.offer, record.ttl
+        registration.health, registration.reason = record.health, record.reason
+        registration.registered_at = record.registered_at
         if lasts is not None:
             registration.last_seen = self._clock.wall()
-            self._extend(worker.role, lease, self._until(lasts))
+            self._extend(worker.role, lease, self._expiry_after(lasts))
         return registration
 
-    def _put(self, key: Key, lease: HeldLease) -> None:
+    def _put(self, key: Key, lease: LeaseEntry) -> None:
         workspace, worker = key
-        self._has_come(key)
-        self._disown(self._leases.get(key))
+        self._no_longer_expected(key)
+        self._release_owner(self._leases.get(key))
         self._leases[key] = lease
         self._owned[_owner(lease)] += 1
         self._ended.pop(key, None)
-        room = self._workspaces.setdefault(workspace, _Workspace())
-        role = room.roles.setdefault(worker.role, _Role())
+        in_workspace = self._workspaces.setdefault(workspace, _WorkspaceLeases())
+        role = in_workspace.roles.setdefault(worker.role, _RoleLeases())
         role.leases[worker] = lease
-        role.live = room.names = None
+        role.live = in_workspace.names = None
 
-    def _extend(self, role: str, lease: HeldLease, expires: float) -> None:
-        """A lease that is to end sooner than it did must be looked at sooner."""
+    def _extend(self, role: str, lease: LeaseEntry, expires: float) -> None:
+        """If the lease now ends sooner, the cached lists must be checked sooner."""
         lease.expires = expires
-        room = self._workspaces[lease.registration.workspace]
-        held = room.roles[role]
-        if expires < held.earliest:
-            held.earliest, held.live = expires, None
-        held.next_end = min(held.next_end, expires)
-        room.earliest = min(room.earliest, expires)
+        in_workspace = self._workspaces[lease.registration.workspace]
+        in_role = in_workspace.roles[role]
+        if expires < in_role.earliest:
+            in_role.earliest, in_role.live = expires, None
+        in_role.next_end = min(in_role.next_end, expires)
+        in_workspace.earliest = min(in_workspace.earliest, expires)
 
-    def _drop(self, key: Key) -> Registration | None:
+    def _remove(self, key: Key) -> Registration | None:
         workspace, worker = key
         lease = self._leases.pop(key, None)
         if lease is None:
             return None
-        self._disown(lease)
+        self._release_owner(lease)
         self._ended[key] = lease.registration.epoch
-        room = self._workspaces[workspace]
-        role = room.roles[worker.role]
+        in_workspace = self._workspaces[workspace]
+        role = in_workspace.roles[worker.role]
         del role.leases[worker]
-        role.live = room.names = None
+        role.live = in_workspace.names = None
         if not role.leases:
-            del room.roles[worker.role]
+            del in_workspace.roles[worker.role]
         return lease.registration
 
     def _expect(self, key: Key, owner: Caller) -> bool:
-        """False: it has a lease, or is expected already."""
-        if key in self._leases or key in self._coming:
+        """Count a first lease while it is stored. False: the name has a lease, or is counted already."""
+        if key in self._leases or key in self._expected:
             return False
-        self._coming[key] = owner
+        self._expected[key] = owner
         self._owned[owner] += 1
         return True
 
-    def _has_come(self, key: Key) -> None:
-        """It has a lease, or will have none."""
-        owner = self._coming.pop(key, None)
+    def _no_longer_expected(self, key: Key) -> None:
+        """The first lease was stored, or failed."""
+        owner = self._expected.pop(key, None)
         if owner is not None:
-            self._owns_less(owner)
+            self._count_one_less(owner)
 
-    def _disown(self, lease: HeldLease | None) -> None:
+    def _release_owner(self, lease: LeaseEntry | None) -> None:
         if lease is not None:
-            self._owns_less(_owner(lease))
+            self._count_one_less(_owner(lease))
 
-    def _owns_less(self, owner: Caller) -> None:
+    def _count_one_less(self, owner: Caller) -> None:
         self._owned[owner] -= 1
         if not self._owned[owner]:
             del self._owned[owner]
@@ -351,7 +356,7 @@ class LeaseTable:
 
     # --- rules
 
-    def _proven(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> HeldLease:
+    def _check_proof(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> LeaseEntry:
         lease = self._leases.get((workspace, worker))
         if lease is None or lease.expires <= self._clock.monotonic():
             raise LeaseUnknown
@@ -362,25 +367,25 @@ class LeaseTable:
             raise LeaseSuperseded
         return lease
 
-    def _end(self, lease: HeldLease, kind: ChangeKind) -> LeaseChange:
+    def _ending(self, lease: LeaseEntry, kind: ChangeKind) -> LeaseChange:
         registration = lease.registration
-        draft = PendingChange(kind, registration.epoch, None)
-        return LeaseChange((registration.workspace, registration.worker), None, (draft,), self._clock.wall())
+        pending = PendingChange(kind, registration.epoch, None)
+        return LeaseChange((registration.workspace, registration.worker), None, (pending,), self._clock.wall())
 
     def _last_epoch(self, key: Key) -> int:
         lease = self._leases.get(key)
         return lease.registration.epoch if lease is not None else self._ended.get(key, self._floor)
 
-    def _until(self, ttl: timedelta) -> float:
+    def _expiry_after(self, ttl: timedelta) -> float:
         return self._clock.monotonic() + ttl.total_seconds() if ttl else math.inf
 
     def _secret(self, key: Key, epoch: int) -> str:
-        """The same for the same lease, also after a restart."""
+        """Stable for a lease, also across restarts."""
         text = "\0".join((key[0], key[1].role, key[1].instance, str(epoch)))
         return hmac.new(self._hub_secret, text.encode(), hashlib.sha256).hexdigest()
 
 
-def _owner(lease: HeldLease) -> Caller:
+def _owner(lease: LeaseEntry) -> Caller:
     return Caller(lease.registration.workspace, lease.registration.owner)
 
 
@@ -390,7 +395,7 @@ def record_of(registration: Registration) -> LeaseRecord:
 
 
 def health_after(registration: Registration, beat: Beat) -> Health:
-    """A beat clears suspicion; that a worker drains is taken back by enrolling only."""
+    """A beat clears SUSPECT. Only a new enrolment ends DRAINING."""
     if beat.draining or registration.health is Health.DRAINING:
         return Health.DRAINING
     return Health.READY

@@ -1,4 +1,4 @@
-"""The end of a task's log in memory, shared by all its readers, and the readers."""
+"""The end of a task's log in memory, shared by all its readers, and those readers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hub.storage.common.waiting import IdleWait, wake_all
 from rolecall.model.a2a import Logged
 from rolecall.model.ids import Cursor, TaskId
 
-# One batch of a reader. A reader whose client has stopped reading holds one of them, so it is small.
+# Limits of one page. A reader whose client has stopped reading keeps one page in memory, so it is small.
 PAGE_EVENTS = 256
 PAGE_BYTES = 16 * 1024
-# What one task may hold for readers that are nearly up to date.
+# Limits of one task's tail, which serves readers that are nearly up to date.
 TAIL_EVENTS = 256
 TAIL_BYTES = 256 * 1024
 
 
 class LogTail:
-    """The newest committed events, without a hole between them and `end`."""
+    """The newest committed events, without a gap, up to `end`."""
 
     __slots__ = ("__weakref__", "_events", "_whole", "closed", "end", "readers", "size")
 
@@ -32,7 +32,7 @@ class LogTail:
         self._whole = whole
 
     def extend(self, events: Sequence[Logged]) -> None:
-        """Take over what has been committed. What is known already is passed over."""
+        """Add committed events. Events that are already known are ignored."""
         size, end = 0, self.end
         for logged in events:
             if logged.cursor > end:
@@ -47,11 +47,11 @@ class LogTail:
             wake_all(self.readers)
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """There will be no more events."""
         self.closed = True
         wake_all(self.readers)
 
-    def shed(self) -> None:
+    def drop_contents(self) -> None:
         self._events = []
         self.size = 0
 
@@ -84,16 +84,16 @@ class LogTail:
 
 
 class Stored(Protocol):
-    """Where a reader turns for what no tail holds."""
+    """The store that a reader uses for events that the tail does not hold."""
 
     async def tail(self, task: TaskId) -> LogTail:
-        """TaskNotFound. The tail stays up to date as long as somebody holds it."""
+        """TaskNotFound. The tail stays up to date while it is referenced."""
 
     async def page(self, task: TaskId, after: Cursor) -> Sequence[Logged]: ...
 
 
 class LogFollower(IdleWait):
-    """A reader of one task's log: from the tail where it reaches, else page by page from the store."""
+    """Reads one task's log: from the tail if it reaches back far enough, else page by page from the store."""
 
     __slots__ = ("_after", "_over", "_stored", "_tail", "_task")
 
@@ -117,9 +117,9 @@ class LogFollower(IdleWait):
                 return await self._next_page(tail)
             if tail.closed:
                 break
-            if not await self._until_woken(tail.readers):
+            if not await self._wait_for_wake(tail.readers):
                 return ()
-        self._disarm()
+        self._cancel_timer()
         raise StopAsyncIteration
 
     async def _next_page(self, tail: LogTail) -> Sequence[Logged]:
@@ -128,5 +128,5 @@ class LogFollower(IdleWait):
             self._after = page[-1].cursor
             self._over = page[-1].event.ends
         else:
-            self._over = True  # the log was dropped while it was read
+            self._over = True  # the log was deleted while it was read
         return page

@@ -1,4 +1,4 @@
-"""Tells whoever delivers that something may have become due."""
+"""Wakes the push deliverer when a delivery may have become due."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Notifier:
-    """Passed on to one listener, if there is any."""
+    """Calls one listener, if there is one."""
 
     def __init__(self) -> None:
         self._wake: Callable[[], None] | None = None
@@ -14,6 +14,6 @@ class Notifier:
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def give(self) -> None:
+    def notify(self) -> None:
         if self._wake is not None:
             self._wake()

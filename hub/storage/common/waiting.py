@@ -1,4 +1,4 @@
-"""How a reader waits for what it reads to grow."""
+"""How a reader waits for new entries."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import timedelta
 
 
 class IdleWait:
-    """One reader. It is woken by its source, by `stop`, or when nothing came for `idle`.
+    """One reader. Its source, `stop`, or `idle` without a new entry wakes it.
 
-    The timer is armed once and moved on when it rings too early: an event costs no timer.
+    One timer is started; if it fires too early it is started again. So an entry costs no timer.
     """
 
     __slots__ = ("_deadline", "_idle", "_stopped", "_timer", "_waiter")
@@ -23,19 +23,19 @@ class IdleWait:
 
     def stop(self) -> None:
         self._stopped = True
-        self._disarm()
+        self._cancel_timer()
         self.wake()
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _until_woken(self, readers: set[IdleWait]) -> bool:
+    async def _wait_for_wake(self, readers: set[IdleWait]) -> bool:
         """False: the idle time ran out."""
         loop = asyncio.get_running_loop()
         self._deadline = loop.time() + self._idle
         if self._timer is None:
-            self._timer = loop.call_at(self._deadline, self._ring, loop)
+            self._timer = loop.call_at(self._deadline, self._on_timer, loop)
         self._waiter = loop.create_future()
         readers.add(self)
         try:
@@ -45,16 +45,16 @@ class IdleWait:
             readers.discard(self)
         return self._stopped or loop.time() < self._deadline
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _on_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         if self._waiter is None:
             return
         if loop.time() < self._deadline:
-            self._timer = loop.call_at(self._deadline, self._ring, loop)
+            self._timer = loop.call_at(self._deadline, self._on_timer, loop)
         else:
             self.wake()
 
-    def _disarm(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

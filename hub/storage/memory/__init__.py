@@ -1,1 +1,1 @@
-"""State in memory: the reference that every other engine is held against. Nothing survives."""
+"""State in memory, lost at exit: the reference implementation of the engine contract."""

@@ -13,11 +13,11 @@ from rolecall.model.ids import TaskId
 
 class MemoryEngine:
     def __init__(self, clock: Clock) -> None:
-        held: dict[TaskId, CachedTask] = {}
+        tasks: dict[TaskId, CachedTask] = {}
         self._registry = MemoryRegistry(clock)
-        self._pushes = MemoryPushes(held, clock)
-        self._tasks = MemoryTasks(held, clock, self._pushes)
-        self._events = MemoryLog(held, clock, self._pushes)
+        self._pushes = MemoryPushes(tasks, clock)
+        self._tasks = MemoryTasks(tasks, clock, self._pushes)
+        self._events = MemoryLog(tasks, clock, self._pushes)
 
     @property
     def registry(self) -> MemoryRegistry:

@@ -1,4 +1,4 @@
-"""The event log of the memory engine: tails that are never cut."""
+"""The event log of the memory engine: log tails that are never trimmed."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from rolecall.model.ids import START, Cursor, TaskId
 
 
 class MemoryLog:
-    def __init__(self, held: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes) -> None:
-        self._held = held
+    def __init__(self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes) -> None:
+        self._tasks = tasks
         self._clock = clock
         self._pushes = pushes
 
     async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
-        held = self._held.get(task)
-        if held is None or held.closed or held.end != after:
+        cached = self._tasks.get(task)
+        if cached is None or cached.closed or cached.end != after:
             raise LogMoved
-        held.advance(entry, numbered(entry.events, after), outcome(entry.events), self._clock.wall())
-        if held.pushes:
-            self._pushes.grown(task)
-        return held.end
+        cached.advance(entry, numbered(entry.events, after), outcome(entry.events), self._clock.wall())
+        if cached.pushes:
+            self._pushes.on_append(task)
+        return cached.end
 
     async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:
-        held = self._held.get(task)
-        return held.since(after, upto) if held is not None else ()
+        cached = self._tasks.get(task)
+        return cached.since(after, upto) if cached is not None else ()
 
     def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> LogFollower:
-        return LogFollower(self, task, self._held.get(task), after=after, idle=idle)
+        return LogFollower(self, task, self._tasks.get(task), after=after, idle=idle)
 
     async def tail(self, task: TaskId) -> LogTail:
-        held = self._held.get(task)
-        if held is None:
+        cached = self._tasks.get(task)
+        if cached is None:
             raise TaskNotFound
-        return held
+        return cached
 
     async def page(self, task: TaskId, after: Cursor) -> Sequence[Logged]:
         return (await self.tail(task)).page(after)

@@ -1,4 +1,4 @@
-"""The registry of the memory engine: the lease table, and nothing behind it."""
+"""The registry of the memory engine: only the lease table."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ class MemoryRegistry(LeaseTable):
     async def enrol(
         self, workspace: str, offer: Offer, *, owner: str = "", boot: str, ttl: timedelta, supersede: bool = False
     ) -> Registration:
-        taken = self._do(self.decide_enrol(workspace, offer, owner=owner, boot=boot, ttl=ttl, supersede=supersede))
-        if taken is None:
+        registration = self._apply_now(
+            self.decide_enrol(workspace, offer, owner=owner, boot=boot, ttl=ttl, supersede=supersede)
+        )
+        if registration is None:
             raise LeaseUnknown
-        return taken
+        return registration
 
     async def beat(
         self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, *, ttl: timedelta | None = None
@@ -33,17 +35,17 @@ class MemoryRegistry(LeaseTable):
         return registration
 
     async def withdraw(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> None:
-        self._do(self.decide_withdraw(workspace, worker, proof))
+        self._apply_now(self.decide_withdraw(workspace, worker, proof))
 
     async def mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> None:
-        step = self.decide_mark(workspace, worker, epoch, health, reason)
-        if step is not None:
-            self._do(step)
+        change = self.decide_mark(workspace, worker, epoch, health, reason)
+        if change is not None:
+            self._apply_now(change)
 
     async def sweep(self) -> Sequence[Registration]:
-        ended = [self._do(step) for step in self.decide_expiries()]
+        ended = [self._apply_now(change) for change in self.decide_all_expired()]
         return [registration for registration in ended if registration is not None]
 
-    def _do(self, step: LeaseChange) -> Registration | None:
+    def _apply_now(self, change: LeaseChange) -> Registration | None:
         first = self._feed.revision + 1
-        return self.apply(step, range(first, first + len(step.drafts)))
+        return self.apply(change, range(first, first + len(change.pending)))

@@ -16,20 +16,20 @@ from rolecall.model.push import SealedConfig
 from rolecall.model.task import Conversation, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
 
-FORGET_AT_ONCE = 200
+FORGET_LIMIT = 200
 
 
 class MemoryTasks:
-    def __init__(self, held: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes) -> None:
-        self._held = held
+    def __init__(self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes) -> None:
+        self._tasks = tasks
         self._clock = clock
         self._pushes = pushes
         self._keys: dict[tuple[Caller, str | None], TaskId] = {}
 
     async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
-        if row.id in self._held or (row.caller, key) in self._keys:
+        if row.id in self._tasks or (row.caller, key) in self._keys:
             raise StoreUnavailable
-        self._held[row.id] = CachedTask(row, [turn], whole=True)
+        self._tasks[row.id] = CachedTask(row, [turn], whole=True)
         if key is not None:
             self._keys[row.caller, key] = row.id
         if push is not None:
@@ -37,32 +37,32 @@ class MemoryTasks:
 
     async def keyed(self, caller: Caller, key: str) -> TaskId | None:
         task = self._keys.get((caller, key))
-        return task if task in self._held else None
+        return task if task in self._tasks else None
 
     async def add_turn(self, task: TaskId, turn: Turn) -> None:
-        held = self._known(task)
-        held.turns = [*(held.turns or ()), turn]
-        held.touch(self._clock.wall())
+        cached = self._known(task)
+        cached.turns = [*(cached.turns or ()), turn]
+        cached.touch(self._clock.wall())
 
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
-        held = self._held.get(task)
-        turns = held.turns if held is not None else None
+        cached = self._tasks.get(task)
+        turns = cached.turns if cached is not None else None
         if (
-            held is not None
+            cached is not None
             and turns
             and len(turns) > 1
             and (turns[-1].after, turns[-1].message_id) == (turn.after, turn.message_id)
         ):
-            held.turns = turns[:-1]
+            cached.turns = turns[:-1]
 
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, log_dialect: str) -> None:
-        held = self._known(task)
-        held.change(replace(held.row, worker=worker, epoch=epoch, log_dialect=log_dialect))
+        cached = self._known(task)
+        cached.replace_row(replace(cached.row, worker=worker, epoch=epoch, log_dialect=log_dialect))
 
     async def discard(self, task: TaskId) -> None:
-        held = self._held.pop(task, None)
-        if held is not None:
-            held.close()
+        cached = self._tasks.pop(task, None)
+        if cached is not None:
+            cached.close()
         self._pushes.forget(task)
         self._drop_keys()
 
@@ -70,8 +70,8 @@ class MemoryTasks:
         return self._known(task).seen_by(caller)
 
     async def turns(self, task: TaskId) -> Sequence[Turn]:
-        held = self._held.get(task)
-        return tuple(held.turns or ()) if held is not None else ()
+        cached = self._tasks.get(task)
+        return tuple(cached.turns or ()) if cached is not None else ()
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
         since = query.since or 0
@@ -100,40 +100,44 @@ class MemoryTasks:
 
     async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
         since = self._clock.wall() - ended_within.total_seconds()
-        return [held.row for held in self._held.values() if not held.closed or held.row.updated > since]
+        return [cached.row for cached in self._tasks.values() if not cached.closed or cached.row.updated > since]
 
     async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
         now = self._clock.wall()
         ended, paused = now - ended_for.total_seconds(), now - paused_for.total_seconds()
         old = [
             task
-            for task, held in self._held.items()
-            if (self._idle_since(held) < ended if held.closed else held.row.state in PAUSED and held.row.updated < paused)
+            for task, cached in self._tasks.items()
+            if (
+                self._idle_since(cached) < ended
+                if cached.closed
+                else cached.row.state in PAUSED and cached.row.updated < paused
+            )
         ]
-        for task in old[:FORGET_AT_ONCE]:
-            self._held.pop(task).close()
+        for task in old[:FORGET_LIMIT]:
+            self._tasks.pop(task).close()
             self._pushes.forget(task)
         self._drop_keys()
-        return len(old[:FORGET_AT_ONCE])
+        return len(old[:FORGET_LIMIT])
 
-    def _idle_since(self, held: CachedTask) -> float:
-        """Its end, or the last try to tell a receiver of it."""
-        return max(held.row.updated, self._pushes.tried(held.row.id))
+    def _idle_since(self, cached: CachedTask) -> float:
+        """The end of the task, or the last delivery attempt if that is later."""
+        return max(cached.row.updated, self._pushes.last_attempt(cached.row.id))
 
     def _drop_keys(self) -> None:
-        self._keys = {key: task for key, task in self._keys.items() if task in self._held}
+        self._keys = {key: task for key, task in self._keys.items() if task in self._tasks}
 
     def _known(self, task: TaskId) -> CachedTask:
-        held = self._held.get(task)
-        if held is None:
+        cached = self._tasks.get(task)
+        if cached is None:
             raise TaskNotFound
-        return held
+        return cached
 
     def _rows(self, caller: Caller, context: str | None, role: str | None) -> Iterator[TaskRow]:
         """In the order of admission."""
-        for held in self._held.values():
-            row = held.row
-            if held.hidden or row.caller != caller:
+        for cached in self._tasks.values():
+            row = cached.row
+            if cached.hidden or row.caller != caller:
                 continue
             if context in (None, row.context) and role in (None, row.role):
                 yield row

@@ -1,1 +1,1 @@
-"""State in one SQLite file, owned by one process."""
+"""State in one SQLite file that one process owns."""

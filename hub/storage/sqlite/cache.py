@@ -1,4 +1,4 @@
-"""The tasks that are in memory: every one that somebody follows, and those that were written to of late."""
+"""The tasks in memory: those that a reader follows, and those that were written recently."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ BYTES = 16 * 1024 * 1024
 
 
 class _LruBucket:
-    """So many tasks of so many bytes, the oldest first."""
+    """An LRU bucket with a limit of tasks and of bytes."""
 
-    __slots__ = ("_most", "_size", "_tasks", "_weight")
+    __slots__ = ("_limit", "_size", "_tasks", "_weight")
 
-    def __init__(self, most: int, size: int) -> None:
-        self._most = most
+    def __init__(self, limit: int, size: int) -> None:
+        self._limit = limit
         self._size = size
         self._tasks: OrderedDict[TaskId, tuple[CachedTask, int]] = OrderedDict()
         self._weight = 0
@@ -28,20 +28,20 @@ class _LruBucket:
         found = self._tasks.get(task)
         return found[0] if found is not None else None
 
-    def put(self, task: TaskId, held: CachedTask) -> bool:
-        """What has to make room for it is shed. True: it was not there."""
-        new = not self.take(task)
-        weight = held.weight
-        self._tasks[task] = held, weight
+    def put(self, task: TaskId, cached: CachedTask) -> bool:
+        """Add or update a task. Evicted tasks drop their contents. True: the task is new here."""
+        new = not self.remove(task)
+        weight = cached.weight
+        self._tasks[task] = cached, weight
         self._weight += weight
-        while len(self._tasks) > self._most or (self._weight > self._size and len(self._tasks) > 1):
+        while len(self._tasks) > self._limit or (self._weight > self._size and len(self._tasks) > 1):
             _, (oldest, its_weight) = self._tasks.popitem(last=False)
             self._weight -= its_weight
-            oldest.shed()
+            oldest.drop_contents()
         return new
 
-    def take(self, task: TaskId) -> bool:
-        """Was it there?"""
+    def remove(self, task: TaskId) -> bool:
+        """True: it was there."""
         found = self._tasks.pop(task, None)
         if found is None:
             return False
@@ -50,7 +50,7 @@ class _LruBucket:
 
 
 class _Load:
-    """One reading of a task. `outdated`: the task was written to meanwhile, so that what was read may be old."""
+    """One read of a task from the store. `outdated`: the task was written meanwhile, so the result may be old."""
 
     __slots__ = ("outdated",)
 
@@ -59,11 +59,10 @@ class _Load:
 
 
 class Cache:
-    """A follower holds its task's `Held`, so that the cache finds it for as long as it is followed. The rest goes, oldest
-    first, when there are too many of them or they weigh too much; a task that is followed then keeps only its place.
+    """A follower references its `CachedTask`, so the cache finds it while it is followed. Other tasks are evicted, oldest
+    first, when there are too many or they use too much memory. An evicted task that is followed drops its contents only.
 
-    Of those that have ended only a few stay: hardly anybody asks again, and memory that is used once costs its time twice,
-    when it is taken and when it is given back.
+    Few ended tasks are kept: they are rarely read again, and allocating and freeing their memory costs time.
     """
 
     def __init__(self, *, open_tasks: int = OPEN, ended: int = ENDED, size: int = BYTES) -> None:
@@ -75,45 +74,45 @@ class Cache:
     def find(self, task: TaskId) -> CachedTask | None:
         return self._open.find(task) or self._ended.find(task) or self._known.get(task)
 
-    def keep(self, task: TaskId, held: CachedTask) -> None:
-        """Take in, or note that it has grown, or ended."""
-        moved = held.closed and self._open.take(task)
-        if (self._ended if held.closed else self._open).put(task, held) and not moved:
-            self._known[task] = held
+    def keep(self, task: TaskId, cached: CachedTask) -> None:
+        """Add the task, or update its size and whether it has ended."""
+        moved = cached.closed and self._open.remove(task)
+        if (self._ended if cached.closed else self._open).put(task, cached) and not moved:
+            self._known[task] = cached
 
     def drop(self, task: TaskId) -> None:
-        self._outdate(task)
-        held = self.find(task)
-        self._open.take(task)
-        self._ended.take(task)
+        self._mark_outdated(task)
+        cached = self.find(task)
+        self._open.remove(task)
+        self._ended.remove(task)
         self._known.pop(task, None)
-        if held is not None:
-            held.close()
+        if cached is not None:
+            cached.close()
 
-    def written(self, task: TaskId) -> CachedTask | None:
-        """The task that a write has just changed. None: not in memory; whoever is loading it has to start again."""
-        # Also while it is in memory: it may have left again before the load has ended.
-        self._outdate(task)
+    def on_write(self, task: TaskId) -> CachedTask | None:
+        """The task that a write has just changed. None: not in memory. Loads that are under way start again."""
+        # Loads are marked even if the task is in memory: it may be evicted before they end.
+        self._mark_outdated(task)
         return self.find(task)
 
     async def load(self, task: TaskId, read: Callable[[TaskId], Awaitable[CachedTask]]) -> CachedTask:
-        while (held := self.find(task)) is None:
+        while (cached := self.find(task)) is None:
             load = _Load()
             self._loading.setdefault(task, set()).add(load)
             try:
                 loaded = await read(task)
             finally:
-                self._end(task, load)
+                self._end_load(task, load)
             if not load.outdated and self.find(task) is None:
                 self.keep(task, loaded)
-        return held
+        return cached
 
-    def _end(self, task: TaskId, load: _Load) -> None:
+    def _end_load(self, task: TaskId, load: _Load) -> None:
         loads = self._loading[task]
         loads.remove(load)
         if not loads:
             del self._loading[task]
 
-    def _outdate(self, task: TaskId) -> None:
+    def _mark_outdated(self, task: TaskId) -> None:
         for load in self._loading.get(task, ()):
             load.outdated = True

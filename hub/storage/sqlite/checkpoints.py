@@ -1,6 +1,4 @@
-"""Moves what the write-ahead log holds into the database, beside the writer: a commit that had to do so would be the one in a
-hundred that everybody waits for.
-"""
+"""Copies the write-ahead log into the database on a separate thread. If a commit did this, it would delay all other writes."""
 
 from __future__ import annotations
 
@@ -12,22 +10,22 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-_EVERY = 0.5
-_LONG = 4_000
-"""Pages. A log that has grown to this is to be begun anew."""
+_EVERY_SECONDS = 0.5
+_RESTART_PAGES = 4_000
+"""When the log has this many pages, it is restarted from its beginning."""
 CHECKPOINT = "pragma wal_checkpoint(passive)"
 
 
 class Checkpoints:
-    """`written` tells how many commits there were: without new ones there is nothing to do. `finish` is called, on this thread,
-    when the log is long: only while nobody writes can the last pages be moved, and only then does it begin anew.
+    """`commit_count` returns the number of commits so far: without new ones there is nothing to do. `restart_log` is called on
+    this thread when the log is long. Its last pages can be copied, and the log restarted, only while nothing is written.
     """
 
-    def __init__(self, database: Path, written: Callable[[], int], finish: Callable[[], None]) -> None:
+    def __init__(self, database: Path, commit_count: Callable[[], int], restart_log: Callable[[], None]) -> None:
         self._database = database
-        self._written = written
-        self._finish = finish
-        self._over = threading.Event()
+        self._commit_count = commit_count
+        self._restart_log = restart_log
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -35,28 +33,28 @@ class Checkpoints:
         self._thread.start()
 
     def close(self) -> None:
-        """Waits for the one under way."""
-        self._over.set()
+        """Waits for a checkpoint that is under way."""
+        self._closed.set()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        seen = 0
+        last_count = 0
         db = sqlite3.connect(self._database, isolation_level=None)
         try:
             db.execute("pragma synchronous = full")
-            while not self._over.wait(_EVERY):
-                if seen != (written := self._written()):
-                    seen = written
-                    self._look(db)
+            while not self._closed.wait(_EVERY_SECONDS):
+                if last_count != (commit_count := self._commit_count()):
+                    last_count = commit_count
+                    self._checkpoint(db)
         finally:
             db.close()
 
-    def _look(self, db: sqlite3.Connection) -> None:
+    def _checkpoint(self, db: sqlite3.Connection) -> None:
         try:
-            _, pages, _ = db.execute(CHECKPOINT).fetchone()
+            _, log_pages, _ = db.execute(CHECKPOINT).fetchone()
         except sqlite3.Error as error:
-            log.warning("no checkpoint", extra={"event": "checkpoint_failed", "why": type(error).__name__})
+            log.warning("checkpoint failed", extra={"event": "checkpoint_failed", "why": type(error).__name__})
             return
-        if pages > _LONG:
-            self._finish()
+        if log_pages > _RESTART_PAGES:
+            self._restart_log()

@@ -17,7 +17,7 @@ from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.registry import SqliteRegistry
 from hub.storage.sqlite.tasks import SqliteTasks
-from hub.storage.sqlite.writer import BUSY_MS, Writer
+from hub.storage.sqlite.writer import BUSY_MILLIS, Writer
 from rolecall.errors import StoreError
 
 _PRAGMAS = (
@@ -25,8 +25,8 @@ _PRAGMAS = (
     "synchronous = full",
     "temp_store = memory",
     "journal_size_limit = 67108864",
-    "cache_size = -16000",  # KiB, as they are used: what a thousand open tasks touch in turn
-    "wal_autocheckpoint = 16000",  # pages: long before, the checkpoints' own thread has seen to it
+    "cache_size = -16000",  # KiB, allocated on use: the pages of about a thousand open tasks
+    "wal_autocheckpoint = 16000",  # pages: a fallback, the checkpoint thread acts much earlier
 )
 
 
@@ -34,15 +34,15 @@ class SqliteEngine:
     def __init__(self, database: Path, clock: Clock) -> None:
         cache = Cache()
         self._database = database
-        self._claim = FileLock(database)
+        self._lock = FileLock(database)
         self._writer = Writer(self._connect)
         self._reader = SqliteReader(database)
-        self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._begin_log_anew)
+        self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._restart_log)
         self._registry = SqliteRegistry(clock, self._writer)
-        owed = Notifier()
-        self._pushes = SqlitePushes(self._writer, self._reader, cache, clock, owed)
+        notifier = Notifier()
+        self._pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
         self._tasks = SqliteTasks(self._writer, self._reader, cache, clock, self._pushes)
-        self._events = SqliteLog(self._writer, self._reader, cache, clock, owed)
+        self._events = SqliteLog(self._writer, self._reader, cache, clock, notifier)
         self._undo = AsyncExitStack()
 
     @property
@@ -64,13 +64,16 @@ class SqliteEngine:
     async def __aenter__(self) -> SqliteEngine:
         async with AsyncExitStack() as undo:
             await asyncio.to_thread(prepare, self._database)
-            self._claim.take()
+            self._lock.acquire()
             self._loop = asyncio.get_running_loop()
-            undo.callback(self._claim.drop)
+            undo.callback(self._lock.release)
             try:
                 await self._writer.start()
             except sqlite3.Error as error:
-                raise StoreError(f"{self._database} is not a database that this hub can use: {error}.") from error
+                raise StoreError(
+                    f"{self._database} is not a database that this hub can use: {error}. "
+                    "Restore a backup, or use another data directory."
+                ) from error
             undo.push_async_callback(self._writer.close)
             self._checkpoints.start()
             undo.push_async_callback(asyncio.to_thread, self._checkpoints.close)
@@ -86,22 +89,22 @@ class SqliteEngine:
             await self._registry.sweep()
 
     async def ping(self) -> None:
-        await self._writer.submit(_touch)
+        await self._writer.submit(_write_something)
 
-    def _begin_log_anew(self) -> None:
-        """From the thread of the checkpoints."""
+    def _restart_log(self) -> None:
+        """Called on the checkpoint thread."""
         self._loop.call_soon_threadsafe(self._writer.between, lambda db: db.execute(CHECKPOINT).fetchone())
 
     def _connect(self) -> sqlite3.Connection:
-        """The writer's connection, made on its thread. Every commit is on the disk before it is acknowledged."""
+        """The writer's connection, opened on its thread. A commit is on disk before it is acknowledged."""
         db = sqlite3.connect(
-            self._database, isolation_level=None, timeout=BUSY_MS / 1000, cached_statements=256, check_same_thread=False
+            self._database, isolation_level=None, timeout=BUSY_MILLIS / 1000, cached_statements=256, check_same_thread=False
         )
         try:
             for pragma in _PRAGMAS:
                 db.execute(f"pragma {pragma}")
             migrate(db)
-            # What is changed on the loop stays in memory until the thread commits it, and waits there for nobody.
+            # Changes made on the loop stay in memory until the thread commits them, and the loop never waits for a lock.
             db.execute("pragma cache_spill = off")
             db.execute("pragma busy_timeout = 0")
         except (sqlite3.Error, StoreError):
@@ -110,5 +113,5 @@ class SqliteEngine:
         return db
 
 
-def _touch(db: sqlite3.Connection) -> None:
+def _write_something(db: sqlite3.Connection) -> None:
     db.execute("insert or replace into meta (name, value) values ('ping', 0)")

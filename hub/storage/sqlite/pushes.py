@@ -20,8 +20,8 @@ from rolecall.errors import DeadLetterNotFound, PushConfigNotFound, TaskNotFound
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.push import DeadLetter, DeadPage, SealedConfig
 
-# How far one claim looks around for hosts with room. The next claim goes on from there.
-HOSTS_LOOKED_AT = 500
+# How many hosts one claim looks at. The next claim continues from there.
+HOSTS_PER_CLAIM = 500
 
 _OWN = "id = :task and workspace = :workspace and caller = :caller and not hidden"
 _KEY = "(select key from task where id = :task)"
@@ -44,29 +44,29 @@ insert into delivery (task, config, only, host, sent, last, since, at, fence)
 values (:key, :config, 0, :host, :sent, :last, :wall, :now, :fence)
 on conflict do update set sent = min(sent, excluded.sent)
 """
-# Whoever holds a delivery of the config that is replaced loses it.
+# A current claim on a delivery of the replaced config becomes void.
 _SET_ALL_DELIVERIES = """
 update delivery set host = :host, at = :now, held = 0, failures = 0, failed = null
 where task = :key and config = :config
 """
 _NEXT_HOST = "select host from delivery where sent < last and host > ? order by host limit 1"
-_TAKE = """
+_CLAIM = """
 update delivery set at = :until, held = 1, fence = fence + 1 where (task, config, only) in (
   select task, config, only from delivery where sent < last and host = :host and at <= :now order by at limit :room
 )
 returning task, config, only, sent, last, failures, failed, since, fence
 """
-_TAKEN = f"""
+_CLAIMED = f"""
 select t.workspace, t.caller, t.id, {_CONFIG} from task t join push_config c on c.task = t.key and c.id = ?2 where t.key = ?1
 """
-# Lets go where nothing more is owed, or `:until` is not given.
-_GO_ON = f"""
+# Releases the claim if nothing more is owed, or `:until` is null.
+_ADVANCE = f"""
 update delivery set sent = :upto, held = :until is not null and :upto < last,
   at = case when :until is not null and :upto < last then :until else :now end %s
 where {_MINE} returning last, held
 """
-_DELIVERED = _GO_ON % ", failures = 0, failed = null"
-_BURIED = _GO_ON % ""
+_DELIVERED = _ADVANCE % ", failures = 0, failed = null"
+_GIVEN_UP = _ADVANCE % ""
 _POSTPONE = f"""
 update delivery set at = :at, held = 0, failures = failures + 1, failed = coalesce(failed, :now) where {_MINE}
 """
@@ -84,8 +84,8 @@ select t.id, d.config, d.cursor, c.url, d.reason, d.at from dead_letter d
 join task t on t.key = d.task join push_config c on c.task = d.task and c.id = d.config
 where d.workspace = ? {} order by d.at desc, t.id desc, d.config desc, d.cursor desc limit ?
 """
-_HIS = "and d.caller = ?"
-_BEHIND = "and (d.at, t.id, d.config, d.cursor) < (?, ?, ?, ?)"
+_OF_CALLER = "and d.caller = ?"
+_AFTER_MARK = "and (d.at, t.id, d.config, d.cursor) < (?, ?, ?, ?)"
 _FIND_LETTER = """
 select d.task, c.host from dead_letter d join push_config c on c.task = d.task and c.id = d.config
 where d.task = :key and d.config = :config and d.cursor = :cursor
@@ -104,36 +104,36 @@ class _Outcome(Enum):
 
 
 class SqlitePushes:
-    def __init__(self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, owed: Notifier) -> None:
+    def __init__(self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, notifier: Notifier) -> None:
         self._writer = writer
         self._reader = reader
         self._cache = cache
         self._clock = clock
-        self._owed = owed
+        self._notifier = notifier
         self._offset = 0.0
-        self._turn = ""
+        self._last_host = ""
 
     async def load(self) -> None:
-        """One process per file: whoever held anything is dead."""
+        """One process per file: no claim of an earlier process is valid."""
         self._offset = self._clock.wall() - self._clock.monotonic()
         now = self._now()
-        await self._writer.submit(lambda db: _freed(db, now))
+        await self._writer.submit(lambda db: _release_all(db, now))
 
     async def set(self, caller: Caller, config: SealedConfig, *, most: int) -> None:
         def publish(outcome: _Outcome) -> None:
-            held = self._cache.written(config.task) if outcome is _Outcome.SET else None
-            if held is not None:
-                held.pushes = True
-            self._owed.give()
+            cached = self._cache.on_write(config.task) if outcome is _Outcome.SET else None
+            if cached is not None:
+                cached.pushes = True
+            self._notifier.notify()
 
-        outcome = await self._writer.submit(self.setting(caller, config, most=most), publish)
+        outcome = await self._writer.submit(self.config_work(caller, config, most=most), publish)
         if outcome is _Outcome.UNKNOWN:
             raise TaskNotFound
         if outcome is _Outcome.FULL:
             raise TooManyPushConfigs(most)
 
-    def setting(self, caller: Caller, config: SealedConfig, *, most: int) -> Callable[[sqlite3.Connection], _Outcome]:
-        """The write alone, for a transaction that does more."""
+    def config_work(self, caller: Caller, config: SealedConfig, *, most: int) -> Callable[[sqlite3.Connection], _Outcome]:
+        """The work that sets a config, to be part of a larger transaction."""
         values = self._values(caller, config.task, config.id, schemes=" ".join(config.schemes), most=most)
         for name in ("url", "host", "dialect", "token", "credentials"):
             values[name] = getattr(config, name)
@@ -153,28 +153,28 @@ class SqlitePushes:
 
     async def delete(self, caller: Caller, task: TaskId, config: str) -> None:
         values = self._values(caller, task, config)
-        if not await self._writer.submit(lambda db: _deleted(db, values)):
+        if not await self._writer.submit(lambda db: _delete_config(db, values)):
             raise TaskNotFound
 
     def on_due(self, wake: Callable[[], None]) -> None:
-        self._owed.listen(wake)
+        self._notifier.listen(wake)
 
     async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
         now, wall = self._now(), self._clock.wall()
 
         def write(db: sqlite3.Connection) -> Sequence[tuple[Any, ...]]:
-            taken = list[tuple[Any, ...]]()
-            for host in _hosts(db, self._turn):
-                self._turn = host
-                room = min(most - len(taken), at_once - busy.get(host, 0))
-                if room > 0:
-                    values = {"host": host, "now": now, "until": now + lease.total_seconds(), "room": room}
-                    taken += db.execute(_TAKE, values).fetchall()
-                if len(taken) >= most:
+            claimed = list[tuple[Any, ...]]()
+            for host in _hosts(db, self._last_host):
+                self._last_host = host
+                free = min(most - len(claimed), at_once - busy.get(host, 0))
+                if free > 0:
+                    values = {"host": host, "now": now, "until": now + lease.total_seconds(), "room": free}
+                    claimed += db.execute(_CLAIM, values).fetchall()
+                if len(claimed) >= most:
                     break
-            return [(*row, *db.execute(_TAKEN, row[:2]).fetchone()) for row in taken]
+            return [(*row, *db.execute(_CLAIMED, row[:2]).fetchone()) for row in claimed]
 
-        return [_claim(row, now, wall) for row in await self._writer.submit(write)]
+        return [_claim_of(row, now, wall) for row in await self._writer.submit(write)]
 
     async def delivered(self, claim: DeliveryClaim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
         values = self._values_of(claim, hold, upto=upto, cursor=upto)
@@ -185,13 +185,13 @@ class SqlitePushes:
             found: tuple[int, int] | None = db.execute(_DELIVERED, values).fetchone()
             return found
 
-        return _owed_now(await self._writer.submit(write))
+        return _last_if_claimed(await self._writer.submit(write))
 
     async def bury(self, claim: DeliveryClaim, cursor: Cursor, reason: str, *, hold: timedelta) -> Cursor | None:
         values = self._values_of(claim, hold, upto=cursor, cursor=cursor, reason=reason)
 
         def write(db: sqlite3.Connection) -> tuple[int, int] | None:
-            found: tuple[int, int] | None = db.execute(_BURIED, values).fetchone()
+            found: tuple[int, int] | None = db.execute(_GIVEN_UP, values).fetchone()
             if found is not None:
                 db.execute(_BURY, values)
                 db.execute(_KEEP, values)
@@ -199,7 +199,7 @@ class SqlitePushes:
                     db.execute(f"delete from delivery where {_THIS}", values)
             return found
 
-        return _owed_now(await self._writer.submit(write))
+        return _last_if_claimed(await self._writer.submit(write))
 
     async def postpone(self, claim: DeliveryClaim, retry_in: timedelta) -> None:
         values = self._values_of(claim, None, at=self._now() + retry_in.total_seconds())
@@ -213,31 +213,31 @@ class SqlitePushes:
 
     async def release(self, claim: DeliveryClaim) -> None:
         values = self._values_of(claim, None)
-        await self._writer.submit(lambda db: db.execute(_RELEASE, values).rowcount, lambda _: self._owed.give())
+        await self._writer.submit(lambda db: db.execute(_RELEASE, values).rowcount, lambda _: self._notifier.notify())
 
     async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None, whole: bool = False) -> DeadPage:
-        his, behind = "" if whole else _HIS, "" if before is None else _BEHIND
-        who = (caller.workspace,) if whole else caller
+        of_caller, after_mark = "" if whole else _OF_CALLER, "" if before is None else _AFTER_MARK
+        owner = (caller.workspace,) if whole else caller
         mark = () if before is None else LetterMark.parse(before)
-        rows = await self._reader.rows(_LETTERS.format(f"{his} {behind}"), (*who, *mark, limit + 1))
+        rows = await self._reader.rows(_LETTERS.format(f"{of_caller} {after_mark}"), (*owner, *mark, limit + 1))
         return page_of([DeadLetter(*row) for row in rows], limit)
 
     async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
         values = self._values(caller, task, config, cursor=cursor)
-        outcome = await self._writer.submit(lambda db: _redelivered(db, values), lambda _: self._owed.give())
+        outcome = await self._writer.submit(lambda db: _redeliver_letter(db, values), lambda _: self._notifier.notify())
         if outcome is None:
             raise TaskNotFound
         if not outcome:
             raise DeadLetterNotFound
 
     def _now(self) -> float:
-        """Comparable across restarts, and not moved by whoever sets the machine's time meanwhile."""
+        """Comparable across restarts, and not affected by changes of the machine's time while the hub runs."""
         return self._offset + self._clock.monotonic()
 
     def _values(self, caller: Caller, task: TaskId, config: str, **more: Any) -> dict[str, Any]:
         wall = self._clock.wall()
         names = {"workspace": caller.workspace, "caller": caller.name, "task": task, "config": config}
-        # A config that is deleted and set again must not have the fence of its forerunner.
+        # A config that is deleted and set again must not reuse its old fence.
         return {**names, "now": self._now(), "wall": wall, "idle": wall, "fence": random.getrandbits(48), **more}
 
     def _values_of(self, claim: DeliveryClaim, hold: timedelta | None, **more: Any) -> dict[str, Any]:
@@ -246,19 +246,19 @@ class SqlitePushes:
         return {**values, "only": only, "fence": claim.fence, "until": values["now"] + hold.total_seconds() if hold else None}
 
 
-def _freed(db: sqlite3.Connection, now: float) -> None:
+def _release_all(db: sqlite3.Connection, now: float) -> None:
     db.execute("update delivery set held = 0, at = ? where sent < last and held", (now,))
 
 
 def _hosts(db: sqlite3.Connection, start: str) -> Iterator[str]:
-    """Those that are owed something, once around from behind `start`."""
-    host, deps = start, start == ""
-    for _ in range(HOSTS_LOOKED_AT):
+    """Hosts that are owed something, in order: those after `start`, then the others up to `start`."""
+    host, wrapped = start, start == ""
+    for _ in range(HOSTS_PER_CLAIM):
         found = db.execute(_NEXT_HOST, (host,)).fetchone()
-        if found is None and deps:
+        if found is None and wrapped:
             return
-        deps, host = deps or found is None, found[0] if found is not None else ""
-        if deps and host > start > "":
+        wrapped, host = wrapped or found is None, found[0] if found is not None else ""
+        if wrapped and host > start > "":
             return
         if host:
             yield host
@@ -279,7 +279,7 @@ def _set(db: sqlite3.Connection, values: dict[str, Any]) -> _Outcome:
     return _Outcome.SET
 
 
-def _deleted(db: sqlite3.Connection, values: dict[str, Any]) -> bool:
+def _delete_config(db: sqlite3.Connection, values: dict[str, Any]) -> bool:
     task = db.execute(f"select key from task where {_OWN}", values).fetchone()
     if task is None:
         return False
@@ -288,7 +288,7 @@ def _deleted(db: sqlite3.Connection, values: dict[str, Any]) -> bool:
     return True
 
 
-def _redelivered(db: sqlite3.Connection, values: dict[str, Any]) -> bool | None:
+def _redeliver_letter(db: sqlite3.Connection, values: dict[str, Any]) -> bool | None:
     """None: no such task in the workspace."""
     task = db.execute("select key from task where id = :task and workspace = :workspace and not hidden", values).fetchone()
     if task is None:
@@ -306,7 +306,7 @@ def _config(members: Sequence[Any]) -> SealedConfig:
     return SealedConfig(TaskId(task), name, url, host, dialect, token, tuple(schemes.split()), credentials)
 
 
-def _claim(row: Sequence[Any], now: float, wall: float) -> DeliveryClaim:
+def _claim_of(row: Sequence[Any], now: float, wall: float) -> DeliveryClaim:
     _, _, only, sent, last, failures, failed, since, fence, workspace, caller, *config = row
     return DeliveryClaim(
         caller=Caller(workspace, caller),
@@ -321,5 +321,5 @@ def _claim(row: Sequence[Any], now: float, wall: float) -> DeliveryClaim:
     )
 
 
-def _owed_now(found: tuple[int, int] | None) -> Cursor | None:
+def _last_if_claimed(found: tuple[int, int] | None) -> Cursor | None:
     return Cursor(found[0]) if found is not None and found[1] else None

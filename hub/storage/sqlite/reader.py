@@ -1,4 +1,4 @@
-"""The one read connection. A query is one hop to its thread."""
+"""The only read connection. Queries run on its thread."""
 
 from __future__ import annotations
 

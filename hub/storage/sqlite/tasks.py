@@ -45,7 +45,7 @@ delete from turn where task = (select key from task where id = ?1) and after = ?
 and seq = (select max(seq) from turn where task = (select key from task where id = ?1))
 returning seq
 """
-_FORGETTABLE = f"""
+_EXPIRED = f"""
 select key, id, last from (select key, id, last, idle_since from task where idle_since < ?1 order by idle_since limit ?3)
 union all
 select key, id, last from (
@@ -54,18 +54,18 @@ select key, id, last from (
 )
 limit ?3
 """
-# Two searches: of one with an "or" SQLite would make a walk through all tasks.
+# Two searches with a union: for one search with an "or" SQLite would scan all tasks.
 _RECENT = f"""
 select {MEMBERS} from (
   select * from task_now where idle_since is null union all select * from task_now where idle_since > ?1 and updated > ?1
 ) order by key
 """
-_STILL_FORGETTABLE = f"""
+_STILL_EXPIRED = f"""
 select 1 from task where key = ?3 and id = ?4 and (
   idle_since < ?1 or idle_since is null and updated < ?2 and state in ({", ".join(f"'{state}'" for state in sorted(PAUSED))})
 )
 """
-# How much one call of `forget` drops: all others wait for that long. A task larger than that goes alone.
+# Limits of one call of `forget`, because other writes wait for it. A task with more events is deleted alone.
 FORGET_TASKS = 50
 FORGET_EVENTS = 2_000
 
@@ -81,19 +81,19 @@ class SqliteTasks:
     async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
         values = (*_values(row), turn.after, turn.message_id, turn.dialect, bytearray(turn.params), key or "")
 
-        keep = self._pushes.setting(row.caller, push, most=1) if push is not None else None
+        set_config = self._pushes.config_work(row.caller, push, most=1) if push is not None else None
 
         def write(db: sqlite3.Connection) -> int | None:
             place = db.execute(_ADMIT, values).lastrowid
-            if keep is not None:
-                keep(db)
+            if set_config is not None:
+                set_config(db)
             return place
 
         def publish(place: int | None) -> None:
             if place is not None:
                 self._cache.keep(row.id, CachedTask(row, [turn], key=place, pushes=push is not None))
 
-        await self._writer.submit(write, publish, brief=True)
+        await self._writer.submit(write, publish, short=True)
 
     async def keyed(self, caller: Caller, key: str) -> TaskId | None:
         rows = await self._reader.rows(
@@ -111,14 +111,14 @@ class SqliteTasks:
             return int(found[0]) if found is not None else None
 
         def publish(seq: int | None) -> None:
-            held = self._cache.written(task) if seq is not None else None
-            if held is not None:
-                held.touch(now)
-            if held is not None and held.turns is not None and seq is not None and len(held.turns) == seq + 1:
-                held.turns = [*held.turns, turn]
-                self._cache.keep(task, held)
+            cached = self._cache.on_write(task) if seq is not None else None
+            if cached is not None:
+                cached.touch(now)
+            if cached is not None and cached.turns is not None and seq is not None and len(cached.turns) == seq + 1:
+                cached.turns = [*cached.turns, turn]
+                self._cache.keep(task, cached)
 
-        if await self._writer.submit(write, publish, brief=True) is None:
+        if await self._writer.submit(write, publish, short=True) is None:
             raise TaskNotFound
 
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
@@ -127,13 +127,13 @@ class SqliteTasks:
             return int(found[0]) if found is not None else None
 
         def publish(seq: int | None) -> None:
-            held = self._cache.written(task) if seq is not None else None
+            cached = self._cache.on_write(task) if seq is not None else None
             # The first turn has no seq.
-            if held is not None and held.turns is not None and seq is not None and len(held.turns) == seq + 2:
-                held.turns = held.turns[:-1]
-                self._cache.keep(task, held)
+            if cached is not None and cached.turns is not None and seq is not None and len(cached.turns) == seq + 2:
+                cached.turns = cached.turns[:-1]
+                self._cache.keep(task, cached)
 
-        await self._writer.submit(write, publish, brief=True)
+        await self._writer.submit(write, publish, short=True)
 
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, log_dialect: str) -> None:
         def write(db: sqlite3.Connection) -> bool:
@@ -141,11 +141,11 @@ class SqliteTasks:
             return db.execute(sql, (str(worker), epoch, log_dialect, task)).rowcount == 1
 
         def publish(known: bool) -> None:
-            held = self._cache.written(task) if known else None
-            if held is not None:
-                held.change(replace(held.row, worker=worker, epoch=epoch, log_dialect=log_dialect))
+            cached = self._cache.on_write(task) if known else None
+            if cached is not None:
+                cached.replace_row(replace(cached.row, worker=worker, epoch=epoch, log_dialect=log_dialect))
 
-        if not await self._writer.submit(write, publish, brief=True):
+        if not await self._writer.submit(write, publish, short=True):
             raise TaskNotFound
 
     async def discard(self, task: TaskId) -> None:
@@ -156,10 +156,10 @@ class SqliteTasks:
         await self._writer.submit(write, lambda _: self._cache.drop(task))
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
-        held = self._cache.find(task)
-        if held is not None and held.row.caller == caller:
-            return held.seen_by(caller)
-        # What is another's takes the way of what does not exist, with as many statements.
+        cached = self._cache.find(task)
+        if cached is not None and cached.row.caller == caller:
+            return cached.seen_by(caller)
+        # Another caller's task takes the same path as an unknown one, with as many statements.
         rows = await self._reader.rows(
             f"select {MEMBERS} from task_now where id = ? and workspace = ? and caller = ? and not hidden", (task, *caller)
         )
@@ -168,15 +168,15 @@ class SqliteTasks:
         return row_of(rows[0])
 
     async def turns(self, task: TaskId) -> Sequence[Turn]:
-        held = self._cache.find(task)
-        if held is not None and held.turns is not None:
-            return held.turns
+        cached = self._cache.find(task)
+        if cached is not None and cached.turns is not None:
+            return cached.turns
         return [Turn(*members) for *members, _ in await self._reader.rows(_TURNS, (task,))]
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
         where, values = _filter(caller, query.context_id, query.role)
-        plain = query.context_id is None and query.state is None and query.since is None
-        if plain:
+        no_filter = query.context_id is None and query.state is None and query.since is None
+        if no_filter:
             total = await self._reader.rows(f"select coalesce(sum(tasks), 0) from tally where {where}", values)
         where += " and not hidden"
         if query.state is not None:
@@ -185,7 +185,7 @@ class SqliteTasks:
         if query.since is not None:
             where += " and updated >= ?"
             values.append(query.since)
-        if not plain:
+        if not no_filter:
             total = await self._reader.rows(f"select count(*) from task where {where}", values)
         if query.before is not None:
             where += " and (updated, id) < (?, ?)"
@@ -220,11 +220,11 @@ class SqliteTasks:
     async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
         now = self._clock.wall()
         before = (now - ended_for.total_seconds(), now - paused_for.total_seconds())
-        found = _in_one_piece(await self._reader.rows(_FORGETTABLE, (*before, FORGET_TASKS)))
-        brief = sum(last for _, _, last in found) <= FORGET_EVENTS
+        expired = _within_limit(await self._reader.rows(_EXPIRED, (*before, FORGET_TASKS)))
+        short = sum(last for _, _, last in expired) <= FORGET_EVENTS
 
         def write(db: sqlite3.Connection) -> list[TaskId]:
-            gone = [(key, task) for key, task, _ in found if db.execute(_STILL_FORGETTABLE, (*before, key, task)).fetchone()]
+            gone = [(key, task) for key, task, _ in expired if db.execute(_STILL_EXPIRED, (*before, key, task)).fetchone()]
             for key, _ in gone:
                 _delete(db, key)
             return [task for _, task in gone]
@@ -233,19 +233,19 @@ class SqliteTasks:
             for task in gone:
                 self._cache.drop(task)
 
-        if not found:
+        if not expired:
             return 0
-        await self._writer.submit(write, publish, brief=brief)
-        return len(found)
+        await self._writer.submit(write, publish, short=short)
+        return len(expired)
 
 
-def _in_one_piece(found: Sequence[tuple[int, TaskId, int]]) -> Sequence[tuple[int, TaskId, int]]:
+def _within_limit(expired: Sequence[tuple[int, TaskId, int]]) -> Sequence[tuple[int, TaskId, int]]:
     events = 0
-    for count, (_, _, last) in enumerate(found):
+    for count, (_, _, last) in enumerate(expired):
         events += last
         if count and events > FORGET_EVENTS:
-            return found[:count]
-    return found
+            return expired[:count]
+    return expired
 
 
 def row_of(members: Sequence[Any]) -> TaskRow:
@@ -273,7 +273,7 @@ def row_of(members: Sequence[Any]) -> TaskRow:
 
 
 def _values(row: TaskRow) -> tuple[Any, ...]:
-    """Texts that are not there are empty: see the rows of events."""
+    """Missing texts are stored as empty strings: see `_KIND_TEXT` in events.py."""
     worker = str(row.worker) if row.worker is not None else None
     names = (row.id, *row.caller, row.role, worker, row.epoch, row.context, row.worker_task, row.worker_context, row.dialect)
     return (*names, row.log_dialect, row.alias, str(row.state), row.at, row.position or "", row.size, row.created, row.updated)
@@ -286,7 +286,7 @@ def _worker(name: str) -> WorkerId:
 
 def _filter(caller: Caller, context: str | None, role: str | None) -> tuple[str, list[Any]]:
     where, values = "workspace = ? and caller = ?", list[Any](caller)
-    for term, value in (("context = ? and context <> ''", context), ("role = ?", role)):  # its index wants to hear it
+    for term, value in (("context = ? and context <> ''", context), ("role = ?", role)):  # needed to use the partial index
         if value is not None:
             where += f" and {term}"
             values.append(value)

@@ -1,4 +1,4 @@
-"""The one writer: commits whatever has queued up while its last commit ran (docs/decisions/0001 and 0008)."""
+"""The only writer. A commit includes everything that was queued during the last commit (docs/decisions/0001 and 0008)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rolecall.errors import HubError, StoreUnavailable
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-# Everything that waits for its commit. A relay has one append under way, so this many tasks write at once at most.
+# Limit of the items that wait for a commit. A relay has one append under way, so this is also the limit of tasks that write.
 QUEUE_LIMIT = 20_000
 BATCH_LIMIT = 500
-BUSY_MS = 5_000
-"""How long another process may hold the database before nothing can be stored."""
-_TURNS = 2
-"""For so many turns of the loop, and never for a time, a batch waits for company: a commit for fifty costs little more."""
-# What a value that cannot be stored raises: that item's own fault, and not its batch's.
+BUSY_MILLIS = 5_000
+"""How long to wait for another process that locks the database."""
+_MAX_WAIT_TURNS = 2
+"""A batch waits up to this many turns of the loop for more items, but never for a time: more items cost little more."""
+# Raised for a value that cannot be stored: the fault of one item, not of its batch.
 _ITEM_FAULTS = (
     sqlite3.IntegrityError,
     sqlite3.DataError,
@@ -35,16 +35,16 @@ _ITEM_FAULTS = (
 
 
 class _Item(Generic[T]):
-    __slots__ = ("brief", "error", "future", "result", "then", "work")
+    __slots__ = ("error", "future", "result", "short", "then", "work")
 
     def __init__(
         self,
         work: Callable[[sqlite3.Connection], T],
         then: Callable[[T], None] | None,
         future: asyncio.Future[T],
-        brief: bool,
+        short: bool,
     ) -> None:
-        self.brief = brief
+        self.short = short
         self.work = work
         self.then = then
         self.future = future
@@ -52,7 +52,7 @@ class _Item(Generic[T]):
         self.error: Exception | None = None
 
     def settle(self) -> None:
-        """Tell the loop's side. `then` runs even if nobody waits any more: what is committed has to be known."""
+        """Complete the future, on the loop. `then` runs even if the caller was cancelled: a commit must be published."""
         result: Any = self.result
         try:
             if self.error is None and self.then is not None:
@@ -70,13 +70,17 @@ class _Item(Generic[T]):
 
 
 class Writer:
-    """Work is run in the order in which it was submitted, many pieces in one transaction, and settled in that order.
+    """Runs work in the order of submission, many items in one transaction, and completes it in that order.
 
-    A piece that cannot be stored fails alone. If the transaction fails, all its pieces do, and nothing of it is kept.
+    An item that cannot be stored fails alone. If the transaction fails, all its items fail, and nothing of it is stored.
 
-    The connection belongs to the loop or to the thread, never to both: whoever has a batch under way. A batch of brief pieces
-    is run on the loop and only its commit, which waits for the disk, on the thread (docs/decisions/0008). Any other batch is
-    the thread's from beginning to end.
+    Work must be repeatable. After a fault the transaction is rolled back and the work runs again: the batch on the thread if
+    it ran on the loop, then each item alone if one of them is at fault. So work must not change state outside the database
+    that a second run would get wrong. Only its last result counts. `then` runs at most once, after the commit.
+
+    The connection has one owner at each moment. The thread opens and closes it. Between batches the loop owns it, and runs
+    batches of short items on it (`_run_on_loop`). `_orders.put` hands it to the thread, for the commit of such a batch, for
+    any other batch as a whole, or for maintenance. `call_soon_threadsafe` hands it back to the loop (docs/decisions/0008).
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
@@ -84,7 +88,7 @@ class Writer:
         self._queue: deque[_Item[Any]] = deque()
         self._orders: SimpleQueue[Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
         self._batch: list[_Item[Any]] = []
-        self._chore: Callable[[sqlite3.Connection], object] | None = None
+        self._maintenance: Callable[[sqlite3.Connection], object] | None = None
         self._waiting = 0
         self._open = False
         self._busy = False
@@ -92,40 +96,40 @@ class Writer:
         self.commits = 0
 
     async def start(self) -> None:
-        """Errors of `connect` come out here."""
+        """Raises the errors of `connect`."""
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         started: asyncio.Future[None] = self._loop.create_future()
-        # A daemon, so that a process that forgot to close the engine can still exit; what was acknowledged is on disk.
+        # A daemon thread, so that a process that did not close the engine can still exit: acknowledged work is on disk.
         threading.Thread(target=self._run, args=(started,), name="sqlite writer", daemon=True).start()
         await started
         self._open = True
 
     def submit(
-        self, work: Callable[[sqlite3.Connection], T], then: Callable[[T], None] | None = None, *, brief: bool = False
+        self, work: Callable[[sqlite3.Connection], T], then: Callable[[T], None] | None = None, *, short: bool = False
     ) -> asyncio.Future[T]:
-        """The future of a piece of work, done when it is durable. `then` runs on the loop just before. `brief`: a few rows
-        that are found by their keys.
+        """A future that is done when the work is durable. `then` runs on the loop just before. `short`: the work touches few
+        rows, found by key, so it may run on the loop. Work must be repeatable: see the class.
         """
         if not self._open or self._waiting >= QUEUE_LIMIT:
             raise StoreUnavailable
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting += 1
-        self._queue.append(_Item(work, then, future, brief))
+        self._queue.append(_Item(work, then, future, short))
         if not self._busy:
             self._busy = True
             self._loop.call_soon(self._gather, 0, 0)
         return future
 
     def between(self, maintenance: Callable[[sqlite3.Connection], object]) -> None:
-        """Do this on the thread, once, when no batch is under way. Only the last one that was asked for is done."""
-        self._chore = maintenance
+        """Run this once on the thread, between two batches. A later request replaces one that has not run yet."""
+        self._maintenance = maintenance
         if self._open and not self._busy:
             self._busy = True
             self._next()
 
     async def close(self) -> None:
-        """Everything submitted is written first."""
+        """Writes everything submitted, then ends the thread."""
         if self._open:
             self._open = False
             if not self._busy:
@@ -134,19 +138,19 @@ class Writer:
 
     # --- on the loop
 
-    def _gather(self, turns: int, were: int) -> None:
-        """Begin a batch once a turn of the loop has brought nothing more for it, or after a few turns."""
+    def _gather(self, turns: int, waiting_before: int) -> None:
+        """Start a batch when a turn of the loop has added no more items, or after a few turns."""
         waiting = len(self._queue)
-        if waiting > were and turns < _TURNS:
+        if waiting > waiting_before and turns < _MAX_WAIT_TURNS:
             self._loop.call_soon(self._gather, turns + 1, waiting)
         else:
             self._next()
 
     def _next(self) -> None:
-        """Everything that has come, up to a limit, as one batch."""
-        if self._chore is not None:
-            maintenance, self._chore = self._chore, None
-            self._orders.put(lambda db: self._do(db, maintenance))
+        """Start maintenance, or a batch of what is queued, up to a limit. The loop owns the connection until `_orders.put`."""
+        if self._maintenance is not None:
+            maintenance, self._maintenance = self._maintenance, None
+            self._orders.put(lambda db: self._run_maintenance(db, maintenance))
             return
         batch = self._batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_LIMIT))]
         if not batch:
@@ -156,15 +160,15 @@ class Writer:
             return
         order = self._write
         try:
-            if all(item.brief for item in batch) and self._run_here(batch):
+            if all(item.short for item in batch) and self._run_on_loop(batch):
                 order = self._commit
         except BaseException:
-            self._orders.put(None)  # a bug: see _settle_end
+            self._orders.put(None)  # a bug: ends the thread, see _settle_end
             raise
         self._orders.put(lambda db: order(db, batch))
 
-    def _run_here(self, batch: list[_Item[Any]]) -> bool:
-        """False: something is in the way, such as another process's lock, and the thread has to wait for it or tell."""
+    def _run_on_loop(self, batch: list[_Item[Any]]) -> bool:
+        """False: it failed, for example on another process's lock. It is rolled back; the thread must wait and run it again."""
         db = self._db
         try:
             db.execute("begin immediate")
@@ -178,20 +182,20 @@ class Writer:
 
     def _settle(self, batch: list[_Item[Any]]) -> None:
         self._waiting -= len(batch)
-        self._tell(iter(batch))
+        self._settle_items(iter(batch))
 
-    def _tell(self, batch: Iterator[_Item[Any]]) -> None:
-        """A bug in what one of them wanted to know is that one's alone: the loop tells of it, and the others go on."""
-        all_told = False
+    def _settle_items(self, batch: Iterator[_Item[Any]]) -> None:
+        """A bug in one item's `then` fails that item only: the loop logs it, and the other items are completed."""
+        finished = False
         try:
             for item in batch:
                 item.settle()
-            all_told = True
+            finished = True
         finally:
-            if all_told:
+            if finished:
                 self._gather(0, 0)
             else:
-                self._loop.call_soon(self._tell, batch)
+                self._loop.call_soon(self._settle_items, batch)
 
     def _settle_start(self, started: asyncio.Future[None], error: Exception | None) -> None:
         if started.done():
@@ -202,12 +206,12 @@ class Writer:
             started.set_exception(error)
 
     def _settle_end(self) -> None:
-        """A thread that broke must not leave anybody waiting."""
+        """If the thread broke, fail everything that still waits."""
         self._open = False
-        left = [*self._batch, *self._queue]
+        unfinished = [*self._batch, *self._queue]
         self._batch = []
         self._queue.clear()
-        for item in left:
+        for item in unfinished:
             item.error = StoreUnavailable()
             item.settle()
         if not self._ended.done():
@@ -237,15 +241,15 @@ class Writer:
             self._fail(db, batch, error)
         self._loop.call_soon_threadsafe(self._settle, batch)
 
-    def _do(self, db: sqlite3.Connection, maintenance: Callable[[sqlite3.Connection], object]) -> None:
+    def _run_maintenance(self, db: sqlite3.Connection, maintenance: Callable[[sqlite3.Connection], object]) -> None:
         try:
             maintenance(db)
         except sqlite3.Error as error:
-            log.warning("a chore of the writer failed", extra={"event": "chore_failed", "why": type(error).__name__})
+            log.warning("maintenance of the writer failed", extra={"event": "chore_failed", "why": type(error).__name__})
         self._loop.call_soon_threadsafe(self._next)
 
     def _write(self, db: sqlite3.Connection, batch: list[_Item[Any]]) -> None:
-        db.execute(f"pragma busy_timeout = {BUSY_MS}")
+        db.execute(f"pragma busy_timeout = {BUSY_MILLIS}")
         self._write_together(db, batch)
         db.execute("pragma busy_timeout = 0")
         self._loop.call_soon_threadsafe(self._settle, batch)

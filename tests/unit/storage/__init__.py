@@ -1,1 +1,1 @@
-"""What is particular to one engine."""
+"""Tests of what only one engine has."""

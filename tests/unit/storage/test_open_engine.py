@@ -1,3 +1,5 @@
+"""Store addresses: which engine and which file they name."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,7 +12,7 @@ from tests.helpers.clock import MovableClock
 
 
 @pytest.mark.parametrize("url", ["postgres://db/hub", "mysql:", "", "memory:somewhere", "hub.db"])
-def test_unknown_store_is_named_and_the_known_ones_listed(url: str, tmp_path: Path) -> None:
+def test_an_unknown_store_is_refused_with_a_list_of_the_known_ones(url: str, tmp_path: Path) -> None:
     with pytest.raises(HubError, match=r"Unknown store .*memory:.*sqlite:"):
         open_engine(url, data_dir=tmp_path, clock=MovableClock())
 
@@ -23,12 +25,12 @@ def test_unknown_store_is_named_and_the_known_ones_listed(url: str, tmp_path: Pa
         ("sqlite://{tmp}/deep/down/own.db", "deep/down/own.db"),
     ],
 )
-async def test_sqlite_address_says_where_the_file_lies(url: str, file: str, tmp_path: Path) -> None:
+async def test_a_sqlite_address_names_its_file(url: str, file: str, tmp_path: Path) -> None:
     async with open_engine(url.format(tmp=tmp_path), data_dir=tmp_path / "home", clock=MovableClock()) as engine:
         await engine.ping()
         assert (tmp_path / file).stat().st_size > 0
 
 
-def test_relative_file_without_a_data_directory_is_refused() -> None:
+def test_a_relative_file_without_a_data_directory_is_refused() -> None:
     with pytest.raises(HubError, match="no data directory"):
         open_engine("sqlite:hub.db", clock=MovableClock())

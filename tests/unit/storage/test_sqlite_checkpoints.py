@@ -1,4 +1,4 @@
-"""The write-ahead log is moved into the database beside the writer, and stays short."""
+"""The write-ahead log is copied into the database on a separate thread, and stays short."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from hub.storage.sqlite import checkpoints as module
 from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints
 from tests.helpers.processes import wait_for
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
-class Writing:
-    """A writer that leaves checkpoints to others, but for the last pages of one."""
+class LogWriter:
+    """A writer without automatic checkpoints. It makes one only when `request` was called."""
 
     def __init__(self, database: Path) -> None:
         self.database = database
         self.commits = 0
-        self.asked = 0
-        self.answered = 0
+        self.requested = 0
+        self.checkpoint_count = 0
         self.db = sqlite3.connect(database, isolation_level=None)
-        # A machine that fails is not what is tested here: no commit waits for the disk.
+        # Power failures are not tested here: no commit waits for the disk.
         for pragma in ("journal_mode = wal", "wal_autocheckpoint = 0", "busy_timeout = 5000", "synchronous = off"):
             self.db.execute(f"pragma {pragma}")
         self.db.execute("create table filled (body blob)")
 
-    def write(self, pages: int) -> None:
-        for _ in range(pages):
+    def write(self, count: int) -> None:
+        for _ in range(count):
             self.db.execute("insert into filled values (randomblob(3500))")
             self.commits += 1
-            if self.asked:
-                self.asked = 0
+            if self.requested:
+                self.requested = 0
                 self.db.execute(CHECKPOINT).fetchone()
-                self.answered += 1
+                self.checkpoint_count += 1
 
-    def ask(self) -> None:
-        self.asked += 1
+    def request(self) -> None:
+        self.requested += 1
 
     @property
-    def begun_anew(self) -> int:
-        """How often the log was: its header counts that."""
+    def restart_count(self) -> int:
+        """How often the log was restarted: its header holds the count."""
         with self.database.with_name(self.database.name + "-wal").open("rb") as log:
             return int.from_bytes(log.read(16)[12:])
 
     def stored(self) -> int:
-        """Rows that the database file has by itself."""
+        """Rows in the database file without its log."""
         with closing(sqlite3.connect(f"file:{self.database}?immutable=1", uri=True)) as db:
             try:
                 return int(db.execute("select count(*) from filled").fetchone()[0])
@@ -60,20 +60,20 @@ class Writing:
 
 
 @pytest.fixture
-def writing(tmp_path: Path) -> Iterator[Writing]:
-    writing = Writing(tmp_path / "some.db")
-    yield writing
-    writing.db.close()
+def writer(tmp_path: Path) -> Iterator[LogWriter]:
+    writer = LogWriter(tmp_path / "some.db")
+    yield writer
+    writer.db.close()
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Writing], Checkpoints]]:
-    monkeypatch.setattr(module, "_EVERY", 0.01)
-    monkeypatch.setattr(module, "_LONG", 100)
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[LogWriter], Checkpoints]]:
+    monkeypatch.setattr(module, "_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_RESTART_PAGES", 100)
     running: list[Checkpoints] = []
 
-    def start(writing: Writing) -> Checkpoints:
-        running.append(Checkpoints(writing.database, lambda: writing.commits, writing.ask))
+    def start(writer: LogWriter) -> Checkpoints:
+        running.append(Checkpoints(writer.database, lambda: writer.commits, writer.request))
         running[-1].start()
         return running[-1]
 
@@ -82,51 +82,55 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Writing], Che
         checkpoints.close()
 
 
-def test_what_is_written_gets_into_the_database(writing: Writing, started: Callable[[Writing], Checkpoints]) -> None:
-    started(writing)
-    writing.write(20)
-    wait_for(lambda: writing.stored() == 20)
+def test_written_rows_reach_the_database_file(writer: LogWriter, started: Callable[[LogWriter], Checkpoints]) -> None:
+    started(writer)
+    writer.write(20)
+    wait_for(lambda: writer.stored() == 20)
 
 
-def test_a_log_that_is_always_written_to_is_begun_anew(writing: Writing, started: Callable[[Writing], Checkpoints]) -> None:
-    started(writing)
-    until = time.monotonic() + PATIENCE
-    while min(writing.answered, writing.begun_anew) < 3:
-        assert time.monotonic() < until, f"asked {writing.answered} times, begun anew {writing.begun_anew} times"
-        writing.write(1)
-    wait_for(lambda: writing.stored() == writing.commits)
+def test_a_log_that_is_written_all_the_time_is_restarted(
+    writer: LogWriter, started: Callable[[LogWriter], Checkpoints]
+) -> None:
+    started(writer)
+    until = time.monotonic() + TIMEOUT
+    while min(writer.checkpoint_count, writer.restart_count) < 3:
+        assert time.monotonic() < until, f"asked {writer.checkpoint_count} times, restarted {writer.restart_count} times"
+        writer.write(1)
+    wait_for(lambda: writer.stored() == writer.commits)
 
 
-def test_a_reader_in_the_way_is_not_waited_for_forever(writing: Writing, started: Callable[[Writing], Checkpoints]) -> None:
-    writing.write(1)
-    with closing(sqlite3.connect(writing.database, isolation_level=None)) as reader:
+def test_a_checkpoint_goes_on_after_a_blocking_reader_ends(
+    writer: LogWriter, started: Callable[[LogWriter], Checkpoints]
+) -> None:
+    writer.write(1)
+    with closing(sqlite3.connect(writer.database, isolation_level=None)) as reader:
         reader.execute("begin")
         reader.execute("select count(*) from filled").fetchone()
-        started(writing)
-        writing.write(300)
-        assert writing.stored() < 301
+        started(writer)
+        writer.write(300)
+        assert writer.stored() < 301
         reader.execute("commit")
-    writing.write(1)
-    wait_for(lambda: writing.stored() == 302)
+    writer.write(1)
+    wait_for(lambda: writer.stored() == 302)
 
 
-def test_without_new_commits_nothing_is_looked_at(writing: Writing, started: Callable[[Writing], Checkpoints]) -> None:
-    writing.write(20)
-    writing.commits = 0
-    started(writing).close()
-    assert writing.stored() == 0
+def test_without_new_commits_there_is_no_checkpoint(writer: LogWriter, started: Callable[[LogWriter], Checkpoints]) -> None:
+    writer.write(20)
+    writer.commits = 0
+    started(writer).close()
+    assert writer.stored() == 0
 
 
-class Failing:
+class FailingConnection:
     """A connection whose first checkpoint fails."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._left = 1
+        self._failures_left = 1
 
     def execute(self, sql: str) -> sqlite3.Cursor:
-        if sql == CHECKPOINT and self._left:
-            self._left -= 1
+        if sql == CHECKPOINT and self._failures_left:
+            self._failures_left -= 1
             raise sqlite3.OperationalError("disk I/O error")
         return self._db.execute(sql)
 
@@ -134,18 +138,18 @@ class Failing:
         self._db.close()
 
 
-def test_a_checkpoint_that_fails_is_told_and_tried_again(
-    writing: Writing,
-    started: Callable[[Writing], Checkpoints],
+def test_a_failed_checkpoint_is_logged_and_tried_again(
+    writer: LogWriter,
+    started: Callable[[LogWriter], Checkpoints],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     connect = sqlite3.connect
-    monkeypatch.setattr(module.sqlite3, "connect", lambda *where, **how: Failing(connect(*where, **how)))
+    monkeypatch.setattr(module.sqlite3, "connect", lambda *args, **kwargs: FailingConnection(connect(*args, **kwargs)))
     with caplog.at_level(logging.WARNING):
-        started(writing)
-        writing.write(10)
-        wait_for(lambda: "no checkpoint" in caplog.text)
+        started(writer)
+        writer.write(10)
+        wait_for(lambda: "checkpoint failed" in caplog.text)
     monkeypatch.undo()
-    writing.write(10)
-    wait_for(lambda: writing.stored() == 20)
+    writer.write(10)
+    wait_for(lambda: writer.stored() == 20)

@@ -1,4 +1,4 @@
-"""A commit that fails, or takes its time, under the SQLite engine: what was not stored is known to nobody."""
+"""The SQLite engine when commits fail or are slow: nothing that was not stored becomes visible."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def engine(disk: Disk, database: Path, clock: MovableClock) -> AsyncIterat
         yield engine
 
 
-async def test_an_append_whose_commit_failed_is_known_to_nobody(engine: SqliteEngine, disk: Disk) -> None:
+async def test_an_append_whose_commit_failed_is_not_visible(engine: SqliteEngine, disk: Disk) -> None:
     task = await admitted(engine)
     await append(engine, task, status(TaskState.WORKING), position="b.1", ids=Ids(task, "ctx", "w"))
     before = await engine.tasks.get(ANNA, task)
@@ -55,7 +55,7 @@ async def test_an_append_whose_commit_failed_is_known_to_nobody(engine: SqliteEn
     assert [logged.event.body for logged in await anext(reader)] == [b"kept"]
 
 
-async def test_all_that_shared_a_commit_that_failed_are_told_so(engine: SqliteEngine, disk: Disk) -> None:
+async def test_all_appends_of_a_failed_commit_fail(engine: SqliteEngine, disk: Disk) -> None:
     tasks = [await admitted(engine) for _ in range(5)]
     disk.fail_commits()
     results = await asyncio.gather(*(append(engine, task, text()) for task in tasks), return_exceptions=True)
@@ -63,7 +63,7 @@ async def test_all_that_shared_a_commit_that_failed_are_told_so(engine: SqliteEn
     assert await asyncio.gather(*(append(engine, task, text()) for task in tasks)) == [1] * 5
 
 
-async def test_a_task_whose_commit_failed_was_never_there_and_its_key_is_free(engine: SqliteEngine, disk: Disk) -> None:
+async def test_a_task_whose_commit_failed_does_not_exist_and_its_key_is_free(engine: SqliteEngine, disk: Disk) -> None:
     row = a_row()
     disk.fail_commits()
     with pytest.raises(StoreUnavailable):
@@ -77,7 +77,7 @@ async def test_a_task_whose_commit_failed_was_never_there_and_its_key_is_free(en
     assert await engine.tasks.get(ANNA, row.id) == row
 
 
-async def test_a_change_of_a_row_whose_commit_failed_is_not_seen(engine: SqliteEngine, disk: Disk, clock: MovableClock) -> None:
+async def test_a_row_change_whose_commit_failed_is_not_visible(engine: SqliteEngine, disk: Disk, clock: MovableClock) -> None:
     task = await admitted(engine)
     await engine.tasks.add_turn(task, a_turn("2", after=1))
     before, turns = await engine.tasks.get(ANNA, task), list(await engine.tasks.turns(task))
@@ -95,7 +95,7 @@ async def test_a_change_of_a_row_whose_commit_failed_is_not_seen(engine: SqliteE
         assert list(await engine.tasks.turns(task)) == turns
 
 
-async def test_a_lease_whose_commit_failed_is_as_it_was(engine: SqliteEngine, disk: Disk, clock: MovableClock) -> None:
+async def test_a_lease_whose_commit_failed_is_unchanged(engine: SqliteEngine, disk: Disk, clock: MovableClock) -> None:
     registry = engine.registry
     disk.fail_commits()
     with pytest.raises(StoreUnavailable):
@@ -122,7 +122,7 @@ async def test_a_lease_whose_commit_failed_is_as_it_was(engine: SqliteEngine, di
     assert await kinds(registry) == ["enrolled", "expired"]
 
 
-async def test_what_failed_takes_no_place_of_what_waits(
+async def test_failed_work_does_not_count_towards_the_queue_limit(
     engine: SqliteEngine, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_module, "QUEUE_LIMIT", 3)
@@ -138,7 +138,7 @@ async def test_what_failed_takes_no_place_of_what_waits(
     assert await append(engine, task, text()) == 1
 
 
-async def test_a_paused_task_that_is_answered_while_it_is_to_be_forgotten_stays(
+async def test_a_paused_task_that_is_answered_while_it_is_being_forgotten_is_kept(
     engine: SqliteEngine, disk: Disk, clock: MovableClock
 ) -> None:
     answered, waiting = await admitted(engine), await admitted(engine)
@@ -146,17 +146,17 @@ async def test_a_paused_task_that_is_answered_while_it_is_to_be_forgotten_stays(
         await append(engine, task, status(TaskState.INPUT_REQUIRED))
     clock.advance(DAY.total_seconds() + 1)
     with disk.held_up():
-        answering = asyncio.ensure_future(engine.tasks.add_turn(answered, a_turn("2", after=1)))
-        forgetting = asyncio.ensure_future(engine.tasks.forget(ended_for=DAY, paused_for=DAY))
+        answer = asyncio.ensure_future(engine.tasks.add_turn(answered, a_turn("2", after=1)))
+        forget = asyncio.ensure_future(engine.tasks.forget(ended_for=DAY, paused_for=DAY))
         await asyncio.sleep(0)
-        await engine.tasks.page(ANNA, TaskQuery())  # one reader: what came before has been read
-    await asyncio.gather(answering, forgetting)
+        await engine.tasks.page(ANNA, TaskQuery())  # there is one reader, so the earlier reads are done
+    await asyncio.gather(answer, forget)
     assert [row.id for row in (await engine.tasks.page(ANNA, TaskQuery())).rows] == [answered]
     assert [turn.message_id for turn in await engine.tasks.turns(answered)] == ["m-1", "2"]
     assert (await engine.tasks.get(ANNA, answered)).at == 1
 
 
-async def test_a_stored_row_is_never_far_behind_its_log(engine: SqliteEngine, database: Path) -> None:
+async def test_a_stored_row_is_at_most_200_events_behind_its_log(engine: SqliteEngine, database: Path) -> None:
     task = await admitted(engine)
     with closing(sqlite3.connect(database)) as db:
         for at in range(450):

@@ -1,3 +1,5 @@
+"""The database file: file system, permissions, lock and migrations."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,15 +37,15 @@ MOUNTS = """\
         ("/srv/twice", "tmpfs"),
     ],
 )
-def test_file_system_is_that_of_the_nearest_mount(directory: str, kind: str) -> None:
+def test_the_file_system_is_that_of_the_nearest_mount(directory: str, kind: str) -> None:
     assert files.file_system(Path(directory), MOUNTS) == kind
 
 
-def test_file_system_is_unknown_where_nothing_tells() -> None:
+def test_the_file_system_is_unknown_without_mounts() -> None:
     assert files.file_system(Path("/var"), "") == ""
 
 
-async def test_database_on_a_network_file_system_is_refused(
+async def test_a_database_on_a_network_file_system_is_refused(
     database: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     mounts = tmp_path / "mountinfo"
@@ -53,14 +55,14 @@ async def test_database_on_a_network_file_system_is_refused(
         await SqliteEngine(database, clock).__aenter__()
 
 
-async def test_files_are_for_their_owner_alone(engine: SqliteEngine, database: Path) -> None:
+async def test_files_are_accessible_only_to_their_owner(engine: SqliteEngine, database: Path) -> None:
     await engine.ping()
     assert database.parent.stat().st_mode & 0o777 == 0o700
     for file in database.parent.iterdir():
         assert file.stat().st_mode & 0o777 == 0o600, file.name
 
 
-async def test_second_hub_on_the_same_file_is_refused_until_the_first_leaves(database: Path, clock: MovableClock) -> None:
+async def test_a_second_hub_on_the_same_file_is_refused_until_the_first_has_ended(database: Path, clock: MovableClock) -> None:
     async with SqliteEngine(database, clock):
         with pytest.raises(HubError, match="another process"):
             await SqliteEngine(database, clock).__aenter__()
@@ -71,14 +73,14 @@ async def test_second_hub_on_the_same_file_is_refused_until_the_first_leaves(dat
             "asyncio.run(SqliteEngine(pathlib.Path(sys.argv[1]), MovableClock()).__aenter__())\n"
         )
         other = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(database), stderr=subprocess.PIPE)
-        _, said = await asyncio.wait_for(other.communicate(), 30)
+        _, stderr = await asyncio.wait_for(other.communicate(), 30)
         assert other.returncode != 0
-        assert b"in use by another process" in said
+        assert b"in use by another process" in stderr
     async with SqliteEngine(database, clock) as engine:
         await engine.ping()
 
 
-async def test_database_of_a_newer_hub_is_refused_and_left_alone(database: Path, clock: MovableClock) -> None:
+async def test_a_database_of_a_newer_hub_is_refused_and_not_changed(database: Path, clock: MovableClock) -> None:
     async with SqliteEngine(database, clock):
         pass
     with sqlite3.connect(database) as db:
@@ -91,14 +93,14 @@ async def test_database_of_a_newer_hub_is_refused_and_left_alone(database: Path,
     db.close()
 
 
-def test_file_that_is_no_database_is_refused(database: Path, clock: MovableClock) -> None:
+def test_a_file_that_is_no_database_is_refused(database: Path, clock: MovableClock) -> None:
     database.parent.mkdir()
     database.write_bytes(b"not a database at all" * 100)
     with pytest.raises(HubError, match="not a database"):
         asyncio.run(SqliteEngine(database, clock).__aenter__())
 
 
-def test_migrations_run_in_order_once_and_a_broken_one_leaves_nothing(tmp_path: Path) -> None:
+def test_migrations_run_once_in_order_and_a_failed_one_is_rolled_back(tmp_path: Path) -> None:
     (tmp_path / "0001_a.sql").write_text("create table a (x);")
     (tmp_path / "0002_b.sql").write_text("create table b (x); insert into a values (1);")
     db = sqlite3.connect(":memory:", isolation_level=None)
@@ -114,18 +116,16 @@ def test_migrations_run_in_order_once_and_a_broken_one_leaves_nothing(tmp_path: 
     db.close()
 
 
-async def test_leases_of_a_hub_that_knew_no_table_of_beats_come_back_as_they_were(
-    database: Path, clock: MovableClock, tmp_path: Path
-) -> None:
-    older = tmp_path / "older"
-    older.mkdir()
+async def test_leases_stored_before_the_beat_table_are_migrated(database: Path, clock: MovableClock, tmp_path: Path) -> None:
+    old_migrations = tmp_path / "older"
+    old_migrations.mkdir()
     for step in sorted(files.MIGRATIONS.glob("000[12]*.sql")):
-        shutil.copy(step, older)
+        shutil.copy(step, old_migrations)
     files.prepare(database)
     offer = json.dumps({"worker": ["coder", "a"], "url": "http://127.0.0.1:1/", "models": [], "interfaces": []})
     row = ("w", "coder", "a", "own", 7, "boot", offer, 120.0, "ready", "", 1.0, 4, 3, 2.0, clock.wall() + 60)
     with sqlite3.connect(database) as db:
-        files.migrate(db, older)
+        files.migrate(db, old_migrations)
         db.execute(f"insert into lease values ({', '.join('?' * len(row))})", row)
     db.close()
     async with SqliteEngine(database, clock) as engine:
@@ -134,7 +134,7 @@ async def test_leases_of_a_hub_that_knew_no_table_of_beats_come_back_as_they_wer
         assert lease.health is Health.READY
 
 
-async def test_commits_are_synced_and_the_log_is_written_ahead(engine: SqliteEngine) -> None:
+async def test_the_database_uses_a_write_ahead_log_and_full_sync(engine: SqliteEngine) -> None:
     def ask(db: sqlite3.Connection) -> tuple[str, int]:
         return db.execute("pragma journal_mode").fetchone()[0], db.execute("pragma synchronous").fetchone()[0]
 

@@ -1,4 +1,4 @@
-"""What the SQLite engine holds in memory: bounded, and never older than the store."""
+"""The SQLite engine's cache: bounded, and never older than the store."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from tests.contract.words import (
 from tests.helpers.clock import MovableClock
 
 
-def held(events: int = 0, size: int = 100) -> CachedTask:
-    held = CachedTask(a_row(), [a_turn()])
-    held.extend([Logged(Cursor(at), text("x" * size)) for at in range(1, events + 1)])
-    return held
+def a_cached_task(events: int = 0, size: int = 100) -> CachedTask:
+    cached = CachedTask(a_row(), [a_turn()])
+    cached.extend([Logged(Cursor(at), text("x" * size)) for at in range(1, events + 1)])
+    return cached
 
 
 async def left_memory(engine: SqliteEngine) -> TaskId:
-    """A task that is only in the store."""
+    """A task that is in the store and not in memory."""
     cache = engine._tasks._cache
-    cache._open._most = 1
+    cache._open._limit = 1
     task = await admitted(engine)
     await admitted(engine)
     gc.collect()
@@ -59,33 +59,33 @@ async def left_memory(engine: SqliteEngine) -> TaskId:
     return task
 
 
-class Loads:
-    """So many loads of a task are held up once they have read what is stored."""
+class BlockedLoads:
+    """Blocks the next `count` loads of a task after they have read the store."""
 
-    def __init__(self, engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch, *, most: int) -> None:
-        self._read, self._left = engine._reader.rows, most
-        self._have_read, self._go = asyncio.Event(), asyncio.Event()
+    def __init__(self, engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch, *, count: int) -> None:
+        self._read, self._to_block = engine._reader.rows, count
+        self._all_blocked, self._go_on = asyncio.Event(), asyncio.Event()
         monkeypatch.setattr(engine._reader, "rows", self._rows)
 
     async def _rows(self, sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
         found = await self._read(sql, parameters)
-        if sql == events_module._HELD and self._left:
-            self._left -= 1
-            if not self._left:
-                self._have_read.set()
-            await self._go.wait()
+        if sql == events_module._LOAD_TASK and self._to_block:
+            self._to_block -= 1
+            if not self._to_block:
+                self._all_blocked.set()
+            await self._go_on.wait()
         return found
 
     async def all_read(self) -> None:
-        await asyncio.wait_for(self._have_read.wait(), 5)
+        await asyncio.wait_for(self._all_blocked.wait(), 5)
 
     def go_on(self) -> None:
-        self._go.set()
+        self._go_on.set()
 
 
 @pytest.mark.parametrize(("events", "size"), [(3 * TAIL_EVENTS, 1), (100, TAIL_BYTES // 10)])
-def test_tail_is_bounded_by_events_and_by_bytes(events: int, size: int) -> None:
-    tail = held(events, size)
+def test_a_tail_is_limited_in_events_and_bytes(events: int, size: int) -> None:
+    tail = a_cached_task(events, size)
     kept = tail.since(Cursor(0))
     assert len(kept) <= TAIL_EVENTS
     assert sum(len(logged.event.body) for logged in kept) == tail.size <= TAIL_BYTES
@@ -94,10 +94,10 @@ def test_tail_is_bounded_by_events_and_by_bytes(events: int, size: int) -> None:
     assert not tail.covers(Cursor(events - len(kept) - 1))
 
 
-def test_append_that_was_loaded_already_takes_the_row_nowhere() -> None:
+def test_an_append_that_is_already_loaded_does_not_change_the_row() -> None:
     loaded = CachedTask(a_row(at=Cursor(6), state=TaskState.COMPLETED, position="b.6"), None)
-    older = LogEntry([status(TaskState.WORKING)], "b.5")
-    loaded.advance(older, [Logged(Cursor(5), older.events[0])], outcome(older.events), updated=0.0)
+    stale = LogEntry([status(TaskState.WORKING)], "b.5")
+    loaded.advance(stale, [Logged(Cursor(5), stale.events[0])], outcome(stale.events), updated=0.0)
     row = loaded.row
     assert (row.at, row.state, row.position) == (6, TaskState.COMPLETED, "b.6")
     assert loaded.position == "b.6"
@@ -105,41 +105,41 @@ def test_append_that_was_loaded_already_takes_the_row_nowhere() -> None:
     assert (loaded.row.at, loaded.row.state) == (7, TaskState.COMPLETED)
 
 
-def test_cache_lets_the_oldest_go_when_there_are_too_many() -> None:
+def test_the_cache_evicts_the_oldest_task_when_there_are_too_many() -> None:
     cache = Cache(open_tasks=2)
     for name in ("a", "b", "c"):
-        cache.keep(TaskId(name), held())
+        cache.keep(TaskId(name), a_cached_task())
     gc.collect()
     assert [cache.find(TaskId(name)) is not None for name in ("a", "b", "c")] == [False, True, True]
 
 
-def test_cache_forgets_the_weight_of_what_it_lets_go() -> None:
+def test_the_cache_subtracts_the_weight_of_evicted_tasks() -> None:
     cache = Cache(open_tasks=3, size=20_000)
     names = [TaskId(str(at)) for at in range(100)]
     for name in names:
-        cache.keep(name, held())
-    last = held()
+        cache.keep(name, a_cached_task())
+    last = a_cached_task()
     for _ in range(100):
         cache.keep(names[-1], last)
     gc.collect()
     assert [name for name in names if cache.find(name) is not None] == names[-3:]
 
 
-def test_cache_lets_contents_go_when_they_weigh_too_much_and_keeps_the_place_of_who_is_followed() -> None:
+def test_a_followed_task_that_is_evicted_by_weight_drops_only_its_contents() -> None:
     cache = Cache(size=20_000)
-    followed = held(50, 150)
-    cache.keep(TaskId("followed"), followed)
-    cache.keep(TaskId("other"), held(50, 300))
-    assert cache.find(TaskId("followed")) is followed
-    assert (followed.size, followed.turns, followed.end) == (0, None, 50)
-    assert not followed.covers(Cursor(49))
+    task_in_use = a_cached_task(50, 150)
+    cache.keep(TaskId("followed"), task_in_use)
+    cache.keep(TaskId("other"), a_cached_task(50, 300))
+    assert cache.find(TaskId("followed")) is task_in_use
+    assert (task_in_use.size, task_in_use.turns, task_in_use.end) == (0, None, 50)
+    assert not task_in_use.covers(Cursor(49))
 
 
-def test_cache_keeps_a_few_of_those_that_have_ended_and_they_push_out_nobody_who_is_at_work() -> None:
+def test_the_cache_keeps_few_ended_tasks_and_they_evict_no_open_task() -> None:
     cache = Cache(open_tasks=2, ended=2)
-    cache.keep(TaskId("at work"), held())
+    cache.keep(TaskId("at work"), a_cached_task())
     for name in ("a", "b", "c"):
-        task = held()
+        task = a_cached_task()
         cache.keep(TaskId(name), task)
         task.close()
         cache.keep(TaskId(name), task)
@@ -148,19 +148,19 @@ def test_cache_keeps_a_few_of_those_that_have_ended_and_they_push_out_nobody_who
     assert [cache.find(TaskId(name)) is not None for name in ("at work", "a", "b", "c")] == [True, False, True, True]
 
 
-def test_cache_finds_whoever_is_followed_also_after_its_end() -> None:
+def test_the_cache_finds_a_followed_task_after_its_end() -> None:
     cache = Cache(ended=1)
-    followed = held()
-    cache.keep(TaskId("followed"), followed)
-    followed.close()
-    cache.keep(TaskId("followed"), followed)
+    task_in_use = a_cached_task()
+    cache.keep(TaskId("followed"), task_in_use)
+    task_in_use.close()
+    cache.keep(TaskId("followed"), task_in_use)
     cache.keep(TaskId("other"), CachedTask(a_row(state=TaskState.COMPLETED), None))
-    assert cache.find(TaskId("followed")) is followed
+    assert cache.find(TaskId("followed")) is task_in_use
 
 
-async def test_writing_to_a_task_that_left_memory_still_reaches_its_reader(engine: SqliteEngine) -> None:
+async def test_a_write_to_an_evicted_task_reaches_its_reader(engine: SqliteEngine) -> None:
     cache = engine._tasks._cache
-    cache._open._most = 1
+    cache._open._limit = 1
     task = await admitted(engine)
     expected = await grown(engine, task, 5)
     reader = engine.events.follow(task, after=START, idle=LONG)
@@ -176,7 +176,9 @@ async def test_writing_to_a_task_that_left_memory_still_reaches_its_reader(engin
     assert [logged.cursor for logged in await collected(reader)] == [7]
 
 
-async def test_task_written_while_it_is_loaded_is_loaded_again(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_that_is_written_during_its_load_is_loaded_again(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     task = await left_memory(engine)
     read = engine._reader.rows
     writes = [append(engine, task, text("1"))]
@@ -194,40 +196,42 @@ async def test_task_written_while_it_is_loaded_is_loaded_again(engine: SqliteEng
     assert [logged.cursor for logged in await anext(reader)] == [2]
 
 
-async def test_each_of_two_readers_that_load_a_task_while_it_is_written_hears_its_end(
+async def test_both_readers_of_a_task_that_is_written_during_their_loads_get_its_end(
     engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, loads = await left_memory(engine), Loads(engine, monkeypatch, most=2)
+    task, loads = await left_memory(engine), BlockedLoads(engine, monkeypatch, count=2)
     readers = [asyncio.ensure_future(collected(engine.events.follow(task, after=START, idle=LONG))) for _ in range(2)]
     await loads.all_read()
     await append(engine, task, DONE)
     loads.go_on()
-    heard = await asyncio.wait_for(asyncio.gather(*readers), 5)
-    assert [[logged.cursor for logged in events] for events in heard] == [[1], [1]]
+    received = await asyncio.wait_for(asyncio.gather(*readers), 5)
+    assert [[logged.cursor for logged in events] for events in received] == [[1], [1]]
     assert (await engine.tasks.get(ANNA, task)).ended
 
 
-async def test_loader_that_gave_up_leaves_the_others_to_be_told(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    task, loads = await left_memory(engine), Loads(engine, monkeypatch, most=2)
-    gives_up, stays = [asyncio.ensure_future(engine.events.tail(task)) for _ in range(2)]
+async def test_a_cancelled_load_does_not_stop_the_other_loads_from_being_renewed(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, loads = await left_memory(engine), BlockedLoads(engine, monkeypatch, count=2)
+    first, second = [asyncio.ensure_future(engine.events.tail(task)) for _ in range(2)]
     await loads.all_read()
-    gives_up.cancel()
-    await asyncio.wait([gives_up])
+    first.cancel()
+    await asyncio.wait([first])
     await append(engine, task, DONE)
     loads.go_on()
-    tail = await stays
+    tail = await second
     assert (tail.end, tail.closed) == (1, True)
     assert not engine._tasks._cache._loading
 
 
-async def test_load_that_is_older_than_a_task_that_came_and_went_is_not_kept(
+async def test_a_load_is_discarded_if_the_task_was_cached_and_evicted_meanwhile(
     engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, loads = await left_memory(engine), Loads(engine, monkeypatch, most=1)
+    task, loads = await left_memory(engine), BlockedLoads(engine, monkeypatch, count=1)
     loading = asyncio.ensure_future(engine.events.tail(task))
     await loads.all_read()
     await engine.events.tail(task)
-    engine._tasks._cache._ended._most = 0
+    engine._tasks._cache._ended._limit = 0
     await append(engine, task, DONE)
     await admitted(engine)
     gc.collect()
@@ -237,8 +241,10 @@ async def test_load_that_is_older_than_a_task_that_came_and_went_is_not_kept(
     assert (tail.end, tail.closed) == (1, True)
 
 
-async def test_task_discarded_while_it_is_loaded_is_not_kept(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    task, loads = await left_memory(engine), Loads(engine, monkeypatch, most=1)
+async def test_a_task_that_is_discarded_during_its_load_is_not_cached(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, loads = await left_memory(engine), BlockedLoads(engine, monkeypatch, count=1)
     loading = asyncio.ensure_future(engine.events.tail(task))
     await loads.all_read()
     await engine.tasks.discard(task)
@@ -250,12 +256,12 @@ async def test_task_discarded_while_it_is_loaded_is_not_kept(engine: SqliteEngin
         await engine.tasks.get(ANNA, task)
 
 
-async def test_stored_feed_is_cut_and_epochs_still_do_not_repeat(
+async def test_epochs_do_not_repeat_after_the_stored_feed_was_trimmed(
     database: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hub.storage.common.feed.KEPT", 10)
     monkeypatch.setattr(registry_module, "KEPT", 10)
-    monkeypatch.setattr(registry_module, "CUT_EVERY", 4)
+    monkeypatch.setattr(registry_module, "TRIM_EVERY", 4)
     async with SqliteEngine(database, clock) as engine:
         epochs = []
         await enrolled(engine.registry, WorkerId("steady", "one"))
@@ -280,14 +286,14 @@ async def test_stored_feed_is_cut_and_epochs_still_do_not_repeat(
         assert (await enrolled(engine.registry)).epoch > max(epochs)
 
 
-def test_secret_depends_on_every_part_of_the_lease(clock: MovableClock) -> None:
+def test_the_lease_secret_depends_on_every_part_of_the_lease(clock: MovableClock) -> None:
     one, other = leases.LeaseTable(clock, b"a" * 32), leases.LeaseTable(clock, b"b" * 32)
     keys = [("default", WorkerId("echo", "one")), ("default", WorkerId("echo", "two")), ("else", WorkerId("echo", "one"))]
     secrets = {table._secret(key, epoch) for table in (one, other) for key in keys for epoch in (1, 2)}
     assert len(secrets) == 12
 
 
-async def test_a_task_with_many_events_is_forgotten_and_alone(engine: SqliteEngine, clock: MovableClock) -> None:
+async def test_a_task_with_many_events_is_forgotten_in_a_call_of_its_own(engine: SqliteEngine, clock: MovableClock) -> None:
     for events in (10, FORGET_EVENTS, FORGET_EVENTS + 1, 10, 10):
         task = await admitted(engine)
         await append(engine, task, *[text("x")] * (events - 1), DONE)

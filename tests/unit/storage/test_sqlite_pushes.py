@@ -1,4 +1,4 @@
-"""What the outbox costs in SQLite: nothing for tasks without receivers, and nothing for what has been delivered."""
+"""The outbox in SQLite: due deliveries are found by an index, and delivered ones are not in it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.contract.pushing import a_config
 from tests.contract.words import ANNA, DONE, admitted, append, text
 
 
-@pytest.mark.parametrize("sql", [pushes._NEXT_HOST, pushes._TAKE])
-async def test_what_is_due_is_found_without_looking_at_anything_else(engine: SqliteEngine, database: Path, sql: str) -> None:
+@pytest.mark.parametrize("sql", [pushes._NEXT_HOST, pushes._CLAIM])
+async def test_due_deliveries_are_found_by_their_index_without_a_scan(engine: SqliteEngine, database: Path, sql: str) -> None:
     with closing(sqlite3.connect(database)) as db:
         values: object = ("",) if "?" in sql else {"host": "a", "now": 0, "until": 0, "room": 1}
         plan = [row[3] for row in db.execute(f"explain query plan {sql}", values)]  # type: ignore[arg-type]  # of either kind
@@ -24,7 +24,7 @@ async def test_what_is_due_is_found_without_looking_at_anything_else(engine: Sql
     assert not [step for step in plan if step.startswith("SCAN delivery") and "delivery_due" not in step]
 
 
-async def test_the_index_of_what_is_due_holds_nothing_once_all_is_delivered(engine: SqliteEngine, database: Path) -> None:
+async def test_the_index_of_due_deliveries_is_empty_after_delivery(engine: SqliteEngine, database: Path) -> None:
     for _ in range(50):
         task = await admitted(engine)
         await engine.pushes.set(ANNA, a_config(task), most=10)
@@ -38,10 +38,8 @@ async def test_the_index_of_what_is_due_holds_nothing_once_all_is_delivered(engi
     assert (due, kept) == (0, 50)
 
 
-async def test_a_claim_that_looks_at_so_many_hosts_goes_on_with_the_others_next_time(
-    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pushes, "HOSTS_LOOKED_AT", 3)
+async def test_the_next_claim_continues_behind_the_last_host(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushes, "HOSTS_PER_CLAIM", 3)
     for number in range(10):
         task = await admitted(engine)
         await engine.pushes.set(ANNA, a_config(task, host=f"h{number}.example"), most=10)

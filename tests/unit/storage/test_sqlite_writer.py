@@ -1,4 +1,4 @@
-"""The writer under the SQLite engine: grouping, failing, recovering."""
+"""The writer of the SQLite engine: batches, faults, recovery."""
 
 from __future__ import annotations
 
@@ -36,37 +36,37 @@ from tests.helpers.clock import MovableClock
 
 
 @asynccontextmanager
-async def held_up(engine: SqliteEngine) -> AsyncIterator[None]:
-    """The disk takes its time: nothing is committed inside."""
-    go = threading.Event()
-    entered = threading.Event()
+async def blocked_writer(engine: SqliteEngine) -> AsyncIterator[None]:
+    """Blocks the writer's thread: nothing is committed inside."""
+    unblock = threading.Event()
+    started = threading.Event()
 
     def wait(db: sqlite3.Connection) -> None:
-        entered.set()
-        go.wait(10)
+        started.set()
+        unblock.wait(10)
 
     waiting = engine._writer.submit(wait)
-    await asyncio.to_thread(entered.wait, 10)
+    await asyncio.to_thread(started.wait, 10)
     try:
         yield
     finally:
-        go.set()
+        unblock.set()
         await waiting
 
 
-async def set_limit(engine: SqliteEngine, pages: int) -> None:
-    await engine._writer.submit(lambda db: db.execute(f"pragma max_page_count = {pages}").fetchone())
+async def set_limit(engine: SqliteEngine, page_limit: int) -> None:
+    await engine._writer.submit(lambda db: db.execute(f"pragma max_page_count = {page_limit}").fetchone())
 
 
-async def test_writers_that_come_together_share_a_commit(engine: SqliteEngine) -> None:
+async def test_concurrent_appends_share_commits(engine: SqliteEngine) -> None:
     tasks = [await admitted(engine) for _ in range(200)]
     before = engine._writer.commits
-    ends = await asyncio.gather(*(append(engine, task, text()) for task in tasks))
-    assert ends == [1] * 200
+    cursors = await asyncio.gather(*(append(engine, task, text()) for task in tasks))
+    assert cursors == [1] * 200
     assert engine._writer.commits - before < 20
 
 
-async def test_a_chore_is_done_when_nobody_writes_and_never_within_a_batch(engine: SqliteEngine) -> None:
+async def test_maintenance_runs_when_nothing_is_written_and_never_within_a_batch(engine: SqliteEngine) -> None:
     writer, loop = engine._writer, asyncio.get_running_loop()
 
     def ask() -> asyncio.Future[bool]:
@@ -76,31 +76,31 @@ async def test_a_chore_is_done_when_nobody_writes_and_never_within_a_batch(engin
 
     assert await asyncio.wait_for(ask(), 5) is False
     task = await admitted(engine)
-    async with held_up(engine):
-        appending = asyncio.ensure_future(append(engine, task, text()))
+    async with blocked_writer(engine):
+        append_task = asyncio.ensure_future(append(engine, task, text()))
         await asyncio.sleep(0.01)
         within = ask()
         await asyncio.sleep(0.01)
         assert not within.done()
     assert await asyncio.wait_for(within, 5) is False
-    assert await appending == 1
+    assert await append_task == 1
 
 
-async def test_a_chore_that_fails_stops_no_write(engine: SqliteEngine, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_maintenance_is_logged_and_stops_no_write(engine: SqliteEngine, caplog: pytest.LogCaptureFixture) -> None:
     engine._writer.between(lambda db: db.execute("no sql"))
     task = await admitted(engine)
     assert await append(engine, task, text()) == 1
-    assert "chore" in caplog.text
+    assert "maintenance" in caplog.text
 
 
 async def test_nothing_is_visible_before_it_is_durable(engine: SqliteEngine) -> None:
     task = await admitted(engine)
     reader = engine.events.follow(task, after=START, idle=SOON)
     row = a_row()
-    async with held_up(engine):
-        appending = asyncio.ensure_future(append(engine, task, text(), position="p", ids=Ids(task, "c", "w")))
-        admitting = asyncio.ensure_future(engine.tasks.admit(row, a_turn()))
-        enrolling = asyncio.ensure_future(enrolled(engine.registry))
+    async with blocked_writer(engine):
+        append_task = asyncio.ensure_future(append(engine, task, text(), position="p", ids=Ids(task, "c", "w")))
+        admit_task = asyncio.ensure_future(engine.tasks.admit(row, a_turn()))
+        enrol_task = asyncio.ensure_future(enrolled(engine.registry))
         feed = engine.registry.changes("default", after=0, idle=SOON)
         assert list(await anext(reader)) == []
         assert list(await engine.events.read(task)) == []
@@ -110,31 +110,31 @@ async def test_nothing_is_visible_before_it_is_durable(engine: SqliteEngine) -> 
             await engine.tasks.get(ANNA, row.id)
         assert engine.registry.get("default", WORKER) is None
         assert list(await anext(feed)) == []
-        assert not (appending.done() or admitting.done() or enrolling.done())
-    await asyncio.gather(appending, admitting, enrolling)
+        assert not (append_task.done() or admit_task.done() or enrol_task.done())
+    await asyncio.gather(append_task, admit_task, enrol_task)
     assert len(await anext(reader)) == len(await anext(feed)) == 1
     assert await engine.tasks.get(ANNA, row.id) == row
 
 
-async def test_cancelled_append_is_still_published_once_it_is_stored(engine: SqliteEngine) -> None:
+async def test_a_cancelled_append_is_published_once_it_is_stored(engine: SqliteEngine) -> None:
     task = await admitted(engine)
     reader = engine.events.follow(task, after=START, idle=LONG)
-    async with held_up(engine):
-        appending = asyncio.ensure_future(append(engine, task, text("stored")))
+    async with blocked_writer(engine):
+        append_task = asyncio.ensure_future(append(engine, task, text("stored")))
         await asyncio.sleep(0)
-        appending.cancel()
+        append_task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await appending
+            await append_task
     assert [logged.event.body for logged in await anext(reader)] == [b"stored"]
     assert await append(engine, task, text(), after=1) == 2
     reader.stop()
 
 
-async def test_cancelled_enrolment_is_still_known_once_it_is_stored(engine: SqliteEngine) -> None:
-    async with held_up(engine):
-        enrolling = asyncio.ensure_future(enrolled(engine.registry, boot="one"))
+async def test_a_cancelled_enrolment_is_applied_once_it_is_stored(engine: SqliteEngine) -> None:
+    async with blocked_writer(engine):
+        enrol_task = asyncio.ensure_future(enrolled(engine.registry, boot="one"))
         await asyncio.sleep(0)
-        enrolling.cancel()
+        enrol_task.cancel()
         second = asyncio.ensure_future(enrolled(engine.registry, boot="two"))
         await asyncio.sleep(0)
     registration = await second
@@ -143,33 +143,33 @@ async def test_cancelled_enrolment_is_still_known_once_it_is_stored(engine: Sqli
     assert [change.epoch for change in await anext(feed)] == [1, 2]
 
 
-async def test_full_disk_fails_the_waiting_and_nobody_after_it(engine: SqliteEngine) -> None:
+async def test_a_full_disk_fails_only_the_work_that_was_waiting(engine: SqliteEngine) -> None:
     tasks = [await admitted(engine) for _ in range(5)]
     lease = await enrolled(engine.registry)
     await set_limit(engine, 1)
-    big = text("x" * 200_000)
-    results = await asyncio.gather(*(append(engine, task, big) for task in tasks), return_exceptions=True)
+    large = text("x" * 200_000)
+    results = await asyncio.gather(*(append(engine, task, large) for task in tasks), return_exceptions=True)
     assert [type(result) for result in results] == [StoreUnavailable] * 5
     with pytest.raises(StoreUnavailable):
         await engine.tasks.admit(a_row(), a_turn(params=b"x" * 200_000))
-    # Routing lives in memory and does not notice.
+    # Routing needs only memory.
     await engine.registry.beat("default", WORKER, proof(lease), Beat(in_flight=1))
     assert engine.registry.get("default", WORKER) is lease
     await set_limit(engine, 1_000_000)
     for task in tasks:
         assert list(await engine.events.read(task)) == []
-        assert await append(engine, task, big) == 1
+        assert await append(engine, task, large) == 1
     assert await engine._writer.submit(lambda db: db.execute("pragma integrity_check").fetchone()[0]) == "ok"
 
 
-async def test_database_that_takes_no_write_is_said_to_be_unavailable_until_it_does(
+async def test_a_locked_database_is_unavailable_until_it_is_unlocked(
     engine: SqliteEngine, database: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = await admitted(engine)
     lease = await enrolled(engine.registry)
-    monkeypatch.setattr(writer_module, "BUSY_MS", 0)
-    backup = sqlite3.connect(database, isolation_level=None)
-    backup.execute("begin immediate")
+    monkeypatch.setattr(writer_module, "BUSY_MILLIS", 0)
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("begin immediate")
     for refused in (
         engine.ping(),
         append(engine, task, text()),
@@ -185,15 +185,15 @@ async def test_database_that_takes_no_write_is_said_to_be_unavailable_until_it_d
     clock.advance(1_000)
     with pytest.raises(StoreUnavailable):
         await engine.registry.sweep()
-    backup.close()
+    other.close()
     await engine.ping()
     assert list(await engine.registry.sweep()) == [lease]
     assert await append(engine, task, text()) == 1
 
 
-async def test_value_that_cannot_be_stored_fails_alone(engine: SqliteEngine) -> None:
+async def test_a_value_that_cannot_be_stored_fails_alone(engine: SqliteEngine) -> None:
     tasks = [await admitted(engine) for _ in range(3)]
-    async with held_up(engine):
+    async with blocked_writer(engine):
         waiting = asyncio.gather(
             append(engine, tasks[0], text()),
             append(engine, tasks[1], text(), position="lone surrogate \ud800"),
@@ -201,17 +201,37 @@ async def test_value_that_cannot_be_stored_fails_alone(engine: SqliteEngine) -> 
             return_exceptions=True,
         )
         await asyncio.sleep(0)
-    first, second, third = await waiting
-    assert (first, third) == (1, 1)
+    first, second, last = await waiting
+    assert (first, last) == (1, 1)
     assert isinstance(second, StoreUnavailable)
     assert list(await engine.events.read(tasks[1])) == []
     assert await append(engine, tasks[1], text()) == 1
 
 
-async def test_queue_is_bounded(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_runs_again_after_a_fault_in_its_batch_and_its_last_result_counts(engine: SqliteEngine) -> None:
+    runs: list[int] = []
+
+    def count(db: sqlite3.Connection) -> int:
+        runs.append(len(runs) + 1)
+        return runs[-1]
+
+    def fail(db: sqlite3.Connection) -> None:
+        raise ValueError("cannot be stored")
+
+    published: list[int] = []
+    async with blocked_writer(engine):
+        counted = engine._writer.submit(count, published.append, short=True)
+        failed = engine._writer.submit(fail, short=True)
+    assert await counted == 3  # on the loop, on the thread, and alone
+    assert (runs, published) == ([1, 2, 3], [3])
+    with pytest.raises(StoreUnavailable):
+        await failed
+
+
+async def test_the_queue_is_limited(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "QUEUE_LIMIT", 3)
     tasks = [await admitted(engine) for _ in range(4)]
-    async with held_up(engine):
+    async with blocked_writer(engine):
         waiting = [asyncio.ensure_future(append(engine, task, text())) for task in tasks]
         await asyncio.sleep(0)
         assert [task.done() for task in waiting] == [False, False, True, True]
@@ -220,39 +240,39 @@ async def test_queue_is_bounded(engine: SqliteEngine, monkeypatch: pytest.Monkey
     assert await append(engine, tasks[3], text()) == 1
 
 
-async def test_closing_writes_what_was_submitted_and_then_refuses(engine: SqliteEngine) -> None:
+async def test_close_writes_what_was_submitted_and_refuses_later_work(engine: SqliteEngine) -> None:
     task = await admitted(engine)
-    appending = asyncio.ensure_future(append(engine, task, text()))
+    append_task = asyncio.ensure_future(append(engine, task, text()))
     await asyncio.sleep(0)
     await engine._writer.close()
-    assert await appending == 1
+    assert await append_task == 1
     with pytest.raises(StoreUnavailable):
         await append(engine, task, text(), after=1)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-async def test_writer_that_breaks_leaves_nobody_waiting(engine: SqliteEngine) -> None:
+async def test_a_broken_writer_fails_everything_that_waits(engine: SqliteEngine) -> None:
     def broken(db: sqlite3.Connection) -> None:
         raise RuntimeError("a bug")
 
-    async with held_up(engine):
+    async with blocked_writer(engine):
         waiting = [engine._writer.submit(broken), engine._writer.submit(lambda db: None)]
     results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
     for thread in threading.enumerate():
         if thread.name == "sqlite writer":
-            await asyncio.to_thread(thread.join, 5)  # so that its last words are heard in this test
+            await asyncio.to_thread(thread.join, 5)  # so that its exception is reported in this test
     assert [type(result) for result in results] == [StoreUnavailable] * 2
     with pytest.raises(StoreUnavailable):
         await engine.ping()
 
 
-async def test_bug_in_what_follows_a_write_is_told_of_and_leaves_nobody_else_waiting(
+async def test_a_bug_in_the_callback_of_a_write_is_logged_and_fails_only_that_write(
     engine: SqliteEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_: int) -> None:
         raise RuntimeError("a bug")
 
-    async with held_up(engine):
+    async with blocked_writer(engine):
         waiting = [
             engine._writer.submit(lambda db: 1),
             engine._writer.submit(lambda db: 2, broken),
@@ -260,15 +280,17 @@ async def test_bug_in_what_follows_a_write_is_told_of_and_leaves_nobody_else_wai
         ]
         cancelled = engine._writer.submit(lambda db: 4, broken)
         cancelled.cancel()
-    first, second, third = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
-    assert (first, third) == (1, 3)
+    first, second, last = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+    assert (first, last) == (1, 3)
     assert isinstance(second, StoreUnavailable)
     assert isinstance(second.__cause__, RuntimeError)
     assert caplog.text.count("RuntimeError: a bug") == 2
     await asyncio.wait_for(engine.ping(), 5)
 
 
-async def test_short_task_is_served_without_a_read_of_the_store(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_short_task_is_served_without_a_read_of_the_store(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def no_read(*_: object) -> list[tuple[object, ...]]:
         raise AssertionError("read from the store")
 
@@ -284,25 +306,25 @@ async def test_short_task_is_served_without_a_read_of_the_store(engine: SqliteEn
     assert (await engine.tasks.get(ANNA, row.id)).ended
 
 
-async def test_append_to_a_discarded_task_never_lands_in_the_log_of_its_successor(engine: SqliteEngine) -> None:
-    gone, successor = await admitted(engine), a_row()
-    async with held_up(engine):
+async def test_an_append_to_a_discarded_task_is_not_logged_in_a_new_task_with_its_key(engine: SqliteEngine) -> None:
+    discarded, new_task = await admitted(engine), a_row()
+    async with blocked_writer(engine):
         waiting = asyncio.gather(
-            engine.tasks.discard(gone),
-            engine.tasks.admit(successor, a_turn()),
-            append(engine, gone, text("for the one that is gone")),
+            engine.tasks.discard(discarded),
+            engine.tasks.admit(new_task, a_turn()),
+            append(engine, discarded, text("for the discarded task")),
             return_exceptions=True,
         )
         await asyncio.sleep(0)
     assert [type(result) for result in await waiting] == [type(None), type(None), LogMoved]
-    assert list(await engine.events.read(successor.id)) == []
+    assert list(await engine.events.read(new_task.id)) == []
 
 
-async def test_beats_that_could_not_be_written_are_written_by_the_next_sweep(
+async def test_beats_that_could_not_be_stored_are_stored_by_the_next_sweep(
     engine: SqliteEngine, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = await enrolled(engine.registry)
-    monkeypatch.setattr(writer_module, "BUSY_MS", 0)
+    monkeypatch.setattr(writer_module, "BUSY_MILLIS", 0)
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("begin immediate")
     await engine.registry.beat("default", WORKER, proof(lease), Beat(in_flight=7))

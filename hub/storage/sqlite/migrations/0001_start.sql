@@ -34,7 +34,7 @@ create table change (
   at        real not null
 ) strict;
 
--- The first message stands in the row itself, so that to admit a task is one insert.
+-- The first message is in the row itself, so that admitting a task is one insert.
 create table task (
   key            integer primary key,
   id             text not null unique,
@@ -81,7 +81,7 @@ create table turn (
   primary key (task, seq)
 ) strict;
 
--- place = task.key * 2^24 + cursor: a log is one run of one tree, written at its right end, with no second index to keep.
+-- place = task.key * 2^24 + cursor: a log is one range of one B-tree, appended at its end, without a second index.
 create table event (
   place   integer primary key,
   kind    text not null,
@@ -103,7 +103,7 @@ create table push_config (
 ) strict;
 
 -- The log is the outbox: a receiver has the events up to `sent`, and is owed those up to `last`. `only` is 0, or the one event
--- that is sent once more. `at`: held until then, or not due before. `fence` counts claims, so that an old holder is known.
+-- that is redelivered. `at`: claimed until then, or not due before. `fence` counts claims, so that an old claim is detected.
 create table delivery (
   task     integer not null,
   config   text not null,
@@ -120,7 +120,7 @@ create table delivery (
   primary key (task, config, only)
 ) strict, without rowid;
 
--- Holds what is owed and nothing else, however many tasks and configs there are.
+-- Holds only what is owed, however many tasks and configs there are.
 create index delivery_due on delivery (host, at) where sent < last;
 
 create table dead_letter (
@@ -136,7 +136,7 @@ create table dead_letter (
 
 create index dead_letter_newest on dead_letter (workspace, caller, at, task, config, cursor);
 
--- In the append's own transaction. Tasks without configs pay for the look at one column.
+-- Runs in the transaction of the append. A task without configs costs one comparison.
 create trigger task_owes after update of last on task when new.pushes and new.last > old.last and not new.hidden begin
   update delivery set since = case when sent = last then new.updated else since end, last = new.last
   where task = new.key and only = 0;

@@ -1,4 +1,4 @@
--- How many tasks a caller has in each role: what every page of a list has to say, without counting them.
+-- How many tasks a caller has in each role, so that a page of a list can return the total without counting.
 create table tally (
   workspace text not null,
   caller    text not null,

@@ -1,4 +1,4 @@
--- What beats change of a lease, apart from the offer, which takes a quarter of a page: a thousand beats are twenty pages.
+-- The columns of a lease that beats change, without the offer, which takes a quarter of a page: a thousand beats are 20 pages.
 -- expires_at is null where the lease never ends.
 create table beat (
   workspace  text not null,

@@ -1,16 +1,16 @@
--- The worker's position behind an event, where its task's row does not name it: see task_now.
+-- The worker's position after an event that its task's row does not include yet: see task_now.
 alter table event add column position text;
 
--- Rows as of now. An append that changes nothing but the log's end writes no row, so that the row of an open task may name an
--- earlier event than the last; what is missing is at most a few hundred events, and is added up here.
--- When the row was last written. `updated` is since when the task's state is what it is, which content does not change.
+-- Current rows. An append that changes only the end of the log writes no row, so the row of an open task may be up to a few
+-- hundred events behind. The view task_now adds them up.
+-- `written`: when the row was last written. `updated`: when the state last changed; content does not change it.
 alter table task add column written real not null default 0;
 
--- Most tasks are admitted without a context, and get their worker's.
+-- Most tasks are admitted without a context, and get one from their worker.
 drop index task_context;
 create index task_context on task (workspace, caller, context) where context <> '';
 
--- Without a key it is empty, in older rows null.
+-- Empty without a key; null in older rows.
 drop index task_caller_key;
 create unique index task_caller_key on task (workspace, caller, caller_key) where caller_key <> '';
 
