@@ -1,4 +1,4 @@
-"""A client that knows what was promised: it comes back with its cursor, and says the same message again where it has none."""
+"""A client that relies on the promises: it resumes with its cursor, or sends the same message again if it has none."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _PAUSE = 0.1
 
 
 class Caller:
-    """Makes one call and writes down what comes, until it ends or `patience` seconds are over."""
+    """Makes one call and records what it receives, until the call ends or `patience` seconds have passed."""
 
-    def __init__(self, url: str, record: Record, *, pace: float, patience: float) -> None:
+    def __init__(self, url: str, record: Record, *, interval: float, patience: float) -> None:
         self._url = url
         self._record = record
-        self._give_up = time.monotonic() + patience
-        text = f"{record.many} {pace}"
+        self._deadline = time.monotonic() + patience
+        text = f"{record.many} {interval}"
         message = {"kind": "message", "role": "user", "messageId": record.message_id, "parts": [{"kind": "text", "text": text}]}
         self._params = {"message": message}
 
     def run(self) -> None:
         attempt = self._stream if self._record.streamed else self._send
-        while not self._record.ended and time.monotonic() < self._give_up:
+        while not self._record.ended and time.monotonic() < self._deadline:
             try:
                 attempt()
             except (httpx.HTTPError, NotJson, ValueError):
@@ -46,7 +46,7 @@ class Caller:
             return
         task = answer["result"]
         self._record.task, self._record.state = task["id"], task["status"]["state"]
-        # A hub that goes down answers with the task as it stands: the same message again waits for its end.
+        # A stopping hub answers with the current task. Sending the same message again waits for its end.
         self._record.ended = self._record.state in _TERMINAL
 
     def _stream(self) -> None:
@@ -62,11 +62,11 @@ class Caller:
         with httpx.stream("POST", path, content=body, headers=headers, timeout=timeout, trust_env=False) as response:
             for chunk in response.iter_raw():
                 for frame in reader.feed(chunk):
-                    self._take(int(frame.id or 0), parse(frame.data), cursor)
+                    self._record_frame(int(frame.id or 0), parse(frame.data), cursor)
                     if self._record.ended:
                         return
 
-    def _take(self, cursor: int, envelope: dict[str, Any], resumed_at: int) -> None:
+    def _record_frame(self, cursor: int, envelope: dict[str, Any], resumed_at: int) -> None:
         if "error" in envelope:
             self._refused(envelope["error"])
             return

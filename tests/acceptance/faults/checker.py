@@ -1,4 +1,4 @@
-"""Reads a history and says what was promised and not kept. An empty list: all of it was."""
+"""Reads a history and lists broken promises. An empty list: all were kept."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.helpers.client import texts
 _TERMINAL = ("completed", "failed", "canceled", "rejected")
 
 
-def violations(history: History) -> list[str]:
-    found = [f"{record.message_id} ({record.role}): {wrong}" for record in history.records for wrong in _of_call(record)]
-    found += [f"{message}: executed {count} times" for message, count in history.executions.items() if count > 1]
-    return found
+def problems_in(history: History) -> list[str]:
+    problems = [f"{record.message_id} ({record.role}): {wrong}" for record in history.records for wrong in _of_call(record)]
+    problems += [f"{message}: executed {count} times" for message, count in history.run_counts.items() if count > 1]
+    return problems
 
 
 def _of_call(record: Record) -> Iterator[str]:
@@ -22,10 +22,10 @@ def _of_call(record: Record) -> Iterator[str]:
             yield f"refused with {record.refusal} after events had come"
         return
     if not record.ended:
-        yield "left in silence: it never ended"
+        yield "it never ended"
         return
     if not record.answer:
-        yield f"the hub no longer knows task {record.task or 'without a name'}"
+        yield f"the hub does not know task {record.task or 'without an id'}"
         return
     if record.state not in _TERMINAL:
         yield f"ended in state {record.state!r}"
@@ -46,14 +46,14 @@ def _of_stream(record: Record, stored: list[str]) -> Iterator[str]:
     if kinds[:1] != ["task"] or "task" in kinds[1:]:
         yield f"a stream is one Task and then updates, not {kinds[:5]}"
     if record.chunks != stored:
-        yield f"the client saw what the log does not hold: {_difference(record.chunks, stored)}"
-    ends = [event for _, event in record.frames if event.get("final")]
-    if len(ends) != 1 or ends[0] is not record.frames[-1][1]:
-        yield f"{len(ends)} final events, or something behind one"
+        yield f"the client received events that the log does not hold: {_difference(record.chunks, stored)}"
+    final_events = [event for _, event in record.frames if event.get("final")]
+    if len(final_events) != 1 or final_events[0] is not record.frames[-1][1]:
+        yield f"{len(final_events)} final events, or an event after one"
 
 
 def _difference(got: list[str], expected: list[str]) -> str:
     at = next(
         (n for n, pair in enumerate(zip(got, expected, strict=False)) if pair[0] != pair[1]), min(len(got), len(expected))
     )
-    return f"{len(got)} pieces of {len(expected)}, other from piece {at} on: {got[at : at + 3]} for {expected[at : at + 3]}"
+    return f"{len(got)} chunks of {len(expected)}, different from chunk {at} on: {got[at : at + 3]} for {expected[at : at + 3]}"

@@ -1,4 +1,4 @@
-"""What was seen: one record per call, written by the client that made it."""
+"""One record per call, written by the client that made it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass
 class Record:
-    """One call: what was asked, every frame that came, in the order in which it came, and how it ended."""
+    """One call: the request, every received frame in order, and how it ended."""
 
     message_id: str
     role: str
@@ -18,11 +18,11 @@ class Record:
     task: str = ""
     state: str = ""
     refusal: str = ""
-    """The reason of an error that said that nothing was begun."""
+    """The reason of an error for a call that was not started."""
     resumed: int = 0
     ended: bool = False
     answer: dict[str, Any] = field(default_factory=dict)
-    """The task as the hub tells it when all is over."""
+    """The task as the hub returns it after the run."""
 
     @property
     def expected(self) -> list[str]:
@@ -36,9 +36,9 @@ class Record:
 
 @dataclass
 class History:
-    """All calls of a run, and how often each message was executed, as the workers noted it."""
+    """All calls of a run, and how often workers executed each message."""
 
     seed: int
     records: list[Record] = field(default_factory=list)
-    executions: dict[str, int] = field(default_factory=dict)
+    run_counts: dict[str, int] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)

@@ -1,6 +1,6 @@
-"""A hub with a bug in it, for the checker to find: `python -m tests.acceptance.faults.planted BUG`.
+"""A hub with a planted bug, to test the checker: `python -m tests.acceptance.faults.planted BUG`.
 
-The bugs are wrappers around the hub's parts, handed in where the parts are composed. The product knows nothing of them.
+The bugs are wrappers around the hub's parts, passed in where the parts are composed. The product does not contain them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.worker import Offer
 
 EVERY = 7
-"""A bug that always strikes is found by anybody."""
+"""A bug acts on every seventh call: one that always acts would be too easy to find."""
 
 
-def unlucky(task: TaskId) -> bool:
-    """Every second task, the same ones each time."""
+def is_selected(task: TaskId) -> bool:
+    """True for half of the tasks, always the same ones."""
     return int(task[-1], 16) % 2 == 0
 
 
 class Wrapped:
-    """Another part's methods, but for those that a bug replaces."""
+    """Forwards to another part, except for the methods that a bug replaces."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -42,32 +42,32 @@ class Wrapped:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def strikes(self) -> bool:
+    def should_trigger(self) -> bool:
         self._count += 1
         return self._count % EVERY == 0
 
 
-class SpoiltLog(Wrapped):
-    """Changes what is appended. The cursors stay contiguous, so that only contents can tell."""
+class ChangingLog(Wrapped):
+    """Changes appended events. The cursors stay contiguous, so that only the contents show the bug."""
 
-    def __init__(self, inner: Any, spoil: Callable[[list[Event]], list[Event]]) -> None:
+    def __init__(self, inner: Any, change: Callable[[list[Event]], list[Event]]) -> None:
         super().__init__(inner)
-        self._spoil = spoil
+        self._change = change
 
     async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
         events = list(entry.events)
-        if any(event.kind is EventKind.ARTIFACT for event in events) and self.strikes():
-            events = self._spoil(events)
+        if any(event.kind is EventKind.ARTIFACT for event in events) and self.should_trigger():
+            events = self._change(events)
         end: Cursor = await self._inner.append(task, value.replace(entry, events=events), after=after)
         return end
 
 
-class HastyLog(Wrapped):
-    """Never shows the last event of some tasks."""
+class SilentLog(Wrapped):
+    """Never returns the last event of some tasks."""
 
     def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> Subscription:
         inner = self._inner.follow(task, after=after, idle=idle)
-        return SilentEnd(inner) if unlucky(task) else inner  # type: ignore[no-any-return]
+        return SilentEnd(inner) if is_selected(task) else inner  # type: ignore[no-any-return]
 
 
 class SilentEnd:
@@ -87,20 +87,20 @@ class SilentEnd:
         self._inner.stop()
 
 
-class ForgetfulTasks(Wrapped):
-    """Does not know some tasks any more when their caller asks for them."""
+class MissingTasks(Wrapped):
+    """Reports some existing tasks as unknown."""
 
     async def get(self, caller: Any, task: TaskId) -> Any:
-        if unlucky(task):
+        if is_selected(task):
             raise TaskNotFound
         return await self._inner.get(caller, task)
 
 
-class RepeatingForwarder(Wrapped):
-    """Sends some calls twice, as a client that retries what may have run."""
+class RetryForwarder(Wrapped):
+    """Sends some calls twice, like a client that retries calls that may have run."""
 
     def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[Any]:
-        return self._twice(offer, dispatch) if self.strikes() else self._inner.deliver(offer, dispatch)  # type: ignore[no-any-return]
+        return self._twice(offer, dispatch) if self.should_trigger() else self._inner.deliver(offer, dispatch)  # type: ignore[no-any-return]
 
     @asynccontextmanager
     async def _twice(self, offer: Offer, dispatch: Dispatch) -> Any:
@@ -109,7 +109,7 @@ class RepeatingForwarder(Wrapped):
             yield batches
 
 
-class Altered(Wrapped):
+class ChangedEngine(Wrapped):
     """An engine with one part replaced."""
 
     def __init__(self, inner: Any, **parts: Any) -> None:
@@ -127,39 +127,39 @@ def doubled(events: list[Event]) -> list[Event]:
     return [*events[: at + 1], events[at], *events[at + 1 :]]
 
 
-class ReorderedLog(Wrapped):
-    """Holds a chunk back until the one behind it is there."""
+class SwapLog(Wrapped):
+    """Swaps a chunk with the next one."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)
-        self._held: dict[TaskId, Event] = {}
+        self._waiting: dict[TaskId, Event] = {}
 
     async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
         events = list(entry.events)
-        if task in self._held:
-            events.insert(1 if events and events[0].kind is EventKind.ARTIFACT else 0, self._held.pop(task))
-        elif events and events[-1].kind is EventKind.ARTIFACT and self.strikes():
-            self._held[task] = events.pop()
+        if task in self._waiting:
+            events.insert(1 if events and events[0].kind is EventKind.ARTIFACT else 0, self._waiting.pop(task))
+        elif events and events[-1].kind is EventKind.ARTIFACT and self.should_trigger():
+            self._waiting[task] = events.pop()
         end: Cursor = await self._inner.append(task, value.replace(entry, events=events), after=after)
         return end
 
 
 def _engine(**wrappers: Callable[[Any], Any]) -> Callable[[Dependencies], Dependencies]:
-    def alter(parts: Dependencies) -> Dependencies:
+    def replace_parts(parts: Dependencies) -> Dependencies:
         replaced = {name: wrap(getattr(parts.engine, name)) for name, wrap in wrappers.items()}
-        return replace(parts, engine=Altered(parts.engine, **replaced))
+        return replace(parts, engine=ChangedEngine(parts.engine, **replaced))
 
-    return alter
+    return replace_parts
 
 
-BUGS: dict[str, Callable[[Dependencies], Dependencies]] = {
-    "an event dropped": _engine(events=lambda log: SpoiltLog(log, dropped)),
-    "an event doubled": _engine(events=lambda log: SpoiltLog(log, doubled)),
-    "events reordered": _engine(events=ReorderedLog),
-    "a call retried": lambda parts: replace(parts, forwarder=RepeatingForwarder(parts.forwarder)),
-    "a silent end": _engine(events=HastyLog),
-    "a task lost": _engine(tasks=ForgetfulTasks),
+BUG_BY_NAME: dict[str, Callable[[Dependencies], Dependencies]] = {
+    "an event dropped": _engine(events=lambda log: ChangingLog(log, dropped)),
+    "an event doubled": _engine(events=lambda log: ChangingLog(log, doubled)),
+    "events reordered": _engine(events=SwapLog),
+    "a call retried": lambda parts: replace(parts, forwarder=RetryForwarder(parts.forwarder)),
+    "a silent end": _engine(events=SilentLog),
+    "a task lost": _engine(tasks=MissingTasks),
 }
 
 if __name__ == "__main__":
-    run(load().settings, alter=BUGS[sys.argv[1]])
+    run(load().settings, alter=BUG_BY_NAME[sys.argv[1]])

@@ -1,4 +1,4 @@
-"""A seeded run of calls and faults against real processes. A seed fixes the plan; the machine adds its own timing."""
+"""A seeded run of calls and faults against real processes. The seed fixes the plan; the timing depends on the machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = {"lease_ttl": 4, "heartbeat": 0.5, "worker_silence": 4, "keep_alive":
 PATIENCE = 45.0
 _AT_ONCE = 8
 
-Starter = Callable[[Path, int], HubProcess]
+StartHub = Callable[[Path, int], HubProcess]
 
 
 def plain_hub(folder: Path, port: int) -> HubProcess:
@@ -37,7 +37,7 @@ class Storm:
         *,
         seconds: float,
         faults: Sequence[str] | None = None,
-        start: Starter = plain_hub,
+        start: StartHub = plain_hub,
         patience: float = PATIENCE,
     ) -> None:
         self._folder = folder
@@ -58,43 +58,43 @@ class Storm:
                 self._start_worker(name)
             for name in self._workers:
                 wait_for(lambda name=name: is_live(f"http://127.0.0.1:{self._port}", name))
-            with TcpRelay(("127.0.0.1", self._port)) as line:
-                self._blow(line)
-            self._ask_for_every_task()
+            with TcpRelay(("127.0.0.1", self._port)) as proxy:
+                self._run_calls(proxy)
+            self._fetch_every_task()
         finally:
             for process in (*self._workers.values(), self._hub):
                 process.end()
-        self.history.executions = self._executions()
+        self.history.run_counts = self._count_runs()
         return self.history
 
-    def _blow(self, line: TcpRelay) -> None:
-        over = threading.Event()
-        plan = [self._record(n) for n in range(int(self._seconds * 4))]
+    def _run_calls(self, proxy: TcpRelay) -> None:
+        stop = threading.Event()
+        plan = [self._plan_call(n) for n in range(int(self._seconds * 4))]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            calls = [pool.submit(self._call, line, record, over) for record in plan]
-            ends = time.monotonic() + self._seconds
-            while time.monotonic() < ends:
+            calls = [pool.submit(self._call, proxy, record, stop) for record in plan]
+            deadline = time.monotonic() + self._seconds
+            while time.monotonic() < deadline:
                 time.sleep(self._rng.uniform(0.2, 1.0))
                 if self._kinds:
                     kind = self._rng.choice(self._kinds)
                     self.history.faults.append(kind)
-                    FAULTS[kind](self, line)
-            over.set()
-            for running in calls:
-                running.result()
+                    FAULTS[kind](self, proxy)
+            stop.set()
+            for call in calls:
+                call.result()
         self.history.records = [record for record in plan if record.message_id]
 
-    def _record(self, n: int) -> Record:
+    def _plan_call(self, n: int) -> Record:
         role = self._rng.choice(("counter", "same"))
         return Record(f"m-{self.history.seed}-{n}", role, self._rng.randint(1, 60), self._rng.random() < 0.7)
 
-    def _call(self, line: TcpRelay, record: Record, over: threading.Event) -> None:
-        if over.is_set():
+    def _call(self, proxy: TcpRelay, record: Record, stop: threading.Event) -> None:
+        if stop.is_set():
             record.message_id = ""
             return
-        Caller(line.url, record, pace=0.02, patience=self._patience).run()
+        Caller(proxy.url, record, interval=0.02, patience=self._patience).run()
 
-    def _ask_for_every_task(self) -> None:
+    def _fetch_every_task(self) -> None:
         assert self._hub is not None
         for record in self.history.records:
             if record.task:
@@ -103,7 +103,7 @@ class Storm:
                 except (KeyError, httpx.HTTPError):
                     record.answer = {}
 
-    def _executions(self) -> dict[str, int]:
+    def _count_runs(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         runs = self._folder / "runs"
         for line in runs.read_text().splitlines() if runs.exists() else ():
@@ -122,54 +122,54 @@ class Storm:
     def _some_worker(self) -> str:
         return self._rng.choice(sorted(self._workers))
 
-    def kill_worker(self, line: TcpRelay) -> None:
+    def kill_worker(self, proxy: TcpRelay) -> None:
         name = self._some_worker()
         self._workers[name].kill9()
         self._start_worker(name)
 
-    def stop_worker(self, line: TcpRelay) -> None:
+    def stop_worker(self, proxy: TcpRelay) -> None:
         name = self._some_worker()
         self._workers[name].end()
         self._start_worker(name)
 
-    def pause_worker(self, line: TcpRelay) -> None:
+    def pause_worker(self, proxy: TcpRelay) -> None:
         worker = self._workers[self._some_worker()]
         worker.pause()
         time.sleep(self._rng.uniform(0.2, 1.5))
         worker.resume()
 
-    def kill_hub(self, line: TcpRelay) -> None:
+    def kill_hub(self, proxy: TcpRelay) -> None:
         assert self._hub is not None
         self._hub.kill9()
         time.sleep(self._rng.uniform(0, 0.5))
         self._hub = self._start_hub(self._folder / "hub", self._port)
 
-    def stop_hub(self, line: TcpRelay) -> None:
+    def stop_hub(self, proxy: TcpRelay) -> None:
         assert self._hub is not None
         self._hub.stop(15)
         self._hub = self._start_hub(self._folder / "hub", self._port)
 
-    def pause_hub(self, line: TcpRelay) -> None:
+    def pause_hub(self, proxy: TcpRelay) -> None:
         assert self._hub is not None
         self._hub.pause()
         time.sleep(self._rng.uniform(0.2, 2))
         self._hub.resume()
 
-    def cut_line(self, line: TcpRelay) -> None:
-        line.cut()
+    def cut_connection(self, proxy: TcpRelay) -> None:
+        proxy.cut()
 
-    def half_close_line(self, line: TcpRelay) -> None:
-        line.half_close()
+    def half_close_connection(self, proxy: TcpRelay) -> None:
+        proxy.half_close()
 
-    def stall_line(self, line: TcpRelay) -> None:
-        line.stall()
+    def stop_traffic(self, proxy: TcpRelay) -> None:
+        proxy.stall()
         time.sleep(self._rng.uniform(0.2, 1.5))
-        line.flow()
+        proxy.flow()
 
-    def slow_line(self, line: TcpRelay) -> None:
-        line.delay(0.01)
+    def slow_connection(self, proxy: TcpRelay) -> None:
+        proxy.delay(0.01)
         time.sleep(self._rng.uniform(0.2, 1))
-        line.delay(0)
+        proxy.delay(0)
 
 
 FAULTS: dict[str, Callable[[Storm, TcpRelay], None]] = {
@@ -179,8 +179,8 @@ FAULTS: dict[str, Callable[[Storm, TcpRelay], None]] = {
     "kill hub": Storm.kill_hub,
     "stop hub": Storm.stop_hub,
     "pause hub": Storm.pause_hub,
-    "cut line": Storm.cut_line,
-    "half-close line": Storm.half_close_line,
-    "stall line": Storm.stall_line,
-    "slow line": Storm.slow_line,
+    "cut connection": Storm.cut_connection,
+    "half-close connection": Storm.half_close_connection,
+    "stop traffic": Storm.stop_traffic,
+    "slow connection": Storm.slow_connection,
 }

@@ -1,4 +1,4 @@
-"""A hub that looks every half second for what it may forget, so that a test need not wait: `python -m …syncs.brisk`."""
+"""A hub that deletes expired tasks every half second, so that tests need not wait: `python -m …syncs.brisk`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A hub that acknowledges what is not on the disk, for the checkers to find: `python -m tests.acceptance.syncs.careless FAULT`.
+"""A hub that acknowledges what is not on disk, to test the checkers: `python -m tests.acceptance.syncs.careless FAULT`.
 
-The faults replace parts of the engine in this process alone. The product knows nothing of them.
+The faults replace parts of the engine in this process only. The product does not contain them.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from hub.storage.sqlite.engine import SqliteEngine
 from hub.storage.sqlite.writer import Writer
 
 LATE = 0.05
-"""Seconds between telling everybody and the commit."""
+"""Seconds between the acknowledgement and the commit."""
 
 
-def leave_syncing_to_the_system() -> None:
+def commit_without_sync() -> None:
     connect = SqliteEngine._connect
 
-    def connected(engine: SqliteEngine) -> sqlite3.Connection:
+    def connect_without_sync(engine: SqliteEngine) -> sqlite3.Connection:
         db = connect(engine)
         db.execute("pragma synchronous = off")
         return db
 
-    SqliteEngine._connect = connected  # type: ignore[method-assign, assignment]
+    SqliteEngine._connect = connect_without_sync  # type: ignore[method-assign, assignment]
 
 
-def tell_before_the_commit() -> None:
-    def tell(batch: list[Any]) -> None:
+def complete_before_commit() -> None:
+    def complete(batch: list[Any]) -> None:
         for item in batch:
             item.settle()
 
     def commit(writer: Writer, db: sqlite3.Connection, batch: list[Any]) -> None:
-        writer._loop.call_soon_threadsafe(tell, batch)
+        writer._loop.call_soon_threadsafe(complete, batch)
         time.sleep(LATE)
         db.execute("commit")
         writer._loop.call_soon_threadsafe(writer._settle, [])
@@ -46,8 +46,8 @@ def tell_before_the_commit() -> None:
 
 
 FAULTS: dict[str, Callable[[], None]] = {
-    "no sync": leave_syncing_to_the_system,
-    "told too early": tell_before_the_commit,
+    "no sync": commit_without_sync,
+    "told too early": complete_before_commit,
 }
 
 

@@ -1,4 +1,4 @@
-"""What a record of calls proves: that what was sent had been synced before, and what a power cut would have left."""
+"""Checks a record of calls: was everything synced before it was sent, and what would a power failure have left?"""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from tests.acceptance.syncs.words import WORD
 
 
 def said_too_early(calls: Sequence[Call]) -> list[str]:
-    """Words that left the process before the write that holds them had been synced: write < sync < send, for each word.
+    """Words that were sent before the write that holds them was synced. For each word: write < sync < send.
 
-    A sync counts for a write that had ended when the sync began, and for a send that began when it had ended.
+    A sync counts only for a write that ended before the sync began, and for a send that began after the sync ended.
     """
     written = _first_written(calls)
-    syncs = [call for call in calls if call.kind is Kind.SYNC and call.result == 0 and call.ended < NEVER]
-    found = []
+    sync_calls = [call for call in calls if call.kind is Kind.SYNC and call.result == 0 and call.ended < NEVER]
+    problems = []
     for word, sent in first_sent(calls).items():
         write = written.get(word)
         if write is None:
-            found.append(f"{word} was sent and never written")
-        elif not any(sync.file == write.file and write.ended < sync.begun and sync.ended < sent for sync in syncs):
-            found.append(f"{word} was sent before it was synced")
-    return found
+            problems.append(f"{word} was sent and never written")
+        elif not any(sync.file == write.file and write.ended < sync.begun and sync.ended < sent for sync in sync_calls):
+            problems.append(f"{word} was sent before it was synced")
+    return problems
 
 
 def first_sent(calls: Sequence[Call]) -> dict[str, int]:
-    """When the call began with which a word's first byte left for anybody. What was sent is read as a whole, connection by
-    connection: a word may come in two pieces.
+    """For each word, when the call began that sent its first byte. The bytes of a connection are joined, because a word may be
+    split between two calls.
     """
-    lines: dict[bytes, list[Call]] = {}
+    by_peer: dict[bytes, list[Call]] = {}
     for call in calls:
         if call.kind is Kind.SEND:
-            lines.setdefault(call.file, []).append(call)
+            by_peer.setdefault(call.file, []).append(call)
     sent: dict[str, int] = {}
-    for line in lines.values():
+    for sends in by_peer.values():
         starts, text = [0], bytearray()
-        for call in line:
+        for call in sends:
             text += call.effect
             starts.append(len(text))
         for match in WORD.finditer(text):
-            word, begun = match.group().decode(), line[bisect_right(starts, match.start()) - 1].begun
+            word, begun = match.group().decode(), sends[bisect_right(starts, match.start()) - 1].begun
             sent[word] = min(begun, sent.get(word, NEVER))
     return sent
 
 
 def _first_written(calls: Iterable[Call]) -> dict[str, Call]:
-    """The write that was over first, of those that hold a word."""
+    """For each word, the first completed write that holds it."""
     written: dict[str, Call] = {}
     for call in sorted((call for call in calls if call.kind is Kind.WRITE), key=lambda call: call.ended):
         for match in WORD.finditer(call.data):
@@ -58,7 +58,7 @@ def _first_written(calls: Iterable[Call]) -> dict[str, Call]:
 
 
 def replayed(calls: Iterable[Call]) -> dict[str, bytes]:
-    """Files as these writes make them."""
+    """The file contents that these writes produce."""
     files: dict[str, bytearray] = {}
     for call in calls:
         if call.kind not in (Kind.WRITE, Kind.TRUNCATE):
@@ -73,13 +73,13 @@ def replayed(calls: Iterable[Call]) -> dict[str, bytes]:
 
 
 def after_power_cut(calls: Sequence[Call], at: int, rng: random.Random | None = None) -> dict[str, bytes]:
-    """What is on the disk if the power fails just before number `at`: all that was synced, and of the rest nothing, or
-    some of it as the dice will have it.
+    """The files on disk if the power fails just before number `at`: everything that was synced, and of the rest nothing, or
+    a random part if `rng` is given.
     """
-    return replayed(_surviving([call for call in calls if call.begun < at], at, rng))
+    return replayed(_kept_calls([call for call in calls if call.begun < at], at, rng))
 
 
-def _surviving(calls: Sequence[Call], at: int, rng: random.Random | None) -> Iterator[Call]:
+def _kept_calls(calls: Sequence[Call], at: int, rng: random.Random | None) -> Iterator[Call]:
     synced: dict[bytes, int] = {}
     for call in calls:
         if call.kind is Kind.SYNC and call.ended < at and call.result == 0:

@@ -1,4 +1,4 @@
-"""What a process did, in order: its writes and syncs of database files, and what it sent over sockets. Linux only."""
+"""Records the calls of a process in order: writes and syncs of database files, and sends on sockets. Linux only."""
 
 from __future__ import annotations
 
@@ -30,53 +30,53 @@ class Kind(IntEnum):
 
 @dataclass
 class Call:
-    """`begun` and `ended` count the beginnings and ends of all calls of the process. One that was cut off never ended."""
+    """`begun` and `ended` number the starts and ends of all calls of the process. A call that a kill cut off never ended."""
 
     kind: Kind
     begun: int
     place: int
     file: bytes
-    """The file's path, or the address of a socket's other end."""
+    """The file's path, or the peer address of a socket."""
     data: bytes
     ended: int = NEVER
     result: int = 0
 
     @property
     def effect(self) -> bytes:
-        """What it wrote or sent. Of a call that was cut off that may be all."""
+        """The bytes written or sent. For a call that was cut off: all that it may have written."""
         return self.data if self.ended == NEVER else self.data[: max(0, self.result)]
 
 
-def recording(command: Iterable[str], library: Path, data_dir: Path, into: Path) -> tuple[str, ...]:
-    """The command line that runs a hub and has its calls written to `into`."""
-    settings = (f"LD_PRELOAD={library}", f"SYNCS_LOG={into}", f"SYNCS_DATABASE={data_dir / FILE_NAME}")
+def recording(command: Iterable[str], library: Path, data_dir: Path, log: Path) -> tuple[str, ...]:
+    """The command line that runs a hub and records its calls in the file `log`."""
+    settings = (f"LD_PRELOAD={library}", f"SYNCS_LOG={log}", f"SYNCS_DATABASE={data_dir / FILE_NAME}")
     return ("/usr/bin/env", *settings, *command)
 
 
 def compiled(folder: Path) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if sys.platform != "linux" or compiler is None:
+    compile_command = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if sys.platform != "linux" or compile_command is None:
         missing("system calls are recorded on Linux, by a library that needs a C compiler")
     library = folder / "syncs.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(_SOURCE)], check=True)
+    subprocess.run([compile_command, "-shared", "-fPIC", "-O2", "-o", str(library), str(_SOURCE)], check=True)
     return library
 
 
 def read_calls(log: Path, pid: int) -> list[Call]:
-    """In the order in which they began. Behind a record that a kill cut off nothing is read."""
+    """Calls in the order of their start. Reading stops at a record that a kill cut off."""
     text, at = log.read_bytes(), 0
     calls: dict[int, Call] = {}
-    ends: dict[int, tuple[int, int]] = {}
+    end_records: dict[int, tuple[int, int]] = {}
     while at + _HEAD.size <= len(text):
         number, begun, place, result, process, size, path, kind, when, mark = _HEAD.unpack_from(text, at)
         data = at + _HEAD.size + path
         if mark != _MARK or data + size > len(text):
             break
         if process == pid and when == _AFTER:
-            ends[begun] = (number, result)
+            end_records[begun] = (number, result)
         elif process == pid:
             calls[begun] = Call(Kind(kind), begun, place, text[data - path : data], text[data : data + size])
         at = data + size
-    for begun, (number, result) in ends.items():
+    for begun, (number, result) in end_records.items():
         calls[begun].ended, calls[begun].result = number, result
     return [calls[begun] for begun in sorted(calls)]

@@ -1,4 +1,4 @@
-"""What a hub's database holds, read by SQLite alone: the hub has no say in it."""
+"""The contents of a hub's database, read by SQLite without code of the hub."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ select body from event union all select turn_params from task union all select c
 
 @dataclass
 class Stored:
-    """`logs`: every task's events with their cursors. `ends`: the event that each task's row names, and whether it ended."""
+    """`logs`: each task's events with their cursors. `rows`: the last event in each task's row, and whether it ended."""
 
     integrity: str
     logs: dict[str, list[tuple[int, dict[str, Any]]]]
-    ends: dict[str, tuple[int, bool]]
+    rows: dict[str, tuple[int, bool]]
 
     @property
     def torn(self) -> list[str]:
-        """Logs with a hole, or shorter than their row says, or of another length where the task has ended."""
-        return [task for task, row in self.ends.items() if _is_torn([at for at, _ in self.logs.get(task, [])], *row)]
+        """Tasks whose log has a gap or is shorter than their row, or differs from it after the task has ended."""
+        return [task for task, row in self.rows.items() if _is_incomplete([at for at, _ in self.logs.get(task, [])], *row)]
 
 
-def _is_torn(cursors: list[int], named: int, ended: bool) -> bool:
+def _is_incomplete(cursors: list[int], named: int, ended: bool) -> bool:
     return cursors != list(range(1, len(cursors) + 1)) or named > len(cursors) or (ended and named != len(cursors))
 
 
-def read_still(data_dir: Path, into: Path) -> Stored:
-    """Of a hub that was killed, or stands still. A copy is read: the files stay as that hub left them."""
-    into.mkdir(parents=True)
+def read_still(data_dir: Path, folder: Path) -> Stored:
+    """The database of a killed or paused hub. A copy is read, so that the files do not change."""
+    folder.mkdir(parents=True)
     for part in PARTS:
         if (data_dir / part).exists():
-            shutil.copy(data_dir / part, into / part)
-    return _read(into / FILE_NAME)
+            shutil.copy(data_dir / part, folder / part)
+    return _read(folder / FILE_NAME)
 
 
 def _read(database: Path) -> Stored:
@@ -67,7 +67,7 @@ def _read(database: Path) -> Stored:
 
 
 def words_in(database: Path) -> tuple[str, set[str]]:
-    """What the check of integrity says, and every word that is kept in a row."""
+    """The result of the integrity check, and every word in the database."""
     db = sqlite3.connect(database)
     try:
         integrity = str(db.execute("pragma integrity_check").fetchone()[0])
@@ -78,9 +78,9 @@ def words_in(database: Path) -> tuple[str, set[str]]:
 
 
 def lost(stored: Stored, readers: Iterable[Reader]) -> list[str]:
-    """What a client was given and the database does not have, in that place and with those contents."""
-    found = []
+    """Events that a client received and that the database does not have at that cursor with that content."""
+    missing = []
     for reader in readers:
         log = dict(stored.logs.get(reader.task, ()))
-        found += [f"{reader.task}/{cursor}" for cursor, event in reader.frames if log.get(cursor) != event]
-    return found
+        missing += [f"{reader.task}/{cursor}" for cursor, event in reader.frames if log.get(cursor) != event]
+    return missing

@@ -1,7 +1,7 @@
 /*
- * Writes down what a process does to its database files, when it syncs them, and what it sends over sockets: every call
- * twice, before it is made and after it has returned, each with the next number of one counter. Nothing is held up or
- * changed. Loaded with LD_PRELOAD; SYNCS_LOG names the file to write to, SYNCS_DATABASE how the followed paths begin.
+ * Records writes to database files, their syncs, and sends on sockets. Each call is recorded twice, before it is made and
+ * after it has returned, each time with the next number of one counter. No call is delayed or changed. Loaded with
+ * LD_PRELOAD; SYNCS_LOG is the file to write to, SYNCS_DATABASE the prefix of the recorded paths.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,7 +29,7 @@ struct record {
     uint16_t path; /* its length; for a socket the "path" is its peer's address */
     uint8_t call;
     uint8_t when;
-    uint32_t mark; /* a record that was cut off by a kill is not taken for one */
+    uint32_t mark; /* detects a record that a kill cut off */
 };
 
 static uint64_t counter;
@@ -43,8 +43,8 @@ __attribute__((constructor)) static void set_up(void) {
         log_file = (int)syscall(SYS_openat, AT_FDCWD, name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
 
-/* One record is one write to a file that is open for appending, so that records of several threads do not mix. */
-static void put_down(const struct record *record, const char *path, const struct iovec *parts, int count) {
+/* One record is one write to a file opened for appending, so that records of several threads do not mix. */
+static void write_record(const struct record *record, const char *path, const struct iovec *parts, int count) {
     struct iovec all[MOST_PARTS + 2];
     size_t size = sizeof *record + record->path + record->size;
     all[0] = (struct iovec){(void *)record, sizeof *record};
@@ -64,7 +64,7 @@ static size_t total(const struct iovec *parts, int count) {
     return size;
 }
 
-/* How long the path is; 0: nobody wants to know about this file. */
+/* The length of the path; 0: this file is not recorded. */
 static size_t path_of(int fd, char *path) {
     char link[40] = "/proc/self/fd/";
     char digits[12];
@@ -78,7 +78,7 @@ static size_t path_of(int fd, char *path) {
     return length >= (ssize_t)wanted && memcmp(path, database, wanted) == 0 ? (size_t)length : 0;
 }
 
-/* The first record of a call. Returns its number; 0: the call is none of our business. */
+/* The first record of a call. Returns its number; 0: the call is not recorded. */
 static uint64_t before(enum call call, int fd, int64_t place, const struct iovec *parts, int count) {
     char path[LONGEST_PATH];
     struct stat kind;
@@ -102,7 +102,7 @@ static uint64_t before(enum call call, int fd, int64_t place, const struct iovec
     record.size = (uint32_t)total(parts, count);
     record.call = (uint8_t)call;
     record.when = BEFORE;
-    put_down(&record, path, parts, count);
+    write_record(&record, path, parts, count);
 out:
     errno = kept;
     return record.begun;
@@ -113,7 +113,7 @@ static long after(uint64_t begun, long result) {
     if (begun != 0) {
         struct record record = {.begun = begun, .result = result, .pid = (uint32_t)getpid(), .when = AFTER, .mark = MARK};
         record.number = next_number();
-        put_down(&record, NULL, NULL, 0);
+        write_record(&record, NULL, NULL, 0);
     }
     errno = kept;
     return result;

@@ -1,4 +1,4 @@
-"""Words that are said once in the world, and can be found again in any bytes."""
+"""Unique words that can be found in any bytes."""
 
 from __future__ import annotations
 

@@ -16,28 +16,28 @@ PAUSE = 0.05
 PADDING = 600
 
 counter = Worker("counter", description="Counts until the file that ENOUGH names is there", concurrency=64)
-teller = Worker("teller", description="Says words that nobody has said before", concurrency=64)
+teller = Worker("teller", description="Sends unique words", concurrency=64)
 
 
 @counter.on_message
 async def count(message: Message) -> AsyncIterator[str]:
-    """The last chunk says how many came before it."""
+    """The last chunk is the number of chunks before it."""
     note(message)
     number = 0
-    while not told_enough():
+    while not should_stop():
         yield f"{number} "
         number += 1
         await asyncio.sleep(PAUSE)
     yield f"that was {number}"
 
 
-def told_enough() -> bool:
+def should_stop() -> bool:
     return Path(os.environ["ENOUGH"]).exists()
 
 
 @teller.on_message
 async def tell(message: Message) -> AsyncIterator[str]:
-    """The text begins with how many words. Each comes with some ballast, so that the database has something to do."""
+    """The text starts with the number of words. Each word has padding, so that the database has work to do."""
     for _ in range(int(message.text.split()[0])):
         yield f"{word()} {secrets.token_hex(PADDING // 2)} "
         await asyncio.sleep(0.002)
