@@ -1,1 +1,1 @@
-"""The HTTP/1.1 server: sockets, parser, one request after the other. It knows nothing of A2A."""
+"""The HTTP/1.1 server: sockets, parser, one request after another. It knows nothing about A2A."""

@@ -1,4 +1,4 @@
-"""The few shapes of ASGI that the hot path uses."""
+"""The ASGI types that the hot path uses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
-"""Each framework types these three for itself."""
+"""Frameworks type these three arguments differently."""
 Headers = Iterable[tuple[bytes, bytes]]
 
 
 class Refusal(NamedTuple):
-    """The answer to what cannot be served. `reason`: what it is counted under; empty: not at all."""
+    """The answer to a request that cannot be served. `reason` is the label of the counter; empty: not counted."""
 
     status: int
     reason: str
@@ -24,24 +24,26 @@ class Refusal(NamedTuple):
     headers: Headers
 
 
-MOST_HEADERS = 200
-"""That a request may have."""
+MAX_HEADERS = 200
+"""Limit per request."""
 JSON = b"application/json"
 PROBLEM = b"application/problem+json"
 ON_DISCONNECT = "rolecall.leaving"
-"""In the scope of a server that can tell: calls what it is given when the caller has left. At once, if he has."""
+"""Scope key of a function that registers a callback for the client's disconnect; called at once if it has disconnected.
+Only servers that notice a disconnect set it.
+"""
 BODY_COMPLETE = "rolecall.whole"
-"""Set in a scope by a server that has all of the body already: nobody need look at the clock while he reads it."""
+"""Scope key that a server sets when it has received the whole body: reading it needs no timeout."""
 
 
 def with_send_timeout(app: App, patience: float) -> App:
-    """For a server that waits for ever until a caller takes what is written to him: TimeoutError out of send."""
+    """For a server whose `send` waits without limit for a slow client: `send` raises TimeoutError after `patience` seconds."""
 
-    async def timed(scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_in_time(message: Message) -> None:
+    async def app_with_timeout(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_timeout(message: Message) -> None:
             async with asyncio.timeout(patience):
                 await send(message)
 
-        await app(scope, receive, send_in_time if scope["type"] == "http" else send)
+        await app(scope, receive, send_with_timeout if scope["type"] == "http" else send)
 
-    return timed
+    return app_with_timeout

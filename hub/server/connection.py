@@ -1,6 +1,6 @@
-"""One caller's connection: HTTP/1.1 in, one request after the other to the application.
+"""One client's connection: reads HTTP/1.1 and passes one request after another to the application.
 
-What the intake cannot read in one way only is refused, and the line closed.
+Malformed or ambiguous input is refused, and the connection closed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from hub.server.asgi import BODY_COMPLETE, ON_DISCONNECT, App, Refusal, Scope
-from hub.server.cycle import MOST_UNREAD, RequestCycle, whole_answer
+from hub.server.cycle import MAX_UNREAD, RequestCycle, closing_answer
 from hub.server.parser import RequestParser
 from rolecall.errors import HubError
 
@@ -24,358 +24,360 @@ if sys.platform != "win32":
 log = logging.getLogger(__name__)
 
 NEVER = float("inf")
-_MOST_WAITING = 16
-"""Requests that are here before the one before them is answered."""
-_PIECE = 4 * 1024
-"""Bytes that are read before it is looked how many requests that made: one can be as short as twenty."""
-_MOST_UNSENT = 32 * 1024
-"""Bytes of an answer that the caller has not taken; then whoever writes it waits."""
-_LEAST_TAKEN = 16 * 1024
-"""Bytes that a caller has to take within the house's patience. Fewer count as nothing."""
-_LAST_WORDS = 1.0
-"""Seconds for what is still coming after the last answer: a line that is closed with unread bytes is reset, and it is lost."""
+_MAX_WAITING = 16
+"""Pipelined requests that wait for the answer to an earlier one."""
+_PARSE_CHUNK = 4 * 1024
+"""Bytes that are parsed between two checks of how many requests wait: a request can be as short as 20 bytes."""
+_WRITE_BUFFER_LIMIT = 32 * 1024
+"""Bytes of an answer that the client has not taken yet; above this the application waits."""
+_MIN_PROGRESS = 16 * 1024
+"""Bytes that a client must take within the owner's `patience`. Fewer count as none."""
+_DISCARD_TIMEOUT = 1.0
+"""Seconds for which input is read and discarded after the last answer. Closing with unread bytes would reset the connection,
+and the answer would be lost.
+"""
 
 
 class ConnectionOwner(Protocol):
-    """Who has opened the line. Times in seconds. `most_head`: bytes of a request's head, its address included."""
+    """The server that accepted the connection. Times are in seconds. `max_head`: bytes of a head, request line included."""
 
     app: App
     max_head: int
-    head_within: float
-    idle_for: float
+    head_timeout: float
+    idle_timeout: float
     patience: float
 
-    def opened(self, line: ServerConnection) -> HubError | None:
-        """The error why there is no room for it."""
+    def opened(self, connection: ServerConnection) -> HubError | None:
+        """Returns the error if there are too many connections."""
 
     def refuse(self, error: Exception) -> Refusal:
-        """What to answer where no request was understood, or none is taken. It is counted."""
+        """The answer to unparsable input or to a refused connection. The refusal is counted."""
 
-    def closed(self, line: ServerConnection) -> None: ...
+    def closed(self, connection: ServerConnection) -> None: ...
 
 
-class TookNothing(TimeoutError):
-    """The caller has not taken what he is answered. His line has been cut."""
+class ClientStalled(TimeoutError):
+    """The client took too little of its answer in time. Its connection has been aborted."""
 
 
 class ServerConnection(asyncio.Protocol):
     def __init__(self, owner: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
-        self.due = NEVER
-        """When the caller has kept us waiting for too long. The house looks now and then."""
+        self.deadline = NEVER
+        """The deadline for the client's next progress, on the loop's clock. The owner checks it periodically."""
         self.task: asyncio.Task[None] | None = None
         self._owner = owner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser: RequestParser | None = None
         self._waiting: deque[RequestCycle] = deque()
-        self._serving: RequestCycle | None = None
-        self._next: asyncio.Future[None] | None = None
-        self._taken = asyncio.Event()
-        self._full = False
-        self._paused = False
-        self._unsent = 0
-        self._held = b""
-        """What has come and is not yet looked at: enough is waiting."""
-        self._wrong: HubError | None = None
-        """Why nothing more can be read. It is said when all that came before it is answered."""
+        self._current: RequestCycle | None = None
+        self._new_request: asyncio.Future[None] | None = None
+        self._write_resumed = asyncio.Event()
+        self._write_paused = False
+        self._read_paused = False
+        self._unsent_before = 0
+        self._pending_input = b""
+        """Input that is not parsed yet, because enough requests wait."""
+        self._parse_error: HubError | None = None
+        """Why no more input can be parsed. Sent after the answers to all earlier requests."""
         self._closing = False
-        """No further request."""
+        """No further request is read."""
         self._ignore_input = False
-        """What comes is not looked at."""
-        self._over = False
-        """The last words are said."""
+        """Input is discarded."""
+        self._finished = False
+        """The last answer has been written."""
 
-    # --- the house's side
+    # --- called by the owner
 
     def expire(self) -> None:
-        """The caller has had his time."""
+        """The deadline has passed."""
         if self._transport is None:
             return
         if not self._transport.is_closing():
-            self._leave()
-        elif self._unsent - self._still_unsent() >= _LEAST_TAKEN:
-            self._last_chance()
+            self._close_transport()
+        elif self._unsent_before - self._unsent_bytes() >= _MIN_PROGRESS:
+            self._start_deadline()
         else:
-            self._transport.abort()  # he does not even take what is left for him
+            self._transport.abort()  # the client does not take what is left of its answer
 
     def close(self) -> None:
-        """No further request. What has been asked is answered."""
+        """Reads no further request. Pending requests are answered."""
         self._closing = True
-        if self._serving is None and not self._waiting and not self._over:
-            self._leave()
+        if self._current is None and not self._waiting and not self._finished:
+            self._close_transport()
 
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
-    # --- the exchange's side
+    # --- called by the request cycle
 
     @property
-    def peers(self) -> bool:
-        return self._closing and not self._waiting and self._wrong is None
+    def closes_after_answer(self) -> bool:
+        return self._closing and not self._waiting and self._parse_error is None
 
     def write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
-    async def drained(self) -> None:
-        while self._full:
-            unsent = self._still_unsent()
+    async def drain(self) -> None:
+        while self._write_paused:
+            unsent = self._unsent_bytes()
             try:
                 async with asyncio.timeout(self._owner.patience):
-                    await self._taken.wait()
+                    await self._write_resumed.wait()
             except TimeoutError:
-                if unsent - self._still_unsent() < _LEAST_TAKEN:
-                    log.info("line cut", extra={"event": "line_cut", "why": "its other end took nothing for too long"})
+                if unsent - self._unsent_bytes() < _MIN_PROGRESS:
+                    log.info("connection cut", extra={"event": "line_cut", "why": "the client took no data for too long"})
                     self.abort()
-                    raise TookNothing from None
+                    raise ClientStalled from None
 
-    def want_more(self) -> None:
-        if self._ignore_input or self._stuffed():
+    def resume_reading(self) -> None:
+        if self._ignore_input or self._input_full():
             return
-        if self._held:
-            self._loop.call_soon(self._go_on)
-        elif self._paused:
-            self._listen()
+        if self._pending_input:
+            self._loop.call_soon(self._parse_pending)
+        elif self._read_paused:
+            self._resume_transport()
 
     # --- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=_MOST_UNSENT)
+        self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_LIMIT)
         peers = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        self._parser = RequestParser(self._asked, peers, max_head=self._owner.max_head)
-        self.due = self._loop.time() + self._owner.head_within
-        full = self._owner.opened(self)
-        if full is not None:
-            self._refuse(full)
+        self._parser = RequestParser(self._on_request, peers, max_head=self._owner.max_head)
+        self.deadline = self._loop.time() + self._owner.head_timeout
+        error = self._owner.opened(self)
+        if error is not None:
+            self._refuse(error)
 
     def data_received(self, data: bytes) -> None:
         if not self._ignore_input:
             self._parse(data)
 
     def eof_received(self) -> bool:
-        """A caller who has said all may still be listening for its answer, and has as long as one who takes nothing. In the
-        middle of a stream he has left: to find out by writing to him would take until the stream's next word.
+        """A half-closed client may still read its answer; it has as long as a client that takes no data. In the middle of a
+        stream EOF counts as a disconnect: otherwise it would be noticed only when the next event is written.
         """
         self._closing = True
-        self._cut_short()
-        self.due = self._loop.time() + self._owner.patience
-        if self._serving is not None and self._serving.streams:
-            self._serving.leave()
-        return bool(self._waiting) or (self._serving is not None and not self._serving.gone)
+        self._drop_body()
+        self.deadline = self._loop.time() + self._owner.patience
+        if self._current is not None and self._current.streams:
+            self._current.disconnect()
+        return bool(self._waiting) or (self._current is not None and not self._current.disconnected)
 
     def pause_writing(self) -> None:
-        self._full = True
-        self._taken.clear()
+        self._write_paused = True
+        self._write_resumed.clear()
 
     def resume_writing(self) -> None:
-        self._full = False
-        self._taken.set()
+        self._write_paused = False
+        self._write_resumed.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.closed(self)
-        self._closing = self._ignore_input = self._over = True
-        self.due = NEVER
-        # The parser holds its owner's methods: without this the two would wait for the cycle collector.
+        self._closing = self._ignore_input = self._finished = True
+        self.deadline = NEVER
+        # Parser and connection refer to each other: this breaks the cycle, so that no garbage collection is needed.
         if self._parser is not None:
-            self._parser.end()
+            self._parser.close()
         self._parser = self._transport = None
         self._waiting.clear()
-        self._held = b""
-        if self._serving is not None:
-            self._serving.leave()
+        self._pending_input = b""
+        if self._current is not None:
+            self._current.disconnect()
         self.resume_writing()
-        self._wake()
+        self._wake_up()
 
     # --- reading
 
-    def _asked(self, scope: Scope, *, keeps: bool, expects: bool) -> RequestCycle:
-        cycle = RequestCycle(self, self._loop, scope, keeps=keeps, expects=expects)
+    def _on_request(self, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> RequestCycle:
+        cycle = RequestCycle(self, self._loop, scope, keep_alive=keep_alive, expects_continue=expects_continue)
         self._waiting.append(cycle)
-        self.due = NEVER
+        self.deadline = NEVER
         if self.task is None:
-            self.task = self._loop.create_task(self._serve(), name="line")
+            self.task = self._loop.create_task(self._serve(), name="connection")
         else:
-            self._wake()
+            self._wake_up()
         return cycle
 
     def _parse(self, data: bytes) -> None:
-        """As much of it as may wait; the rest when there is room again."""
-        intake = self._parser
-        if intake is None:
+        """Parses until enough requests wait; the rest is parsed when there is room again."""
+        parser = self._parser
+        if parser is None:
             return
-        knew_head, at, stuffed = intake.in_head, 0, self._stuffed()
-        while at < len(data) and not stuffed:
-            wrong = intake.feed(data[at : at + _PIECE])
-            if wrong is not None:
-                self._misread(wrong)
+        was_in_head, at, full = parser.in_head, 0, self._input_full()
+        while at < len(data) and not full:
+            error = parser.feed(data[at : at + _PARSE_CHUNK])
+            if error is not None:
+                self._on_parse_error(error)
                 return
-            at += _PIECE
-            stuffed = self._stuffed()
-        self._held = data[at:]
-        if stuffed:
-            self._pause()
-        elif self._paused:
-            self._listen()
-        if intake.in_head and not knew_head and self._serving is None and not self._waiting:
-            self.due = self._loop.time() + self._owner.head_within
+            at += _PARSE_CHUNK
+            full = self._input_full()
+        self._pending_input = data[at:]
+        if full:
+            self._pause_transport()
+        elif self._read_paused:
+            self._resume_transport()
+        if parser.in_head and not was_in_head and self._current is None and not self._waiting:
+            self.deadline = self._loop.time() + self._owner.head_timeout
 
-    def _go_on(self) -> None:
-        """With what was held, in a turn of its own: however much that is, others are served in between."""
-        data, self._held = self._held, b""
+    def _parse_pending(self) -> None:
+        """Parses pending input in a loop iteration of its own, so that other connections are served in between."""
+        data, self._pending_input = self._pending_input, b""
         if data and not self._ignore_input:
             self._parse(data)
 
-    def _stuffed(self) -> bool:
-        """Of who is being served only his own body counts, and only while it comes: he must be able to get all of it."""
+    def _input_full(self) -> bool:
+        """Enough input waits. Of the current request only the body counts, while it is received: all of it must get through."""
         if self._waiting:
-            return len(self._waiting) >= _MOST_WAITING or sum([one.unread for one in self._waiting]) > MOST_UNREAD
+            return len(self._waiting) >= _MAX_WAITING or sum([one.unread for one in self._waiting]) > MAX_UNREAD
         reading = self._parser.reading if self._parser is not None else None
-        return reading is not None and reading.unread > MOST_UNREAD
+        return reading is not None and reading.unread > MAX_UNREAD
 
     def _in_head(self) -> bool:
         return self._parser is not None and self._parser.in_head
 
-    def _pause(self) -> None:
-        if not self._paused and self._transport is not None and not self._transport.is_closing():
-            self._paused = True
+    def _pause_transport(self) -> None:
+        if not self._read_paused and self._transport is not None and not self._transport.is_closing():
+            self._read_paused = True
             self._transport.pause_reading()
 
-    def _listen(self) -> None:
-        if self._paused and self._transport is not None and not self._transport.is_closing():
-            self._paused = False
+    def _resume_transport(self) -> None:
+        if self._read_paused and self._transport is not None and not self._transport.is_closing():
+            self._read_paused = False
             self._transport.resume_reading()
 
-    def _misread(self, error: HubError) -> None:
-        """What came before it is answered as it would have been."""
+    def _on_parse_error(self, error: HubError) -> None:
+        """Earlier requests are still answered."""
         self._closing = self._ignore_input = True
-        self._wrong = error
-        self._cut_short()
-        self._listen()
-        if self._serving is None and not self._waiting:
-            self._end()
+        self._parse_error = error
+        self._drop_body()
+        self._resume_transport()
+        if self._current is None and not self._waiting:
+            self._finish()
 
-    def _cut_short(self) -> None:
-        """The body that is on its way will never be whole."""
-        cut = self._parser.reading if self._parser is not None else None
-        if cut is not None and not cut.gone:
-            cut.leave()
-            if self._waiting and self._waiting[-1] is cut:
+    def _drop_body(self) -> None:
+        """The body being received will never be complete."""
+        cycle = self._parser.reading if self._parser is not None else None
+        if cycle is not None and not cycle.disconnected:
+            cycle.disconnect()
+            if self._waiting and self._waiting[-1] is cycle:
                 self._waiting.pop()
 
     # --- serving
 
     async def _serve(self) -> None:
-        """One request after the other, until there will be none."""
+        """Serves one request after another until the connection closes."""
         try:
-            while await self._another():
+            while await self._next_request():
                 await self._answer(self._waiting.popleft())
-                if self._full:
-                    await self.drained()
-        except TookNothing:
+                if self._write_paused:
+                    await self.drain()
+        except ClientStalled:
             pass
         finally:
-            if self._serving is not None:
+            if self._current is not None:
                 self.abort()
 
-    async def _another(self) -> bool:
+    async def _next_request(self) -> bool:
         while not self._waiting:
             if self._closing:
-                self._end()
+                self._finish()
                 return False
-            self.due = self._loop.time() + (self._owner.head_within if self._in_head() else self._owner.idle_for)
-            self._next = self._loop.create_future()
+            self.deadline = self._loop.time() + (self._owner.head_timeout if self._in_head() else self._owner.idle_timeout)
+            self._new_request = self._loop.create_future()
             try:
-                await self._next
+                await self._new_request
             finally:
-                self._next = None
+                self._new_request = None
         return True
 
     async def _answer(self, cycle: RequestCycle) -> None:
-        self._serving = cycle
+        self._current = cycle
         cycle.scope[BODY_COMPLETE] = cycle.complete
-        cycle.scope[ON_DISCONNECT] = self._when_gone
+        cycle.scope[ON_DISCONNECT] = self._on_disconnect
         failed = False
         try:
             await self._owner.app(cycle.scope, cycle.receive, cycle.send)
-        except TookNothing:
+        except ClientStalled:
             pass
         except Exception:
             failed = True
             log.exception("request failed", extra={"event": "request_failed", "path": cycle.scope["path"][:200]})
-        self._serving = None
-        if cycle.answered and cycle.keeps and cycle.complete:
-            self.want_more()
+        self._current = None
+        if cycle.answered and cycle.keep_alive and cycle.complete:
+            self.resume_reading()
         else:
-            self._break_off(cycle, failed=failed)
+            self._close_after(cycle, failed=failed)
 
-    def _when_gone(self, tell: Callable[[], None]) -> None:
-        """By way of the line: a scope that knew its exchange would be left to the garbage collector."""
-        if self._serving is not None:
-            self._serving.when_gone(tell)
+    def _on_disconnect(self, callback: Callable[[], None]) -> None:
+        """Put in the scope instead of the cycle's own method: scope and cycle would refer to each other."""
+        if self._current is not None:
+            self._current.on_disconnect(callback)
 
-    def _break_off(self, cycle: RequestCycle, *, failed: bool) -> None:
-        """There can be no answer after this one, so whatever else is asked must not be done."""
+    def _close_after(self, cycle: RequestCycle, *, failed: bool) -> None:
+        """No answer can follow this one, so further requests must not be executed."""
         self._closing = self._ignore_input = True
-        self._held = b""
+        self._pending_input = b""
         self._waiting.clear()
         if cycle.answered:
-            self._wrong = None
-            if self._paused or not cycle.complete:  # there is more to come
-                self._linger()
-        elif cycle.begun:
-            self._over = True
-            self.abort()  # an answer that was cut has to look cut
+            self._parse_error = None
+            if self._read_paused or not cycle.complete:  # more input is coming
+                self._discard_input()
+        elif cycle.started:
+            self._finished = True
+            self.abort()  # the client must see that the answer is incomplete
         elif failed:
             self._refuse(RuntimeError())
 
-    def _end(self) -> None:
-        if self._over:
+    def _finish(self) -> None:
+        if self._finished:
             return
-        if self._wrong is not None:
-            self._refuse(self._wrong)
+        if self._parse_error is not None:
+            self._refuse(self._parse_error)
         else:
-            self._leave()
+            self._close_transport()
 
     def _refuse(self, error: Exception) -> None:
-        """The last words on this line."""
+        """Writes the last answer."""
         refusal = self._owner.refuse(error)
-        self.write(whole_answer(refusal.status, refusal.body, refusal.headers))
-        self._linger()
+        self.write(closing_answer(refusal.status, refusal.body, refusal.headers))
+        self._discard_input()
 
-    def _linger(self) -> None:
-        """Nothing more is said; what still comes is thrown away for a moment."""
-        self._closing = self._ignore_input = self._over = True
-        self._held = b""
-        self.due = self._loop.time() + _LAST_WORDS
+    def _discard_input(self) -> None:
+        """Closes the sending side and discards input for a moment: see `_DISCARD_TIMEOUT`."""
+        self._closing = self._ignore_input = self._finished = True
+        self._pending_input = b""
+        self.deadline = self._loop.time() + _DISCARD_TIMEOUT
         if self._transport is not None and not self._transport.is_closing():
             if self._transport.can_write_eof():
                 self._transport.write_eof()
-            self._listen()
+            self._resume_transport()
 
-    def _leave(self) -> None:
-        self._closing = self._over = True
+    def _close_transport(self) -> None:
+        self._closing = self._finished = True
         if self._transport is not None:
-            self._last_chance()
+            self._start_deadline()
             self._transport.close()
 
-    def _last_chance(self) -> None:
-        self._unsent = self._still_unsent()
-        self.due = self._loop.time() + self._owner.patience
+    def _start_deadline(self) -> None:
+        self._unsent_before = self._unsent_bytes()
+        self.deadline = self._loop.time() + self._owner.patience
 
-    def _still_unsent(self) -> int:
-        """With what the system holds: it takes megabytes, and asks for more only when a large part has gone."""
+    def _unsent_bytes(self) -> int:
+        """Includes the kernel's send buffer: it takes megabytes, and asks for more only when a large part has been sent."""
         if self._transport is None:
             return 0
-        return self._transport.get_write_buffer_size() + _held_by_system(self._transport)
+        return self._transport.get_write_buffer_size() + _unsent_in_kernel(self._transport)
 
-    def _wake(self) -> None:
-        if self._next is not None and not self._next.done():
-            self._next.set_result(None)
+    def _wake_up(self) -> None:
+        if self._new_request is not None and not self._new_request.done():
+            self._new_request.set_result(None)
 
 
-def _held_by_system(transport: asyncio.Transport) -> int:
+def _unsent_in_kernel(transport: asyncio.Transport) -> int:
     if sys.platform == "win32":
         return 0
     try:

@@ -1,4 +1,4 @@
-"""Our own HTTP/1.1 server: lets callers in, up to a number; keeps time; and closes without cutting anybody off."""
+"""The hub's own HTTP/1.1 server: accepts a limited number of connections, enforces timeouts, and closes gracefully."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from hub.server.asgi import App, Refusal
 from hub.server.connection import ServerConnection
 from rolecall.errors import HubError, Overloaded
 
-_LETTING_GO = 1.0
+_ABORT_TIMEOUT = 1.0
 
 
 class Counters(Protocol):
-    """What the server reports, as it happens."""
+    """What the server reports as it happens."""
 
     def connections(self, count: int) -> None:
-        """So many are open now and served."""
+        """The number of connections that are open and served."""
 
     def refused(self, reason: str) -> None:
-        """A request, or a connection, was turned away before it became a call."""
+        """A request or connection was refused before it became a call."""
 
 
 class HttpServer:
-    """`most` lines at a time. Who comes then is told so, as long as those who are told are not as many again; beyond that a
-    line is cut at once. `patience`: who takes nothing for this long is cut off. `max_head`: bytes of a request's headers. The
-    application refuses what is beyond, and says it better: here is where reading ends.
+    """Serves `most` connections at a time. Up to `most` further ones get a 503; beyond that a connection is aborted at once.
+    `patience`: a client that takes no data for this many seconds is cut off. `max_head`: bytes of a request's headers. The
+    server reads up to twice as much, because the application refuses the excess with a better error.
     """
 
-    look_every = 1.0
-    head_within = 5.0
-    idle_for = 75.0
-    """Longer than proxies keep theirs, so that it is not the hub that closes a line just as they use it."""
+    check_interval = 1.0
+    head_timeout = 5.0
+    idle_timeout = 75.0
+    """Longer than the keep-alive of common proxies: otherwise the hub could close a connection just as a proxy reuses it."""
 
     def __init__(
         self,
@@ -50,70 +50,70 @@ class HttpServer:
         self.patience = patience
         self._counters = counters
         self._refusal_of = refusal_of
-        self._most = most
-        self._lines: set[ServerConnection] = set()
+        self._limit = most
+        self._connections: set[ServerConnection] = set()
         self._refused: set[ServerConnection] = set()
-        """Those of them that nobody serves."""
+        """The part of `_connections` that gets a refusal."""
         self._server: asyncio.Server | None = None
         self._empty = asyncio.Event()
         self._closing = False
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._connections)
 
     async def open(self, listener: socket.socket, *, backlog: int) -> None:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: ServerConnection(self, loop), sock=listener, backlog=backlog)
 
     async def keep_time(self) -> None:
-        """Forever: close the lines whose callers have had their time."""
+        """Closes connections whose deadline has passed. Runs until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(self.look_every)
+            await asyncio.sleep(self.check_interval)
             now = loop.time()
-            for line in [line for line in self._lines if line.due <= now]:
-                line.expire()
+            for connection in [connection for connection in self._connections if connection.deadline <= now]:
+                connection.expire()
 
     async def close(self, within: float) -> None:
-        """Let nobody in any more; answer what has been asked; after `within` seconds cut off whoever is left."""
+        """Stops accepting, answers the pending requests, and aborts what is left after `within` seconds."""
         self._closing = True
         if self._server is not None:
             self._server.close()
-        for line in tuple(self._lines):
-            line.close()
+        for connection in tuple(self._connections):
+            connection.close()
         await self._until_empty(within)
-        tasks = [line.task for line in self._lines if line.task is not None]
-        for line in tuple(self._lines):
-            line.abort()
+        tasks = [connection.task for connection in self._connections if connection.task is not None]
+        for connection in tuple(self._connections):
+            connection.abort()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._until_empty(_LETTING_GO)
+        await self._until_empty(_ABORT_TIMEOUT)
 
     async def _until_empty(self, within: float) -> None:
         self._empty.clear()
-        if self._lines:
+        if self._connections:
             try:
                 async with asyncio.timeout(within):
                     await self._empty.wait()
             except TimeoutError:
                 pass
 
-    # --- the lines' side
+    # --- called by connections
 
-    def opened(self, line: ServerConnection) -> HubError | None:
-        served = len(self._lines) - len(self._refused)
-        self._lines.add(line)
-        if self._closing:  # the system had let him in before it heard
-            line.abort()
+    def opened(self, connection: ServerConnection) -> HubError | None:
+        served = len(self._connections) - len(self._refused)
+        self._connections.add(connection)
+        if self._closing:  # the kernel had accepted it before the listener closed
+            connection.abort()
             return None
-        if served < self._most:
+        if served < self._limit:
             self._counters.connections(served + 1)
             return None
-        self._refused.add(line)
-        if len(self._refused) > self._most:
-            line.abort()
-        return Overloaded("connections", self._most, "max_connections")
+        self._refused.add(connection)
+        if len(self._refused) > self._limit:
+            connection.abort()
+        return Overloaded("connections", self._limit, "max_connections")
 
     def refuse(self, error: Exception) -> Refusal:
         refusal = self._refusal_of(error)
@@ -121,9 +121,9 @@ class HttpServer:
             self._counters.refused(refusal.reason)
         return refusal
 
-    def closed(self, line: ServerConnection) -> None:
-        self._lines.discard(line)
-        self._refused.discard(line)
-        self._counters.connections(len(self._lines) - len(self._refused))
-        if not self._lines:
+    def closed(self, connection: ServerConnection) -> None:
+        self._connections.discard(connection)
+        self._refused.discard(connection)
+        self._counters.connections(len(self._connections) - len(self._refused))
+        if not self._connections:
             self._empty.set()

@@ -1,4 +1,4 @@
-"""Bytes of one connection to requests. A parser in C reads; what can be read in more than one way is no request."""
+"""Parses the bytes of one connection into requests with httptools. Ambiguous input is refused."""
 
 from __future__ import annotations
 
@@ -7,71 +7,71 @@ from urllib.parse import unquote
 
 import httptools
 
-from hub.server.asgi import MOST_HEADERS, Scope
+from hub.server.asgi import MAX_HEADERS, Scope
 from hub.server.cycle import RequestCycle
 from rolecall.errors import CodingUnknown, HeadEndless, HeadTooLarge, HubError, InvalidRequest
 
-_UNREADABLE = InvalidRequest("This is no request that can be read in one way only.")
+_UNREADABLE = InvalidRequest("The request is malformed or ambiguous. Format it as RFC 9112 requires.")
 
-_MOST_KEPT = MOST_HEADERS + 56
-"""Headers of one request. The application refuses fewer, and says it better."""
+_MAX_HEADERS_READ = MAX_HEADERS + 56
+"""Headers of one request. The application's limit is lower, and its error is better."""
 
 
 class OnRequest(Protocol):
-    def __call__(self, scope: Scope, *, keeps: bool, expects: bool) -> RequestCycle: ...
+    def __call__(self, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> RequestCycle: ...
 
 
 class RequestParser:
-    """`asked` is called for every request as soon as its head is whole. `ends`: the caller's address, and ours. `most_head`:
-    bytes of a head, or of trailers.
+    """Calls `on_request` when a request's head is complete. `peers`: the client's and our own address. `max_head`: bytes of a
+    head or of trailers.
     """
 
-    def __init__(self, asked: OnRequest, peers: tuple[Any, Any], *, max_head: int) -> None:
+    def __init__(self, on_request: OnRequest, peers: tuple[Any, Any], *, max_head: int) -> None:
         self.in_head = False
         self.reading: RequestCycle | None = None
-        """Whose body is on its way."""
-        self._asked = asked
-        self._ends = peers
-        self._most_head = max_head
+        """The request whose body is being received."""
+        self._on_request = on_request
+        self._peers = peers
+        self._max_head = max_head
         self._parser: Any = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._since = 0
-        """Bytes since a request began, or since there was something of its body."""
-        self._wrong: HubError | None = None
+        self._bytes_since_progress = 0
+        """Bytes since the request began, or since the last bytes of its body."""
+        self._error: HubError | None = None
 
     def feed(self, data: bytes) -> HubError | None:
-        """Why this cannot be read, nor anything after it. A head, or trailers, that never end are seen here: the parser
-        tells of a header when it is whole.
+        """Returns the error if the input cannot be parsed; nothing may be fed after that. Endless heads and trailers are
+        detected here, because httptools reports a header only when it is complete.
         """
         try:
             self._feed(data)
         except httptools.HttpParserError:
-            return self._wrong or _UNREADABLE
+            return self._error or _UNREADABLE
         if self.in_head or self.reading is not None:
-            self._since += len(data)
-            if self._since > self._most_head:
-                return HeadEndless(self._most_head)
+            self._bytes_since_progress += len(data)
+            if self._bytes_since_progress > self._max_head:
+                return HeadEndless(self._max_head)
         return None
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._parser = self.reading = None
 
-    # --- the parser's callbacks
+    # --- httptools' callbacks
 
     def on_message_begin(self) -> None:
         self._url = b""
         self._headers = []
-        self._since = 0
+        self._bytes_since_progress = 0
         self.in_head = True
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.in_head:  # else it is a trailer: who may do what has been looked at without it
-            if len(self._headers) == _MOST_KEPT:
-                self._stop(HeadTooLarge(MOST_HEADERS, self._most_head // 2))
+        if self.in_head:  # a trailer is ignored: the request was authorized without it
+            if len(self._headers) == _MAX_HEADERS_READ:
+                self._fail(HeadTooLarge(MAX_HEADERS, self._max_head // 2))
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -79,14 +79,14 @@ class RequestParser:
             return  # see _feed
         self.in_head = False
         version = self._parser.get_http_version()
-        expects = self._check(version)
+        expects_continue = self._check(version)
         scope = self._scope(version)
-        self.reading = self._asked(scope, keeps=self._parser.should_keep_alive(), expects=expects)
+        self.reading = self._on_request(scope, keep_alive=self._parser.should_keep_alive(), expects_continue=expects_continue)
 
     def on_body(self, body: bytes) -> None:
-        self._since = 0
-        if self.reading is not None and not self.reading.gone:
-            self.reading.take(body)
+        self._bytes_since_progress = 0
+        if self.reading is not None and not self.reading.disconnected:
+            self.reading.add_body(body)
 
     def on_message_complete(self) -> None:
         if self.reading is not None:
@@ -101,7 +101,7 @@ class RequestParser:
                 self._parser.feed_data(data)
                 return
             except httptools.HttpParserUpgrade as upgrade:
-                # Nobody has to take such an offer, and we do not: the request is read as if it had not been made.
+                # A server may ignore an upgrade, and this one does: the request is parsed again without that header.
                 (end,) = upgrade.args
                 method = self._parser.get_method()
                 if method == b"CONNECT":
@@ -112,31 +112,31 @@ class RequestParser:
                 self._parser = httptools.HttpRequestParser(self)
 
     def _check(self, version: str) -> bool:
-        """Whether he waits to be told to go on."""
-        hosts = codings = 0
-        expects = False
+        """Whether the client waits for 100 Continue."""
+        host_count = coding_count = 0
+        expects_continue = False
         for name, value in self._headers:
             if name == b"host":
-                hosts += 1
+                host_count += 1
             elif name == b"transfer-encoding":
-                codings += 1
+                coding_count += 1
                 if value.strip().lower() != b"chunked":
-                    self._stop(CodingUnknown())
+                    self._fail(CodingUnknown())
             elif name == b"expect":
-                expects = value.strip().lower() == b"100-continue"
+                expects_continue = value.strip().lower() == b"100-continue"
         if version == "1.1":
-            if hosts != 1 or codings > 1:
-                self._stop()
-            return expects
-        if version != "1.0" or hosts > 1 or codings:
-            self._stop()
+            if host_count != 1 or coding_count > 1:
+                self._fail()
+            return expects_continue
+        if version != "1.0" or host_count > 1 or coding_count:
+            self._fail()
         return False
 
     def _scope(self, version: str) -> Scope:
         method = self._parser.get_method().decode("ascii")
         raw, _, query = self._target(method).partition(b"?")
         path = raw.decode("ascii", "replace")
-        client, server = self._ends
+        client, server = self._peers
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -155,20 +155,20 @@ class RequestParser:
         }
 
     def _target(self, method: str) -> bytes:
-        """Path and query. What a whole address says of the host holds, not the header."""
+        """Path and query. The host of an absolute URL replaces the Host header (RFC 9112, 3.2.2)."""
         url = self._url
         if b"#" in url:
-            self._stop()
+            self._fail()
         if url.startswith(b"/") or (url == b"*" and method == "OPTIONS"):
             return url
         scheme, _, rest = url.partition(b"://")
         host, slash, path = rest.partition(b"/")
         if scheme.lower() not in (b"http", b"https") or not host or b"?" in host:
-            self._stop()
+            self._fail()
         self._headers = [(name, host if name == b"host" else value) for name, value in self._headers]
         return slash + path or b"/"
 
-    def _stop(self, error: HubError = _UNREADABLE) -> NoReturn:
-        """Out of a callback; the parser then refuses to go on."""
-        self._wrong = error
+    def _fail(self, error: HubError = _UNREADABLE) -> NoReturn:
+        """Raises out of a callback, so that httptools stops parsing."""
+        self._error = error
         raise ValueError

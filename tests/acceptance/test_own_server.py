@@ -17,7 +17,7 @@ import pytest
 from tests.acceptance.loadclients import StreamReader, metric, open_stream
 from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess, start_hub, start_worker, wait_for
-from tests.unit.server.served import Caller
+from tests.unit.server.served import RawClient
 
 WORKERS = "tests.acceptance.loadworkers"
 H2C = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n"
@@ -36,8 +36,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 
 
 @pytest.fixture
-def caller(hub: HubProcess) -> Iterator[Caller]:
-    with Caller(hub.port) as caller:
+def caller(hub: HubProcess) -> Iterator[RawClient]:
+    with RawClient(hub.port) as caller:
         yield caller
 
 
@@ -57,43 +57,43 @@ def refused(hub: HubProcess, reason: str) -> int:
     return int(float(found[1])) if found else 0
 
 
-def test_calls_in_one_go_are_answered_in_order(caller: Caller) -> None:
-    caller.say(b"".join(sending(f"number {n}.") for n in range(50)))
+def test_calls_in_one_go_are_answered_in_order(caller: RawClient) -> None:
+    caller.send(b"".join(sending(f"number {n}.") for n in range(50)))
     for n in range(50):
-        caller.hear(f"number {n}.".encode())
+        caller.receive(f"number {n}.".encode())
 
 
-def test_a_call_with_an_offer_to_upgrade_is_a_call(caller: Caller) -> None:
-    caller.say(sending("from Java", H2C)).hear(b"from Java")
-    caller.say(get("/livez", H2C)).hear(b"HTTP/1.1 200")
+def test_a_call_with_an_offer_to_upgrade_is_a_call(caller: RawClient) -> None:
+    caller.send(sending("from Java", H2C)).receive(b"from Java")
+    caller.send(get("/livez", H2C)).receive(b"HTTP/1.1 200")
 
 
-def test_who_has_said_all_and_ends_his_side_is_answered(caller: Caller) -> None:
-    heard = caller.say(sending("one") + sending("two")).done_talking().rest()
+def test_who_has_said_all_and_ends_his_side_is_answered(caller: RawClient) -> None:
+    heard = caller.send(sending("one") + sending("two")).half_close().receive_all()
     assert heard.count(b"HTTP/1.1 200") == 2
     assert heard.endswith(b"}")
 
 
 def test_a_call_by_its_whole_address_is_a_call_and_another_sites_address_is_not(hub: HubProcess) -> None:
     for address, status in ((f"http://localhost:{hub.port}/livez", b"200"), ("http://evil.example/livez", b"421")):
-        with Caller(hub.port) as caller:
-            caller.say(get(address)).hear(b"HTTP/1.1 " + status)
+        with RawClient(hub.port) as caller:
+            caller.send(get(address)).receive(b"HTTP/1.1 " + status)
 
 
 @pytest.mark.parametrize("request_line", ["OPTIONS *", "OPTIONS /", "HEAD /livez", "HEAD /.well-known/agent-card.json"])
-def test_rare_requests_do_no_harm(caller: Caller, request_line: str) -> None:
-    head = caller.say(f"{request_line} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).hear(b"\r\n\r\n")
+def test_rare_requests_do_no_harm(caller: RawClient, request_line: str) -> None:
+    head = caller.send(f"{request_line} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).receive(b"\r\n\r\n")
     assert re.match(rb"HTTP/1.1 (200|204|404|405) ", head)
     if request_line.startswith("HEAD"):
-        assert caller.say(get("/livez")).hear(b"\r\n\r\n").startswith(b"HTTP/1.1 200")
+        assert caller.send(get("/livez")).receive(b"\r\n\r\n").startswith(b"HTTP/1.1 200")
 
 
-def test_the_head_of_the_feed_is_a_whole_answer(caller: Caller) -> None:
-    head = caller.say(get("/registry/events").replace(b"GET", b"HEAD")).hear(b"\r\n\r\n")
+def test_the_head_of_the_feed_is_a_whole_answer(caller: RawClient) -> None:
+    head = caller.send(get("/registry/events").replace(b"GET", b"HEAD")).receive(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200")
     assert b"content-type: text/event-stream" in head
     assert b"content-length" not in head
-    caller.say(get("/livez")).hear(b"HTTP/1.1 200")
+    caller.send(get("/livez")).receive(b"HTTP/1.1 200")
 
 
 def test_a_stream_whose_reader_leaves_is_over(hub: HubProcess) -> None:
@@ -116,30 +116,30 @@ def test_a_stream_whose_reader_leaves_is_over(hub: HubProcess) -> None:
         (sending("x").replace(b"message/send", b"message/sing"), 200, "method_not_found"),
     ],
 )
-def test_what_is_refused_is_counted(hub: HubProcess, caller: Caller, data: bytes, status: int, reason: str) -> None:
+def test_what_is_refused_is_counted(hub: HubProcess, caller: RawClient, data: bytes, status: int, reason: str) -> None:
     before = refused(hub, reason)
-    assert caller.say(data).hear(b"\r\n").startswith(b"HTTP/1.1 %d" % status)
+    assert caller.send(data).receive(b"\r\n").startswith(b"HTTP/1.1 %d" % status)
     assert refused(hub, reason) == before + 1
 
 
 def test_beyond_the_limit_callers_are_told_so_until_somebody_leaves(hub: HubProcess) -> None:
     before = refused(hub, "overloaded")
-    callers: list[Caller] = []
+    callers: list[RawClient] = []
     try:
-        while not callers or callers[-1].say(get("/livez")).hear(b"\r\n\r\n").startswith(b"HTTP/1.1 200"):
-            callers.append(Caller(hub.port))
+        while not callers or callers[-1].send(get("/livez")).receive(b"\r\n\r\n").startswith(b"HTTP/1.1 200"):
+            callers.append(RawClient(hub.port))
         told = callers.pop()
         assert len(callers) <= MOST
-        told.line.close()
-        callers[0].say(get("/metrics"))
-        text = callers[0].hear(b"a2a_hub_event_loop_lag_seconds ").decode()
+        told.connection.close()
+        callers[0].send(get("/metrics"))
+        text = callers[0].receive(b"a2a_hub_event_loop_lag_seconds ").decode()
         assert f"\na2a_hub_connections_active {MOST}.0\n" in text
         assert f'a2a_hub_refused_total{{reason="overloaded"}} {before + 1}.0' in text
-        callers.pop().line.close()
+        callers.pop().connection.close()
         wait_for(lambda: _served(hub), 5)
     finally:
         for caller in callers:
-            caller.line.close()
+            caller.connection.close()
 
 
 def test_who_leaves_before_his_worker_says_a_word_does_not_keep_his_place(tmp_path: Path) -> None:
@@ -159,19 +159,19 @@ def test_who_leaves_before_his_worker_says_a_word_does_not_keep_his_place(tmp_pa
 
 def _has_no_place(hub: HubProcess) -> bool:
     """For one more stream."""
-    with Caller(hub.port) as caller:
-        caller.line.settimeout(0.5)
+    with RawClient(hub.port) as caller:
+        caller.connection.settimeout(0.5)
         try:
-            caller.say(sending(uuid4().hex, method="message/stream")).hear(b"OVERLOADED")
+            caller.send(sending(uuid4().hex, method="message/stream")).receive(b"OVERLOADED")
         except TimeoutError:
             return False
     return True
 
 
 def _served(hub: HubProcess) -> bool:
-    with Caller(hub.port) as caller:
+    with RawClient(hub.port) as caller:
         try:
-            return caller.say(get("/livez")).hear(b"\r\n\r\n").startswith(b"HTTP/1.1 200")
+            return caller.send(get("/livez")).receive(b"\r\n\r\n").startswith(b"HTTP/1.1 200")
         except ConnectionError:
             return False
 
@@ -182,24 +182,24 @@ def test_a_hub_that_goes_ends_its_streams_whole_and_says_so_to_who_keeps_his_lin
         worker = start_worker(f"{WORKERS}:reams", "reams:a", hub.url, log=tmp_path / "worker.log")
         closing.callback(worker.kill9)
         stream = closing.enter_context(StreamReader(hub.port, open_stream("reams", "500 0.02")))
-        idle = closing.enter_context(Caller(hub.port))
-        idle.say(get("/livez")).hear(b"\r\n\r\n")
+        idle = closing.enter_context(RawClient(hub.port))
+        idle.send(get("/livez")).receive(b"\r\n\r\n")
         stream.read_until(lambda it: len(it.numbers) > 3)
         told = time.monotonic()
         assert hub.stop(8) == 0
         assert time.monotonic() - told < 3
         stream.read_until(lambda it: it.ended)
         assert stream.numbers == list(range(len(stream.numbers)))
-        idle.rest()
+        idle.receive_all()
         with pytest.raises(OSError):
             socket.create_connection(("127.0.0.1", hub.port), 2)
 
 
 @pytest.mark.parametrize("server", ["own", "hypercorn"])
 def test_a_quiet_feed_does_not_hold_up_a_hub_that_goes_and_ends_whole(tmp_path: Path, server: str) -> None:
-    with start_hub(tmp_path, drain=20, server=server) as hub, Caller(hub.port) as watcher:
-        watcher.say(get("/registry/events")).hear(b":")
+    with start_hub(tmp_path, drain=20, server=server) as hub, RawClient(hub.port) as watcher:
+        watcher.send(get("/registry/events")).receive(b":")
         told = time.monotonic()
         assert hub.stop(15) == 0
         assert time.monotonic() - told < 5
-        assert watcher.rest().endswith(b"0\r\n\r\n")
+        assert watcher.receive_all().endswith(b"0\r\n\r\n")

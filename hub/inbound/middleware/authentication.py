@@ -12,7 +12,7 @@ from quart import request
 
 from hub.inbound.middleware.request import Request
 from hub.ports.tokens import Tokens
-from hub.server.asgi import MOST_HEADERS, Scope
+from hub.server.asgi import MAX_HEADERS, Scope
 from rolecall.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, HubWide, Smuggled, Unauthenticated
 from rolecall.model.ids import Caller
 from rolecall.model.principal import LOCAL, Principal, Right
@@ -58,8 +58,8 @@ class Authenticator:
 
     def _check_way(self, request: Request) -> None:
         headers, said = request.scope["headers"], request.headers
-        if len(headers) > MOST_HEADERS or sum(map(len, chain.from_iterable(headers))) > self._max_head:
-            raise HeadTooLarge(MOST_HEADERS, self._max_head)
+        if len(headers) > MAX_HEADERS or sum(map(len, chain.from_iterable(headers))) > self._max_head:
+            raise HeadTooLarge(MAX_HEADERS, self._max_head)
         if b"transfer-encoding" in said and b"content-length" in said:
             raise Smuggled
         if self._hosts and _host_in(said.get(b"host") or said.get(b":authority") or b"") not in self._hosts:

@@ -8,7 +8,7 @@ import pytest
 
 from hub.inbound.middleware.authentication import Authenticator, holder_of, is_open
 from hub.inbound.middleware.request import Request
-from hub.server.asgi import MOST_HEADERS
+from hub.server.asgi import MAX_HEADERS
 from rolecall.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, Smuggled, Unauthenticated
 from rolecall.model.principal import LOCAL, Kind, Principal, Right
 
@@ -146,7 +146,7 @@ def test_a_head_has_its_bounds() -> None:
     assert authenticator(max_head=10).admit(request(abcde="12345")) == LOCAL
     with pytest.raises(HeadTooLarge):
         authenticator(max_head=10).admit(request(abcde="123456"))
-    many = {f"h{number}": "" for number in range(MOST_HEADERS)}
+    many = {f"h{number}": "" for number in range(MAX_HEADERS)}
     assert authenticator().admit(request(**many)) == LOCAL
     with pytest.raises(HeadTooLarge):
         authenticator().admit(request(**many, more=""))

@@ -1,4 +1,4 @@
-"""The hub's own server with an application that does as it is asked, on a thread of its own; and a caller who sends bytes."""
+"""The hub's own server on a thread, with an application whose behaviour the path selects, and a client that sends raw bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hub.server.asgi import ON_DISCONNECT, Receive, Scope, Send
 from hub.server.http_server import HttpServer
 from tests.helpers.processes import wait_for
 
-LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+LOOP_BY_NAME = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 PATIENCE = 0.3
 
 
@@ -36,12 +36,12 @@ class Counts(NullObserver):
         self.reasons.append(reason)
 
 
-class Desk:
-    """The application. What it was asked stands in `asked`; whoever asks for `/wait` waits for `let_go`."""
+class ScriptedApp:
+    """The application: a path's first segment names the method that answers. `asked` lists the paths, `/wait` waits for `go`."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.left: list[str] = []
+        self.disconnected: list[str] = []
         self.written = 0
         self.go = asyncio.Event()
 
@@ -53,13 +53,13 @@ class Desk:
     async def echo(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await self.body(receive)
         if body is None:
-            self.left.append(scope["path"])
+            self.disconnected.append(scope["path"])
             return
         await Request(scope, receive, send).answer(
             b"%b %b %d" % (scope["method"].encode(), scope["path"].encode(), len(body)), media=b"text/plain"
         )
 
-    async def heads(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def headers(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.body(receive)
         await Request(scope, receive, send).answer(b"\n".join(b"%b=%b" % header for header in scope["headers"]))
 
@@ -67,10 +67,10 @@ class Desk:
         await self.go.wait()
         await self.echo(scope, receive, send)
 
-    async def patient(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Wants to know when the caller leaves, twice."""
+    async def watch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Registers two callbacks for the disconnect."""
         for _ in range(2):
-            scope[ON_DISCONNECT](lambda: self.left.append(scope["path"]))
+            scope[ON_DISCONNECT](lambda: self.disconnected.append(scope["path"]))
         await self.wait(scope, receive, send)
 
     async def early(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,10 +82,10 @@ class Desk:
     async def status(self, scope: Scope, receive: Receive, send: Send) -> None:
         await Request(scope, receive, send).answer(b"", status=int(scope["path"].split("/")[2]))
 
-    async def said(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`/said/10/5`: ten bytes announced, five sent."""
-        announced, sent = map(int, scope["path"].split("/")[2:])
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % announced)]})
+    async def sized(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`/sized/10/5`: a Content-Length of 10, and 5 bytes sent."""
+        length, sent = map(int, scope["path"].split("/")[2:])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % length)]})
         await send({"type": "http.response.body", "body": b"x" * sent})
 
     async def broken(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,39 +105,39 @@ class Desk:
     async def silent(self, scope: Scope, receive: Receive, send: Send) -> None:
         pass
 
-    async def farewell(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """So much that the line is not gone as soon as it is said that it closes."""
+    async def closing(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """So long that the connection stays open for a while after the head with `connection: close`."""
         await Request(scope, receive, send).answer(bytes(6_000_000), headers=[(b"connection", b"close")])
 
-    async def big(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def large(self, scope: Scope, receive: Receive, send: Send) -> None:
         await Request(scope, receive, send).answer(bytes(int(scope["path"].split("/")[2])))
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As frameworks send one: its length is said, and its end comes apart."""
+        """As frameworks send a page: with a Content-Length, and with its end in a message of its own."""
         size = int(scope["path"].split("/")[2])
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
         await send({"type": "http.response.body", "body": bytes(size), "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Until the caller leaves."""
-        leaving = asyncio.create_task(self.until_gone(receive))
+        """Sends until the client disconnects."""
+        gone = asyncio.create_task(self.until_gone(receive))
         await send({"type": "http.response.start", "status": 200, "headers": []})
         try:
-            while not leaving.done():
+            while not gone.done():
                 await send({"type": "http.response.body", "body": b"x" * 8192, "more_body": True})
                 self.written += 8192
                 await asyncio.sleep(0)
         finally:
-            leaving.cancel()
-            self.left.append(scope["path"])
+            gone.cancel()
+            self.disconnected.append(scope["path"])
 
     async def quiet(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One word, and then nothing until the caller leaves."""
+        """Sends one word, and then nothing until the client disconnects."""
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"word", "more_body": True})
         await self.until_gone(receive)
-        self.left.append(scope["path"])
+        self.disconnected.append(scope["path"])
 
     async def until_gone(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -152,91 +152,93 @@ class Desk:
         return None
 
 
-class House:
-    """Everything that runs on the server's thread, to be looked at from the test's."""
+class RunningServer:
+    """What runs on the server's thread, as the test's thread sees it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, http_server: HttpServer, desk: Desk, counts: Counts, port: int) -> None:
-        self.loop, self.http_server, self.desk, self.counts, self.port = loop, http_server, desk, counts, port
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, http_server: HttpServer, app: ScriptedApp, counts: Counts, port: int
+    ) -> None:
+        self.loop, self.http_server, self.app, self.counts, self.port = loop, http_server, app, counts, port
 
-    def caller(self) -> Caller:
-        return Caller(self.port)
+    def client(self) -> RawClient:
+        return RawClient(self.port)
 
     def forget(self) -> None:
-        """As if nobody had been here."""
-        self.let_go()
+        """Resets everything for the next test."""
+        self.release()
         wait_for(lambda: not len(self.http_server))
-        asyncio.run_coroutine_threadsafe(self._hold_back(), self.loop).result(5)
-        self.desk.asked.clear()
-        self.desk.left.clear()
+        asyncio.run_coroutine_threadsafe(self._clear_go(), self.loop).result(5)
+        self.app.asked.clear()
+        self.app.disconnected.clear()
         self.counts.reasons.clear()
 
-    async def _hold_back(self) -> None:
-        self.desk.go.clear()
+    async def _clear_go(self) -> None:
+        self.app.go.clear()
 
-    def let_go(self) -> None:
-        self.loop.call_soon_threadsafe(self.desk.go.set)
+    def release(self) -> None:
+        self.loop.call_soon_threadsafe(self.app.go.set)
 
     def close(self, within: float) -> Future[None]:
         return asyncio.run_coroutine_threadsafe(self.http_server.close(within), self.loop)
 
     def unsent(self) -> int:
-        """Bytes that wait in the server for somebody to take them."""
-        return sum(line._still_unsent() for line in tuple(self.http_server._lines))
+        """Bytes of answers that clients have not taken."""
+        return sum(connection._unsent_bytes() for connection in tuple(self.http_server._connections))
 
-    def narrow_the_lines(self) -> None:
-        """The system takes little at a time, as on a slow network: the rest of an answer waits in the server."""
-        for line in tuple(self.http_server._lines):
-            assert line._transport is not None
-            line._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    def limit_socket_buffer(self) -> None:
+        """The kernel takes little at a time, as on a slow network: the rest of an answer waits in the server."""
+        for connection in tuple(self.http_server._connections):
+            assert connection._transport is not None
+            connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
 
-    def requests_held(self) -> int:
-        return sum(len(line._waiting) for line in tuple(self.http_server._lines))
+    def requests_waiting(self) -> int:
+        return sum(len(connection._waiting) for connection in tuple(self.http_server._connections))
 
-    def bytes_held(self) -> int:
-        """Of the bodies of requests that wait."""
-        return sum(cycle.unread for line in tuple(self.http_server._lines) for cycle in tuple(line._waiting))
+    def bytes_waiting(self) -> int:
+        """Bytes of the bodies of waiting requests."""
+        return sum(cycle.unread for connection in tuple(self.http_server._connections) for cycle in tuple(connection._waiting))
 
 
-class Caller:
+class RawClient:
     def __init__(self, port: int) -> None:
-        self.line = socket.socket()
-        self.line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
-        self.line.settimeout(5)
+        self.connection = socket.socket()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+        self.connection.settimeout(5)
         try:
-            self.line.connect(("127.0.0.1", port))
+            self.connection.connect(("127.0.0.1", port))
         except OSError:
-            self.line.close()
+            self.connection.close()
             raise
-        self.heard = b""
+        self.received = b""
 
-    def say(self, *data: bytes) -> Self:
+    def send(self, *data: bytes) -> Self:
         for piece in data:
-            self.line.sendall(piece)
+            self.connection.sendall(piece)
         return self
 
-    def done_talking(self) -> Self:
-        self.line.shutdown(socket.SHUT_WR)
+    def half_close(self) -> Self:
+        self.connection.shutdown(socket.SHUT_WR)
         return self
 
-    def hear(self, until: bytes) -> bytes:
-        """Everything up to and with these bytes."""
-        while until not in self.heard:
-            piece = self.line.recv(65536)
-            assert piece, f"the line ended before {until!r}: {self.heard[-500:]!r}"
-            self.heard += piece
-        end = self.heard.index(until) + len(until)
-        heard, self.heard = self.heard[:end], self.heard[end:]
-        return heard
+    def receive(self, until: bytes) -> bytes:
+        """Everything up to and including these bytes."""
+        while until not in self.received:
+            piece = self.connection.recv(65536)
+            assert piece, f"the connection ended before {until!r}: {self.received[-500:]!r}"
+            self.received += piece
+        end = self.received.index(until) + len(until)
+        received, self.received = self.received[:end], self.received[end:]
+        return received
 
-    def rest(self) -> bytes:
-        """Everything until the server ends the line."""
-        while piece := self.line.recv(65536):
-            self.heard += piece
-        return self.heard
+    def receive_all(self) -> bytes:
+        """Everything until the server closes the connection."""
+        while piece := self.connection.recv(65536):
+            self.received += piece
+        return self.received
 
     def is_cut(self) -> bool:
         try:
-            self.rest()
+            self.receive_all()
         except ConnectionResetError:
             return True
         return False
@@ -245,41 +247,41 @@ class Caller:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.line.close()
+        self.connection.close()
 
 
 @contextmanager
-def open_house(loop_kind: str, *, most: int = 100, **times: float) -> Iterator[House]:
-    """`times`: attributes of Doors."""
-    loop = LOOPS[loop_kind]()
-    troubles: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _, context: troubles.append(context))
+def running_server(loop_kind: str, *, limit: int = 100, **times: float) -> Iterator[RunningServer]:
+    """`times`: attributes of HttpServer."""
+    loop = LOOP_BY_NAME[loop_kind]()
+    errors: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: errors.append(context))
     counts = Counts()
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=loop.run_forever, daemon=True)
 
-    async def begin() -> tuple[HttpServer, Desk, asyncio.Task[None]]:
-        desk = Desk()
-        http_server = HttpServer(desk, counts, refusal_of, most=most, patience=PATIENCE, max_head=32 * 1024)
-        http_server.look_every = 0.1
+    async def begin() -> tuple[HttpServer, ScriptedApp, asyncio.Task[None]]:
+        app = ScriptedApp()
+        http_server = HttpServer(app, counts, refusal_of, most=limit, patience=PATIENCE, max_head=32 * 1024)
+        http_server.check_interval = 0.1
         for name, value in times.items():
             setattr(http_server, name, value)
         await http_server.open(listener, backlog=100)
-        return http_server, desk, asyncio.create_task(http_server.keep_time())
+        return http_server, app, asyncio.create_task(http_server.keep_time())
 
     async def end() -> None:
-        timekeeper.cancel()
+        timer.cancel()
         await http_server.close(0.1)
-        await asyncio.gather(timekeeper, return_exceptions=True)
+        await asyncio.gather(timer, return_exceptions=True)
 
     thread.start()
-    http_server, desk, timekeeper = asyncio.run_coroutine_threadsafe(begin(), loop).result(5)
+    http_server, app, timer = asyncio.run_coroutine_threadsafe(begin(), loop).result(5)
     try:
-        yield House(loop, http_server, desk, counts, listener.getsockname()[1])
+        yield RunningServer(loop, http_server, app, counts, listener.getsockname()[1])
     finally:
         asyncio.run_coroutine_threadsafe(end(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(5)
         loop.close()
         assert not len(http_server)
-        assert not troubles, troubles
+        assert not errors, errors

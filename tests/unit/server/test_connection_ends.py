@@ -1,4 +1,4 @@
-"""How a connection to the hub's own server ends: by its caller, by an error, by the clock, by the hub that goes."""
+"""How a connection to the hub's own server ends: by its client, by an error, by a timeout, by the server's shutdown."""
 
 from __future__ import annotations
 
@@ -15,262 +15,266 @@ import pytest
 
 from hub.server.connection import ServerConnection
 from tests.helpers.processes import wait_for
-from tests.unit.server.served import LOOPS, PATIENCE, Caller, House, open_house
+from tests.unit.server.served import LOOP_BY_NAME, PATIENCE, RawClient, RunningServer, running_server
 from tests.unit.server.test_connection import CHUNKS, POST, get
 
 
-@pytest.fixture(params=LOOPS)
-def house(request: pytest.FixtureRequest) -> Iterator[House]:
-    with open_house(request.param, head_within=0.3, idle_for=0.6) as house:
-        yield house
+@pytest.fixture(params=LOOP_BY_NAME)
+def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    with running_server(request.param, head_timeout=0.3, idle_timeout=0.6) as server:
+        yield server
 
 
 @pytest.fixture
-def caller(house: House) -> Iterator[Caller]:
-    with house.caller() as caller:
-        yield caller
+def client(server: RunningServer) -> Iterator[RawClient]:
+    with server.client() as client:
+        yield client
 
 
-# --- callers who stop talking, or leave
+# --- clients that half-close or disconnect
 
 
 @pytest.mark.parametrize("path", ["echo", "wait"])
-def test_who_has_said_all_is_answered(house: House, caller: Caller, path: str) -> None:
-    """All of it, however fast the end came behind it."""
-    caller.say(get(path) + get("two") + get("three")).done_talking()
-    house.let_go()
-    heard = caller.rest()
-    assert heard.count(b"HTTP/1.1 200") == 3
-    assert heard.count(b"connection: close") <= 1
+def test_a_half_closed_client_is_answered(server: RunningServer, client: RawClient, path: str) -> None:
+    """All of its requests, even if its EOF arrives with them."""
+    client.send(get(path) + get("two") + get("three")).half_close()
+    server.release()
+    received = client.receive_all()
+    assert received.count(b"HTTP/1.1 200") == 3
+    assert received.count(b"connection: close") <= 1
 
 
-def test_who_has_said_all_but_the_end_of_a_request_is_answered_the_rest(house: House, caller: Caller) -> None:
-    caller.say(get("wait") + POST % (b"echo", 10) + b"abc").done_talking()
-    wait_for(lambda: house.desk.asked == ["/wait"])
-    house.let_go()
-    assert caller.rest().count(b"HTTP/1.1 200") == 1
-    assert house.desk.asked == ["/wait"]
+def test_complete_requests_before_a_truncated_one_are_answered(server: RunningServer, client: RawClient) -> None:
+    client.send(get("wait") + POST % (b"echo", 10) + b"abc").half_close()
+    wait_for(lambda: server.app.asked == ["/wait"])
+    server.release()
+    assert client.receive_all().count(b"HTTP/1.1 200") == 1
+    assert server.app.asked == ["/wait"]
 
 
-def test_who_says_nothing_or_not_enough_and_ends_is_let_go(house: House) -> None:
-    for said in (b"", b"GET / HT", POST % (b"echo", 10) + b"abc", CHUNKS % b"echo" + b"1\r\n"):
-        with house.caller() as caller:
-            assert caller.say(said).done_talking().rest() == b""
+def test_a_half_closed_client_without_a_complete_request_gets_no_answer(server: RunningServer) -> None:
+    for data in (b"", b"GET / HT", POST % (b"echo", 10) + b"abc", CHUNKS % b"echo" + b"1\r\n"):
+        with server.client() as client:
+            assert client.send(data).half_close().receive_all() == b""
 
 
-def test_who_leaves_while_he_is_answered_is_not_written_to(house: House) -> None:
-    with house.caller() as caller:
-        caller.say(get("stream")).hear(b"x" * 8000)
-        caller.line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    wait_for(lambda: house.desk.left == ["/stream"] and not len(house.http_server))
+def test_a_disconnect_ends_a_stream(server: RunningServer) -> None:
+    with server.client() as client:
+        client.send(get("stream")).receive(b"x" * 8000)
+        client.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wait_for(lambda: server.app.disconnected == ["/stream"] and not len(server.http_server))
 
 
-def test_who_ends_in_the_middle_of_a_quiet_stream_is_missed_at_once(house: House, caller: Caller) -> None:
-    caller.say(get("quiet")).hear(b"word")
-    caller.done_talking()
-    wait_for(lambda: house.desk.left == ["/quiet"] and not len(house.http_server))
+def test_a_half_close_in_a_quiet_stream_is_noticed_at_once(server: RunningServer, client: RawClient) -> None:
+    client.send(get("quiet")).receive(b"word")
+    client.half_close()
+    wait_for(lambda: server.app.disconnected == ["/quiet"] and not len(server.http_server))
 
 
-def test_who_leaves_while_he_waits_is_told_of(house: House) -> None:
-    with house.caller() as caller:
-        caller.say(get("patient"))
-        wait_for(lambda: house.desk.asked == ["/patient"])
-        caller.line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    wait_for(lambda: house.desk.left == ["/patient", "/patient"])
+def test_a_client_that_disconnects_while_waiting_is_reported(server: RunningServer) -> None:
+    with server.client() as client:
+        client.send(get("watch"))
+        wait_for(lambda: server.app.asked == ["/watch"])
+        client.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wait_for(lambda: server.app.disconnected == ["/watch", "/watch"])
 
 
-def test_who_has_said_all_has_left_when_he_has_waited_for_too_long(house: House, caller: Caller) -> None:
-    """To end one's side and to end both looks the same from here."""
+def test_a_half_closed_client_counts_as_disconnected_after_the_patience(server: RunningServer, client: RawClient) -> None:
+    """A half-close and a full close look the same to the server."""
     began = time.monotonic()
-    caller.say(get("patient")).done_talking()
-    wait_for(lambda: house.desk.left == ["/patient", "/patient"], 10 * PATIENCE)
+    client.send(get("watch")).half_close()
+    wait_for(lambda: server.app.disconnected == ["/watch", "/watch"], 10 * PATIENCE)
     assert time.monotonic() - began > 0.9 * PATIENCE
 
 
-def test_who_stays_until_he_is_answered_has_not_left(house: House, caller: Caller) -> None:
-    caller.say(get("patient"))
-    house.let_go()
-    caller.hear(b"GET /patient 0")
+def test_a_client_that_waits_for_its_answer_is_not_reported_as_disconnected(server: RunningServer, client: RawClient) -> None:
+    client.send(get("watch"))
+    server.release()
+    client.receive(b"GET /watch 0")
     time.sleep(0.05)
-    assert house.desk.left == []
+    assert server.app.disconnected == []
 
 
-def test_who_ends_while_a_long_page_is_on_its_way_gets_all_of_it(house: House, caller: Caller) -> None:
-    caller.say(get("one")).hear(b"GET /one 0")
-    house.narrow_the_lines()
-    caller.say(get("page/200000")).hear(b"\r\n\r\n")
-    caller.done_talking()
-    heard = len(caller.heard)
-    while piece := caller.line.recv(1500):
-        heard += len(piece)
+def test_a_client_that_half_closes_during_a_long_answer_gets_all_of_it(server: RunningServer, client: RawClient) -> None:
+    client.send(get("one")).receive(b"GET /one 0")
+    server.limit_socket_buffer()
+    client.send(get("page/200000")).receive(b"\r\n\r\n")
+    client.half_close()
+    size_received = len(client.received)
+    while piece := client.connection.recv(1500):
+        size_received += len(piece)
         time.sleep(0.001)
-    assert heard == 200_000
+    assert size_received == 200_000
 
 
-def test_who_takes_nothing_any_more_is_cut_and_what_was_for_him_is_gone(house: House, caller: Caller) -> None:
-    """At once, and without the collector of cycles."""
-    caller.say(get("stream")).hear(b"x" * 8000)
+def test_a_client_that_takes_no_data_is_cut_and_its_memory_is_freed(server: RunningServer, client: RawClient) -> None:
+    """At once, without the garbage collector."""
+    client.send(get("stream")).receive(b"x" * 8000)
     stopped = time.monotonic()
-    (line,) = [weakref.ref(line) for line in house.http_server._lines]
+    (connection,) = [weakref.ref(connection) for connection in server.http_server._connections]
     gc.disable()
     try:
-        wait_for(lambda: house.desk.left == ["/stream"] and not len(house.http_server), 10 * PATIENCE)
+        wait_for(lambda: server.app.disconnected == ["/stream"] and not len(server.http_server), 10 * PATIENCE)
         assert time.monotonic() - stopped > 0.9 * PATIENCE
-        wait_for(lambda: line() is None)
+        wait_for(lambda: connection() is None)
     finally:
         gc.enable()
-    assert house.desk.written < 20_000_000
+    assert server.app.written < 20_000_000
 
 
-def test_an_answer_that_nobody_takes_does_not_hold_the_line(house: House, caller: Caller) -> None:
-    caller.say(get("big/20000000").replace(b"Host", b"Connection: close\r\nHost"))
-    wait_for(lambda: house.unsent() > 1_000_000)
-    wait_for(lambda: not len(house.http_server), 10 * PATIENCE)
+def test_an_answer_that_the_client_does_not_read_does_not_keep_the_connection_open(
+    server: RunningServer, client: RawClient
+) -> None:
+    client.send(get("large/20000000").replace(b"Host", b"Connection: close\r\nHost"))
+    wait_for(lambda: server.unsent() > 1_000_000)
+    wait_for(lambda: not len(server.http_server), 10 * PATIENCE)
 
 
-# --- the clock
+# --- timeouts
 
 
 @pytest.mark.parametrize("before", [b"", b"\r\n", b"GET /", b"GET / HTTP/1.1\r\nX: a"])
-def test_a_head_has_to_come_in_time(caller: Caller, before: bytes) -> None:
-    caller.say(before)
+def test_a_head_must_arrive_in_time(client: RawClient, before: bytes) -> None:
+    client.send(before)
     began = time.monotonic()
-    assert caller.rest() == b""
+    assert client.receive_all() == b""
     assert 0.2 < time.monotonic() - began < 2
 
 
-@pytest.mark.parametrize("drip", [b"a", b"\r\n"])
-def test_a_head_that_drips_has_no_more_time(caller: Caller, drip: bytes) -> None:
+@pytest.mark.parametrize("piece", [b"a", b"\r\n"])
+def test_a_head_that_arrives_byte_by_byte_gets_no_more_time(client: RawClient, piece: bytes) -> None:
     began = time.monotonic()
     with pytest.raises(ConnectionError):
         for _ in range(100):
-            caller.say(drip)
+            client.send(piece)
             time.sleep(0.05)
     assert time.monotonic() - began < 2
 
 
-def test_a_line_on_which_nothing_is_said_is_closed(caller: Caller) -> None:
-    caller.say(get("one")).hear(b"GET /one 0")
+def test_an_idle_connection_is_closed(client: RawClient) -> None:
+    client.send(get("one")).receive(b"GET /one 0")
     began = time.monotonic()
-    assert caller.rest() == b""
+    assert client.receive_all() == b""
     assert 0.5 < time.monotonic() - began < 3
 
 
 # --- errors of the application
 
 
-def test_an_error_before_the_answer_is_an_answer(caller: Caller) -> None:
-    heard = caller.say(get("broken") + get("two")).rest()
-    assert heard.startswith(b"HTTP/1.1 500")
-    assert b"purpose" not in heard
-    assert heard.count(b"HTTP/1.1") == 1
+def test_an_exception_before_the_answer_is_answered_with_500(client: RawClient) -> None:
+    received = client.send(get("broken") + get("two")).receive_all()
+    assert received.startswith(b"HTTP/1.1 500")
+    assert b"purpose" not in received
+    assert received.count(b"HTTP/1.1") == 1
 
 
-def test_a_header_that_would_be_two_is_an_error(caller: Caller) -> None:
-    heard = caller.say(get("split")).rest()
-    assert heard.startswith(b"HTTP/1.1 500")
-    assert b"set-cookie" not in heard
+def test_a_header_with_a_line_break_is_answered_with_500(client: RawClient) -> None:
+    received = client.send(get("split")).receive_all()
+    assert received.startswith(b"HTTP/1.1 500")
+    assert b"set-cookie" not in received
 
 
-def test_an_error_after_the_answer_began_looks_like_one(caller: Caller) -> None:
-    caller.say(get("late")).hear(b"some")
-    assert caller.is_cut() or b"0\r\n\r\n" not in caller.heard
+def test_an_exception_within_the_answer_leaves_it_visibly_incomplete(client: RawClient) -> None:
+    client.send(get("late")).receive(b"some")
+    assert client.is_cut() or b"0\r\n\r\n" not in client.received
 
 
-def test_an_answer_that_is_shorter_than_it_said_ends_the_line_and_one_that_is_longer_is_cut(caller: Caller) -> None:
-    heard = caller.say(get("said/5/10") + get("said/10/5") + get("two")).rest()
-    assert heard.count(b"HTTP/1.1") == 2
-    assert b"\r\n\r\nxxxxxHTTP/1.1 200" in heard
-    assert heard.endswith(b"\r\n\r\nxxxxx")
+def test_a_body_beyond_its_content_length_is_truncated_and_a_shorter_one_closes_the_connection(client: RawClient) -> None:
+    received = client.send(get("sized/5/10") + get("sized/10/5") + get("two")).receive_all()
+    assert received.count(b"HTTP/1.1") == 2
+    assert b"\r\n\r\nxxxxxHTTP/1.1 200" in received
+    assert received.endswith(b"\r\n\r\nxxxxx")
 
 
 @pytest.mark.parametrize("path", ["silent", "cancelled"])
-def test_an_application_that_says_nothing_does_not_hold_the_line(house: House, caller: Caller, path: str) -> None:
-    caller.say(get(path))
-    assert caller.is_cut() or caller.heard == b""
-    wait_for(lambda: not len(house.http_server))
+def test_an_application_that_sends_nothing_does_not_keep_the_connection_open(
+    server: RunningServer, client: RawClient, path: str
+) -> None:
+    client.send(get(path))
+    assert client.is_cut() or client.received == b""
+    wait_for(lambda: not len(server.http_server))
 
 
-# --- the hub that goes
+# --- shutdown
 
 
 @pytest.mark.parametrize("more", [b"", get("x"), get("x") * 3000])
-def test_what_is_asked_after_it_was_said_that_the_line_closes_is_not_done(house: House, caller: Caller, more: bytes) -> None:
-    caller.say(get("farewell") + more)
-    wait_for(lambda: bool(house.desk.asked))
+def test_requests_after_connection_close_are_not_executed(server: RunningServer, client: RawClient, more: bytes) -> None:
+    client.send(get("closing") + more)
+    wait_for(lambda: bool(server.app.asked))
     time.sleep(0.05)
-    caller.say(POST % (b"effect", 2) + b"hi")
-    heard = caller.rest()
-    assert heard.count(b"HTTP/1.1 ") == 1
-    assert len(heard.partition(b"\r\n\r\n")[2]) == 6_000_000
-    assert house.desk.asked == ["/farewell"]
+    client.send(POST % (b"effect", 2) + b"hi")
+    received = client.receive_all()
+    assert received.count(b"HTTP/1.1 ") == 1
+    assert len(received.partition(b"\r\n\r\n")[2]) == 6_000_000
+    assert server.app.asked == ["/closing"]
 
 
-def test_who_gets_in_as_the_doors_close_is_not_served(house: House) -> None:
-    """The system says yes to a caller before the server hears of him."""
-    ours, theirs = socket.socketpair()
+def test_a_connection_accepted_during_shutdown_is_not_served(server: RunningServer) -> None:
+    """The kernel accepts a connection before the server sees it."""
+    server_side, client_side = socket.socketpair()
 
-    async def come_late() -> None:
-        await house.http_server.close(1)
-        await house.loop.connect_accepted_socket(lambda: ServerConnection(house.http_server, house.loop), ours)
+    async def connect_late() -> None:
+        await server.http_server.close(1)
+        await server.loop.connect_accepted_socket(lambda: ServerConnection(server.http_server, server.loop), server_side)
 
-    with theirs:
-        theirs.settimeout(2)
-        theirs.sendall(get("late"))
-        asyncio.run_coroutine_threadsafe(come_late(), house.loop).result(5)
+    with client_side:
+        client_side.settimeout(2)
+        client_side.sendall(get("late"))
+        asyncio.run_coroutine_threadsafe(connect_late(), server.loop).result(5)
         with suppress(ConnectionError):
-            assert theirs.recv(1000) == b""
-        wait_for(lambda: not len(house.http_server))
-    assert house.desk.asked == []
+            assert client_side.recv(1000) == b""
+        wait_for(lambda: not len(server.http_server))
+    assert server.app.asked == []
 
 
-def test_a_hub_that_goes_answers_what_it_was_asked_and_nothing_else(house: House) -> None:
-    with house.caller() as idle, house.caller() as busy, house.caller() as streaming, house.caller() as halfway:
-        idle.say(get("one")).hear(b"GET /one 0")
-        halfway.say(b"GET / HTTP")
-        streaming.say(get("stream")).hear(b"x" * 8000)
-        busy.say(get("wait") + get("two"))
-        wait_for(lambda: "/wait" in house.desk.asked)
-        closing = house.close(0.4)
-        assert idle.rest() == halfway.rest() == b""
-        house.let_go()
-        heard = busy.rest()
-        assert heard.count(b"HTTP/1.1 200") == 2
-        assert heard.count(b"connection: close") == 1
+def test_shutdown_answers_pending_requests_and_nothing_else(server: RunningServer) -> None:
+    with server.client() as idle, server.client() as busy, server.client() as streaming, server.client() as partial:
+        idle.send(get("one")).receive(b"GET /one 0")
+        partial.send(b"GET / HTTP")
+        streaming.send(get("stream")).receive(b"x" * 8000)
+        busy.send(get("wait") + get("two"))
+        wait_for(lambda: "/wait" in server.app.asked)
+        closing = server.close(0.4)
+        assert idle.receive_all() == partial.receive_all() == b""
+        server.release()
+        received = busy.receive_all()
+        assert received.count(b"HTTP/1.1 200") == 2
+        assert received.count(b"connection: close") == 1
         closing.result(5)
-        assert streaming.is_cut() or streaming.heard
-        assert not len(house.http_server)
+        assert streaming.is_cut() or streaming.received
+        assert not len(server.http_server)
         with pytest.raises(ConnectionError):
-            house.caller()
+            server.client()
 
 
-# --- how many
+# --- the limit of connections
 
 
-def test_one_more_than_there_is_room_for_is_told_so_and_served_when_somebody_has_left() -> None:
-    with open_house("uvloop", most=3) as house:
-        first, *others = [house.caller().say(get("one")) for _ in range(3)]
+def test_a_connection_over_the_limit_gets_503_and_is_served_once_another_closes() -> None:
+    with running_server("uvloop", limit=3) as server:
+        first, *others = [server.client().send(get("one")) for _ in range(3)]
         for one in (first, *others):
-            one.hear(b"GET /one 0")
-        assert house.counts.open == 3
-        with house.caller() as fourth:
-            heard = fourth.say(get("one")).rest()
-        assert heard.startswith(b"HTTP/1.1 503")
-        assert b"retry-after: 5\r\n" in heard
-        assert b"connection: close\r\n" in heard
-        assert b"ROLECALL_MAX_CONNECTIONS" in heard
-        assert house.counts.reasons == ["overloaded"]
-        refused = [house.caller() for _ in range(3)]
+            one.receive(b"GET /one 0")
+        assert server.counts.open == 3
+        with server.client() as extra:
+            received = extra.send(get("one")).receive_all()
+        assert received.startswith(b"HTTP/1.1 503")
+        assert b"retry-after: 5\r\n" in received
+        assert b"connection: close\r\n" in received
+        assert b"ROLECALL_MAX_CONNECTIONS" in received
+        assert server.counts.reasons == ["overloaded"]
+        refused = [server.client() for _ in range(3)]
         for one in refused:
-            one.hear(b"HTTP/1.1 503")
-        with house.caller() as beyond:
-            assert beyond.is_cut() or beyond.heard == b""
-        assert house.counts.open == 3
-        first.line.close()
-        wait_for(lambda: house.counts.open == 2)
-        with house.caller() as next_one:
-            next_one.say(get("one")).hear(b"GET /one 0")
-            assert house.counts.open == 3
+            one.receive(b"HTTP/1.1 503")
+        with server.client() as beyond:
+            assert beyond.is_cut() or beyond.received == b""
+        assert server.counts.open == 3
+        first.connection.close()
+        wait_for(lambda: server.counts.open == 2)
+        with server.client() as next_one:
+            next_one.send(get("one")).receive(b"GET /one 0")
+            assert server.counts.open == 3
         for one in (*others, *refused):
-            one.line.close()
-        wait_for(lambda: house.counts.open == 0)
+            one.connection.close()
+        wait_for(lambda: server.counts.open == 0)

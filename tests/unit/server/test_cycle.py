@@ -1,4 +1,4 @@
-"""One request on a line, and what it holds while nobody looks at it."""
+"""The memory of one request whose body is not read yet."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import tracemalloc
 from hub.server.cycle import RequestCycle
 
 
-class Deaf:
-    """A line that nothing is said on."""
+class NullTransport:
+    """Ignores everything."""
 
-    ends = False
+    closes_after_answer = False
 
     def write(self, data: bytes) -> None: ...
-    async def drained(self) -> None: ...
-    def want_more(self) -> None: ...
+    async def drain(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
 
-async def test_a_body_in_crumbs_takes_no_more_room_than_in_one_piece() -> None:
-    cycle = RequestCycle(Deaf(), asyncio.get_running_loop(), {}, keeps=True, expects=False)
+async def test_a_body_in_small_pieces_takes_no_more_memory_than_in_one_piece() -> None:
+    cycle = RequestCycle(NullTransport(), asyncio.get_running_loop(), {}, keep_alive=True, expects_continue=False)
     tracemalloc.start()
     try:
         for n in range(30_000):
-            cycle.take(b"%02d" % (n % 100))
-        held, _ = tracemalloc.get_traced_memory()
+            cycle.add_body(b"%02d" % (n % 100))
+        size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 3 * cycle.unread
+    assert size < 3 * cycle.unread
     cycle.finish()
-    assert await cycle.receive() == {"type": "http.request", "body": _crumbs(30_000), "more_body": False}
+    assert await cycle.receive() == {"type": "http.request", "body": _numbers(30_000), "more_body": False}
 
 
-def _crumbs(count: int) -> bytes:
+def _numbers(count: int) -> bytes:
     return b"".join(b"%02d" % (n % 100) for n in range(count))

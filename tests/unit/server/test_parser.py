@@ -1,4 +1,4 @@
-"""Bytes to requests: however the network cuts them, and whatever is wrong with them, they are read in one way."""
+"""Parsing does not depend on how the network split_at the bytes, for valid and for malformed requests."""
 
 from __future__ import annotations
 
@@ -25,76 +25,76 @@ REQUESTS = (
 )
 
 
-class WorkerEvent(NamedTuple):
+class ParsedRequest(NamedTuple):
     scope: Scope
-    keeps: bool
-    expects: bool
+    keep_alive: bool
+    expects_continue: bool
     body: bytearray
 
 
-class Kept(RequestCycle):
-    """Keeps its body."""
+class BodyRecorder(RequestCycle):
+    """Records its body."""
 
-    def __init__(self, heard: WorkerEvent) -> None:
-        self.heard = heard
-        self.gone = False
+    def __init__(self, request: ParsedRequest) -> None:
+        self.request = request
+        self.disconnected = False
 
-    def take(self, data: bytes) -> None:
-        self.heard.body.extend(data)
+    def add_body(self, data: bytes) -> None:
+        self.request.body.extend(data)
 
     def finish(self) -> None:
-        self.heard.scope["whole"] = True
+        self.request.scope["complete"] = True
 
 
-def read(data: bytes, cuts: list[int]) -> tuple[list[WorkerEvent], str]:
-    heard: list[WorkerEvent] = []
+def read(data: bytes, split_at: list[int]) -> tuple[list[ParsedRequest], str]:
+    parsed: list[ParsedRequest] = []
 
-    def asked(scope: Scope, *, keeps: bool, expects: bool) -> RequestCycle:
-        heard.append(WorkerEvent(scope, keeps, expects, bytearray()))
-        return Kept(heard[-1])
+    def on_request(scope: Scope, *, keep_alive: bool, expects_continue: bool) -> RequestCycle:
+        parsed.append(ParsedRequest(scope, keep_alive, expects_continue, bytearray()))
+        return BodyRecorder(parsed[-1])
 
-    intake = RequestParser(asked, (None, None), max_head=64 * 1024)
-    wrong, at = None, 0
-    for cut in (*cuts, len(data)):
-        if cut > at and wrong is None:
-            wrong, at = intake.feed(data[at:cut]), cut
-    return heard, str(wrong or "")
+    parser = RequestParser(on_request, (None, None), max_head=64 * 1024)
+    error, at = None, 0
+    for position in (*split_at, len(data)):
+        if position > at and error is None:
+            error, at = parser.feed(data[at:position]), position
+    return parsed, str(error or "")
 
 
-def cuts(rng: random.Random, data: bytes) -> list[int]:
+def positions(rng: random.Random, data: bytes) -> list[int]:
     return sorted(rng.sample(range(len(data)), min(len(data), rng.choice([1, 3, 10, 60]))))
 
 
-def test_a_head_of_more_headers_than_anybody_needs_is_no_request() -> None:
-    """However short they are: each costs many times its bytes."""
+def test_a_head_with_too_many_headers_is_refused() -> None:
+    """Even if they are short: each costs many times its bytes."""
     head = b"GET / HTTP/1.1\r\nHost: a\r\n%b\r\n"
     assert read(head % (b"a:\r\n" * 250), [])[1] == ""
-    heard, wrong = read(head % (b"a:\r\n" * 300), [])
-    assert not heard
-    assert "200 headers" in wrong
+    parsed, error = read(head % (b"a:\r\n" * 300), [])
+    assert not parsed
+    assert "200 headers" in error
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_requests_are_the_same_wherever_they_are_cut(seed: int) -> None:
+def test_requests_are_parsed_alike_wherever_the_bytes_are_split(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(60):
-        said = rng.choices(REQUESTS, k=rng.randint(1, 6))
-        data = b"".join(said)
-        heard, wrong = read(data, [])
-        assert (len(heard), wrong) == (len(said), "")
-        assert all(one.scope["whole"] for one in heard)
-        assert read(data, cuts(rng, data)) == (heard, wrong)
+        sent = rng.choices(REQUESTS, k=rng.randint(1, 6))
+        data = b"".join(sent)
+        parsed, error = read(data, [])
+        assert (len(parsed), error) == (len(sent), "")
+        assert all(one.scope["complete"] for one in parsed)
+        assert read(data, positions(rng, data)) == (parsed, error)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_so_is_what_has_been_spoilt(seed: int) -> None:
+def test_malformed_requests_are_refused_alike_wherever_the_bytes_are_split(seed: int) -> None:
     rng = random.Random(seed)
     refused = 0
     for _ in range(100):
         data = bytearray(b"".join(rng.choices(REQUESTS[:8], k=rng.randint(1, 5))))
         for _ in range(rng.randint(1, 3)):
             data[rng.randrange(len(data))] = rng.choice(b"\r\n\0 :;0a\xff#*")
-        (heard, wrong), (again, wrong_again) = read(bytes(data), []), read(bytes(data), cuts(rng, data))
-        assert (wrong, [one.scope for one in heard]) == (wrong_again, [one.scope for one in again])
-        refused += bool(wrong)
+        (parsed, error), (second, second_error) = read(bytes(data), []), read(bytes(data), positions(rng, data))
+        assert (error, [one.scope for one in parsed]) == (second_error, [one.scope for one in second])
+        refused += bool(error)
     assert refused > 30
