@@ -1,4 +1,4 @@
-"""Agent cards: the hub's own, and one per role made from its live workers. Every address in them is the hub's."""
+"""Agent cards: the hub's own, and one per role merged from its live workers. All URLs in them are the hub's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from quart import Quart, Response, request
 
 from hub.core.registry.directory import Directory
-from hub.inbound.api.application import briefly_kept
+from hub.inbound.api.application import cache_headers
 from hub.inbound.api.operation_doc import documented
 from hub.inbound.api.shapes import Card, Version
 from hub.inbound.middleware.authentication import Authenticator, viewer
@@ -33,7 +33,7 @@ _CORS = {
     "Access-Control-Expose-Headers": "ETag",
 }
 _TEXT = ("text/plain",)
-_MOST_KEPT = 1_000
+_MAX_CACHED = 1_000
 _HEADERS = {"A2A-Version": Version, "If-None-Match": str}
 _SCHEMES: dict[str, JsonObject] = {
     "bearer": {"type": "http", "scheme": "bearer"},
@@ -42,7 +42,7 @@ _SCHEMES: dict[str, JsonObject] = {
 
 
 class RenderedCard(NamedTuple):
-    """A card as it is served, and as of which change of the registry."""
+    """A card as it is served, and the registry revision that it was made from."""
 
     revision: int
     body: bytes
@@ -50,7 +50,7 @@ class RenderedCard(NamedTuple):
 
 
 class Cards:
-    """`version`: every public card is this version's alone; without it, what the caller asks for, or both in one."""
+    """`version`: the one version of all public cards; None: the version that the request names, or both merged."""
 
     def __init__(
         self,
@@ -68,39 +68,39 @@ class Cards:
         self._public_url = public_url.rstrip("/")
         self._version = version
         self._authenticator = authenticator
-        self._kept: dict[tuple[str, str | None, str | None, bool], RenderedCard] = {}
+        self._cache: dict[tuple[str, str | None, str | None, bool], RenderedCard] = {}
 
-    def shown(self, caller: Caller, role: str | None, asked: str | None) -> RenderedCard:
+    def public(self, caller: Caller, role: str | None, requested: str | None) -> RenderedCard:
         """The hub's card, or a role's. RoleUnknown."""
-        return self._shown(caller, role, self._version or asked)
+        return self._rendered(caller, role, self._version or requested)
 
     def extended(self, caller: Caller, role: str | None, dialect: str) -> bytes:
-        """What the caller may see, in what he speaks: his workspace's roles, which nobody sees who shows no token.
+        """The card with the roles of the caller's workspace, in the caller's dialect. Roles are visible only with a token.
         ExtendedCardNotConfigured, RoleUnknown.
         """
         if not self._authenticator.locked:
             raise ExtendedCardNotConfigured
-        return self._shown(caller, role, dialect).body
+        return self._rendered(caller, role, dialect).body
 
-    def _shown(self, caller: Caller, role: str | None, version: str | None) -> RenderedCard:
-        """Made anew when the registry has changed."""
+    def _rendered(self, caller: Caller, role: str | None, version: str | None) -> RenderedCard:
+        """Cached until the registry changes."""
         if role is not None and not self._directory.live(caller, role):
             raise RoleUnknown(role, self._directory.roles(caller))
         key, revision = (caller.workspace, role, version, self._authenticator.locked), self._directory.revision()
-        kept = self._kept.get(key)
-        if kept is None or kept.revision != revision:
+        cached = self._cache.get(key)
+        if cached is None or cached.revision != revision:
             card = self._hub(caller, version) if role is None else self._role(caller, role, version)
             body = dump(card)
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            kept = self._kept[key] = RenderedCard(revision, body, f'"{sha256(body).hexdigest()[:32]}"')
-        return kept
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            cached = self._cache[key] = RenderedCard(revision, body, f'"{sha256(body).hexdigest()[:32]}"')
+        return cached
 
     def _hub(self, caller: Caller, version: str | None) -> JsonObject:
-        """The hub's card: every live role is a skill of it."""
+        """The hub's card lists every live role as a skill."""
         skills = tuple(self._as_skill(caller, role) for role in self._directory.roles(caller))
         profile = self._profile(self._name, self._description, f"{self._public_url}/a2a", self._public_url)
-        return _written(replace(profile, skills=skills), version)
+        return _render(replace(profile, skills=skills), version)
 
     def _role(self, caller: Caller, role: str, version: str | None) -> JsonObject:
         live = self._directory.live(caller, role)
@@ -112,11 +112,11 @@ class Cards:
             input_modes=_merged(cards, "defaultInputModes") or _TEXT,
             output_modes=_merged(cards, "defaultOutputModes") or _TEXT,
         )
-        able = replace(profile.capabilities, extensions=_merged_extensions(cards))
-        return _written(replace(profile, capabilities=able), version)
+        capabilities_of_role = replace(profile.capabilities, extensions=_merged_extensions(cards))
+        return _render(replace(profile, capabilities=capabilities_of_role), version)
 
     def _profile(self, name: str, description: str, rpc: str, rest: str) -> Profile:
-        """What a worker lacks the hub supplies, so streaming is always on. What is not there is not claimed."""
+        """Streaming is always on, because the hub supplies what a worker lacks."""
         return Profile(
             name=name,
             description=description,
@@ -141,16 +141,16 @@ def add_cards(app: Quart, cards: Cards) -> None:
     answers = {200: Card, 304: None}
 
     @documented("The hub's card.", answers, VersionNotSupported, headers=_HEADERS)
-    def of_the_hub() -> Response:
-        return _served(cards.shown(viewer(), None, _asked()))
+    def hub_card() -> Response:
+        return _response(cards.public(viewer(), None, _requested_version()))
 
     @documented("A role's card, made from its live workers'.", answers, RoleUnknown, VersionNotSupported, headers=_HEADERS)
-    def of_a_role(role: str) -> Response:
-        return _served(cards.shown(viewer(), role, _asked()))
+    def role_card(role: str) -> Response:
+        return _response(cards.public(viewer(), role, _requested_version()))
 
     for path in PATHS:
-        app.add_url_rule(f"/.well-known/{path}", f"hub-{path}", of_the_hub, methods=["GET"])
-        app.add_url_rule(f"/agents/<role>/.well-known/{path}", f"role-{path}", of_a_role, methods=["GET"])
+        app.add_url_rule(f"/.well-known/{path}", f"hub-{path}", hub_card, methods=["GET"])
+        app.add_url_rule(f"/agents/<role>/.well-known/{path}", f"role-{path}", role_card, methods=["GET"])
 
     @app.after_request
     async def allow_reading(response: Response) -> Response:
@@ -159,23 +159,23 @@ def add_cards(app: Quart, cards: Cards) -> None:
         return response
 
 
-def _written(profile: Profile, version: str | None) -> JsonObject:
+def _render(profile: Profile, version: str | None) -> JsonObject:
     if version == V1_0:
         return pure_10(profile)
     return pure_03(profile) if version is not None else merged(profile)
 
 
-def _asked() -> str | None:
+def _requested_version() -> str | None:
     return read_version(request.headers.get("A2A-Version") or request.args.get("A2A-Version"))
 
 
-def _served(card: RenderedCard) -> Response:
+def _response(card: RenderedCard) -> Response:
     if card.etag in request.headers.get("If-None-Match", ""):
         response = Response(status=304)
     else:
         response = Response(card.body, content_type="application/json")
     response.headers["ETag"] = card.etag
-    response.headers.update(briefly_kept())
+    response.headers.update(cache_headers())
     return response
 
 
@@ -184,7 +184,7 @@ def _description(live: Sequence[Registration]) -> str:
 
 
 def _merged_skills(cards: Sequence[JsonObject]) -> tuple[Skill, ...]:
-    """Every skill that a live worker offers, once."""
+    """Every skill of a live worker, once per id."""
     found: dict[str, Skill] = {}
     for card in cards:
         for skill in skills(card):
@@ -193,7 +193,7 @@ def _merged_skills(cards: Sequence[JsonObject]) -> tuple[Skill, ...]:
 
 
 def _merged_extensions(cards: Sequence[JsonObject]) -> tuple[Extension, ...]:
-    """What a worker's stream can do towards the hub is no promise of the hub's."""
+    """Without the replay extension: it is between worker and hub, and the hub does not offer it."""
     found = {e.uri: e for card in cards for e in capabilities(card).extensions if e.uri != REPLAY_EXTENSION}
     return tuple(found.values())
 

@@ -1,4 +1,4 @@
-"""What can be asked of the hub, whatever the binding: a method's parameters in, its result in the caller's dialect out."""
+"""A2A's operations, independent of the binding: takes a method's parameters, returns its result in the caller's dialect."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from rolecall.protocol.v0_1.refusals import failed_task
 
 
 class CallHeaders(Value, frozen=True):
-    """What a request's headers add to it."""
+    """What a request's headers add to the call."""
 
     after: Cursor | None = None
     key: str | None = None
     trace: str | None = None
     extensions: tuple[str, ...] = ()
     hops: int = 0
-    """Through how many hubs the call has come."""
+    """How many hubs the call has passed."""
 
 
 class OperationCall(Value, frozen=True):
-    """`dialect` None: names are shared, the task tells."""
+    """`dialect` None: the method's name is the same in several versions; the task decides."""
 
     caller: Caller
     operation: Operation
@@ -42,7 +42,7 @@ class OperationCall(Value, frozen=True):
     target: Target
     call_headers: CallHeaders
     on_disconnect: OnDisconnect | None = None
-    """None where nobody can tell that the caller has left."""
+    """None where a disconnect is not reported."""
 
 
 _READS = frozenset(
@@ -55,7 +55,7 @@ def right_for(operation: Operation) -> Right:
 
 
 ExtendedCard = Callable[[Caller, str | None, str], bytes]
-"""The card of a role, or the hub's own, as a caller may see it, in a dialect. ExtendedCardNotConfigured, RoleUnknown."""
+"""(caller, role, dialect) to the JSON of the role's or the hub's card. ExtendedCardNotConfigured, RoleUnknown."""
 
 
 class Operations:
@@ -113,8 +113,8 @@ class Operations:
     async def _push_set(self, call: OperationCall) -> bytes:
         command = requests.read_set_push(call.params, call.target, call.dialect)
         row = await self._hub.task(call.caller, command.config.task, command.target)
-        kept = await self._push.set(call.caller, command.config.of(row.id))
-        return answers.push_config(kept, call.dialect, row.alias)
+        stored = await self._push.set(call.caller, command.config.of(row.id))
+        return answers.push_config(stored, call.dialect, row.alias)
 
     async def _push_get(self, call: OperationCall) -> bytes:
         command = requests.read_name_push(call.params, call.target, call.dialect)

@@ -1,4 +1,4 @@
-"""A2A as REST: the same operations, with the address for the method and HTTP's status for the error."""
+"""The REST dispatcher: the path selects the operation, and errors have their own HTTP status."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import time
 from hub.core.observe import Observer
 from hub.inbound.a2a.operations import OperationCall, Operations, right_for
 from hub.inbound.a2a.sse_response import EventStream, opening
-from hub.inbound.middleware.audit import note_call
-from hub.inbound.middleware.authentication import holder_of
-from hub.inbound.middleware.headers import echoed, read_call_headers, version_of
-from hub.inbound.middleware.refusal import retry_after_of
+from hub.inbound.middleware.audit import record_call
+from hub.inbound.middleware.authentication import require
+from hub.inbound.middleware.headers import extension_headers, read_call_headers, version_of
+from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of
 from hub.inbound.middleware.request import Request
 from rolecall.errors import ClientGone, HubError, InvalidRequest, UnsupportedOperation
 from rolecall.model.a2a import JsonObject
@@ -29,8 +29,7 @@ log = logging.getLogger(__name__)
 
 _MESSAGES = frozenset({Operation.SEND, Operation.STREAM})
 _WITH_BODY = _MESSAGES | {Operation.PUSH_SET}
-_OF_A_TASK = frozenset({Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE})
-_UNREAD = frozenset({408, 413, 415})
+_TASK_OPERATIONS = frozenset({Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE})
 
 
 class Rest:
@@ -41,17 +40,17 @@ class Rest:
         self._max_depth = max_depth
         self._keep_alive = keep_alive
 
-    async def __call__(self, request: Request, place: RestRoute) -> None:
-        if place.operation is None:
-            allowed = ", ".join(place.methods).encode()
+    async def __call__(self, request: Request, route: RestRoute) -> None:
+        if route.operation is None:
+            allowed = ", ".join(route.methods).encode()
             await request.answer(write_error(_wrong_method(allowed)), status=405, headers=[(b"allow", allowed)])
             return
-        role, method = place.target.path_role or "", place.operation.value
+        role, method = route.target.path_role or "", route.operation.value
         started = time.perf_counter()
         self._observer.call_started(role, method)
         outcome = "ok"
         try:
-            await self._run(request, place, place.operation)
+            await self._run(request, route, route.operation)
         except ClientGone:
             outcome = "client gone"
         except Exception as error:
@@ -60,30 +59,30 @@ class Rest:
             await _refuse(request, fault, error)
         finally:
             self._observer.call_ended(role, method, outcome, time.perf_counter() - started)
-            note_call(request.who.caller if request.who is not None else None, place.operation, role, outcome)
+            record_call(request.principal.caller if request.principal is not None else None, route.operation, role, outcome)
 
-    async def _run(self, request: Request, place: RestRoute, operation: Operation) -> None:
-        caller = holder_of(request.who, right_for(operation)).caller
+    async def _run(self, request: Request, route: RestRoute, operation: Operation) -> None:
+        caller = require(request.principal, right_for(operation)).caller
         if operation in _WITH_BODY:
-            # What stands in the query besides would go on to a worker: it may be a secret of somebody in between.
-            said: JsonObject = read_body(await request.json(self._max_body), self._max_depth)
-            if not isinstance(said, dict):
+            # The query is ignored: it would be passed to a worker, and may hold a secret of an intermediary.
+            document: JsonObject = read_body(await request.json(self._max_body), self._max_depth)
+            if not isinstance(document, dict):
                 raise InvalidRequest("The body must be a JSON object.")
         else:
-            said = read_query(request.scope.get("query_string", b""))
-        dialect = _dialect(place, operation, said, read_version(version_of(request)))
-        params = params_of(place, said, dialect)
+            document = read_query(request.scope.get("query_string", b""))
+        dialect = _dialect(route, operation, document, read_version(version_of(request)))
+        params = params_of(route, document, dialect)
         call = OperationCall(
-            caller, operation, dialect, params, place.target, read_call_headers(request), request.on_disconnect
+            caller, operation, dialect, params, route.target, read_call_headers(request), request.on_disconnect
         )
         if operation in STREAMING:
             await self._stream(call, request)
             return
         result = await self._operations.answer(call)
-        await request.answer(b"{}" if result == b"null" else result, headers=echoed(request))
+        await request.answer(b"{}" if result == b"null" else result, headers=extension_headers(request))
 
     async def _stream(self, call: OperationCall, request: Request) -> None:
-        stream = EventStream(request.send, request.receive, self._keep_alive, echoed(request))
+        stream = EventStream(request.send, request.receive, self._keep_alive, extension_headers(request))
         try:
             task_stream = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
             await stream.copy(task_stream, SseEncoder(EventEncoder(task_stream.dialect, task_stream.alias)))
@@ -92,7 +91,7 @@ class Rest:
         except Exception as error:
             if not stream.open:
                 raise
-            # Its head has gone out: what is left to say it in is an event.
+            # The head has been sent, so the error is sent as an event.
             await stream.fail(write_frame(write_error(self._fault(error, call.operation.value)), event="error"))
 
     def _fault(self, error: Exception, method: str) -> Fault:
@@ -101,26 +100,26 @@ class Rest:
         return fault_of(error, V1_0)
 
 
-def _dialect(place: RestRoute, operation: Operation, said: JsonObject, version: str | None) -> str:
-    """The address tells, then the header. Without either a message tells by its spelling, and a task by its own; lists and
-    configs have no such mark, and had no such address before 1.0.
+def _dialect(route: RestRoute, operation: Operation, document: JsonObject, version: str | None) -> str:
+    """Chosen by the path, then by the version header. Without either, a message is recognised by its spelling, and a task has
+    its own dialect; lists and configs are 1.0, because these paths did not exist before.
     """
-    chosen = place.dialect or version
+    chosen = route.dialect or version
     if chosen is None and operation in _MESSAGES:
-        message = said.get("message")
+        message = document.get("message")
         role = message.get("role") if isinstance(message, dict) else None
         chosen = V1_0 if str(role).startswith("ROLE_") else V0_3
-    elif chosen is None and operation not in _OF_A_TASK:
+    elif chosen is None and operation not in _TASK_OPERATIONS:
         chosen = V1_0
     if chosen == V0_1:
-        raise UnsupportedOperation("0.1 has no REST. Speak JSON-RPC, or 0.3 or 1.0.")
+        raise UnsupportedOperation("A2A 0.1 has no REST binding. Use JSON-RPC, or version 0.3 or 1.0.")
     if chosen == V0_3 and operation in _MESSAGES:
-        refuse_proto_form(said)
+        refuse_proto_form(document)
     return chosen or ITS_OWN
 
 
 async def _refuse(request: Request, fault: Fault, error: Exception) -> None:
-    if fault.status in _UNREAD:
+    if fault.status in BODY_UNREAD:
         await request.answer_unread(write_error(fault), status=fault.status)
         return
     await request.answer(write_error(fault), status=fault.status, headers=retry_after_of(error))

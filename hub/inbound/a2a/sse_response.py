@@ -1,4 +1,4 @@
-"""Logged events to a client, as server-sent events: what is there goes out in one write."""
+"""Sends logged events to a client as server-sent events, each batch in one write."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from rolecall.errors import ClientGone, HubError, TaskNotFound
 from rolecall.model.a2a import Logged
 from rolecall.protocol.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
 
-_MUCH = 8
-"""Events at a time of a reader who has fallen behind."""
-_TAKEN_ON_WITHIN = 5.0
-"""Seconds for a message to be stored. One that is broken off before would be a task that nobody runs."""
+_LARGE_BATCH = 8
+"""Events in a batch that show that the reader lags."""
+_STORE_TIMEOUT = 5.0
+"""Seconds for a message to be stored. Cancelling earlier could leave a task that nothing runs."""
 
 
 class StreamEncoder(Protocol):
-    """How a binding puts events into frames."""
+    """Encodes events as the frames of one binding."""
 
     def frames(self, batch: Sequence[Logged]) -> bytes: ...
 
 
 class EventStream:
-    """One SSE response. Opens at once when the answer takes long, so that nobody waits in silence."""
+    """One SSE response. If the answer takes long, the response starts with comments, so that the client sees it alive."""
 
     def __init__(self, send: Send, receive: Receive, keep_alive: float, headers: Headers = ()) -> None:
         self._send = send
@@ -36,7 +36,7 @@ class EventStream:
         self.open = False
 
     async def wait_for(self, opening: asyncio.Task[TaskStream]) -> TaskStream:
-        """The reading, once its worker has begun to answer; comments keep the line alive until then. ClientGone."""
+        """The task stream, once its worker has begun to answer; comments keep the connection alive until then. ClientGone."""
         gone = self._watch()
         both = (opening, gone)
         try:
@@ -47,11 +47,11 @@ class EventStream:
         except BaseException:
             opening.cancel()
             gone.cancel()
-            # Whoever answers instead may want to hear what is left of the body, and two cannot listen.
+            # The error's answer may read the rest of the body, and `receive` allows only one reader.
             await asyncio.wait([gone])
             self._gone = None
             raise
-        _let_go(opening)
+        _cancel_later(opening)
         raise ClientGone
 
     async def copy(self, task_stream: TaskStream, encoder: StreamEncoder) -> None:
@@ -60,13 +60,13 @@ class EventStream:
         try:
             async for batch in task_stream:
                 await self._write_events(batch, encoder)
-                if len(batch) > _MUCH:
-                    # There is more, and it goes out without waiting for anything: others have their turn between.
+                if len(batch) > _LARGE_BATCH:
+                    # More is stored, and nothing here waits: this lets other tasks run.
                     await asyncio.sleep(0)
             if task_stream.broken_off:
                 await self._write(COME_BACK)
             elif not self.open:
-                # The task was taken back while this reader waited for its first event, or he has left.
+                # The task was withdrawn while this reader waited for its first event, or the client disconnected.
                 raise ClientGone if gone.done() else TaskNotFound
             await self.close()
         except TimeoutError:
@@ -74,10 +74,10 @@ class EventStream:
         finally:
             task_stream.close()
             gone.cancel()
-            self._gone = None  # the two would hold each other until the collector comes
+            self._gone = None  # breaks a reference cycle
 
     async def fail(self, frame: bytes) -> None:
-        """An error of a streaming call is an event: common clients read nothing else here."""
+        """Sends an error as an event: common clients of streaming calls read nothing else."""
         await self._write(frame)
         await self.close()
 
@@ -94,12 +94,12 @@ class EventStream:
         try:
             await self._write(encoder.frames(batch) if batch else KEEP_ALIVE)
         except HubError:
-            # One of them cannot be said to this reader. It gets the ones before it, and then hears why.
+            # One of them cannot be encoded in this dialect. The client gets the earlier ones, then the error.
             for logged in batch:
                 await self._write(encoder.frames((logged,)))
 
     def _watch(self) -> asyncio.Task[None]:
-        """One for the whole stream: two cannot listen."""
+        """One task for the whole stream: `receive` allows only one reader."""
         if self._gone is None:
             self._gone = asyncio.create_task(self._until_gone(), name="client of a stream")
         return self._gone
@@ -113,10 +113,10 @@ def opening(task_stream: Coroutine[Any, Any, TaskStream], task: str) -> asyncio.
     return asyncio.create_task(task_stream, name=f"opening of {task}")
 
 
-def _let_go(opening: asyncio.Task[TaskStream]) -> None:
-    """Nobody waits for it any more, so that it must not keep a place for as long as its worker is silent."""
+def _cancel_later(opening: asyncio.Task[TaskStream]) -> None:
+    """The client has disconnected, so this must not hold its reserved place while the worker is silent."""
     opening.add_done_callback(_close_unread)
-    asyncio.get_running_loop().call_later(_TAKEN_ON_WITHIN, opening.cancel)
+    asyncio.get_running_loop().call_later(_STORE_TIMEOUT, opening.cancel)
 
 
 def _close_unread(opening: asyncio.Task[TaskStream]) -> None:

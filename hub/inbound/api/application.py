@@ -1,4 +1,4 @@
-"""The Quart application: everything that is not the hot path. Errors become problem+json here, once."""
+"""The Quart application: everything that is not on the hot path. Its errors become problem+json here."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from quart import Quart, Response, current_app, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from hub.inbound.middleware.refusal import retry_after_of
+from hub.server.asgi import PROBLEM
 from rolecall.errors import BodyTooLarge, BodyTooSlow, HubError, InvalidParams, MediaTypeNotSupported
 from rolecall.model.a2a import JsonObject
 from rolecall.protocol.faults import fault_of
+from rolecall.protocol.problem import problem_body, problem_document
 from rolecall.protocol.text.jsontext import dump, read_object
 
 log = logging.getLogger(__name__)
@@ -39,16 +41,17 @@ def create_api(max_body: int, max_depth: int) -> Quart:
             return problem(BodyTooSlow())
         if isinstance(error, MethodNotAllowed):
             allowed = ", ".join(sorted(error.valid_methods or ()))
-            refused = _problem(405, error.name, f"This address takes {allowed}.", "METHOD_NOT_ALLOWED")
+            refused = _problem(problem_document(405, error.name, f"This address takes {allowed}.", "METHOD_NOT_ALLOWED"), 405)
             refused.headers["Allow"] = allowed
             return refused
-        documented = f"{request.method} {request.path[:200]} is not an address of this hub."
-        return _problem(error.code or 500, error.name, documented, "NOT_FOUND")
+        detail = f"{request.method} {request.path[:200]} is not an address of this hub."
+        return _problem(problem_document(error.code or 500, error.name, detail, "NOT_FOUND"), error.code or 500)
 
     @app.errorhandler(Exception)
     async def on_bug(error: Exception) -> Response:
         log.exception("request failed", exc_info=error, extra={"event": "request_failed", "path": request.path[:200]})
-        return _problem(500, "Internal error", "Something went wrong in the hub; its log has the details.", "INTERNAL")
+        detail = "Something went wrong in the hub; its log has the details."
+        return _problem(problem_document(500, "Internal error", detail, "INTERNAL"), 500)
 
     return app
 
@@ -57,15 +60,15 @@ def reply(document: Any, status: int = 200) -> Response:
     return Response(dump(document), status=status, content_type="application/json")
 
 
-def briefly_kept() -> dict[str, str]:
-    """Headers of a card or a catalog: for a moment it is as good as new. What a token opened is not for a proxy to hand on."""
-    shown = "Authorization" in request.headers or "X-API-Key" in request.headers
-    scope = "private" if shown else "public"
+def cache_headers() -> dict[str, str]:
+    """Headers of a card or a catalog: fresh for 5 seconds. Proxies must not share an answer to a request with a token."""
+    has_token = "Authorization" in request.headers or "X-API-Key" in request.headers
+    scope = "private" if has_token else "public"
     return {"Cache-Control": f"{scope}, max-age=5", "Vary": "A2A-Version, Authorization, X-API-Key"}
 
 
 async def json_object(*, required: bool = True) -> JsonObject:
-    """The request's body as an object; an empty one is `{}` where the body may be left out."""
+    """The request's body as an object; an empty body is `{}` unless one is required."""
     body: Any = await request.get_data(as_text=False)
     if not body and not required:
         return {}
@@ -75,7 +78,7 @@ async def json_object(*, required: bool = True) -> JsonObject:
 
 
 def whole_number(text: str, name: str, lowest: int, highest: int) -> int:
-    """A number in a query or header, where `²` is a digit to Python and nobody else."""
+    """A number in a query or header. Only ASCII digits count: to Python, `²` is a digit too."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and lowest <= int(text) <= highest):
         raise InvalidParams(f'"{name}" must be a whole number from {lowest} to {highest}.')
     return int(text)
@@ -83,12 +86,11 @@ def whole_number(text: str, name: str, lowest: int, highest: int) -> int:
 
 def problem(error: HubError, **members: Any) -> Response:
     fault = fault_of(error)
-    response = _problem(fault.status, fault.reason.replace("_", " ").capitalize(), fault.message, fault.reason, **members)
+    response = _problem(problem_body(fault, **members), fault.status)
     for name, value in retry_after_of(error):
         response.headers[name.decode()] = value.decode()
     return response
 
 
-def _problem(status: int, title: str, detail: str, reason: str, **members: Any) -> Response:
-    document = {"type": "about:blank", "title": title, "status": status, "detail": detail, "reason": reason, **members}
-    return Response(dump(document), status=status, content_type="application/problem+json")
+def _problem(body: bytes, status: int) -> Response:
+    return Response(body, status=status, content_type=PROBLEM.decode())

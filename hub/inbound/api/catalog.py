@@ -1,4 +1,4 @@
-"""The AI Catalog (ai-catalog.io, version 1.0): every live role, with the way to its card. It lists what can be called now."""
+"""The AI Catalog (ai-catalog.io, version 1.0): every live role, with the URL of its card."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 from quart import Quart, Response
 
 from hub.core.registry.directory import Directory
-from hub.inbound.api.application import briefly_kept
+from hub.inbound.api.application import cache_headers
 from hub.inbound.api.operation_doc import documented
 from hub.inbound.api.shapes import CatalogDocument
 from hub.inbound.middleware.authentication import viewer
@@ -19,7 +19,7 @@ from rolecall.protocol.text.timestamp import timestamp
 PATH = "/.well-known/ai-catalog.json"
 MEDIA = "application/ai-catalog+json"
 _CARD = "application/a2a-agent-card+json"
-_MOST_TAGS = 20
+_MAX_TAGS = 20
 _HEADERS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "GET, OPTIONS",
@@ -38,11 +38,11 @@ class Catalog:
         return {"specVersion": "1.0", "host": host, "entries": entries}
 
     def _entry(self, caller: Caller, role: str) -> JsonObject:
-        """Its identifier is its address here: a name under somebody's domain would be its maker's to give."""
+        """The identifier is the role's URL at this hub: a name under another domain would be for its owner to give."""
         live = self._directory.live(caller, role)
         address = f"{self._public_url}/agents/{quote(role)}/"
         description = next((one.offer.description for one in live if one.offer.description), "")
-        tags = sorted({tag for one in live for tag in one.offer.tags})[:_MOST_TAGS]
+        tags = sorted({tag for one in live for tag in one.offer.tags})[:_MAX_TAGS]
         return {
             "identifier": address,
             "displayName": role,
@@ -56,12 +56,12 @@ class Catalog:
 
 def add_catalog(app: Quart, catalog: Catalog) -> None:
     @app.route(PATH, methods=["OPTIONS"])
-    @documented("Who may read it: every page.", {204: None})
+    @documented("The CORS headers: every origin may read the catalog.", {204: None})
     async def ai_catalog_options() -> Response:
         return Response(status=204, headers={"Allow": "GET, HEAD, OPTIONS", **_HEADERS})
 
     @app.route(PATH, methods=["GET"], provide_automatic_options=False)
     @documented("The live roles as an AI Catalog.", {200: {MEDIA: CatalogDocument}})
     async def ai_catalog() -> Response:
-        headers = {**_HEADERS, **briefly_kept()}
+        headers = {**_HEADERS, **cache_headers()}
         return Response(dump(catalog.document(viewer())), content_type=MEDIA, headers=headers)

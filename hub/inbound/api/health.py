@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, how is it doing."""
+"""Liveness, readiness, health and metrics."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ def add_operations(
         return Response(_WELCOME, content_type="text/html; charset=utf-8")
 
     @app.get("/livez")
-    @documented("Does the event loop turn?", {200: {"text/plain": str}})
+    @documented("Whether the event loop runs.", {200: {"text/plain": str}})
     async def alive() -> Response:
         return Response("ok\n", content_type="text/plain")
 
     @app.get("/readyz")
-    @documented("Does it take calls?", {200: _READINESS, 503: _READINESS}, query=HealthQuery)
+    @documented("Whether the hub takes calls.", {200: _READINESS, 503: _READINESS}, query=HealthQuery)
     async def ready() -> Response:
         checks = await _checks(hub, engine)
         missing = [name for name, fine in checks.items() if not fine]
         status = 503 if missing else 200
         if "verbose" in request.args:
-            verbosely: Ready = {"ready": not missing, "checks": checks}
-            return reply(verbosely, status)
+            report: Ready = {"ready": not missing, "checks": checks}
+            return reply(report, status)
         text = f"not ready: {', '.join(missing)}\n" if missing else "ok\n"
         return Response(text, status=status, content_type="text/plain")
 
     @app.get("/health")
-    @documented("How it is.", {200: HealthReport})
+    @documented("A summary of the hub's health.", {200: HealthReport})
     async def health() -> Response:
         checks = await _checks(hub, engine)
         live = directory.live(viewer())
@@ -69,8 +69,8 @@ def add_operations(
         return reply(document)
 
     @app.get("/metrics")
-    @documented("Figures for Prometheus.", {200: {"text/plain": str}}, HubWide)
-    async def measured() -> Response:
+    @documented("Metrics for Prometheus.", {200: {"text/plain": str}}, HubWide)
+    async def prometheus() -> Response:
         operators_view()
         return Response(metrics(), content_type=metrics_type)
 

@@ -1,9 +1,9 @@
-"""What workers do all the time: enrol and beat. Bytes in, bytes out; Quart only knows that these addresses are taken."""
+"""Enrolments and heartbeats: the frequent requests of workers. They bypass Quart, which only lists and describes the routes."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -24,9 +24,9 @@ from hub.inbound.api.offers import (
 )
 from hub.inbound.api.operation_doc import documented
 from hub.inbound.api.shapes import Enrolment, FlatEnrolment, Heartbeat, Lease
-from hub.inbound.middleware.audit import noted
-from hub.inbound.middleware.authentication import holder_of
-from hub.inbound.middleware.refusal import retry_after_of
+from hub.inbound.middleware.audit import recorded
+from hub.inbound.middleware.authentication import require
+from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of
 from hub.inbound.middleware.request import Request
 from hub.ports.vault import Vault
 from hub.server.asgi import PROBLEM
@@ -47,19 +47,36 @@ from rolecall.protocol.faults import fault_of
 from rolecall.protocol.problem import problem_body
 from rolecall.protocol.text.jsontext import dump, read_object
 
-_REFUSED = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
-_GONE = (OfferInvalid, LeaseUnknown, LeaseSuperseded)
-_UNREAD = frozenset({408, 413, 415})
+_ENROL_ERRORS = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
+LEASE_ERRORS = (OfferInvalid, LeaseUnknown, LeaseSuperseded)
 
 Handler = Callable[..., Awaitable[GrantedLease]]
 
 
 class LeaseRoute(NamedTuple):
-    """Who answers at an address, and what it names. `needed`: there has to be a body."""
+    """`rule` is written as Quart's are; a segment in `<>` is a parameter."""
 
+    method: str
+    rule: str
     handler: Handler
-    named: tuple[str, ...]
-    needed: bool
+    body_required: bool
+
+    def parameters(self, segments: Sequence[str]) -> tuple[str, ...] | None:
+        """The parameters' values; None: the path does not match."""
+        own = self.rule[1:].split("/")
+        if len(own) != len(segments):
+            return None
+        pairs = list(zip(own, segments, strict=True))
+        if any(not _is_parameter(name) and name != segment for name, segment in pairs):
+            return None
+        return tuple(segment for name, segment in pairs if _is_parameter(name))
+
+
+class LeaseCall(NamedTuple):
+    """A route that matches a request, and its parameters' values."""
+
+    route: LeaseRoute
+    parameters: tuple[str, ...]
 
 
 class Leases:
@@ -69,35 +86,34 @@ class Leases:
         self._max_body = max_body
         self._max_depth = max_depth
         self._max_card = max_card
+        self._routes = (
+            LeaseRoute("PUT", "/registry/agents/<role>/<instance>", self.enrol, True),
+            LeaseRoute("POST", "/registry/agents", self.enrol_flat, True),
+            LeaseRoute("POST", "/registry/agents/<name>/heartbeat", self.beat, False),
+        )
 
     def add_to(self, app: Quart) -> None:
-        """To the table of addresses, which describes them and knows what each takes. `place` finds them before Quart does."""
-        taken: tuple[tuple[str, str, Any], ...] = (
-            ("PUT", "/registry/agents/<role>/<instance>", self.enrol),
-            ("POST", "/registry/agents", self.enrol_flat),
-            ("POST", "/registry/agents/<name>/heartbeat", self.beat),
-        )
-        for method, rule, handler in taken:
-            app.add_url_rule(rule, endpoint=f"{method} {rule}", view_func=handler, methods=[method])
+        """Lists the routes in Quart's map, for the OpenAPI description and for 405. `match` finds them before Quart."""
+        for method, rule, handler, _ in self._routes:
+            view: Any = handler
+            app.add_url_rule(rule, endpoint=f"{method} {rule}", view_func=view, methods=[method])
 
-    def place(self, path: str, method: str) -> LeaseRoute | None:
-        """None: that is another's."""
-        _, *words = path.removesuffix("/").split("/")
-        if words[:2] != ["registry", "agents"] or "" in words:
+    def match(self, path: str, method: str) -> LeaseCall | None:
+        """None: not a route of leases."""
+        _, *segments = path.removesuffix("/").split("/")
+        if segments[:2] != ["registry", "agents"] or "" in segments:
             return None
-        if method == "PUT" and len(words) == 4:
-            return LeaseRoute(self.enrol, tuple(words[2:]), True)
-        if method == "POST" and len(words) == 2:
-            return LeaseRoute(self.enrol_flat, (), True)
-        if method == "POST" and len(words) == 4 and words[3] == "heartbeat":
-            return LeaseRoute(self.beat, (words[2],), False)
+        for route in self._routes:
+            parameters = route.parameters(segments) if method == route.method else None
+            if parameters is not None:
+                return LeaseCall(route, parameters)
         return None
 
-    async def __call__(self, request: Request, place: LeaseRoute) -> None:
+    async def __call__(self, request: Request, call: LeaseCall) -> None:
         try:
-            holder = holder_of(request.who, Right.ENROL)
-            document = await self._read(request, needed=place.needed)
-            granted = await place.handler(holder, document, *place.named)
+            principal = require(request.principal, Right.ENROL)
+            document = await self._read(request, required=call.route.body_required)
+            granted = await call.route.handler(principal, document, *call.parameters)
         except ClientGone:
             return
         except HubError as error:
@@ -105,42 +121,46 @@ class Leases:
             return
         await request.answer(dump(_lease_of(self._directory, granted)), status=201 if granted.is_new else 200)
 
-    @documented("Enrol a worker. Repeating it is harmless.", {200: Lease, 201: Lease}, *_REFUSED, body=Enrolment)
-    async def enrol(self, holder: Principal, document: JsonObject, role: str, instance: str) -> GrantedLease:
+    @documented("Enrol a worker. Repeating it is harmless.", {200: Lease, 201: Lease}, *_ENROL_ERRORS, body=Enrolment)
+    async def enrol(self, principal: Principal, document: JsonObject, role: str, instance: str) -> GrantedLease:
         check_name(role, instance)
-        return await self._enrol(holder, document, WorkerId(role, instance))
+        return await self._enrol(principal, document, WorkerId(role, instance))
 
-    @documented("Enrol a worker, with its name in the body.", {200: Lease, 201: Lease}, *_REFUSED, body=FlatEnrolment)
-    async def enrol_flat(self, holder: Principal, document: JsonObject) -> GrantedLease:
-        return await self._enrol(holder, document, read_flat_name(document))
+    @documented("Enrol a worker, with its name in the body.", {200: Lease, 201: Lease}, *_ENROL_ERRORS, body=FlatEnrolment)
+    async def enrol_flat(self, principal: Principal, document: JsonObject) -> GrantedLease:
+        return await self._enrol(principal, document, read_flat_name(document))
 
-    @documented("Renew a lease.", {200: Lease}, *_GONE, body=Heartbeat, body_required=False)
-    async def beat(self, holder: Principal, document: JsonObject, name: str) -> GrantedLease:
-        return await self._directory.beat(holder, read_worker(name), read_proof(document), read_beat(document))
+    @documented("Renew a lease.", {200: Lease}, *LEASE_ERRORS, body=Heartbeat, body_required=False)
+    async def beat(self, principal: Principal, document: JsonObject, name: str) -> GrantedLease:
+        return await self._directory.beat(principal, read_worker(name), read_proof(document), read_beat(document))
 
-    async def _enrol(self, holder: Principal, document: JsonObject, worker: WorkerId) -> GrantedLease:
+    async def _enrol(self, principal: Principal, document: JsonObject, worker: WorkerId) -> GrantedLease:
         offer = read_offer(document, worker, max_card=self._max_card)
         credential = read_credential(document)
         if credential:
             offer = replace(offer, credential=b64encode(self._vault.seal(credential.encode())).decode())
-        with noted(holder.caller, "enrol", str(worker)):
-            return await self._directory.enrol(holder, offer, boot=read_boot(document), ttl=read_ttl(document))
+        with recorded(principal.caller, "enrol", str(worker)):
+            return await self._directory.enrol(principal, offer, boot=read_boot(document), ttl=read_ttl(document))
 
-    async def _read(self, request: Request, *, needed: bool) -> JsonObject:
-        """The body as an object; one that may be left out is an empty one then."""
-        if not needed and _has_no_body(request):
+    async def _read(self, request: Request, *, required: bool) -> JsonObject:
+        """The body as an object; no body is `{}` unless one is required."""
+        if not required and _has_no_body(request):
             return {}
         body = await request.json(self._max_body)
-        return read_object(body, self._max_depth) if body or needed else {}
+        return read_object(body, self._max_depth) if body or required else {}
 
 
 def _has_no_body(request: Request) -> bool:
-    """As far as the head tells. In HTTP/2 a body need not say its length; what it is it has to say."""
-    said = request.headers
-    length = said.get(b"content-length")
-    if length is not None or b"transfer-encoding" in said:
-        return length == b"0" and b"transfer-encoding" not in said
-    return request.scope["http_version"].startswith("1") or b"content-type" not in said
+    """Judged by the head. In HTTP/2 a body may have no Content-Length, but it must have a Content-Type."""
+    headers = request.headers
+    length = headers.get(b"content-length")
+    if length is not None or b"transfer-encoding" in headers:
+        return length == b"0" and b"transfer-encoding" not in headers
+    return request.scope["http_version"].startswith("1") or b"content-type" not in headers
+
+
+def _is_parameter(segment: str) -> bool:
+    return segment.startswith("<")
 
 
 def _lease_of(directory: Directory, granted: GrantedLease) -> Lease:
@@ -159,15 +179,15 @@ def _lease_of(directory: Directory, granted: GrantedLease) -> Lease:
     }
 
 
-def seconds(span: timedelta | None) -> float | None:
-    return None if span is None else round(span.total_seconds(), 3)
+def seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else round(duration.total_seconds(), 3)
 
 
 async def _refuse(request: Request, error: HubError) -> None:
     fault = fault_of(error)
-    gone = {"registered": False} if isinstance(error, LeaseUnknown | LeaseSuperseded) else {}
-    body = problem_body(fault, **gone)
-    if fault.status in _UNREAD:
+    members = {"registered": False} if isinstance(error, LeaseUnknown | LeaseSuperseded) else {}
+    body = problem_body(fault, **members)
+    if fault.status in BODY_UNREAD:
         await request.answer_unread(body, status=fault.status, media=PROBLEM)
         return
     await request.answer(body, status=fault.status, media=PROBLEM, headers=retry_after_of(error))

@@ -1,4 +1,4 @@
-"""Enrolments as they come over HTTP, read into what the model calls an offer. Says which field is wrong, and why."""
+"""Parses the body of an enrolment into the model's Offer. Errors name the field and the reason."""
 
 from __future__ import annotations
 
@@ -15,9 +15,21 @@ from rolecall.model.worker import Beat, LeaseProof, Offer
 from rolecall.protocol.cards import interfaces
 from rolecall.protocol.text.jsontext import dump
 
-_MOST_SKILLS = 100
-_MOST_LABELS = 32
-_MOST_INTERFACES = 8
+MAX_URL = 2048
+MAX_DESCRIPTION = 1000
+MAX_NAME = 200
+MAX_BOOT = 128
+MAX_SECRET = 256
+MAX_AUTHORIZATION = 4096
+MAX_SKILLS = 100
+MAX_MODELS = 100
+MAX_MODEL = 200
+MAX_LABELS = 32
+MAX_LABEL_KEY = 128
+MAX_LABEL_VALUE = 256
+MAX_NUMBER = 1_000_000_000
+"""Of counts, and of a TTL in seconds."""
+_MAX_INTERFACES = 8
 _HTTP_SCHEMES = frozenset({"basic", "bearer", "digest"})
 _CAMEL = {
     "push_notifications": "pushNotifications",
@@ -27,14 +39,14 @@ _CAMEL = {
 
 
 def read_offer(document: JsonObject, worker: WorkerId, *, max_card: int) -> Offer:
-    """`max_card`: bytes of its JSON."""
+    """`max_card`: bytes of the card's JSON."""
     card = _card(document, worker, max_card)
     capabilities = card["capabilities"]
-    url = _text(document, "url", 2048, required=True)
+    url = _text(document, "url", MAX_URL, required=True)
     return Offer(
         worker=worker,
         url=url,
-        description=_text(document, "description", 1000) or str(card.get("description") or "")[:1000],
+        description=_text(document, "description", MAX_DESCRIPTION) or str(card.get("description") or "")[:MAX_DESCRIPTION],
         card=card,
         streaming=capabilities.get("streaming") is True,
         replays=can_replay(card),
@@ -46,38 +58,38 @@ def read_offer(document: JsonObject, worker: WorkerId, *, max_card: int) -> Offe
 
 
 def _interfaces(card: JsonObject, url: str) -> tuple[Interface, ...]:
-    """How the worker may be spoken to. Where it can be reached is what it enrols with, not what its card believes: an
-    address of the card counts if it lies at the same host and port. REST in 0.3 has no one spelling, and is not spoken.
+    """The interfaces that the hub may call. Their host and port are those of the URL that the worker enrols with, whatever the
+    card names. REST in 0.3 has several spellings, and is not used.
     """
-    listed = [i for i in interfaces(card, url) if i.binding == JSONRPC or i.dialect == "1.0"]
-    near = [i._replace(url=_moved(i.url, url)) for i in listed]
-    rpc = [i for i in near if i.binding == JSONRPC]
+    supported = [i for i in interfaces(card, url) if i.binding == JSONRPC or i.dialect == "1.0"]
+    moved = [i._replace(url=_moved(i.url, url)) for i in supported]
+    rpc = [i for i in moved if i.binding == JSONRPC]
     if all(i.url.rstrip("/") != url.rstrip("/") for i in rpc):
-        near = [i._replace(url=url) if i.binding == JSONRPC else i for i in near]
-    return tuple(near[:_MOST_INTERFACES]) or (Interface(url, JSONRPC, "0.3"),)
+        moved = [i._replace(url=url) if i.binding == JSONRPC else i for i in moved]
+    return tuple(moved[:_MAX_INTERFACES]) or (Interface(url, JSONRPC, "0.3"),)
 
 
-def _moved(said: str, url: str) -> str:
-    own, other = urlsplit(url), urlsplit(said)
-    return urlunsplit(other._replace(scheme=own.scheme, netloc=own.netloc))
+def _moved(card_url: str, url: str) -> str:
+    own = urlsplit(url)
+    return urlunsplit(urlsplit(card_url)._replace(scheme=own.scheme, netloc=own.netloc))
 
 
 def read_credential(document: JsonObject) -> str:
-    """What the hub is to show this worker: the whole value of an Authorization header."""
-    value = _text(document, "authorization", 4096)
+    """The value of the Authorization header that the hub sends to this worker."""
+    value = _text(document, "authorization", MAX_AUTHORIZATION)
     if not value.isascii() or not value.isprintable():
         raise OfferInvalid("authorization", "must be one line of ASCII, as an Authorization header has it")
     return value
 
 
 def read_flat_name(document: JsonObject) -> WorkerId:
-    """The flat form's name. Explicit fields win; without an instance one is made up."""
-    name = _text(document, "name", 200)
+    """The flat form's name. `role` and `instance_id` win over `name`; a missing instance gets a random one."""
+    name = _text(document, "name", MAX_NAME)
     role, instance = split_name(name) if name else ("", None)
     if instance is not None and not is_instance(instance):
-        raise OfferInvalid("name", "has behind its colon what is no instance")
-    role = _text(document, "role", 200) or role
-    instance = _text(document, "instance_id", 200) or instance
+        raise OfferInvalid("name", "has no valid instance behind its colon")
+    role = _text(document, "role", MAX_NAME) or role
+    instance = _text(document, "instance_id", MAX_NAME) or instance
     if not role:
         raise OfferInvalid("name", "is required: a role, or role:instance")
     check_name(role, instance)
@@ -85,17 +97,19 @@ def read_flat_name(document: JsonObject) -> WorkerId:
 
 
 def check_name(role: str, instance: str | None) -> None:
-    """For our own APIs, where a bad name is a bad field."""
+    """For the hub's own APIs. OfferInvalid."""
     if not is_role(role):
         raise OfferInvalid(
-            "role", "1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit, and not a reserved word"
+            "role", "must be 1 to 63 of a-z, 0-9, '.', '_', '-', begin with a letter or digit, and not be a reserved word"
         )
     if instance is not None and not is_instance(instance):
-        raise OfferInvalid("instance_id", "1 to 127 of letters, digits, '.', '_', ':', '-', beginning with a letter or digit")
+        raise OfferInvalid(
+            "instance_id", "must be 1 to 127 of letters, digits, '.', '_', ':', '-', and begin with a letter or digit"
+        )
 
 
 def read_worker(name: str) -> WorkerId:
-    """One worker's name in an address."""
+    """One worker's name in a path. OfferInvalid, LeaseUnknown."""
     role, instance = split_name(name)
     check_name(role, instance)
     if instance is None:
@@ -104,16 +118,16 @@ def read_worker(name: str) -> WorkerId:
 
 
 def read_boot(document: JsonObject) -> str:
-    return _text(document, "boot", 128)
+    return _text(document, "boot", MAX_BOOT)
 
 
 def read_ttl(document: JsonObject) -> timedelta | None:
-    seconds = _number(document, "ttl_seconds", 0, 1e9)
+    seconds = _number(document, "ttl_seconds", 0, MAX_NUMBER)
     return None if seconds is None else timedelta(seconds=seconds)
 
 
 def read_proof(document: JsonObject) -> LeaseProof:
-    return LeaseProof(_count(document, "epoch", lowest=0), _text(document, "lease", 256) or None)
+    return LeaseProof(_count(document, "epoch", lowest=0), _text(document, "lease", MAX_SECRET) or None)
 
 
 def read_beat(document: JsonObject) -> Beat:
@@ -124,7 +138,7 @@ def read_beat(document: JsonObject) -> Beat:
 
 
 def _card(document: JsonObject, worker: WorkerId, max_card: int) -> JsonObject:
-    """The worker's card, or one made of the flat fields. Its capabilities are spelled as cards spell them."""
+    """The worker's card, or one made of the flat fields. Capabilities get the spelling of cards."""
     card = document.get("card")
     if card is None:
         card = {"name": str(worker), "skills": []}
@@ -134,11 +148,11 @@ def _card(document: JsonObject, worker: WorkerId, max_card: int) -> JsonObject:
         raise OfferInvalid("card", f"must be at most {max_card} bytes of JSON ({{setting}} on the hub)", setting="max_card")
     capabilities = {**_object(card, "capabilities"), **_object(document, "capabilities")}
     card["capabilities"] = {_CAMEL.get(name, name): value for name, value in capabilities.items()}
-    _modernise(card)
+    _convert_authentication(card)
     skills = card.get("skills")
     skills = [] if skills is None else skills
-    if not isinstance(skills, list) or len(skills) > _MOST_SKILLS or not all(isinstance(skill, dict) for skill in skills):
-        raise OfferInvalid("card.skills", f"must be a list of at most {_MOST_SKILLS} objects")
+    if not isinstance(skills, list) or len(skills) > MAX_SKILLS or not all(isinstance(skill, dict) for skill in skills):
+        raise OfferInvalid("card.skills", f"must be a list of at most {MAX_SKILLS} objects")
     for skill in skills:
         if not isinstance(skill.get("tags"), list | None):
             raise OfferInvalid("card.skills.tags", "must be a list of strings")
@@ -146,13 +160,13 @@ def _card(document: JsonObject, worker: WorkerId, max_card: int) -> JsonObject:
     return card
 
 
-def _modernise(card: JsonObject) -> None:
-    """Cards once named their schemes in `authentication`: an object that lists them, or a list of objects with one each. What
-    such a name leaves open, as that of an API key does, stays as it was.
+def _convert_authentication(card: JsonObject) -> None:
+    """Old cards name their security schemes in `authentication`: an object that lists them, or a list of objects with one each.
+    HTTP schemes are converted; others, such as API keys, lack details and are left unchanged.
     """
     old = card.get("authentication")
-    said = old.get("schemes") if isinstance(old, dict) else old
-    names = [one.get("scheme") if isinstance(one, dict) else one for one in said] if isinstance(said, list) else []
+    schemes = old.get("schemes") if isinstance(old, dict) else old
+    names = [one.get("scheme") if isinstance(one, dict) else one for one in schemes] if isinstance(schemes, list) else []
     if names and "securitySchemes" not in card and all(str(name).lower() in _HTTP_SCHEMES for name in names):
         del card["authentication"]
         card["securitySchemes"] = {name: {"type": "http", "scheme": name} for name in names}
@@ -192,25 +206,31 @@ def _count(document: JsonObject, field: str, *, lowest: int) -> int | None:
     value: Any = document.get(field)
     if value is None:
         return None
-    # To JSON 4.0 is 4, and some languages know no other way to write it.
+    # In JSON 4.0 equals 4, and some languages always write the former.
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not whole or not lowest <= value <= 1_000_000_000:
-        raise OfferInvalid(field, f"must be a whole number from {lowest} to 1000000000")
+    if isinstance(value, bool) or not whole or not lowest <= value <= MAX_NUMBER:
+        raise OfferInvalid(field, f"must be a whole number from {lowest} to {MAX_NUMBER}")
     return int(value)
 
 
 def _labels(value: Any) -> dict[str, str]:
     if value is None:
         return {}
-    fits = isinstance(value, dict) and len(value) <= _MOST_LABELS
-    if not fits or not all(len(k) <= 128 and isinstance(v, str) and len(v) <= 256 for k, v in value.items()):
-        raise OfferInvalid("labels", f"must be an object of at most {_MOST_LABELS} short strings")
+    fits = isinstance(value, dict) and len(value) <= MAX_LABELS
+    if not fits or not all(
+        len(k) <= MAX_LABEL_KEY and isinstance(v, str) and len(v) <= MAX_LABEL_VALUE for k, v in value.items()
+    ):
+        raise OfferInvalid("labels", f"must be an object of at most {MAX_LABELS} short strings")
     return dict(value)
 
 
 def _models(value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
-    if not isinstance(value, list) or len(value) > 100 or not all(isinstance(m, str) and len(m) <= 200 for m in value):
-        raise OfferInvalid("models_supported", "must be a list of at most 100 short strings")
+    if (
+        not isinstance(value, list)
+        or len(value) > MAX_MODELS
+        or not all(isinstance(m, str) and len(m) <= MAX_MODEL for m in value)
+    ):
+        raise OfferInvalid("models_supported", f"must be a list of at most {MAX_MODELS} short strings")
     return tuple(value)

@@ -1,4 +1,4 @@
-"""The OpenAPI description of the hub's own APIs, made from the routes that are there and from what their handlers say."""
+"""The OpenAPI description of the hub's own APIs, generated from their routes and their handlers' documentation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rolecall.protocol.text.jsontext import dump
 
 PATH = "/registry/openapi.json"
 _ABOUT = (
-    "What is Rolecall's own: registry, discovery, tasks, dead letters, operations. A2A itself, in JSON-RPC and REST, is "
+    "Rolecall's own APIs: registry, discovery, tasks, dead letters, operations. A2A itself, in JSON-RPC and REST, is "
     "described at a2a-protocol.org."
 )
-_PLACES: dict[str, Any] = {
+_PATH_PARAMETERS: dict[str, Any] = {
     "role": Role,
     "instance": Instance,
     "name": Worker,
@@ -32,37 +32,35 @@ _PLACES: dict[str, Any] = {
 }
 _WRITES = frozenset({"POST", "PUT", "DELETE"})
 _JSON = "application/json"
-_KEYS: list[JsonObject] = [{"bearer": []}, {"apiKey": []}]
-_EVERYWHERE = (errors.Smuggled, errors.BodyTooLarge, errors.BadHost, errors.TooManyRequests, errors.HeadTooLarge)
-_OF_BODIES = (errors.InvalidRequest, errors.TooDeep, errors.MediaTypeNotSupported, errors.BodyTooSlow)
+_SECURITY: list[JsonObject] = [{"bearer": []}, {"apiKey": []}]
+_COMMON_ERRORS = (errors.Smuggled, errors.BodyTooLarge, errors.BadHost, errors.TooManyRequests, errors.HeadTooLarge)
+_BODY_ERRORS = (errors.InvalidRequest, errors.TooDeep, errors.MediaTypeNotSupported, errors.BodyTooSlow)
 _RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
-_LATER = (429, 503)
-_WORDS = {
+_RETRY_STATUSES = (429, 503)
+_STATUS_TEXTS = {
     200: "Done.",
     201: "A new lease.",
-    202: "It will be done.",
+    202: "Accepted.",
     204: "No content.",
-    304: "What you have is as good.",
-    503: "Not now.",
+    304: "Not modified.",
+    503: "Not ready.",
 }
 
 
 def add_description(app: Quart) -> None:
-    made: list[bytes] = []
+    cached: list[bytes] = []
 
     @app.get(PATH)
     @documented("This description.", {200: JsonObject})
     async def description() -> Response:
         caller()
-        if not made:
-            made.append(dump(document(app)))
-        return Response(made[0], content_type=_JSON)
+        if not cached:
+            cached.append(dump(document(app)))
+        return Response(cached[0], content_type=_JSON)
 
 
 class Refusals:
-    """Answers that say why not: by status, with the reasons that an address may have. They are kept by their names in `known`,
-    and referred to.
-    """
+    """Error answers, by status, with the possible reasons. They are collected by name in `known` and referenced."""
 
     def __init__(self) -> None:
         self.known: dict[str, JsonObject] = {}
@@ -77,13 +75,13 @@ class Refusals:
     def _named(self, status: int, reasons: Sequence[str], schemas: Schemas) -> JsonObject:
         name = ".".join((str(status), *reasons))
         content = {"application/problem+json": {"schema": schemas.of(Problem)}}
-        retry = {"headers": _RETRY} if status in _LATER else {}
+        retry = {"headers": _RETRY} if status in _RETRY_STATUSES else {}
         self.known[name] = {"description": ", ".join(reasons), "content": content, **retry}
         return {"$ref": f"#/components/responses/{name}"}
 
 
 def document(app: Quart) -> JsonObject:
-    """KeyError: a handler says nothing of itself."""
+    """KeyError: a handler is not documented."""
     schemas, refusals = Schemas(), Refusals()
     paths: dict[str, JsonObject] = {}
     for method, rule, handler in routes(app):
@@ -105,41 +103,41 @@ def document(app: Quart) -> JsonObject:
 
 
 def routes(app: Quart) -> list[tuple[str, str, Callable[..., Any]]]:
-    """Method, rule and handler of all that is served; not the HEAD and OPTIONS that come by themselves with every GET."""
+    """Method, rule and handler of every route, without the HEAD and OPTIONS that Quart adds."""
     found = []
     for rule in app.url_map.iter_rules():
         automatic = {"HEAD", "OPTIONS"} if getattr(rule, "provide_automatic_options", True) else {"HEAD"}
-        verbs = (rule.methods or set()) - automatic
-        found += [(method, rule.rule, app.view_functions[rule.endpoint]) for method in verbs]
+        methods = (rule.methods or set()) - automatic
+        found += [(method, rule.rule, app.view_functions[rule.endpoint]) for method in methods]
     return sorted(found, key=lambda route: (route[1], route[0]))
 
 
-def _operation(method: str, path: str, telling: OperationDoc, schemas: Schemas, refusals: Refusals) -> JsonObject:
+def _operation(method: str, path: str, doc: OperationDoc, schemas: Schemas, refusals: Refusals) -> JsonObject:
     operation: JsonObject = {
         "operationId": re.sub(r"\W+", "_", f"{method.lower()}{path}").strip("_"),
-        "summary": telling.about,
-        "security": [{}, *_KEYS] if is_open(path) else _KEYS,
+        "summary": doc.about,
+        "security": [{}, *_SECURITY] if is_open(path) else _SECURITY,
     }
-    parameters = _parameters(path, telling, schemas)
+    parameters = _parameters(path, doc, schemas)
     if parameters:
         operation["parameters"] = parameters
-    if telling.body is not None:
-        content = {_JSON: {"schema": schemas.of(telling.body, closed=False)}}
-        operation["requestBody"] = {"required": telling.body_required, "content": content}
+    if doc.body is not None:
+        content = {_JSON: {"schema": schemas.of(doc.body, closed=False)}}
+        operation["requestBody"] = {"required": doc.body_required, "content": content}
     operation["responses"] = {
-        **{str(status): _answer(status, what, schemas) for status, what in telling.answers.items()},
-        **refusals.of(_raised(method, path, telling), schemas),
+        **{str(status): _answer(status, what, schemas) for status, what in doc.answers.items()},
+        **refusals.of(_raised(method, path, doc), schemas),
     }
     return operation
 
 
-def _parameters(path: str, telling: OperationDoc, schemas: Schemas) -> list[JsonObject]:
-    places = [_parameter("path", name, _PLACES[name], schemas) for name in re.findall(r"{(\w+)}", path)]
-    asked = members_of(telling.query) if telling.query is not None else {}
+def _parameters(path: str, doc: OperationDoc, schemas: Schemas) -> list[JsonObject]:
+    in_path = [_parameter("path", name, _PATH_PARAMETERS[name], schemas) for name in re.findall(r"{(\w+)}", path)]
+    query = members_of(doc.query) if doc.query is not None else {}
     return [
-        *({**place, "required": True} for place in places),
-        *(_parameter("query", name, kind, schemas) for name, (kind, _) in asked.items()),
-        *(_parameter("header", name, kind, schemas) for name, kind in telling.headers.items()),
+        *({**parameter, "required": True} for parameter in in_path),
+        *(_parameter("query", name, kind, schemas) for name, (kind, _) in query.items()),
+        *(_parameter("header", name, kind, schemas) for name, kind in doc.headers.items()),
     ]
 
 
@@ -150,7 +148,7 @@ def _parameter(where: str, name: str, kind: Any, schemas: Schemas) -> JsonObject
 
 
 def _answer(status: int, what: Any, schemas: Schemas) -> JsonObject:
-    answer: JsonObject = {"description": _WORDS[status]}
+    answer: JsonObject = {"description": _STATUS_TEXTS[status]}
     if what is not None:
         by_media = what if isinstance(what, Mapping) else {_JSON: what}
         answer["content"] = {media: _content(media, schemas.of(kind)) for media, kind in by_media.items()}
@@ -158,17 +156,17 @@ def _answer(status: int, what: Any, schemas: Schemas) -> JsonObject:
 
 
 def _content(media: str, schema: JsonObject) -> JsonObject:
-    """OpenAPI 3.1 has no word for the type of events in a stream."""
+    """OpenAPI 3.1 cannot describe the type of a stream's events."""
     return {"schema": {"type": "string"}, "x-event-data": schema} if media == EVENTS else {"schema": schema}
 
 
-def _raised(method: str, path: str, telling: OperationDoc) -> Iterable[type[HubError]]:
-    """What a handler may refuse, and what may happen on the way to it."""
-    yield from telling.raises
-    yield from _EVERYWHERE
+def _raised(method: str, path: str, doc: OperationDoc) -> Iterable[type[HubError]]:
+    """The errors of the handler, and those of the middleware."""
+    yield from doc.raises
+    yield from _COMMON_ERRORS
     if not is_open(path):
         yield from (errors.Unauthenticated, errors.StoreUnavailable)
     if method in _WRITES:
         yield from (errors.CrossSite, errors.Forbidden)
-    if telling.body is not None:
-        yield from _OF_BODIES
+    if doc.body is not None:
+        yield from _BODY_ERRORS

@@ -1,4 +1,4 @@
-"""What a handler says of itself for the OpenAPI description, and how a type becomes a JSON Schema."""
+"""The OpenAPI documentation of a handler, and the conversion of types to JSON Schemas."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rolecall.errors import HubError
 from rolecall.model.a2a import JsonObject
 
 EVENTS = "text/event-stream"
-"""An answer in it has no end: its type is that of each event's data."""
-_TOLD = "rolecall_told"
+"""An answer of this media type is a stream; its type is that of each event's data."""
+_ATTRIBUTE = "rolecall_told"
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
 class SchemaHints:
-    """What JSON Schema has to add to a type: stands in `Annotated`, which wants it to be hashable."""
+    """JSON Schema keywords beyond the type, for use in `Annotated`. A class, because `Annotated` needs it hashable."""
 
     def __init__(self, **members: Any) -> None:
         self.members = members
@@ -39,8 +39,8 @@ class SchemaHints:
 
 @dataclass(frozen=True, slots=True)
 class OperationDoc:
-    """`answers`: what may come, by status, as JSON of that type, or by media type; None: nothing. What is refused comes
-    from `raises`. `body` and `query` are TypedDicts; `headers` are by their names.
+    """`answers`: by status, the type of the JSON, or a mapping by media type; None: no body. Refusals follow from `raises`.
+    `body` and `query` are TypedDicts; `headers` maps names to types.
     """
 
     about: str
@@ -53,33 +53,33 @@ class OperationDoc:
 
 
 def documented(about: str, answers: Mapping[int, Any], *raises: type[HubError], **more: Any) -> Callable[[_Handler], _Handler]:
-    """Stands over a handler, under its route."""
-    telling = OperationDoc(about, answers, raises, **more)
+    """Decorates a handler, below its route."""
+    doc = OperationDoc(about, answers, raises, **more)
 
-    def note(handler: _Handler) -> _Handler:
-        setattr(handler, _TOLD, telling)
+    def attach(handler: _Handler) -> _Handler:
+        setattr(handler, _ATTRIBUTE, doc)
         return handler
 
-    return note
+    return attach
 
 
 def doc_of(handler: Callable[..., Any]) -> OperationDoc:
-    """KeyError: it says nothing, and then it cannot be described."""
-    found: OperationDoc | None = getattr(handler, _TOLD, None)
+    """KeyError: the handler is not documented."""
+    found: OperationDoc | None = getattr(handler, _ATTRIBUTE, None)
     if found is None:
-        raise KeyError(f"{handler.__qualname__} says nothing of itself: put @told over it")
+        raise KeyError(f"{handler.__qualname__} is not documented: decorate it with @documented")
     return found
 
 
 class Schemas:
-    """Types as JSON Schemas. TypedDicts are kept by their names in `known`, and referred to."""
+    """Types as JSON Schemas. TypedDicts are collected by name in `known` and referenced."""
 
     def __init__(self, at: str = "#/components/schemas/") -> None:
         self._at = at
         self.known: dict[str, JsonObject] = {}
 
     def of(self, kind: Any, *, closed: bool = True) -> JsonObject:
-        """`closed`: objects have no members but those of their type."""
+        """`closed`: objects have no further members."""
         origin, args = get_origin(kind), get_args(kind)
         if origin is Annotated:
             added = [member for extra in args[1:] if isinstance(extra, SchemaHints) for member in extra.members.items()]
@@ -110,7 +110,7 @@ class Schemas:
                 schema["description"] = flat(kind.__doc__)
             self.known[kind.__name__] = schema
             schema["properties"] = {name: self.of(one, closed=closed) for name, (one, _) in members.items()}
-            required = [name for name, (_, needed) in members.items() if needed]
+            required = [name for name, (_, is_required) in members.items() if is_required]
             if required:
                 schema["required"] = required
             if closed:
@@ -119,12 +119,12 @@ class Schemas:
 
 
 def members_of(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """A TypedDict's members: each its type, and whether it has to be there."""
-    hints = get_type_hints(kind, include_extras=True)
-    usual = kind.__required_keys__
+    """A TypedDict's members: type, and whether it is required."""
+    annotations = get_type_hints(kind, include_extras=True)
+    keys = kind.__required_keys__
     return {
-        name: (hint, get_origin(hint) is not NotRequired and (name in usual or get_origin(hint) is Required))
-        for name, hint in hints.items()
+        name: (annotation, get_origin(annotation) is not NotRequired and (name in keys or get_origin(annotation) is Required))
+        for name, annotation in annotations.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Dead letters of push notifications, for people and tools."""
+"""The API for dead letters of push notifications."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rolecall.model.principal import Right
 from rolecall.model.push import DeadLetter
 from rolecall.protocol.text.timestamp import timestamp
 
-_MOST = 100
+_MAX_PAGE = 100
 
 
 def add_pushes(app: Quart, push: PushConfigs) -> None:
     @app.get("/registry/push/dead-letters")
-    @documented("Push notifications that were given up.", {200: DeadLetters}, InvalidParams, query=DeadLetterQuery)
+    @documented("Push notifications that could not be delivered.", {200: DeadLetters}, InvalidParams, query=DeadLetterQuery)
     async def dead_letters() -> Response:
-        limit = whole_number(request.args.get("limit", "50"), "limit", 1, _MOST)
+        limit = whole_number(request.args.get("limit", "50"), "limit", 1, _MAX_PAGE)
         page = await push.dead_letters(
             caller(), limit=limit, before=request.args.get("cursor") or None, whole=may(Right.OPERATE)
         )
@@ -34,8 +34,8 @@ def add_pushes(app: Quart, push: PushConfigs) -> None:
     async def redeliver(task: str, config: str, cursor: str) -> Response:
         event = Cursor(whole_number(cursor, "cursor", 1, 2**31))
         await push.redeliver(caller(Right.OPERATE), TaskId(task), config, event)
-        begun: Redelivery = {"task": task, "config": config, "cursor": event, "redelivering": True}
-        return reply(begun, 202)
+        started: Redelivery = {"task": task, "config": config, "cursor": event, "redelivering": True}
+        return reply(started, 202)
 
 
 def _item(letter: DeadLetter) -> DeadLetterItem:

@@ -1,4 +1,4 @@
-"""The registry over HTTP: withdraw, drain, probe, find, watch. docs/reference/http.md tells it to people."""
+"""The registry over HTTP: withdraw, drain, probe, find, watch. docs/reference/http.md describes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quart import Quart, Response, request
 from hub.core.admission.quota import WorkspaceQuota
 from hub.core.registry.directory import Directory
 from hub.inbound.api.application import json_object, problem, reply, whole_number
-from hub.inbound.api.leases import seconds
+from hub.inbound.api.leases import LEASE_ERRORS, seconds
 from hub.inbound.api.offers import read_proof, read_worker
 from hub.inbound.api.operation_doc import EVENTS, documented
 from hub.inbound.api.shapes import (
@@ -29,17 +29,15 @@ from hub.inbound.api.shapes import (
     Revision,
     Withdrawn,
 )
-from hub.inbound.middleware.audit import noted
+from hub.inbound.middleware.audit import recorded
 from hub.inbound.middleware.authentication import caller, enroller
 from rolecall.errors import (
-    InstanceConflict,
     InvalidParams,
     LeaseError,
     LeaseSuperseded,
     LeaseUnknown,
     OfferInvalid,
     Overloaded,
-    TooManyHeld,
 )
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import AgentQuery
@@ -52,20 +50,18 @@ from rolecall.protocol.text.timestamp import timestamp
 
 ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one instance."
 _STATES = ("ready", "suspect", "draining")
-_REFUSED = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
-_GONE = (OfferInvalid, LeaseUnknown, LeaseSuperseded)
 
 
 def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, feeds: WorkspaceQuota) -> None:
     @app.delete("/registry/agents/<name>")
-    @documented("Withdraw a worker.", {200: Withdrawn}, *_GONE, body=Proof, body_required=False, query=ProofInQuery)
+    @documented("Withdraw a worker.", {200: Withdrawn}, *LEASE_ERRORS, body=Proof, body_required=False, query=ProofInQuery)
     async def withdraw(name: str) -> Response:
         document = await json_object(required=False)
         for field in ("epoch", "lease"):
             if field in request.args:
                 document.setdefault(field, _int_or_text(request.args[field]) if field == "epoch" else request.args[field])
         try:
-            with noted(enroller().caller, "withdraw", name):
+            with recorded(enroller().caller, "withdraw", name):
                 await directory.withdraw(enroller(), read_worker(name), read_proof(document))
         except (LeaseUnknown, LeaseSuperseded) as error:
             return _unregistered(error)
@@ -78,7 +74,7 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
         document = await json_object(required=False)
         reason = str(document.get("reason") or "drained by an operator")[:200]
         operator = caller(Right.OPERATE)
-        with noted(operator, "drain", name):
+        with recorded(operator, "drain", name):
             drained = await directory.drain(operator, read_worker(name), reason)
         return reply(_item(directory, drained))
 
@@ -86,7 +82,7 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
     @documented("Have the hub connect to a worker's address.", {200: ProbeResult}, OfferInvalid, LeaseUnknown)
     async def probe(name: str) -> Response:
         operator = caller(Right.OPERATE)
-        with noted(operator, "probe", name):
+        with recorded(operator, "probe", name):
             probed, reached = await directory.probe(operator, read_worker(name))
         found: ProbeResult = {"name": str(probed.worker), "url": probed.offer.url, "reachable": reached}
         return reply(found)
@@ -117,28 +113,28 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
         headers={"Last-Event-ID": Revision},
     )
     async def feed() -> Response:
-        whose = caller()
-        feeds.check(whose.workspace)
+        subscriber = caller()
+        feeds.check(subscriber.workspace)
         after = _cursor(request.headers.get("Last-Event-ID") or request.args.get("after"))
         headers = {key.decode(): value.decode() for key, value in RESPONSE_HEADERS}
-        # A head alone is whole at once: whoever asked for no more has to be free to go on.
-        changes = _changes(directory, whose, after, keep_alive, feeds) if request.method == "GET" else None
+        # HEAD is answered at once, without a stream.
+        changes = _changes(directory, subscriber, after, keep_alive, feeds) if request.method == "GET" else None
         response = Response(changes, headers=headers)
         response.timeout = None
         return response
 
 
 async def _changes(
-    directory: Directory, whose: Caller, after: int | None, idle: timedelta, feeds: WorkspaceQuota
+    directory: Directory, subscriber: Caller, after: int | None, idle: timedelta, feeds: WorkspaceQuota
 ) -> AsyncGenerator[bytes, None]:
-    with directory.changes(whose, after=after, idle=idle) as changes:
-        feeds.fill(whose.workspace)
+    with directory.changes(subscriber, after=after, idle=idle) as changes:
+        feeds.fill(subscriber.workspace)
         try:
             yield KEEP_ALIVE
             async for batch in changes:
                 yield b"".join(map(_change_frame, batch)) if batch else KEEP_ALIVE
         finally:
-            feeds.leave(whose.workspace)
+            feeds.leave(subscriber.workspace)
 
 
 def _change_frame(change: RegistryChange) -> bytes:

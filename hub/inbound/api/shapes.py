@@ -1,13 +1,28 @@
-"""The shapes of the hub's own APIs: what handlers are held to by their types is what the OpenAPI description says of them.
+"""The request and answer types of the hub's own APIs: type checker and OpenAPI description both use them.
 
-Answers have these members and no others. Of a request's body, members that are not listed are left alone. What goes beyond a
-type (a pattern, a bound) stands beside it, in the words of JSON Schema.
+Answers have exactly these members. In a request's body, unknown members are ignored. Patterns and bounds stand beside a type
+as JSON Schema keywords.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
+from hub.inbound.api.offers import (
+    MAX_AUTHORIZATION,
+    MAX_BOOT,
+    MAX_DESCRIPTION,
+    MAX_LABEL_KEY,
+    MAX_LABEL_VALUE,
+    MAX_LABELS,
+    MAX_MODEL,
+    MAX_MODELS,
+    MAX_NAME,
+    MAX_NUMBER,
+    MAX_SECRET,
+    MAX_SKILLS,
+    MAX_URL,
+)
 from hub.inbound.api.operation_doc import SchemaHints
 from rolecall.model.a2a import JsonObject, TaskState
 from rolecall.model.ids import INSTANCE, RESERVED_ROLES, ROLE
@@ -15,7 +30,7 @@ from rolecall.model.worker import ChangeKind, Health
 
 _RESERVED = "|".join(sorted(RESERVED_ROLES))
 _NO_NUL = "^[^\\x00]*$"
-_KEY = {"maxLength": 128}
+_LABEL_KEY = {"maxLength": MAX_LABEL_KEY}
 
 Role = Annotated[str, SchemaHints(pattern=f"^{ROLE}$", **{"not": {"enum": sorted(RESERVED_ROLES)}})]
 Instance = Annotated[str, SchemaHints(pattern=f"^{INSTANCE}$")]
@@ -24,17 +39,17 @@ Segment = Annotated[str, SchemaHints(pattern="^[!-.0-~]{1,128}$")]
 Position = Annotated[int, SchemaHints(minimum=1, maximum=2**31)]
 Time = Annotated[str, SchemaHints(format="date-time")]
 Count = Annotated[int, SchemaHints(minimum=0)]
-TtlSeconds = Annotated[float, SchemaHints(minimum=0, maximum=1_000_000_000)]
-Capacity = Annotated[int, SchemaHints(minimum=1, maximum=1_000_000_000)]
-NonNegativeInt = Annotated[int, SchemaHints(minimum=0, maximum=1_000_000_000)]
-Nothing = Literal[""]
-Short = Annotated[str, SchemaHints(maxLength=128, pattern=_NO_NUL)]
-Line = Annotated[str, SchemaHints(maxLength=1000, pattern=_NO_NUL)]
-Secret = Annotated[str, SchemaHints(maxLength=256, pattern=_NO_NUL)]
+TtlSeconds = Annotated[float, SchemaHints(minimum=0, maximum=MAX_NUMBER)]
+Capacity = Annotated[int, SchemaHints(minimum=1, maximum=MAX_NUMBER)]
+CountInput = Annotated[int, SchemaHints(minimum=0, maximum=MAX_NUMBER)]
+EmptyText = Literal[""]
+Boot = Annotated[str, SchemaHints(maxLength=MAX_BOOT, pattern=_NO_NUL)]
+Description = Annotated[str, SchemaHints(maxLength=MAX_DESCRIPTION, pattern=_NO_NUL)]
+Secret = Annotated[str, SchemaHints(maxLength=MAX_SECRET, pattern=_NO_NUL)]
 
 
 class Problem(TypedDict):
-    """What went wrong, as in RFC 9457. `reason` is the word to tell errors apart by."""
+    """An error, as in RFC 9457. `reason` identifies it."""
 
     type: Literal["about:blank"]
     title: str
@@ -52,36 +67,39 @@ class SkillInput(TypedDict, total=False):
 
 
 class CardInput(TypedDict, total=False):
-    """The worker's A2A card, of 64 KiB at most unless the hub is set otherwise. Members that are not known are kept."""
+    """The worker's A2A card, at most 64 KiB unless the hub is configured otherwise. Unknown members are kept."""
 
-    skills: Annotated[list[SkillInput], SchemaHints(maxItems=100)] | None
+    skills: Annotated[list[SkillInput], SchemaHints(maxItems=MAX_SKILLS)] | None
     capabilities: JsonObject | None
 
 
 class Enrolment(TypedDict, total=False):
-    """What a worker says of itself."""
+    """What a worker declares about itself."""
 
-    url: Required[Annotated[str, SchemaHints(maxLength=2048, pattern="^https?://[^\\x00]+$")]]
-    boot: Short | None
-    description: Line | None
+    url: Required[Annotated[str, SchemaHints(maxLength=MAX_URL, pattern="^https?://[^\\x00]+$")]]
+    boot: Boot | None
+    description: Description | None
     card: CardInput | None
     capabilities: JsonObject | None
     capacity: Capacity | None
     labels: (
-        Annotated[dict[str, Annotated[str, SchemaHints(maxLength=256)]], SchemaHints(maxProperties=32, propertyNames=_KEY)]
+        Annotated[
+            dict[str, Annotated[str, SchemaHints(maxLength=MAX_LABEL_VALUE)]],
+            SchemaHints(maxProperties=MAX_LABELS, propertyNames=_LABEL_KEY),
+        ]
         | None
     )
-    models_supported: Annotated[list[Annotated[str, SchemaHints(maxLength=200)]], SchemaHints(maxItems=100)] | None
-    authorization: Annotated[str, SchemaHints(maxLength=4096, pattern="^[ -~]*$")] | None
+    models_supported: Annotated[list[Annotated[str, SchemaHints(maxLength=MAX_MODEL)]], SchemaHints(maxItems=MAX_MODELS)] | None
+    authorization: Annotated[str, SchemaHints(maxLength=MAX_AUTHORIZATION, pattern="^[ -~]*$")] | None
     ttl_seconds: TtlSeconds | None
 
 
 class FlatMembers(Enrolment, total=False):
-    """The same with its name inside: `name` as role or role:instance. `role` and `instance_id` win over it."""
+    """An enrolment with the name in the body: `name` is role or role:instance. `role` and `instance_id` win over it."""
 
-    name: Annotated[str, SchemaHints(maxLength=200, pattern=f"^[^\\x00:]*(:{INSTANCE})?$")] | None
-    role: Role | Nothing | None
-    instance_id: Instance | Nothing | None
+    name: Annotated[str, SchemaHints(maxLength=MAX_NAME, pattern=f"^[^\\x00:]*(:{INSTANCE})?$")] | None
+    role: Role | EmptyText | None
+    instance_id: Instance | EmptyText | None
 
 
 FlatEnrolment = Annotated[
@@ -96,22 +114,22 @@ FlatEnrolment = Annotated[
 
 
 class Proof(TypedDict, total=False):
-    """That the lease is one's own."""
+    """Proof that the lease belongs to the sender."""
 
-    epoch: NonNegativeInt | None
+    epoch: CountInput | None
     lease: Secret | None
 
 
 class Heartbeat(Proof, total=False):
-    """A sign of life, and how busy the worker is."""
+    """A heartbeat, and the worker's load."""
 
-    in_flight: NonNegativeInt | None
+    in_flight: CountInput | None
     capacity: Capacity | None
     draining: bool | None
 
 
 class ProofInQuery(TypedDict, total=False):
-    epoch: NonNegativeInt
+    epoch: CountInput
     lease: Secret
 
 
@@ -122,7 +140,7 @@ class DrainRequest(TypedDict, total=False):
 
 
 class Lease(TypedDict):
-    """A worker's registration. `lease` is its secret, `heartbeat_seconds` holds the jitter; `ttl_seconds` 0: for ever."""
+    """A worker's registration. `lease` is its secret, `heartbeat_seconds` includes jitter; `ttl_seconds` 0: no expiry."""
 
     name: Worker
     role: Role
@@ -142,7 +160,7 @@ class Withdrawn(TypedDict):
 
 
 class ProbeResult(TypedDict):
-    """Whether the hub reaches that worker now."""
+    """Whether the hub can connect to the worker now."""
 
     name: Worker
     url: str
@@ -160,7 +178,7 @@ class Load(TypedDict):
 
 
 class AgentSkill(TypedDict):
-    """As the worker's card has it."""
+    """As in the worker's card."""
 
     id: Any
     name: Any
@@ -207,14 +225,14 @@ class AgentFilter(TypedDict, total=False):
     tag: str
     capability: str
     label: Annotated[list[str], SchemaHints(description="name=value, or name.")]
-    q: Annotated[str, SchemaHints(description="Somewhere in name, description or skills.")]
+    q: Annotated[str, SchemaHints(description="Text in name, description or skills.")]
     state: Health
     limit: Annotated[int, SchemaHints(minimum=1, maximum=1000, default=1000)]
     cursor: Annotated[str, SchemaHints(description="The next_cursor of the page before.")]
 
 
 class Change(TypedDict):
-    """One event of the feed: its `data`."""
+    """The `data` of one event of the feed."""
 
     revision: Count
     event: ChangeKind
@@ -230,7 +248,7 @@ Revision = Annotated[int, SchemaHints(minimum=0, maximum=10**18)]
 
 
 class FeedQuery(TypedDict, total=False):
-    after: Annotated[Revision, SchemaHints(description="As Last-Event-ID.")]
+    after: Annotated[Revision, SchemaHints(description="The same as Last-Event-ID.")]
 
 
 # --- tasks
@@ -248,7 +266,7 @@ class TaskItem(TypedDict):
 
 
 class Tasks(TypedDict):
-    """Newest change first."""
+    """Last changed first."""
 
     tasks: list[TaskItem]
     total: Count
@@ -264,7 +282,7 @@ class TaskFilter(TypedDict, total=False):
 
 
 class DecisionItem(TypedDict):
-    """Why this worker: by which rule, out of how many."""
+    """Why this worker was chosen: the rule, and the number of candidates."""
 
     task: str
     role: str
@@ -319,12 +337,12 @@ class Ready(TypedDict):
 
 
 class HealthQuery(TypedDict, total=False):
-    verbose: Annotated[str, SchemaHints(description="Whatever its value: the checks one by one, as JSON.")]
+    verbose: Annotated[str, SchemaHints(description="With any value: each check, as JSON.")]
 
 
 class HealthReport(TypedDict):
-    """`workers` and `roles` are those of the caller's workspace. `running_tasks` is about all workspaces: for whoever may see
-    /metrics.
+    """`workers` and `roles` count the caller's workspace. `running_tasks` counts all workspaces, and is shown only to callers
+    that may read /metrics.
     """
 
     status: Literal["ok", "degraded"]
@@ -342,4 +360,6 @@ Card = Annotated[JsonObject, SchemaHints(required=["name", "description", "versi
 CatalogDocument = Annotated[JsonObject, SchemaHints(required=["specVersion", "host", "entries"])]
 
 
-Version = Annotated[str, SchemaHints(pattern=r"^([01](\..*)?)?$", description="0.3 or 1.0; without it a card holds both.")]
+Version = Annotated[
+    str, SchemaHints(pattern=r"^([01](\..*)?)?$", description="0.3 or 1.0; without it a card is valid in both.")
+]

@@ -1,4 +1,4 @@
-"""Tasks for people and tools: lists, and why a worker was chosen. A2A's own methods are elsewhere."""
+"""The hub's own API for tasks: lists, and why a worker was chosen. A2A's methods are in `a2a`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rolecall.model.ids import TaskId
 from rolecall.model.task import TaskRow
 from rolecall.protocol.text.timestamp import timestamp
 
-_MOST = 100
+_MAX_PAGE = 100
 
 
 def add_tasks(app: Quart, hub: Hub) -> None:
     @app.get("/registry/tasks")
-    @documented("One's own tasks.", {200: Tasks}, InvalidParams, query=TaskFilter)
+    @documented("The caller's tasks.", {200: Tasks}, InvalidParams, query=TaskFilter)
     async def tasks() -> Response:
         page = await hub.page(caller(), _query())
         items = [_item(row) for row in page.rows]
@@ -31,25 +31,25 @@ def add_tasks(app: Quart, hub: Hub) -> None:
     @app.get("/registry/tasks/<task>/decision")
     @documented("Why a task's worker was chosen, as long as the hub remembers it.", {200: DecisionItem}, TaskNotFound)
     async def decision(task: str) -> Response:
-        # The name may be of the caller's own making, and then be another's id: what counts is the task that it means to him.
+        # The name may be the caller's alias and at the same time another task's id: the caller's meaning counts.
         found = await hub.task(caller(), TaskId(task), Target())
-        made = hub.decisions.of(found.id)
-        if made is None:
-            raise TaskNotFound("The hub no longer remembers why that task's worker was chosen.")
+        chosen = hub.decisions.of(found.id)
+        if chosen is None:
+            raise TaskNotFound("The hub no longer has the routing decision of that task; it keeps only recent ones.")
         document: DecisionItem = {
-            "task": made.task,
-            "role": made.worker.role,
-            "worker": str(made.worker),
-            "rule": made.rule,
-            "candidates": made.candidates,
-            "at": timestamp(made.at),
+            "task": chosen.task,
+            "role": chosen.worker.role,
+            "worker": str(chosen.worker),
+            "rule": chosen.rule,
+            "candidates": chosen.candidates,
+            "at": timestamp(chosen.at),
         }
         return reply(document)
 
 
 def _query() -> TaskQuery:
     args = request.args
-    limit = whole_number(args.get("limit", "50"), "limit", 1, _MOST)
+    limit = whole_number(args.get("limit", "50"), "limit", 1, _MAX_PAGE)
     try:
         state = TaskState(args["state"]) if "state" in args else None
     except ValueError as error:

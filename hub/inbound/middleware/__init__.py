@@ -1,1 +1,1 @@
-"""What every request passes before its dispatcher: authentication, rate limits, fair scheduling, audit."""
+"""What every request passes before its dispatcher: authentication, rate limits, fair scheduling, audit log."""

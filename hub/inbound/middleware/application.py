@@ -1,4 +1,4 @@
-"""The front of the hub: A2A's calls go straight to their dispatchers, everything else to Quart."""
+"""The hub's ASGI application: A2A calls go directly to their dispatchers, everything else to Quart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hub.core.observe import Observer
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.leases import Leases
-from hub.inbound.middleware.audit import note
+from hub.inbound.middleware.audit import record
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.fair_scheduler import FairScheduler
 from hub.inbound.middleware.rate_limiter import RateLimiter
@@ -24,17 +24,17 @@ from rolecall.protocol.jsonrpc import NULL, write_error
 from rolecall.protocol.problem import problem_body
 from rolecall.protocol.rest import read_route
 
-_EVERY_ROLE = frozenset({"/", "/a2a", "/a2a/", "/a2a/jsonrpc", "/v1/a2a"})
-_OLD_STREAM = "/subscribe"
-_ANY = Target()
-_LONGEST_ADDRESS = 256
-_A_BROWSERS = frozenset({"GET", "HEAD"})
+_HUB_PATHS = frozenset({"/", "/a2a", "/a2a/", "/a2a/jsonrpc", "/v1/a2a"})
+_V0_1_STREAM_PATH = "/subscribe"
+_NO_ROLE = Target()
+_MAX_PATH = 256
+_BROWSER_METHODS = frozenset({"GET", "HEAD"})
 _ALLOWED = {"/": b"GET, HEAD, POST"}
 _POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This address takes POST with a JSON-RPC request."}}'
 
 
 class Application:
-    """The ASGI application that a server runs."""
+    """Admits each request, then dispatches it by path and method."""
 
     def __init__(
         self,
@@ -62,42 +62,44 @@ class Application:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1002})
         elif scope["type"] == "http":
-            await self._enter(Request(scope, receive, send))
+            await self._handle(Request(scope, receive, send))
         else:
             await self._api(scope, receive, send)
 
-    async def _enter(self, request: Request) -> None:
+    async def _handle(self, request: Request) -> None:
         path = request.path
-        only = "tasks/sendSubscribe" if path == _OLD_STREAM else None
-        target = rpc_target(path) if only is None else _ANY
-        inside: Caller | None = None
+        only = "tasks/sendSubscribe" if path == _V0_1_STREAM_PATH else None
+        target = rpc_target(path) if only is None else _NO_ROLE
+        counted: Caller | None = None
         try:
-            who = self._authenticator.admit(request)
-            if who is not None and who is not LOCAL:
-                self._rate_limiter.enter(who.caller)
-                inside = who.caller
+            principal = self._authenticator.admit(request)
+            if principal is not None and principal is not LOCAL:
+                self._rate_limiter.enter(principal.caller)
+                counted = principal.caller
             await self._serve(request, target, only)
         except (AccessError, BodyTooLarge, TooManyRequests, TooManyAtOnce) as error:
-            note(request.who.caller if request.who is not None else None, "turned away", path, type(error).__name__)
+            record(
+                request.principal.caller if request.principal is not None else None, "turned away", path, type(error).__name__
+            )
             fault = fault_of(error)
             self._observer.refused(fault.reason.lower())
-            await _turn_away(request, error, fault, rpc=target is not None)
+            await _refuse(request, error, fault, rpc=target is not None)
         finally:
-            if inside is not None:
-                self._rate_limiter.leave(inside)
+            if counted is not None:
+                self._rate_limiter.leave(counted)
 
     async def _serve(self, request: Request, target: Target | None, only: str | None) -> None:
         path, method = request.path, request.method
         if target is not None and method == "POST":
             await self._rpc(request, target, only=only)
             return
-        if target is not None and not (path == "/" and method in _A_BROWSERS):
+        if target is not None and not (path == "/" and method in _BROWSER_METHODS):
             await request.answer(_POST_ONLY, status=405, headers=[(b"allow", _ALLOWED.get(path, b"POST"))])
             return
-        lease = self._leases.place(path, method)
-        if lease is not None:
+        lease_call = self._leases.match(path, method)
+        if lease_call is not None:
             await self._scheduler.turn()
-            await self._leases(request, lease)
+            await self._leases(request, lease_call)
             return
         place = read_route(request.scope["raw_path"].decode("ascii", "replace"), method) if target is None else None
         if place is not None:
@@ -108,8 +110,8 @@ class Application:
             await self._api(request.scope, request.receive, request.send)
 
 
-async def _turn_away(request: Request, error: HubError, fault: Fault, *, rpc: bool) -> None:
-    """Nothing of the body is read; what it is answered in is what its address speaks."""
+async def _refuse(request: Request, error: HubError, fault: Fault, *, rpc: bool) -> None:
+    """Answers without reading the body: JSON-RPC on its paths, problem+json elsewhere."""
     headers = [*retry_after_of(error)]
     if fault.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="rolecall"'))
@@ -118,10 +120,10 @@ async def _turn_away(request: Request, error: HubError, fault: Fault, *, rpc: bo
 
 
 def rpc_target(path: str) -> Target | None:
-    """What a JSON-RPC address names, None where the path is no such address. A name that cannot be one is none."""
-    if path in _EVERY_ROLE:
-        return _ANY
-    return _role_target(path) if path.startswith("/agents/") and len(path) < _LONGEST_ADDRESS else None
+    """What a JSON-RPC path names; None: not a JSON-RPC path, or an invalid name."""
+    if path in _HUB_PATHS:
+        return _NO_ROLE
+    return _role_target(path) if path.startswith("/agents/") and len(path) < _MAX_PATH else None
 
 
 @lru_cache(maxsize=4096)

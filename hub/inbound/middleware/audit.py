@@ -1,4 +1,4 @@
-"""The audit trail: who did what to what, and how it ended. Ids and names; never what was said."""
+"""The audit log: caller, action, target and outcome. It holds ids and names, never content."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from rolecall.protocol.methods import Operation
 
 NAME = "rolecall.audit"
 _log = logging.getLogger(NAME)
-_NOTED = frozenset({Operation.SEND, Operation.STREAM, Operation.CANCEL, Operation.PUSH_SET, Operation.PUSH_DELETE})
+_RECORDED = frozenset({Operation.SEND, Operation.STREAM, Operation.CANCEL, Operation.PUSH_SET, Operation.PUSH_DELETE})
 
 
-def note(who: Caller | None, did: str, on: str, outcome: str) -> None:
-    """`who` None: nobody known."""
+def record(caller: Caller | None, action: str, target: str, outcome: str) -> None:
+    """`caller` None: unauthenticated."""
     if _log.isEnabledFor(logging.INFO):
-        name, workspace = (who.name, who.workspace) if who is not None else (None, None)
-        _log.info(did, extra={"event": did, "who": name, "workspace": workspace, "on": on[:200], "outcome": outcome})
+        name, workspace = (caller.name, caller.workspace) if caller is not None else (None, None)
+        _log.info(action, extra={"event": action, "who": name, "workspace": workspace, "on": target[:200], "outcome": outcome})
 
 
-def note_call(who: Caller | None, operation: Operation, on: str, outcome: str) -> None:
-    """Reading leaves no trail."""
-    if operation in _NOTED and _log.isEnabledFor(logging.INFO):
-        note(who, operation.value, on, outcome)
+def record_call(caller: Caller | None, operation: Operation, target: str, outcome: str) -> None:
+    """Operations that only read are not recorded."""
+    if operation in _RECORDED and _log.isEnabledFor(logging.INFO):
+        record(caller, operation.value, target, outcome)
 
 
 @contextmanager
-def noted(who: Caller, did: str, on: str) -> Iterator[None]:
-    """How what happens inside ended."""
+def recorded(caller: Caller, action: str, target: str) -> Iterator[None]:
+    """Records the outcome of the block: "ok", or the name of the error."""
     outcome = "ok"
     try:
         yield
@@ -38,4 +38,4 @@ def noted(who: Caller, did: str, on: str) -> Iterator[None]:
         outcome = type(error).__name__
         raise
     finally:
-        note(who, did, on, outcome)
+        record(caller, action, target, outcome)

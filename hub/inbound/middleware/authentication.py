@@ -1,4 +1,4 @@
-"""The gate: who is asking, whether he may, and whether the request came the way that it should."""
+"""Authentication and authorization of requests, and checks of their headers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from rolecall.model.ids import Caller
 from rolecall.model.principal import LOCAL, Principal, Right
 
 _KEY = "rolecall.principal"
-_OPEN = ("/.well-known/", "/livez", "/readyz", "/health")
+_OPEN_PATHS = ("/.well-known/", "/livez", "/readyz", "/health")
 _BEARER = "bearer "
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES = (b"same-origin", b"same-site", b"none")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]{1,5})?")
 
 
 class Authenticator:
-    """`tokens` None: there are none, and everybody is the one local caller. `hosts`: what we may be called; empty: anything.
-    `exposed`: others than this machine get here, so that without tokens nobody gets in. `max_head`: bytes of all headers.
+    """`tokens` None: every request comes from the one local caller. `hosts`: accepted Host headers; empty: any. `exposed`:
+    other machines can reach the hub, so a token is always needed. `max_head`: bytes of all headers.
     """
 
     def __init__(self, tokens: Tokens | None, hosts: Sequence[str] = (), *, max_head: int, exposed: bool = False) -> None:
@@ -37,11 +37,11 @@ class Authenticator:
         self._hosts = frozenset(host.lower() for host in hosts)
 
     def admit(self, request: Request) -> Principal | None:
-        """Note who is asking; None: nobody known, at what is open to all. Unauthenticated, BadHost, CrossSite, Smuggled,
+        """Sets the request's principal; None: no valid token, on an open path. Unauthenticated, BadHost, CrossSite, Smuggled,
         HeadTooLarge.
         """
-        self._check_way(request)
-        found = request.who = request.scope[_KEY] = self._who(request.headers)
+        self._check_headers(request)
+        found = request.principal = request.scope[_KEY] = self._find(request.headers)
         if found is None and not is_open(request.path):
             raise Unauthenticated
         return found
@@ -51,91 +51,91 @@ class Authenticator:
         """A token is needed."""
         return self._tokens is not None and (self._exposed or not self._tokens.empty)
 
-    def _who(self, said: dict[bytes, bytes]) -> Principal | None:
-        token = _token(said)
+    def _find(self, headers: dict[bytes, bytes]) -> Principal | None:
+        token = _token(headers)
         found = self._tokens.find(token) if token is not None and self._tokens is not None else None
         return found if found is not None or self.locked else LOCAL
 
-    def _check_way(self, request: Request) -> None:
-        headers, said = request.scope["headers"], request.headers
-        if len(headers) > MAX_HEADERS or sum(map(len, chain.from_iterable(headers))) > self._max_head:
+    def _check_headers(self, request: Request) -> None:
+        pairs, headers = request.scope["headers"], request.headers
+        if len(pairs) > MAX_HEADERS or sum(map(len, chain.from_iterable(pairs))) > self._max_head:
             raise HeadTooLarge(MAX_HEADERS, self._max_head)
-        if b"transfer-encoding" in said and b"content-length" in said:
+        if b"transfer-encoding" in headers and b"content-length" in headers:
             raise Smuggled
-        if self._hosts and _host_in(said.get(b"host") or said.get(b":authority") or b"") not in self._hosts:
+        if self._hosts and _host_in(headers.get(b"host") or headers.get(b":authority") or b"") not in self._hosts:
             raise BadHost
-        if request.method not in _SAFE:
-            site = said.get(b"sec-fetch-site")
+        if request.method not in _SAFE_METHODS:
+            site = headers.get(b"sec-fetch-site")
             if site is not None and site not in _OWN_SITES:
                 raise CrossSite
 
 
 @lru_cache(maxsize=256)
-def _host_in(said: bytes) -> str | None:
-    """The name without the port; None: that is no Host."""
-    found = _HOST.fullmatch(said[:512].decode("latin-1").lower())
+def _host_in(value: bytes) -> str | None:
+    """The name without the port; None: not a valid Host header."""
+    found = _HOST.fullmatch(value[:512].decode("latin-1").lower())
     return found[1] if found is not None else None
 
 
 def is_open(path: str) -> bool:
-    """Cards and health: for everybody."""
-    if path.startswith(_OPEN):
+    """Cards and health need no token."""
+    if path.startswith(_OPEN_PATHS):
         return True
     return path.startswith("/agents/") and "/.well-known/" in path
 
 
-def holder_of(who: Principal | None, right: Right) -> Principal:
-    """Forbidden: he is known, and this is not his to do."""
-    if who is None:
+def require(principal: Principal | None, right: Right) -> Principal:
+    """Unauthenticated; Forbidden: the principal lacks the right."""
+    if principal is None:
         raise Unauthenticated
-    if not who.may(right):
-        raise Forbidden(who.kind.value, right.value)
-    return who
+    if not principal.may(right):
+        raise Forbidden(principal.kind.value, right.value)
+    return principal
 
 
 def caller(right: Right = Right.READ) -> Caller:
-    """For pages: whose request this is."""
-    return holder_of(_who(), right).caller
+    """The caller of the current Quart request. Unauthenticated, Forbidden."""
+    return require(_principal(), right).caller
 
 
 def may(right: Right) -> bool:
-    """For pages that show more to some."""
-    found = _who()
+    """Whether the current Quart request has that right."""
+    found = _principal()
     return found is not None and found.may(right)
 
 
 def operators_view() -> None:
-    """What is about all workspaces at once is for `default`, the workspace of who runs the hub. Unauthenticated, HubWide."""
+    """Data about all workspaces is only for `default`, the workspace of the hub's operator. Unauthenticated, HubWide."""
     caller()
     if not sees_all():
         raise HubWide
 
 
 def sees_all() -> bool:
-    """Whether what is about all workspaces at once is his to see."""
+    """Whether the current Quart request may read data about all workspaces."""
     return may(Right.READ) and viewer().workspace == LOCAL.workspace
 
 
 def enroller() -> Principal:
-    return holder_of(_who(), Right.ENROL)
+    return require(_principal(), Right.ENROL)
 
 
 def viewer() -> Caller:
-    """For pages that are open: whoever shows no token sees the default workspace."""
-    found = _who()
+    """The caller on an open path: a request without a token reads the default workspace."""
+    found = _principal()
     return found.caller if found is not None else Caller(LOCAL.workspace, "")
 
 
-def _who() -> Principal | None:
-    """Who asks for the page that is being made."""
+def _principal() -> Principal | None:
+    """The principal of the current Quart request."""
     found: Principal | None = cast(Scope, request.scope)[_KEY]
     return found
 
 
-def _token(said: dict[bytes, bytes]) -> str | None:
-    shown = said.get(b"authorization")
-    if shown is not None:
-        text = shown.decode("latin-1")
+def _token(headers: dict[bytes, bytes]) -> str | None:
+    value = headers.get(b"authorization")
+    if value is not None:
+        text = value.decode("latin-1")
         return text[len(_BEARER) :].strip() if text[: len(_BEARER)].lower() == _BEARER else None
-    key = said.get(b"x-api-key")
+    key = headers.get(b"x-api-key")
     return key.decode("latin-1").strip() if key is not None else None

@@ -1,53 +1,54 @@
-"""Keeps what is not a call from crowding the loop: a call waits behind one or a few of them, however many there are."""
+"""Limits how many requests other than A2A calls start per loop iteration, so that a burst of them does not delay calls."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 
-_TURNS = 4
-_MOMENT = 0.002
-_MANY = 250
+_ITERATIONS = 4
+_INTERVAL = 0.002
+_QUEUE_PER_START = 250
 
 
 class FairScheduler:
-    """In a crowd one goes every few turns of the loop, or every moment where turns are long: a call takes a dozen turns, and
-    those between are short. Of a long queue more go at once, so that nobody waits until his lease ends.
+    """While requests queue, one starts every `_ITERATIONS` iterations of the loop, or every `_INTERVAL` if iterations are long:
+    a call takes a dozen iterations, and those between are short. Of a long queue several start at once, so that no heartbeat
+    waits until its lease ends.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._turning = False
-        self._turns = 0
+        self._active = False
+        self._iterations = 0
         self._last = 0.0
 
     async def turn(self) -> None:
-        """One after the other, in the order in which they came; at once when there is no crowd."""
+        """Waits for the caller's turn, first come, first served; returns at once if there is no queue."""
         loop = asyncio.get_running_loop()
-        if not self._turning:
-            self._turning = True
-            self._rest(loop)
+        if not self._active:
+            self._active = True
+            self._schedule_next(loop)
             return
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.append(turn)
         await turn
 
-    def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._turns, self._last = 0, loop.time()
+    def _schedule_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._iterations, self._last = 0, loop.time()
         loop.call_soon(self._next, loop)
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._turns += 1
-        if self._turns < _TURNS and loop.time() - self._last < _MOMENT:
+        self._iterations += 1
+        if self._iterations < _ITERATIONS and loop.time() - self._last < _INTERVAL:
             loop.call_soon(self._next, loop)
             return
-        room = 1 + len(self._waiting) // _MANY
-        let_in = 0
-        while self._waiting and let_in < room:
+        batch_size = 1 + len(self._waiting) // _QUEUE_PER_START
+        started = 0
+        while self._waiting and started < batch_size:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
-                let_in += 1
-        self._turning = let_in > 0
-        if self._turning:
-            self._rest(loop)
+                started += 1
+        self._active = started > 0
+        if self._active:
+            self._schedule_next(loop)

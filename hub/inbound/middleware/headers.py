@@ -1,4 +1,4 @@
-"""The headers of a call that mean something to us, in every binding."""
+"""The request headers that the hub reads, in every binding."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from rolecall.errors import GoesInCircles, InvalidParams
 from rolecall.model.ids import Cursor
 
 _EXTENSION = re.compile(r"[!-+\--~]{1,256}")
-_MOST_EXTENSIONS = 32
-_MOST_HOPS = 8
-_IN_QUERY = b"A2A-Version="
+_MAX_EXTENSIONS = 32
+_MAX_HOPS = 8
+_QUERY_VERSION = b"A2A-Version="
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")
-_OURS = frozenset({b"last-event-id", b"idempotency-key", b"traceparent", b"a2a-hop", *_EXTENSION_HEADERS})
-NOTHING = CallHeaders()
+_READ = frozenset({b"last-event-id", b"idempotency-key", b"traceparent", b"a2a-hop", *_EXTENSION_HEADERS})
+_NONE = CallHeaders()
 
 
 def read_call_headers(request: Request) -> CallHeaders:
-    """InvalidParams for what cannot be meant."""
-    said = request.headers
-    if _OURS.isdisjoint(said):
-        return NOTHING
+    """InvalidParams, GoesInCircles."""
+    headers = request.headers
+    if _READ.isdisjoint(headers):
+        return _NONE
     return CallHeaders(
-        after=_cursor(said), key=_key(said), trace=_trace(said), extensions=_extensions(request), hops=_hops(said)
+        after=_cursor(headers), key=_key(headers), trace=_trace(headers), extensions=_extensions(request), hops=_hops(headers)
     )
 
 
 def version_of(request: Request) -> str | None:
-    """The version that the caller says he speaks: in the header, or in the query."""
+    """The A2A version that the request names, in the header or in the query."""
     value = request.headers.get(b"a2a-version")
     if value is None:
         query = request.scope.get("query_string", b"")
@@ -38,8 +38,8 @@ def version_of(request: Request) -> str | None:
     return value.decode("ascii", "replace")[:20] if value else None
 
 
-def echoed(request: Request) -> Headers:
-    """Extensions that were asked for are passed on to the worker; the answer says so under the same name."""
+def extension_headers(request: Request) -> Headers:
+    """The answer's header: it repeats the requested extensions, because all of them are passed to the worker."""
     for name in _EXTENSION_HEADERS:
         if name in request.headers:
             return [(name, ", ".join(_extensions(request)).encode("ascii"))]
@@ -47,19 +47,19 @@ def echoed(request: Request) -> Headers:
 
 
 def _version_in(query: bytes) -> bytes | None:
-    said = (pair for pair in query.split(b"&") if pair.startswith(_IN_QUERY))
-    return next(said, _IN_QUERY).removeprefix(_IN_QUERY)
+    pairs = (pair for pair in query.split(b"&") if pair.startswith(_QUERY_VERSION))
+    return next(pairs, _QUERY_VERSION).removeprefix(_QUERY_VERSION)
 
 
 def _extensions(request: Request) -> tuple[str, ...]:
-    said: list[str] = []
+    names: list[str] = []
     if request.headers.keys().isdisjoint(_EXTENSION_HEADERS):
         return ()
     for name, value in request.scope["headers"]:
         if name in _EXTENSION_HEADERS:
-            said += [item.strip() for item in value.decode("ascii", "ignore").split(",")]
-    fitting = (item for item in said if _EXTENSION.fullmatch(item))
-    return tuple(dict.fromkeys(fitting))[:_MOST_EXTENSIONS]
+            names += [item.strip() for item in value.decode("ascii", "ignore").split(",")]
+    valid = (item for item in names if _EXTENSION.fullmatch(item))
+    return tuple(dict.fromkeys(valid))[:_MAX_EXTENSIONS]
 
 
 def _key(headers: dict[bytes, bytes]) -> str | None:
@@ -77,11 +77,11 @@ def _trace(headers: dict[bytes, bytes]) -> str | None:
 
 
 def _hops(headers: dict[bytes, bytes]) -> int:
-    """Hubs that call each other in a circle would do so for ever."""
+    """How many hubs the call has passed. The limit ends calls between hubs that go in a circle."""
     value = headers.get(b"a2a-hop", b"0")
-    hops = int(value) if value.isdigit() and len(value) < 4 else _MOST_HOPS
-    if hops >= _MOST_HOPS:
-        raise GoesInCircles(_MOST_HOPS)
+    hops = int(value) if value.isdigit() and len(value) < 4 else _MAX_HOPS
+    if hops >= _MAX_HOPS:
+        raise GoesInCircles(_MAX_HOPS)
     return hops
 
 

@@ -1,4 +1,4 @@
-"""What a caller gets whose request is refused before it reaches a dispatcher: problem+json, the same wherever it happens."""
+"""Parts of refusals that all dispatchers share, and the problem+json for requests that reach none."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from hub.server.asgi import Headers, Refusal
 from rolecall.errors import HubError, RouteError
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.problem import problem_body
+
+BODY_UNREAD = frozenset({408, 413, 415})
+"""Statuses of refusals before the body was read to its end: see `Request.answer_unread`."""
 
 
 def refusal_of(error: BaseException) -> Refusal:
@@ -15,6 +18,6 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 def retry_after_of(error: BaseException) -> Headers:
-    """The header that tells when to try again, where an error has that."""
+    """The Retry-After header, if the error has a time."""
     wait = error.retry_after if isinstance(error, RouteError) else None
     return [(b"retry-after", b"%d" % max(1, round(wait)))] if wait is not None else ()

@@ -1,4 +1,4 @@
-"""One request as the hub's own dispatchers see it: ASGI's three arguments, with what is asked of them again and again."""
+"""One request as the hub's own dispatchers see it: ASGI's three arguments and common operations on them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from rolecall.model.principal import Principal
 
 _JSON_TYPES = frozenset({JSON, b"application/json-rpc", b"application/a2a+json"})
 _BODY_TIMEOUT = 10.0
-_LINGER, _LINGER_BYTES = 1.0, 8 * 1024 * 1024
+_DISCARD_TIMEOUT, _DISCARD_LIMIT = 1.0, 8 * 1024 * 1024
 
 
 class Request:
-    """`heads`: the headers by name, the first of each. ASGI servers hand names over in lower case. `who`: asks, as far as the
-    gate found out.
-    """
+    """`headers`: by lower-case name, the first of each. `principal`: set by the Authenticator."""
 
-    __slots__ = ("headers", "method", "path", "receive", "scope", "send", "who")
+    __slots__ = ("headers", "method", "path", "principal", "receive", "scope", "send")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -28,29 +26,31 @@ class Request:
         self.path: str = scope["path"]
         self.method: str = scope["method"]
         self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
-        self.who: Principal | None = None
+        self.principal: Principal | None = None
 
     @property
     def on_disconnect(self) -> OnDisconnect | None:
-        """None where the server cannot tell that the caller has left."""
+        """None where the server does not report disconnects."""
         found: OnDisconnect | None = self.scope.get(ON_DISCONNECT)
         return found
 
-    # --- what is asked
+    # --- the request
 
     def check_length(self, limit: int) -> None:
-        """BodyTooLarge if the head says so already."""
+        """BodyTooLarge if the Content-Length is invalid or above `limit`."""
         length = self.headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > limit):
             raise BodyTooLarge(limit)
 
     async def json(self, limit: int) -> bytes:
-        """The body of a JSON request; refused by its headers before it is read, wherever they tell enough."""
+        """The body of a JSON request; refused before it is read where its headers suffice. BodyTooLarge, BodyTooSlow,
+        MediaTypeNotSupported, ClientGone.
+        """
         self.check_length(limit)
-        said = self.headers
-        if said.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+        headers = self.headers
+        if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
             raise MediaTypeNotSupported
-        media = said.get(b"content-type", b"")
+        media = headers.get(b"content-type", b"")
         if media != JSON and media.partition(b";")[0].strip().lower() not in _JSON_TYPES:
             raise MediaTypeNotSupported
         if self.scope.get(BODY_COMPLETE):
@@ -64,7 +64,7 @@ class Request:
     async def _body(self, limit: int) -> bytes:
         message = await self.receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
-            return _within(message.get("body", b""), limit)
+            return _checked(message.get("body", b""), limit)
         body = bytearray()
         while message["type"] == "http.request":
             body += message.get("body", b"")
@@ -75,7 +75,7 @@ class Request:
             message = await self.receive()
         raise ClientGone
 
-    # --- what is answered
+    # --- the answer
 
     async def answer(self, body: bytes, *, status: int = 200, media: bytes = JSON, headers: Headers = ()) -> None:
         head = [(b"content-type", media), (b"content-length", b"%d" % len(body)), *headers]
@@ -83,15 +83,15 @@ class Request:
         await self.send({"type": "http.response.body", "body": body})
 
     async def answer_unread(self, body: bytes, *, status: int, media: bytes = JSON, headers: Headers = ()) -> None:
-        """An answer to a request whose body was not read. What is still coming is read and thrown away for a moment: a
-        connection that is closed with unread bytes is reset, and the answer would be lost with it.
+        """Answers a request whose body was not read. The rest of the body is read and discarded for a moment: closing with
+        unread bytes would reset the connection, and the answer would be lost.
         """
         head = [(b"content-type", media), (b"content-length", b"%d" % len(body)), (b"connection", b"close"), *headers]
         await self.send({"type": "http.response.start", "status": status, "headers": head})
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
-        left = _LINGER_BYTES
+        left = _DISCARD_LIMIT
         try:
-            async with asyncio.timeout(_LINGER):
+            async with asyncio.timeout(_DISCARD_TIMEOUT):
                 while left > 0:
                     message = await self.receive()
                     if message["type"] != "http.request" or not message.get("more_body", False):
@@ -102,7 +102,7 @@ class Request:
         await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _within(body: bytes, limit: int) -> bytes:
+def _checked(body: bytes, limit: int) -> bytes:
     if len(body) > limit:
         raise BodyTooLarge(limit)
     return body

@@ -1,4 +1,4 @@
-"""Who gets through the gate, and what is open to all."""
+"""Which requests are admitted, and which paths are open."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ from typing import Any
 
 import pytest
 
-from hub.inbound.middleware.authentication import Authenticator, holder_of, is_open
+from hub.inbound.middleware.authentication import Authenticator, is_open, require
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import MAX_HEADERS
 from rolecall.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, Smuggled, Unauthenticated
 from rolecall.model.principal import LOCAL, Kind, Principal, Right
 
-ANNA = Principal("anna", Kind.CLIENT)
+CLIENT = Principal("alice", Kind.CLIENT)
 
 
-class Book:
-    """Tokens that are their holders' names."""
+class TokenTable:
+    """Each token is its principal's name."""
 
-    def __init__(self, *holders: Principal) -> None:
-        self.holders = {holder.name: holder for holder in holders}
+    def __init__(self, *known: Principal) -> None:
+        self.known = {principal.name: principal for principal in known}
 
     @property
     def empty(self) -> bool:
-        return not self.holders
+        return not self.known
 
     def find(self, token: str) -> Principal | None:
-        return self.holders.get(token)
+        return self.known.get(token)
 
 
 def request(path: str = "/", method: str = "POST", **headers: str) -> Request:
     async def never(*_: Any) -> Any:
-        raise AssertionError("nobody reads or answers here")
+        raise AssertionError("this request must be neither read nor answered")
 
-    said = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    return Request({"type": "http", "path": path, "method": method, "headers": said}, never, never)
+    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return Request({"type": "http", "path": path, "method": method, "headers": pairs}, never, never)
 
 
-def authenticator(*holders: Principal, **options: Any) -> Authenticator:
-    return Authenticator(Book(*holders), **{"max_head": 1_000, **options})
+def authenticator(*known: Principal, **options: Any) -> Authenticator:
+    return Authenticator(TokenTable(*known), **{"max_head": 1_000, **options})
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def authenticator(*holders: Principal, **options: Any) -> Authenticator:
         "/health",
     ],
 )
-def test_cards_and_health_are_open_to_all(path: str) -> None:
+def test_cards_and_health_need_no_token(path: str) -> None:
     assert is_open(path)
-    assert authenticator(ANNA).admit(request(path, "GET")) is None
+    assert authenticator(CLIENT).admit(request(path, "GET")) is None
 
 
 @pytest.mark.parametrize(
@@ -77,29 +77,29 @@ def test_cards_and_health_are_open_to_all(path: str) -> None:
         "/.well-known",
     ],
 )
-def test_nothing_else_is_whatever_stands_in_its_path(path: str) -> None:
+def test_all_other_paths_need_a_token(path: str) -> None:
     assert not is_open(path)
     with pytest.raises(Unauthenticated):
-        authenticator(ANNA).admit(request(path, "GET"))
+        authenticator(CLIENT).admit(request(path, "GET"))
 
 
-@pytest.mark.parametrize("said", ["Bearer anna", "bearer anna", "BEARER anna"])
-def test_a_token_opens_and_says_who_asks(said: str) -> None:
-    asked = request(authorization=said)
-    assert authenticator(ANNA).admit(asked) == ANNA
-    assert asked.who == ANNA
+@pytest.mark.parametrize("header", ["Bearer alice", "bearer alice", "BEARER alice"])
+def test_a_valid_token_sets_the_principal(header: str) -> None:
+    with_token = request(authorization=header)
+    assert authenticator(CLIENT).admit(with_token) == CLIENT
+    assert with_token.principal == CLIENT
 
 
-@pytest.mark.parametrize("said", ["anna", "Basic anna", "Bearer", "Bearer bert", "Bearer  "])
-def test_what_is_no_good_token_opens_nothing(said: str) -> None:
+@pytest.mark.parametrize("header", ["alice", "Basic alice", "Bearer", "Bearer bob", "Bearer  "])
+def test_an_invalid_token_is_refused(header: str) -> None:
     with pytest.raises(Unauthenticated):
-        authenticator(ANNA).admit(request(authorization=said))
+        authenticator(CLIENT).admit(request(authorization=header))
 
 
-def test_without_tokens_everybody_is_the_local_caller_unless_others_get_here() -> None:
+def test_without_tokens_every_request_is_local_unless_the_hub_is_exposed() -> None:
     assert authenticator().admit(request()) == LOCAL
     assert Authenticator(None, max_head=1_000).admit(request()) == LOCAL
-    assert (authenticator().locked, authenticator(exposed=True).locked, authenticator(ANNA).locked) == (False, True, True)
+    assert (authenticator().locked, authenticator(exposed=True).locked, authenticator(CLIENT).locked) == (False, True, True)
     with pytest.raises(Unauthenticated):
         authenticator(exposed=True).admit(request())
 
@@ -117,17 +117,17 @@ def test_without_tokens_everybody_is_the_local_caller_unless_others_get_here() -
         ("x@hub.example", False),
     ],
 )
-def test_a_hub_that_knows_its_names_answers_to_no_other(host: str, fits: bool) -> None:
-    admits = authenticator(hosts=["Hub.Example", "[::1]"])
+def test_a_hub_with_configured_hosts_refuses_others(host: str, fits: bool) -> None:
+    named = authenticator(hosts=["Hub.Example", "[::1]"])
     if fits:
-        assert admits.admit(request(host=host)) == LOCAL
+        assert named.admit(request(host=host)) == LOCAL
     else:
         with pytest.raises(BadHost):
-            admits.admit(request(host=host))
+            named.admit(request(host=host))
 
 
 @pytest.mark.parametrize(("method", "refused"), [("POST", True), ("DELETE", True), ("GET", False), ("HEAD", False)])
-def test_another_site_may_look_and_change_nothing(method: str, refused: bool) -> None:
+def test_a_cross_site_request_may_read_and_not_write(method: str, refused: bool) -> None:
     if refused:
         with pytest.raises(CrossSite):
             authenticator().admit(request(method=method, sec_fetch_site="cross-site"))
@@ -137,12 +137,12 @@ def test_another_site_may_look_and_change_nothing(method: str, refused: bool) ->
         assert authenticator().admit(request(method=method, sec_fetch_site=own)) == LOCAL
 
 
-def test_a_body_with_two_lengths_is_smuggled() -> None:
+def test_a_body_with_two_lengths_is_refused_as_smuggling() -> None:
     with pytest.raises(Smuggled):
         authenticator().admit(request(transfer_encoding="chunked", content_length="3"))
 
 
-def test_a_head_has_its_bounds() -> None:
+def test_a_head_has_limits() -> None:
     assert authenticator(max_head=10).admit(request(abcde="12345")) == LOCAL
     with pytest.raises(HeadTooLarge):
         authenticator(max_head=10).admit(request(abcde="123456"))
@@ -152,9 +152,9 @@ def test_a_head_has_its_bounds() -> None:
         authenticator().admit(request(**many, more=""))
 
 
-def test_who_is_known_may_do_what_its_kind_may() -> None:
-    assert holder_of(ANNA, Right.CALL) is ANNA
+def test_a_principal_may_do_what_its_kind_may() -> None:
+    assert require(CLIENT, Right.CALL) is CLIENT
     with pytest.raises(Forbidden):
-        holder_of(ANNA, Right.OPERATE)
+        require(CLIENT, Right.OPERATE)
     with pytest.raises(Unauthenticated):
-        holder_of(None, Right.READ)
+        require(None, Right.READ)

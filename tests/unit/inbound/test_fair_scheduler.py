@@ -1,4 +1,4 @@
-"""What is not a call goes a few at a time in each turn of the loop."""
+"""Requests other than A2A calls start a few per loop iteration."""
 
 from __future__ import annotations
 
@@ -8,57 +8,57 @@ import time
 from hub.inbound.middleware.fair_scheduler import FairScheduler
 
 
-async def _let_in(crowd: int, *, turn_takes: float = 0) -> list[int]:
-    """How many in each turn of the loop."""
-    pace, came = FairScheduler(), list[int]()
+async def _starts(count: int, *, step_seconds: float = 0) -> list[int]:
+    """How many start in each iteration of the loop."""
+    scheduler, started = FairScheduler(), list[int]()
 
     async def one(number: int) -> None:
-        await pace.turn()
-        came.append(number)
+        await scheduler.turn()
+        started.append(number)
 
-    waiting = [asyncio.create_task(one(number)) for number in range(crowd)]
-    turns: list[int] = []
-    while len(came) < crowd:
-        before = len(came)
-        _work_for(turn_takes)
+    waiting = [asyncio.create_task(one(number)) for number in range(count)]
+    starts: list[int] = []
+    while len(started) < count:
+        before = len(started)
+        _work_for(step_seconds)
         await asyncio.sleep(0)
-        turns.append(len(came) - before)
-    assert came == list(range(crowd))
+        starts.append(len(started) - before)
+    assert started == list(range(count))
     await asyncio.gather(*waiting)
-    return turns
+    return starts
 
 
 def _work_for(seconds: float) -> None:
-    """As the calls do that have a step in that turn."""
+    """As calls with a step in the same iteration do."""
     over = time.monotonic() + seconds
     while time.monotonic() < over:
         pass
 
 
-async def test_a_few_go_one_by_one_in_order_and_with_turns_between_in_which_nobody_goes() -> None:
-    turns = await _let_in(30)
-    assert max(turns) == 1
-    assert turns.count(0) > 2 * turns.count(1)
+async def test_a_few_start_one_by_one_in_order_with_empty_iterations_between() -> None:
+    starts = await _starts(30)
+    assert max(starts) == 1
+    assert starts.count(0) > 2 * starts.count(1)
 
 
-async def test_where_turns_are_long_one_goes_in_each() -> None:
-    turns = await _let_in(30, turn_takes=0.005)
-    assert max(turns) == 1
-    assert turns.count(0) <= 3
+async def test_one_starts_in_each_iteration_if_iterations_are_long() -> None:
+    starts = await _starts(30, step_seconds=0.005)
+    assert max(starts) == 1
+    assert starts.count(0) <= 3
 
 
-async def test_of_many_more_go_so_that_the_last_does_not_wait_for_as_many_turns() -> None:
-    turns = await _let_in(5000)
-    assert max(turns) < 100
-    assert sum(1 for turn in turns if turn) < 1000
+async def test_several_of_a_long_queue_start_in_one_iteration() -> None:
+    starts = await _starts(5000)
+    assert max(starts) < 100
+    assert sum(1 for turn in starts if turn) < 1000
 
 
-async def test_who_no_longer_waits_holds_nobody_up() -> None:
-    pace = FairScheduler()
-    crowd = [asyncio.create_task(pace.turn()) for _ in range(60)]
+async def test_a_cancelled_request_does_not_delay_others() -> None:
+    scheduler = FairScheduler()
+    requests = [asyncio.create_task(scheduler.turn()) for _ in range(60)]
     await asyncio.sleep(0)
-    for waiting in crowd[8:58]:
+    for waiting in requests[8:58]:
         waiting.cancel()
-    await asyncio.wait_for(asyncio.gather(*crowd, return_exceptions=True), 1)
-    assert not crowd[-1].cancelled()
-    await asyncio.wait_for(pace.turn(), 1)
+    await asyncio.wait_for(asyncio.gather(*requests, return_exceptions=True), 1)
+    assert not requests[-1].cancelled()
+    await asyncio.wait_for(scheduler.turn(), 1)

@@ -1,4 +1,4 @@
-"""What workers do all the time, as bytes."""
+"""Bodies of enrolments and heartbeats, and the routes that take them."""
 
 from __future__ import annotations
 
@@ -14,30 +14,56 @@ from hub.server.asgi import Message, Scope
 from rolecall.model.a2a import JsonObject
 
 BODY = b'{"status": "busy"}'
-ASKED: Scope = {"path": "/registry/agents/echo:a/heartbeat", "method": "POST"}
+HEARTBEAT: Scope = {"path": "/registry/agents/echo:a/heartbeat", "method": "POST"}
 
 
-async def unsent(message: Message) -> None:
+async def refuse_to_send(message: Message) -> None:
     raise AssertionError(message)
 
 
 @pytest.mark.parametrize(("version", "read"), [("1.1", {}), ("2", {"status": "busy"})])
-async def test_a_body_whose_length_is_not_said_is_one_in_http_2_alone(version: str, read: JsonObject) -> None:
-    nobody: Any = None
-    leases = Leases(cast(Directory, nobody), cast(Vault, nobody), max_body=1000, max_depth=10, max_card=1000)
-    scope: Scope = {**ASKED, "http_version": version, "headers": [(b"content-type", b"application/json")]}
+async def test_a_body_without_a_content_length_is_read_in_http_2_only(version: str, read: JsonObject) -> None:
+    unused: Any = None
+    leases = Leases(cast(Directory, unused), cast(Vault, unused), max_body=1000, max_depth=10, max_card=1000)
+    scope: Scope = {**HEARTBEAT, "http_version": version, "headers": [(b"content-type", b"application/json")]}
 
     async def receive() -> Message:
         return {"type": "http.request", "body": BODY, "more_body": False}
 
-    assert await leases._read(Request(scope, receive, unsent), needed=False) == read
+    assert await leases._read(Request(scope, receive, refuse_to_send), required=False) == read
 
 
-async def test_no_body_in_http_2_is_no_body() -> None:
-    nobody: Any = None
-    leases = Leases(cast(Directory, nobody), cast(Vault, nobody), max_body=1000, max_depth=10, max_card=1000)
+async def test_a_request_without_a_body_in_http_2_has_an_empty_document() -> None:
+    unused: Any = None
+    leases = Leases(cast(Directory, unused), cast(Vault, unused), max_body=1000, max_depth=10, max_card=1000)
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    assert await leases._read(Request({**ASKED, "http_version": "2", "headers": []}, receive, unsent), needed=False) == {}
+    assert (
+        await leases._read(Request({**HEARTBEAT, "http_version": "2", "headers": []}, receive, refuse_to_send), required=False)
+        == {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "parameters"),
+    [
+        ("PUT", "/registry/agents/echo/a", ("echo", "a")),
+        ("PUT", "/registry/agents/echo/a/", ("echo", "a")),
+        ("POST", "/registry/agents", ()),
+        ("POST", "/registry/agents/", ()),
+        ("POST", "/registry/agents/echo:a/heartbeat", ("echo:a",)),
+        ("PUT", "/registry/agents/echo/heartbeat", ("echo", "heartbeat")),
+        ("POST", "/registry/agents/echo:a/drain", None),
+        ("POST", "/registry/agents//heartbeat", None),
+        ("PUT", "/registry/agents/echo", None),
+        ("PUT", "/registry/other/echo/a", None),
+        ("GET", "/registry/agents", None),
+    ],
+)
+def test_a_route_matches_its_method_and_path(method: str, path: str, parameters: tuple[str, ...] | None) -> None:
+    unused: Any = None
+    leases = Leases(cast(Directory, unused), cast(Vault, unused), max_body=1000, max_depth=10, max_card=1000)
+    found = leases.match(path, method)
+    assert (found.parameters if found is not None else None) == parameters

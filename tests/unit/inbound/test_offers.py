@@ -1,4 +1,4 @@
-"""What workers say of themselves, in the forms that are about."""
+"""Enrolments in the forms that workers use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rolecall.model.ids import WorkerId
 from rolecall.model.worker import Offer
 from rolecall.protocol.text.jsontext import dump
 
-WHO = WorkerId("a", "b")
+WORKER = WorkerId("a", "b")
 
 
-def read(said: dict[str, Any]) -> Offer:
-    return read_offer(said, WHO, max_card=10_000)
+def read(document: dict[str, Any]) -> Offer:
+    return read_offer(document, WORKER, max_card=10_000)
 
 
 def card_of(**card: Any) -> dict[str, Any]:
@@ -32,32 +32,32 @@ def test_schemes_under_their_old_name_are_read(old: Any) -> None:
 
 
 @pytest.mark.parametrize("old", [[{"scheme": "apiKey"}], [], {}, "bearer", 7, [{"scheme": None}], [{"scheme": ["x"]}], [None]])
-def test_schemes_that_say_too_little_are_left_as_they_were(old: Any) -> None:
+def test_schemes_with_too_few_details_are_left_unchanged(old: Any) -> None:
     card = card_of(authentication=old)
     assert card["authentication"] == old
     assert "securitySchemes" not in card
 
 
-def test_schemes_that_a_card_declares_stand() -> None:
-    declared = {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}
-    card = card_of(authentication=[{"scheme": "bearer"}], securitySchemes=declared)
-    assert card["securitySchemes"] == declared
+def test_schemes_that_a_card_declares_are_kept() -> None:
+    schemes = {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}
+    card = card_of(authentication=[{"scheme": "bearer"}], securitySchemes=schemes)
+    assert card["securitySchemes"] == schemes
     assert "security" not in card
 
 
 def test_capabilities_in_snake_case_are_read_beside_those_of_the_card() -> None:
-    said = {"url": "http://w/", "capabilities": {"push_notifications": True}, "card": {"capabilities": {"streaming": True}}}
-    offer = read(said)
+    document = {"url": "http://w/", "capabilities": {"push_notifications": True}, "card": {"capabilities": {"streaming": True}}}
+    offer = read(document)
     assert offer.card["capabilities"] == {"streaming": True, "pushNotifications": True}
     assert offer.streaming is True
 
 
-def test_a_whole_number_is_one_however_it_is_written() -> None:
+def test_a_whole_number_may_be_written_as_a_float() -> None:
     assert read({"url": "http://w/", "capacity": 4.0}).capacity == 4
     assert read_beat({"in_flight": 0.0}).in_flight == 0
-    for said in (4.5, 0, 0.0, -1.0, 1e10, 1e308, True, "4"):
+    for document in (4.5, 0, 0.0, -1.0, 1e10, 1e308, True, "4"):
         with pytest.raises(OfferInvalid):
-            read({"url": "http://w/", "capacity": said})
+            read({"url": "http://w/", "capacity": document})
 
 
 @pytest.mark.parametrize("skills", ["", 0, False, {}, [{"tags": ""}], [{"tags": {}}], [1], [{}] * 101])
@@ -71,29 +71,29 @@ def test_skills_and_tags_may_be_left_out() -> None:
     assert card_of(skills=[{"tags": None}])["skills"] == [{"tags": None}]
 
 
-def test_a_card_is_as_large_as_the_setting_allows() -> None:
-    """In bytes of the JSON that is kept."""
+def test_a_card_may_be_as_large_as_the_setting_allows() -> None:
+    """In bytes of the stored JSON."""
     card = {"name": "ä", "skills": [], "capabilities": {}}
     size = len(dump(card))
-    assert read_offer({"url": "http://w/", "card": dict(card)}, WHO, max_card=size).card == card
+    assert read_offer({"url": "http://w/", "card": dict(card)}, WORKER, max_card=size).card == card
     with pytest.raises(OfferInvalid, match=rf"^card: must be at most {size - 1} bytes of JSON \(ROLECALL_MAX_CARD"):
-        read_offer({"url": "http://w/", "card": dict(card)}, WHO, max_card=size - 1)
+        read_offer({"url": "http://w/", "card": dict(card)}, WORKER, max_card=size - 1)
 
 
 @pytest.mark.parametrize("name", ["a:", "a:!", "a: b"])
-def test_a_name_with_no_instance_behind_its_colon_is_no_name(name: str) -> None:
-    for said in ({"name": name}, {"name": name, "role": "b", "instance_id": "c"}):
+def test_a_name_without_a_valid_instance_behind_its_colon_is_refused(name: str) -> None:
+    for document in ({"name": name}, {"name": name, "role": "b", "instance_id": "c"}):
         with pytest.raises(OfferInvalid, match="name"):
-            read_flat_name(said)
+            read_flat_name(document)
 
 
 @pytest.mark.parametrize(
     ("labels", "fit"), [({"a" * 128: "b" * 256}, True), ({"a" * 129: ""}, False), ({"a": "b" * 257}, False)]
 )
-def test_labels_are_short(labels: dict[str, str], fit: bool) -> None:
-    said = {"url": "http://w/", "labels": labels}
+def test_labels_have_a_limit(labels: dict[str, str], fit: bool) -> None:
+    document = {"url": "http://w/", "labels": labels}
     if fit:
-        assert read(said).labels == labels
+        assert read(document).labels == labels
         return
     with pytest.raises(OfferInvalid):
-        read(said)
+        read(document)

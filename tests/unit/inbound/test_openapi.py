@@ -1,4 +1,4 @@
-"""The description of the hub's own APIs is whole, is made from what the handlers are held to, and lies in the docs as it is."""
+"""The OpenAPI description covers every own route, uses the handlers' types, and equals the file in the docs."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from tests.helpers.processes import ROOT
 
 
 @pytest.fixture
-async def pages() -> AsyncIterator[Quart]:
+async def api() -> AsyncIterator[Quart]:
     async with assemble(Settings.of(store="memory:"), port=8420) as rolecall:
-        yield rolecall.application._api  # type: ignore[misc]  # Quart's, behind ASGI's type
+        yield rolecall.application._api  # type: ignore[misc]  # a Quart application, typed as ASGI
 
 
-async def test_every_route_and_method_of_the_hubs_own_is_described(pages: Quart) -> None:
+async def test_every_own_route_and_method_is_described(api: Quart) -> None:
     served = {
         (method.lower(), rule.rule.replace("<", "{").replace(">", "}"))
-        for rule in pages.url_map.iter_rules()
+        for rule in api.url_map.iter_rules()
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
-    described = {(method, path) for path, item in document(pages)["paths"].items() for method in item}
-    assert described - {("options", "/.well-known/ai-catalog.json")} == served
+    operations = {(method, path) for path, item in document(api)["paths"].items() for method in item}
+    assert operations - {("options", "/.well-known/ai-catalog.json")} == served
 
 
-async def test_a_route_that_says_nothing_of_itself_cannot_be_described(pages: Quart) -> None:
-    pages.add_url_rule("/silent", "silent", lambda: "", methods=["GET"])
-    with pytest.raises(KeyError, match="says nothing of itself"):
-        document(pages)
+async def test_a_route_without_documentation_cannot_be_described(api: Quart) -> None:
+    api.add_url_rule("/silent", "silent", lambda: "", methods=["GET"])
+    with pytest.raises(KeyError, match="is not documented"):
+        document(api)
 
 
-async def test_what_needs_a_token_says_so_and_every_name_is_there_once(pages: Quart) -> None:
-    operations = {path: item[method] for path, item in document(pages)["paths"].items() for method in item}
+async def test_security_is_described_and_operation_ids_are_unique(api: Quart) -> None:
+    operations = {path: item[method] for path, item in document(api)["paths"].items() for method in item}
     open_to_all = {path for path, operation in operations.items() if {} in operation["security"]}
     assert open_to_all == {path for path in operations if ".well-known" in path or path in ("/livez", "/readyz", "/health")}
-    names = [item[method]["operationId"] for item in document(pages)["paths"].values() for method in item]
+    names = [item[method]["operationId"] for item in document(api)["paths"].values() for method in item]
     assert len(names) == len(set(names))
 
 
-async def test_every_reference_leads_somewhere(pages: Quart) -> None:
-    described = document(pages)
+async def test_every_reference_has_a_target(api: Quart) -> None:
+    description = document(api)
 
     def references(value: Any) -> list[str]:
         if isinstance(value, dict):
@@ -56,9 +56,9 @@ async def test_every_reference_leads_somewhere(pages: Quart) -> None:
             return [*own, *(found for member in value.values() for found in references(member))]
         return [found for item in value for found in references(item)] if isinstance(value, list) else []
 
-    for reference in references(described):
+    for reference in references(description):
         kind, name = reference.removeprefix("#/components/").split("/")
-        assert name in described["components"][kind]
+        assert name in description["components"][kind]
 
 
 async def test_the_file_in_the_docs_is_what_a_hub_serves() -> None:
@@ -73,8 +73,8 @@ async def test_the_file_in_the_docs_is_what_a_hub_serves() -> None:
 # --- types as schemas
 
 
-class Colour(StrEnum):
-    RED = "red"
+class State(StrEnum):
+    SINGLE = "red"
 
 
 class Inner(TypedDict):
@@ -85,7 +85,7 @@ class Inner(TypedDict):
     maybe: NotRequired[str | None]
 
 
-class Loose(TypedDict, total=False):
+class Outer(TypedDict, total=False):
     needed: Required[list[Inner]]
     named: dict[str, float]
 
@@ -95,7 +95,7 @@ class Loose(TypedDict, total=False):
     [
         (bool, {"type": "boolean"}),
         (Any, {}),
-        (Colour, {"type": "string", "enum": ["red"]}),
+        (State, {"type": "string", "enum": ["red"]}),
         (Literal["a", 1], {"enum": ["a", 1]}),
         (str | None, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
         (list[int], {"type": "array", "items": {"type": "integer"}}),
@@ -103,14 +103,14 @@ class Loose(TypedDict, total=False):
         (Annotated[str, SchemaHints(maxLength=3)], {"type": "string", "maxLength": 3}),
     ],
 )
-def test_a_type_is_the_schema_of_what_it_holds(kind: Any, schema: dict[str, Any]) -> None:
+def test_a_type_becomes_a_schema(kind: Any, schema: dict[str, Any]) -> None:
     assert Schemas().of(kind) == schema
 
 
 @pytest.mark.parametrize(("closed", "ending"), [(True, {"additionalProperties": False}), (False, {})])
-def test_a_typed_dict_is_kept_by_its_name_with_what_it_needs(closed: bool, ending: dict[str, Any]) -> None:
+def test_a_typed_dict_is_collected_by_name_with_its_required_members(closed: bool, ending: dict[str, Any]) -> None:
     schemas = Schemas("#/")
-    assert schemas.of(Loose, closed=closed) == {"$ref": "#/Loose"}
+    assert schemas.of(Outer, closed=closed) == {"$ref": "#/Outer"}
     count = {"type": "integer", "minimum": 0}
     maybe = {"anyOf": [{"type": "string"}, {"type": "null"}]}
     inner = {"type": "object", "description": "What lies inside.", "properties": {"count": count, "maybe": maybe}}
@@ -118,11 +118,11 @@ def test_a_typed_dict_is_kept_by_its_name_with_what_it_needs(closed: bool, endin
     named = {"type": "object", "additionalProperties": {"type": "number"}}
     assert schemas.known == {
         "Inner": {**inner, "required": ["count"], **ending},
-        "Loose": {"type": "object", "properties": {"needed": needed, "named": named}, "required": ["needed"], **ending},
+        "Outer": {"type": "object", "properties": {"needed": needed, "named": named}, "required": ["needed"], **ending},
     }
 
 
-def test_what_a_handler_says_leaves_it_as_it_was() -> None:
+def test_documenting_a_handler_does_not_wrap_it() -> None:
     async def handler() -> str:
         return "x"
 

@@ -1,4 +1,4 @@
-"""A stream's caller, from before its worker's first word to the end."""
+"""A stream's client that disconnects, before the worker's first event or later."""
 
 from __future__ import annotations
 
@@ -17,83 +17,83 @@ from rolecall.model.a2a import Logged
 SOON = 0.1
 
 
-class Opened(TaskStream):
-    """A reading of nothing."""
+class EmptyStream(TaskStream):
+    """Has no events; ends when it is closed."""
 
     def __init__(self) -> None:
         self.closed = self.broken_off = False
-        self._over_now = asyncio.Event()
+        self._end = asyncio.Event()
 
     async def __anext__(self) -> Sequence[Logged]:
-        await self._over_now.wait()
+        await self._end.wait()
         raise StopAsyncIteration
 
     def close(self) -> None:
         self.closed = True
-        self._over_now.set()
+        self._end.set()
 
 
 class Client:
-    """Stays until he is told to leave. Two who listen to him at once would each miss what the other hears."""
+    """Disconnects when `disconnected` is set. Only one reader at a time may wait in `receive`."""
 
     def __init__(self) -> None:
-        self.left = asyncio.Event()
-        self.heard: list[Message] = []
-        self._listened_to = False
+        self.disconnected = asyncio.Event()
+        self.received: list[Message] = []
+        self._has_reader = False
 
     async def receive(self) -> Message:
-        assert not self._listened_to
-        self._listened_to = True
+        assert not self._has_reader
+        self._has_reader = True
         try:
-            await self.left.wait()
+            await self.disconnected.wait()
         finally:
-            self._listened_to = False
+            self._has_reader = False
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        self.heard.append(message)
+        self.received.append(message)
 
 
 @pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hub.inbound.a2a.sse_response._TAKEN_ON_WITHIN", SOON, raising=False)
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hub.inbound.a2a.sse_response._STORE_TIMEOUT", SOON)
 
 
 def opened(client: Client) -> EventStream:
     return EventStream(client.send, client.receive, 5)
 
 
-async def test_who_leaves_before_the_first_word_gives_up_his_place_soon_and_not_at_once() -> None:
-    """What is just being stored has to be: it would be a task that nobody runs."""
-    client, opening = Client(), asyncio.create_task(asyncio.sleep(60, Opened()))
+async def test_a_disconnect_before_the_first_event_cancels_the_opening_soon_and_not_at_once() -> None:
+    """A message that is being stored must be stored: otherwise it could be a task that nothing runs."""
+    client, opening = Client(), asyncio.create_task(asyncio.sleep(60, EmptyStream()))
     waiting = asyncio.create_task(opened(client).wait_for(opening))
     await asyncio.sleep(0.01)
-    client.left.set()
+    client.disconnected.set()
     with pytest.raises(ClientGone):
         await asyncio.wait_for(waiting, 1)
     assert not opening.cancelled()
     await asyncio.wait([opening], timeout=1)
     assert opening.cancelled()
-    assert client.heard == []
+    assert client.received == []
 
 
-async def test_what_opens_after_its_caller_has_left_is_closed() -> None:
-    task_stream = Opened()
+async def test_a_stream_that_opens_after_the_disconnect_is_closed() -> None:
+    task_stream = EmptyStream()
     client, opening = Client(), asyncio.create_task(asyncio.sleep(SOON / 2, task_stream))
-    client.left.set()
+    client.disconnected.set()
     with pytest.raises(ClientGone):
         await asyncio.wait_for(opened(client).wait_for(opening), 1)
     await asyncio.sleep(SOON)
     assert task_stream.closed
 
 
-async def test_what_fails_after_its_caller_has_left_troubles_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_opening_that_fails_after_the_disconnect_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def failing() -> TaskStream:
         await asyncio.sleep(SOON / 2)
         raise NoLiveWorker("echo")
 
     client, opening = Client(), asyncio.create_task(failing())
-    client.left.set()
+    client.disconnected.set()
     with caplog.at_level(logging.ERROR), pytest.raises(ClientGone):
         await asyncio.wait_for(opened(client).wait_for(opening), 1)
     await asyncio.sleep(SOON)
@@ -101,29 +101,29 @@ async def test_what_fails_after_its_caller_has_left_troubles_nobody(caplog: pyte
     assert not caplog.records
 
 
-async def test_who_leaves_after_the_first_word_is_missed_as_well() -> None:
-    client, task_stream = Client(), Opened()
+async def test_a_disconnect_after_the_first_event_closes_the_stream() -> None:
+    client, task_stream = Client(), EmptyStream()
     stream = opened(client)
     assert await stream.wait_for(asyncio.create_task(asyncio.sleep(0.01, task_stream))) is task_stream
-    copying = asyncio.create_task(stream.copy(task_stream, _Mute()))
+    copy = asyncio.create_task(stream.copy(task_stream, _NullEncoder()))
     await asyncio.sleep(0.01)
-    client.left.set()
+    client.disconnected.set()
     with pytest.raises(ClientGone):
-        await asyncio.wait_for(copying, 1)
+        await asyncio.wait_for(copy, 1)
     assert task_stream.closed
 
 
-async def test_whoever_is_refused_is_not_listened_to_any_longer() -> None:
+async def test_after_a_refusal_another_reader_may_receive() -> None:
     async def failing() -> TaskStream:
         raise NoLiveWorker("echo")
 
     client = Client()
     with pytest.raises(NoLiveWorker):
         await opened(client).wait_for(asyncio.create_task(failing()))
-    client.left.set()
+    client.disconnected.set()
     assert (await client.receive())["type"] == "http.disconnect"
 
 
-class _Mute:
+class _NullEncoder:
     def frames(self, batch: Sequence[Logged]) -> bytes:
         return b""

@@ -37,7 +37,7 @@ class Counts(NullObserver):
 
 
 class ScriptedApp:
-    """The application: a path's first segment names the method that answers. `asked` lists the paths, `/wait` waits for `go`."""
+    """The application. A path's first segment names the method that answers, `asked` lists the paths, `/wait` waits."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
