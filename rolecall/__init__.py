@@ -2,8 +2,8 @@
 
     from rolecall import Worker
 
-What is listed in `__all__` is public; the guide to it is the docstring of `worker_sdk`. Each name is imported when it is first
-used, so that `rolecall.model` and `rolecall.protocol`, which the hub shares, load neither the SDK nor an HTTP client.
+The names in `__all__` are public; the docstring of `worker_sdk` is their guide. A name is imported when it is first used, so
+that `rolecall.model` and `rolecall.protocol`, which the hub shares, load neither the SDK nor an HTTP client.
 """
 
 from __future__ import annotations

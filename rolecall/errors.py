@@ -1,33 +1,34 @@
-"""Everything that can go wrong, in one tree. What each means on the wire stands in one table: rolecall/protocol/faults.py.
+"""All errors, in one tree. rolecall/protocol/faults.py has the one table of their codes and statuses on the wire.
 
     HubError
-    ├── RequestError            the request itself; nothing was done
+    ├── RequestError            the request is wrong; nothing was done
     │   ├── ParseError  InvalidRequest  MethodNotFound  InvalidParams
     │   ├── BodyTooLarge  MediaTypeNotSupported  BodyTooSlow
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
     │   └── KeyConflict  WebhookRejected (an InvalidParams), WebhookInsecure
-    ├── AccessError             who is asking, or how the request came
+    ├── AccessError             the caller, or the form of the HTTP request
     │   └── Unauthenticated  Forbidden  RoleForbidden  HubWide  BadHost  CrossSite  Smuggled
     │       HeadTooLarge
-    ├── TaskError               about one task
+    ├── TaskError               one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
-    ├── RouteError              nobody was asked; the caller may try again
+    ├── RouteError              the call reached no worker; the caller may try again
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerBusy  HubDraining  BrokenOff
     │       Overloaded  TooManyRequests  TooManyAtOnce  TooManyHeld  GoesInCircles
-    ├── WorkerError             the worker's side of a call
-    │   ├── NotProcessed        provably nothing happened: another worker may be tried
+    ├── WorkerError             a call to a worker
+    │   ├── NotProcessed        the worker provably did nothing: the hub may try another
     │   │   └── WorkerUnreachable  WorkerRefused
-    │   ├── WorkerBroke         the call had left: it may have run, so it is never tried again
+    │   ├── WorkerBroke         the call was sent: it may have run, so it is never repeated
     │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  DeadlinePassed
     │   ├── WorkerFault         the worker answered with a JSON-RPC error
-    │   └── InvalidAnswer       the worker answered with something that is not A2A
-    ├── LeaseError              about a registration
+    │   └── InvalidAnswer       the worker's answer is not A2A
+    ├── LeaseError              a registration
     │   └── LeaseUnknown  LeaseSuperseded  InstanceConflict  OfferInvalid
     └── StoreError              the engine
         └── LogMoved  StoreUnavailable  SecretUnreadable
 
-A message tells what happened, why, and what to do. Facts are attributes as well. No library's text gets in here. An error that
-a setting bounds carries the setting's field; `message` writes the name that people know it by in place of `{setting}`.
+A message has three parts: what happened, why, and what to do. Facts are also attributes. No message contains a library's text.
+The docstring of a class is its default message. An error about a limit has the setting's field in `setting`; `message` replaces
+`{setting}` by the name of its environment variable.
 """
 
 from __future__ import annotations
@@ -35,25 +36,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from rolecall.model.principal import Kind, Right
 from rolecall.model.setting import variable
 
 
 class ClientGone(Exception):
-    """Nobody is there to be answered: he left before his request was whole, or while he waited. Not an error of the hub."""
+    """The client disconnected before its request was complete or before it was answered. Not an error of the hub."""
 
 
 class HubError(Exception):
-    """Something went wrong in the hub."""
+    """An error occurred in the hub."""
 
     setting: str = ""
-    """The field of the hub's settings that this is about."""
+    """The field of the hub's settings that the message names."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (self.__doc__ or "").strip())
 
     @property
     def message(self) -> str:
-        """For people: the setting that this is about has its name."""
+        """For people: with the name of the setting."""
         text = str(self.args[0])
         return text.replace("{setting}", variable(self.setting)) if self.setting else text
 
@@ -62,19 +64,19 @@ class HubError(Exception):
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a program may want to read without parsing the message."""
+        """For programs, so that they need not parse the message."""
         return {}
 
 
-# --- the request itself
+# --- the request
 
 
 class RequestError(HubError):
-    """The request cannot be served as it stands."""
+    """The request is not valid."""
 
 
 class ParseError(RequestError):
-    """The body is not JSON: it must be one UTF-8 JSON value with finite numbers."""
+    """The body is not JSON. Send one JSON value in UTF-8, with finite numbers."""
 
 
 class InvalidRequest(RequestError):
@@ -87,7 +89,7 @@ class MethodNotFound(RequestError):
 
 
 class InvalidParams(RequestError):
-    """The parameters do not fit the method."""
+    """The parameters are not valid for this method."""
 
 
 class WebhookRejected(InvalidParams):
@@ -96,7 +98,7 @@ class WebhookRejected(InvalidParams):
 
 
 class WebhookInsecure(WebhookRejected):
-    """Apart, because the oldest dialect has a code of its own for it."""
+    """A class of its own, because 0.1 has a separate code for it."""
 
     def __init__(self) -> None:
         super().__init__("it must be https")
@@ -114,7 +116,9 @@ class TooDeep(InvalidRequest):
     setting = "max_depth"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"The JSON is nested deeper than the limit of {limit} levels ({{setting}}).")
+        super().__init__(
+            f"The JSON is nested deeper than {limit} levels, the limit ({{setting}} on the hub). Send less nested JSON."
+        )
 
 
 class BodyTooSlow(RequestError):
@@ -122,68 +126,80 @@ class BodyTooSlow(RequestError):
 
 
 class MediaTypeNotSupported(RequestError):
-    """This address takes `Content-Type: application/json` and no content encoding."""
+    """This address accepts only `Content-Type: application/json`, without a content encoding."""
 
 
 class UnsupportedOperation(RequestError):
-    """This hub does not offer that operation."""
+    """This hub does not support that operation."""
 
 
 class PushNotSupported(RequestError):
-    """Push notifications are not supported here."""
+    """This hub does not support push notifications."""
 
 
 class VersionNotSupported(RequestError):
     def __init__(self, version: str) -> None:
-        super().__init__(f"A2A version {version[:20]!r} is not spoken here. Spoken: 0.1, 0.3 and 1.0.")
+        super().__init__(f"A2A version {version[:20]!r} is not supported. Use 0.1, 0.3 or 1.0.")
 
 
 class ExtendedCardNotConfigured(RequestError):
-    """There is no extended card here; the public one is all there is."""
+    """This hub has no extended card. Use the public card."""
 
 
 class KeyConflict(RequestError):
-    """That Idempotency-Key was used for another message. Choose a new key for a new message."""
+    """That Idempotency-Key was used for another message. Use a new key for a new message."""
 
 
-# --- who is asking
+# --- the caller and the HTTP request
 
 
 class AccessError(HubError):
-    """The request was not let in."""
+    """The request is not allowed."""
 
 
 class Unauthenticated(AccessError):
-    """A token is needed: Authorization: Bearer TOKEN, or X-API-Key. `rolecall tokens new` makes one."""
+    """A token is needed: Authorization: Bearer TOKEN, or X-API-Key. Make one with `rolecall tokens new`."""
+
+
+_NEEDS = {
+    Right.READ: ("read", "a reader, client, worker or admin"),
+    Right.CALL: ("send messages or cancel tasks", "a client or admin"),
+    Right.ENROL: ("enrol workers", "a worker or admin"),
+    Right.OPERATE: ("drain workers or redeliver webhook requests", "an admin"),
+}
+"""What each right allows, and the kinds of token that have it."""
 
 
 class Forbidden(AccessError):
-    def __init__(self, kind: str, right: str) -> None:
-        super().__init__(f"A token of kind {kind} may not {right}. `rolecall tokens new --kind …` makes another.")
+    def __init__(self, kind: Kind, right: Right) -> None:
+        what, kinds = _NEEDS[right]
+        super().__init__(f"This {kind} token cannot {what}; use {kinds} token.")
         self.kind, self.right = kind, right
 
 
 class RoleForbidden(AccessError):
     def __init__(self, role: str) -> None:
-        super().__init__(f'This token may not enrol workers as "{role[:80]}". `rolecall tokens new --role` names roles.')
+        super().__init__(
+            f'This token cannot enrol workers as "{role[:80]}"; use one made with `rolecall tokens new --kind worker --role`.'
+        )
 
 
 class HubWide(AccessError):
-    """That is about all workspaces, so it is for holders in the workspace `default` alone."""
+    """This concerns all workspaces; use a token of the workspace `default`."""
 
 
 class BadHost(AccessError):
-    """The Host header names another site. Set {setting} if the hub is reached under that name."""
+    """The Host header names another site. If clients reach the hub under that name, set {setting}."""
 
     setting = "public_url"
 
 
 class CrossSite(AccessError):
-    """A page of another site sent this. Browsers may read here, and write only from the hub's own pages."""
+    """A page of another site sent this request. Only the hub's own pages may send requests that change something."""
 
 
 class Smuggled(AccessError):
-    """Content-Length and Transfer-Encoding together: one of them lies."""
+    """The request has both Content-Length and Transfer-Encoding. Send only one of them."""
 
 
 class HeadTooLarge(AccessError):
@@ -191,26 +207,30 @@ class HeadTooLarge(AccessError):
 
     setting = "max_head"
 
-    def __init__(self, most: int, size: int) -> None:
-        super().__init__(f"A request may have {most} headers, of {size} bytes together ({{setting}} on the hub).")
+    def __init__(self, count: int, size: int) -> None:
+        super().__init__(
+            f"The request has more than {count} headers, or more than {size} bytes of them ({{setting}} on the hub)."
+        )
 
 
 class HeadEndless(AccessError):
     setting = "max_head"
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"A request's head may have {size} bytes, its address included: twice {{setting}} on the hub.")
+        super().__init__(
+            f"The request's head, with its address, is larger than {size} bytes: twice {{setting}} on the hub. Send less."
+        )
 
 
 class CodingUnknown(AccessError):
-    """The only transfer coding that this hub takes is chunked."""
+    """This hub does not support that transfer coding. Use chunked."""
 
 
 # --- one task
 
 
 class TaskError(HubError):
-    """About one task."""
+    """An error about one task."""
 
 
 class TaskNotFound(TaskError):
@@ -218,15 +238,15 @@ class TaskNotFound(TaskError):
 
 
 class TaskNotCancelable(TaskError):
-    """The task has ended already; there is nothing left to cancel."""
+    """The task has already ended, so it cannot be canceled."""
 
 
 class TaskOver(TaskError):
-    """The task has ended, so there is nothing to subscribe to. Get the task instead."""
+    """The task has ended, so it sends no more events. Get the task instead."""
 
 
 class TaskEnded(TaskError):
-    """The task has ended and takes no more messages. Send a new message without taskId, in the same context."""
+    """The task has ended and accepts no more messages. Send a new message without taskId, in the same context."""
 
 
 class PushConfigNotFound(TaskError):
@@ -237,11 +257,11 @@ class TooManyPushConfigs(InvalidParams):
     setting = "max_push_configs"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"The task has {limit} push configs already, the limit ({{setting}}). Delete one first.")
+        super().__init__(f"The task already has {limit} push configs, the limit ({{setting}} on the hub). Delete one first.")
 
 
 class DeadLetterNotFound(TaskError):
-    """No dead letter of that task, config and event."""
+    """There is no dead letter for that task, config and event."""
 
 
 # --- routing
@@ -256,8 +276,8 @@ class RouteError(HubError):
 class RoleUnknown(RouteError):
     def __init__(self, role: str, live: Sequence[str]) -> None:
         near = get_close_matches(role, live, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        super().__init__(f'No role "{role[:80]}". {_live(live)}{hint}')
+        suggestion = f" Did you mean {near[0]}?" if near else ""
+        super().__init__(f'No role "{role[:80]}". {_live(live)}{suggestion}')
         self.role, self.live = role, tuple(live)
 
     @property
@@ -314,13 +334,13 @@ class WorkerBusy(RouteError):
 
 
 class HubDraining(RouteError):
-    """The hub is going down and takes no new calls. Try again in a moment."""
+    """The hub is shutting down and accepts no new calls. Try again in a moment."""
 
     retry_after = 2.0
 
 
 class BrokenOff(RouteError):
-    """Whoever sent this message first left before it was taken on. Send it again."""
+    """The first sender of this message disconnected before the hub accepted it. Send it again."""
 
     retry_after = 1.0
 
@@ -334,14 +354,16 @@ class Overloaded(RouteError):
 
 class GoesInCircles(RouteError):
     def __init__(self, limit: int) -> None:
-        super().__init__(f"The call came through {limit} hubs, or goes in circles: is a hub enrolled as its own worker?")
+        super().__init__(f"The call passed through {limit} hubs, the limit. Check that no hub is enrolled as its own worker.")
 
 
 class TooManyRequests(RouteError):
     setting = "max_rate"
 
     def __init__(self, rate: float, wait: float) -> None:
-        super().__init__(f"This token asks more than {rate:g} times a second ({{setting}} on the hub). Wait a moment.")
+        super().__init__(
+            f"This token sends more than {rate:g} requests per second, its limit ({{setting}} on the hub). Wait a moment."
+        )
         self.retry_after = max(wait, 1.0)
 
 
@@ -349,7 +371,9 @@ class TooManyAtOnce(RouteError):
     setting = "max_at_once"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"This token has {limit} requests under way, its limit ({{setting}} on the hub).")
+        super().__init__(
+            f"This token has {limit} requests in progress, its limit ({{setting}} on the hub). Wait until one has ended."
+        )
         self.retry_after = 1.0
 
 
@@ -357,11 +381,11 @@ class TooManyHeld(RouteError):
     setting = "max_agents_per_token"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"This token has {limit} workers registered, its limit ({{setting}} on the hub).")
+        super().__init__(f"This token has {limit} registered workers, its limit ({{setting}} on the hub). Remove one first.")
         self.retry_after = 30.0
 
 
-# --- the worker's side of a call
+# --- a call to a worker
 
 
 class WorkerError(HubError):
@@ -369,7 +393,7 @@ class WorkerError(HubError):
 
 
 class NotProcessed(WorkerError):
-    """The worker provably did nothing: another one may be tried."""
+    """The worker provably did nothing: the hub may try another one."""
 
 
 class WorkerUnreachable(NotProcessed):
@@ -379,34 +403,34 @@ class WorkerUnreachable(NotProcessed):
 
 
 class WorkerRefused(NotProcessed):
-    def __init__(self, worker: str, why: str = "it takes no more work at the moment") -> None:
+    def __init__(self, worker: str, why: str = "it accepts no more calls at the moment") -> None:
         super().__init__(f"{worker} refused the call: {why}.")
         self.worker = worker
 
 
 class WorkerBroke(WorkerError):
     def __init__(self, worker: str, why: str) -> None:
-        super().__init__(f"{worker} broke off the call: {why}. It may have run, so it was not repeated.")
+        super().__init__(f"{worker} did not complete the call: {why}. The call may have run, so the hub did not repeat it.")
         self.worker, self.why = worker, why
 
 
 class WorkerLost(WorkerError):
-    """The worker was lost while the task ran. What it had not yet sent is gone."""
+    """The worker was lost while the task ran. Events that it had not sent are lost."""
 
 
 class WorkerSilent(WorkerError):
-    """The worker gave no sign of life for too long."""
+    """The worker sent nothing for too long."""
 
 
 class HubRestarted(WorkerError):
-    """The hub was restarted before the worker's first event. The call may have run, so it was not repeated."""
+    """The hub restarted before the worker's first event. The call may have run, so the hub did not repeat it."""
 
 
 class LogFull(WorkerError):
     setting = "max_log"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"The worker sent more than a task's log may hold, {limit} bytes ({{setting}} on the hub).")
+        super().__init__(f"The worker sent more than {limit} bytes, the limit of a task's log ({{setting}} on the hub).")
 
 
 class DeadlinePassed(WorkerError):
@@ -417,11 +441,11 @@ class DeadlinePassed(WorkerError):
 
 
 _TASK_NOT_FOUND, _TASK_NOT_CANCELABLE = -32001, -32002
-"""A2A's codes, the only ones that a decision of the hub hangs on."""
+"""The only A2A codes that the hub's decisions depend on."""
 
 
 class WorkerFault(WorkerError):
-    """The worker answered with an error of its own. `code` is its JSON-RPC code, `text` what it said."""
+    """The worker answered with a JSON-RPC error. `code` and `text` are the error's code and message."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -438,7 +462,7 @@ class WorkerFault(WorkerError):
 
 class InvalidAnswer(WorkerError):
     def __init__(self, worker: str, why: str) -> None:
-        super().__init__(f"{worker} gave an answer that is not A2A: {why}.")
+        super().__init__(f"{worker} sent an answer that is not A2A: {why}.")
         self.worker, self.why = worker, why
 
 
@@ -446,15 +470,15 @@ class InvalidAnswer(WorkerError):
 
 
 class LeaseError(HubError):
-    """About a registration."""
+    """An error about a registration."""
 
 
 class LeaseUnknown(LeaseError):
-    """No live lease under that name. Enrol again."""
+    """There is no live lease under that name. Enrol again."""
 
 
 class LeaseSuperseded(LeaseError):
-    """Another process has taken over that name, or the lease token is not the one that was given. Enrol again."""
+    """Another process now holds that name, or the lease token is wrong. Enrol again."""
 
 
 class InstanceConflict(LeaseError):
@@ -465,7 +489,7 @@ class InstanceConflict(LeaseError):
 
 class OfferInvalid(LeaseError):
     def __init__(self, field: str, why: str, *, setting: str = "") -> None:
-        """`setting`: what bounds the field; `{setting}` in `why` names it."""
+        """`setting`: the setting that limits the field; `{setting}` in `why` is replaced by its name."""
         super().__init__(f"{field}: {why}.")
         self.field, self.why, self.setting = field, why, setting
 
@@ -478,25 +502,25 @@ class OfferInvalid(LeaseError):
 
 
 class StoreError(HubError):
-    """The store could not do it."""
+    """The store failed."""
 
 
 class LogMoved(StoreError):
-    """Somebody else wrote to this task's log: one writer per task. The loser stops."""
+    """Another writer appended to this task's log. A log has one writer, so this one must stop."""
 
 
 class StoreUnavailable(StoreError):
-    """The hub's store does not take writes at the moment; nothing was changed. Try again later."""
+    """The hub's store cannot write at the moment; nothing was changed. Try again later."""
 
 
 class SecretUnreadable(StoreError):
-    """A stored secret cannot be read: it was sealed under another key ({setting}, or secret.key)."""
+    """A stored secret cannot be read, because it was sealed with another key. Restore that key ({setting}, or secret.key)."""
 
     setting = "secret_key"
 
 
 class ConfigError(HubError):
-    """A setting is wrong. `problems` has one line for each."""
+    """Settings are wrong. `problems` has one line for each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))

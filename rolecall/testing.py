@@ -1,4 +1,4 @@
-"""A worker under test, without port and hub: `async with worker.test() as bench:` gives a `Bench`."""
+"""Test a worker without a port and without a hub: `async with worker.test() as bench:` gives a `Bench`."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ It works for any A2A server: `Worker` uses it for its own, `rolecall announce` f
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import random
 import socket
@@ -17,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from rolecall.model.a2a import JsonObject
-from rolecall.model.ids import is_instance, is_role, split_name
+from rolecall.model.ids import is_instance, is_loopback, is_role, split_name
 from worker_sdk.calling.http import HubLink
 from worker_sdk.config import default_instance, hub_url, read_settings
 from worker_sdk.errors import HubUnreachable, InstanceConflict, LeaseSuperseded, LeaseUnknown, RolecallError
@@ -303,17 +302,10 @@ def worker_name(role: str, instance: str | None) -> tuple[str, str]:
 def url_towards(hub: str, port: int) -> str:
     """Where that hub reaches a port of ours: loopback for a hub on this machine, else our address on the way to it."""
     host = urlsplit(hub).hostname or "127.0.0.1"
-    if is_loopback(host):
+    if is_loopback(host) or host.endswith(".localhost"):
         return f"http://127.0.0.1:{port}/"
     family, kind, protocol, _, address = socket.getaddrinfo(host, urlsplit(hub).port or 80, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.connect(address)  # a datagram socket only chooses its route here, nothing is sent
         source = str(probe.getsockname()[0])
     return f"http://[{source}]:{port}/" if ":" in source else f"http://{source}:{port}/"
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from rolecall.model.ids import is_loopback
 from worker_sdk.config import hub_url, read_settings
-from worker_sdk.lease import is_loopback, url_towards
+from worker_sdk.lease import url_towards
 
 if TYPE_CHECKING:
     from worker_sdk.lease import Lease

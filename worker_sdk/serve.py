@@ -28,6 +28,7 @@ from rolecall.protocol.callers import requests
 from rolecall.protocol.callers.answers import wrapped
 from rolecall.protocol.callers.event_encoder import EventEncoder
 from rolecall.protocol.callers.params import read_task_id
+from rolecall.protocol.cards import CARD_PATHS
 from rolecall.protocol.dialect import V0_1, V0_3, V1_0, translated_message
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.methods import Operation, read_method
@@ -39,7 +40,6 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 RPC_PATHS = ("", "/", "/a2a")
 _PUSH = frozenset({Operation.PUSH_SET, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE})
 _BODY_PATIENCE = 30.0

@@ -1,1 +1,1 @@
-"""Words of the domain. No input, no output, nothing from outside the standard library."""
+"""The types of the domain, without I/O. Imports nothing but the standard library and msgspec."""

@@ -1,7 +1,7 @@
-"""A2A's own words, as far as the hub has to understand them.
+"""The A2A types that the hub has to understand.
 
-A task, message or event is kept as the JSON object its sender wrote, so that members we do not know survive; beside it stands
-a small header with what decisions need.
+A task, message or event is kept as the JSON object that its sender wrote, so that unknown members survive. A small header
+beside it has what decisions need.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TaskState(StrEnum):
 
     @property
     def ends_a_stream(self) -> bool:
-        """0.3's `final`: nothing comes without a further message."""
+        """0.3's `final`: no event follows without a further message."""
         return self in TERMINAL or self in PAUSED
 
 
@@ -44,14 +44,14 @@ class EventKind(StrEnum):
 
 
 CONTENT = EventKind.ARTIFACT
-"""What most events are: they say nothing of the task's state."""
+"""The kind of most events. They do not change the task's state."""
 
 
 class Event(Value, frozen=True):
-    """One entry of a task's log: a header that the core decides on, and the bytes that readers get.
+    """One entry of a task's log: a header for decisions, and the bytes that readers get.
 
-    `state` is the task's state after this event, None where the event says nothing of it.
-    `body` is the event's JSON in `dialect`, with the hub's ids in it. It is serialised once, here.
+    `state` is the task's state after this event; None if the event does not carry one.
+    `body` is the event's JSON in `dialect`, with the hub's ids. It is serialised once.
     """
 
     kind: EventKind
@@ -70,7 +70,7 @@ class Event(Value, frozen=True):
 
 
 class Answer(Value, frozen=True):
-    """What a caller gets in one piece: a task or a bare message, in the dialect that he is spoken to in."""
+    """An answer in one piece: a task or a bare message, in the caller's dialect."""
 
     kind: EventKind
     dialect: str
@@ -78,17 +78,17 @@ class Answer(Value, frozen=True):
 
 
 class Logged(Value, frozen=True):
-    """An event and its place. Cursors of a task are contiguous and start at 1."""
+    """An event and its position. Cursors of a task are contiguous and start at 1."""
 
     cursor: Cursor
     event: Event
 
 
 class WorkerEvent(Value, frozen=True):
-    """One event as a worker said it, its ids still the worker's.
+    """One event as the worker sent it, with the worker's ids.
 
-    `task` and `context` are what the worker calls them, empty where it did not say. `position` is the worker's own resume
-    point behind this event, where it replays.
+    `task` and `context` are the worker's ids, empty if it sent none. `position` is the worker's resume point after this
+    event, if it replays.
     """
 
     kind: EventKind
@@ -101,8 +101,8 @@ class WorkerEvent(Value, frozen=True):
 
 
 class Ids(Value, frozen=True):
-    """What a task is called on either side of the hub. Empty worker ids: not known yet. `spoken`: the dialect that its worker
-    is spoken to in, and its log is kept in.
+    """The ids of a task on both sides of the hub. Empty worker ids are not known yet. `log_dialect`: the dialect of the log, and
+    of the calls to the worker.
     """
 
     task: TaskId

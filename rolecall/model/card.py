@@ -1,4 +1,4 @@
-"""What an A2A card says, free of any version's spelling, and what of it we act upon."""
+"""An A2A card, independent of the version's spelling, and the parts of it that the hub uses."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ JSONRPC = "JSONRPC"
 HTTP_JSON = "HTTP+JSON"
 
 REPLAY_EXTENSION = "https://rolecall.dev/ext/replay/v1"
-"""A worker that lists it puts `id: <boot>.<seq>` on every stream frame and replays from `Last-Event-ID`, after the end too."""
+"""A worker that lists it sends `id: <boot>.<seq>` with every frame and replays from `Last-Event-ID`, also after the end."""
 
 
 def can_replay(card: JsonObject) -> bool:
-    """Cards come from strangers: anything of a wrong shape means no."""
+    """Cards are untrusted: a value of a wrong type means no."""
     capabilities = card.get("capabilities")
     extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
     if not isinstance(extensions, list):
@@ -25,9 +25,9 @@ def can_replay(card: JsonObject) -> bool:
 
 
 class Interface(NamedTuple):
-    """One address of an agent: by which binding and in which dialect ("0.3" or "1.0") it is spoken to there.
+    """One address of an agent, with its binding and its dialect ("0.3" or "1.0").
 
-    `tenant` has to be named in every 1.0 call, where it is given.
+    If `tenant` is given, every 1.0 call has to name it.
     """
 
     url: str
@@ -46,7 +46,7 @@ class Extension:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """`state_transition_history` is a word of 0.3 alone."""
+    """`state_transition_history` exists in 0.3 only."""
 
     streaming: bool = False
     push_notifications: bool = False
@@ -56,7 +56,7 @@ class Capabilities:
 
 
 Requirement = Mapping[str, tuple[str, ...]]
-"""Security schemes by name, with the scopes of each: all of them are needed together."""
+"""Security schemes by name, with the scopes of each. A request has to satisfy all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class Provider(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """All that a card is made of. Any one of `requirements` opens the door.
+    """The content of a card. A request has to satisfy any one of `requirements`.
 
-    `security_schemes` are spelled as OpenAPI 3 spells them. An OAuth scheme has one flow: 1.0 allows no more.
+    `security_schemes` are in the form of OpenAPI 3. An OAuth scheme has one flow: 1.0 allows no more.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a caller asks for, whatever the dialect said it in."""
+"""The calls of callers, independent of the dialect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rolecall.model.value import Value
 
 
 class Target(Value, frozen=True, kw_only=True):
-    """How a call names its role. The path is kept apart because it must agree with everything else."""
+    """How a call names its role. The path is separate because the other names have to agree with it."""
 
     path_role: str | None = None
     path_instance: str | None = None
@@ -21,7 +21,7 @@ class Target(Value, frozen=True, kw_only=True):
 
 
 class Send(Value, frozen=True):
-    """A message to a role or to a task. `params` is the request as the caller spelled it; nobody changes it."""
+    """A message to a role or to a task. `params` is the request as the caller sent it; no code changes it."""
 
     target: Target
     params: JsonObject
@@ -33,27 +33,27 @@ class Send(Value, frozen=True):
     blocking: bool = True
     history_length: int | None = None
     wait: float = 0.0
-    """How many seconds the caller would wait for a worker that is free, or for the first one."""
+    """How many seconds the caller waits for a free worker, or for the first worker."""
     alias: str = ""
-    """What the caller wants to call the task, in a dialect that lets callers choose."""
+    """The caller's own task id, in a dialect in which callers choose it."""
     push: PushConfig | None = None
-    """Where the task's events are to be sent; its task is not known yet."""
+    """Where to send the task's events; the config's task is not known yet."""
     key: str | None = None
-    """The caller's own name for this call, from `Idempotency-Key`."""
+    """The call's `Idempotency-Key`."""
     trace: str | None = None
     """The caller's `traceparent`."""
     extensions: tuple[str, ...] = ()
-    """The extensions that the caller asks for, from `A2A-Extensions`. With `traceparent` all that is passed on of headers."""
+    """The requested extensions, from `A2A-Extensions`. The hub forwards them and `traceparent`, and no other header."""
     hops: int = 0
-    """Through how many hubs it has come, from `A2A-Hop`."""
+    """How many hubs the call has passed, from `A2A-Hop`."""
 
 
 ITS_OWN = "its own"
-"""In place of a dialect: the one that the task was begun in."""
+"""In place of a dialect: the one in which the task was created."""
 
 
 class GetTask(Value, frozen=True):
-    """`dialect` None, here and below: asked under a name that 0.1 and 0.3 share; ITS_OWN: under one that all share."""
+    """`dialect`, here and below: None if the method's name belongs to 0.1 and 0.3; ITS_OWN if it belongs to all."""
 
     target: Target
     task_id: TaskId
@@ -68,7 +68,7 @@ class CancelTask(Value, frozen=True):
 
 
 class Subscribe(Value, frozen=True):
-    """`after`: the cursor of the last event the reader has; None asks for the task as of now."""
+    """`after`: the cursor of the last event that the reader has; None: start with the current task."""
 
     target: Target
     task_id: TaskId
@@ -81,10 +81,10 @@ class TaskQuery(Value, frozen=True):
     role: str | None = None
     state: TaskState | None = None
     since: float | None = None
-    """Changed at that moment of the wall clock, or later."""
+    """Changed at that time of the wall clock, or later."""
     limit: int = 50
     before: str | None = None
-    """Where the page before ended: opaque outside the store."""
+    """The end of the previous page; opaque outside the store."""
 
 
 class ListTasks(Value, frozen=True):
@@ -100,7 +100,7 @@ class SetPush(Value, frozen=True):
 
 
 class NamePush(Value, frozen=True):
-    """Of a task's push configs one, or all where no id is given."""
+    """One push config of a task, or all if `id` is None."""
 
     target: Target
     task_id: TaskId
@@ -117,4 +117,4 @@ class AgentQuery(Value, frozen=True):
     state: str | None = None
     limit: int = 1000
     after: str | None = None
-    """Name of the last agent of the page before."""
+    """The name of the last agent on the previous page."""

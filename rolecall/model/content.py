@@ -1,7 +1,7 @@
-"""What A2A says, free of any version's spelling: where two dialects meet.
+"""A2A content, independent of the version's spelling. Translation between dialects goes through these types.
 
-Only what is translated is built from these; a reader in the dialect of a log gets that log's own bytes.
-A text that may be left out is None then, and never empty; `metadata` that was given empty stays so.
+They are built for translation only; a reader in the dialect of a log gets the log's bytes.
+An optional text that is absent is None, never empty; empty `metadata` stays empty.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PartKind(StrEnum):
 
 
 class Part(Value, frozen=True):
-    """`value` is text, base64 text (the standard alphabet, padded), an address, or any JSON value."""
+    """`value` is a text, base64 (standard alphabet, padded), a URL, or any JSON value."""
 
     kind: PartKind
     value: Any

@@ -1,4 +1,4 @@
-"""A task is the fold of its log. Pure functions over A2A documents: 0.3 and 1.0 share the members named here."""
+"""Compute a task from its log. Pure functions over A2A documents; 0.3 and 1.0 share the members used here."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from rolecall.model.a2a import EventKind, JsonObject
 
 
 def fold(task: JsonObject | None, kind: EventKind, document: JsonObject) -> JsonObject:
-    """The task after one more event. Takes over both and changes them: a long text must not be copied for every chunk."""
+    """The task after one more event. It changes both arguments, so that a long text is not copied for every chunk."""
     if kind is EventKind.TASK:
         return dict(document) if task is None else _merge_task(task, document)
     if kind is EventKind.MESSAGE:
-        # A message that follows a task speaks for it (see wire/v03): it becomes the status message before it gets here.
+        # The codec has turned a message after a task into a status message.
         raise ValueError("a bare message has no task to fold into")
     if task is None:
         raise ValueError("the first event of a task's log is a Task")
@@ -25,13 +25,13 @@ def fold(task: JsonObject | None, kind: EventKind, document: JsonObject) -> Json
 
 
 def add_turn(task: JsonObject, message: JsonObject) -> None:
-    """A caller's further message: it stands in history behind the status message that it answers."""
+    """Add a caller's further message to the history, after the status message that it answers."""
     _retire_status_message(task)
     _add_history(task, [message])
 
 
 def trim_history(task: JsonObject, length: int | None) -> None:
-    """Keep the newest `length` messages; None leaves all. Zero drops the member."""
+    """Keep the newest `length` messages; None keeps all. Zero removes the member."""
     history = task.get("history")
     if length is None or not history:
         return
@@ -51,7 +51,7 @@ def _set_status(task: JsonObject, status: JsonObject) -> None:
 
 
 def _retire_status_message(task: JsonObject) -> None:
-    """A replaced status message moves to history, once."""
+    """Move a replaced status message to the history, once."""
     message = (task.get("status") or {}).get("message")
     if message:
         _add_history(task, [message])
@@ -61,7 +61,7 @@ def _add_history(task: JsonObject, messages: Iterable[JsonObject]) -> None:
     history = list(task.get("history") or ())
     known = {m.get("messageId") for m in history}
     for message in messages:
-        # The same message twice is the same id twice; equal words under two ids are two messages.
+        # Messages with the same id are one message; equal texts with two ids are two.
         if message.get("messageId") not in known or message.get("messageId") is None:
             history.append(message)
             known.add(message.get("messageId"))
@@ -97,7 +97,7 @@ def _merge_metadata(task: JsonObject, document: JsonObject) -> None:
 
 
 def _merge_task(task: JsonObject, document: JsonObject) -> JsonObject:
-    """A repeated Task is a later state of the whole: it replaces, but forgets no message."""
+    """A repeated Task replaces the earlier one, but keeps its messages."""
     merged = {**task, **document}
     history = list(task.get("history") or ())
     merged["history"] = history

@@ -17,7 +17,7 @@ INSTANCE = "[A-Za-z0-9][A-Za-z0-9._:-]{0,126}"
 _ROLE = re.compile(ROLE)
 _INSTANCE = re.compile(INSTANCE)
 
-# First path segments of the hub itself: a role of this name could never be told from them.
+# The hub's own first path segments: a role of this name would be ambiguous.
 RESERVED_ROLES = frozenset({"agents", "a2a", "v1", "registry", "mcp", "dashboard", "tasks", "subscribe"})
 
 
@@ -32,7 +32,7 @@ class WorkerId(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """Who is asking, and behind which wall."""
+    """The holder of a token, and its workspace."""
 
     workspace: str
     name: str
@@ -53,7 +53,7 @@ def split_name(name: str) -> tuple[str, str | None]:
 
 
 def is_loopback(host: str) -> bool:
-    """Only this machine can reach it."""
+    """Only this machine can reach that host."""
     if host == "localhost":
         return True
     try:
@@ -71,21 +71,21 @@ def new_context_id() -> str:
 
 
 def _uuid7() -> str:
-    """Its time prefix keeps inserts at the right edge of an index, its 74 random bits keep it unguessable."""
+    """The time prefix keeps inserts at the right edge of an index; the 74 random bits make the id unguessable."""
     random = _entropy.take()
     millis = f"{time.time_ns() // 1_000_000:012x}"[-12:]
     return f"{millis[:8]}-{millis[8:]}-7{random[:3]}-{_VARIANT[random[3]]}{random[4:7]}-{random[8:]}"
 
 
 class _Entropy:
-    """Random bits of the system's, fetched for many ids at a time: to ask for a few costs as much as to ask for many."""
+    """Random bits from the system, fetched for many ids at a time, because each system call costs the same."""
 
     def __init__(self) -> None:
         self._digits = ""
         self._at = 0
 
     def take(self) -> str:
-        """80 bits that nobody has had, in hex."""
+        """80 unused bits, in hex."""
         if self._at >= len(self._digits):
             self._digits, self._at = os.urandom(_ENTROPY).hex(), 0
         taken = self._digits[self._at : self._at + 20]
@@ -95,5 +95,5 @@ class _Entropy:
 
 _ENTROPY = 10 * 256
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
-"""Of that digit two bits are the standard's, and two are random."""
+"""The standard sets two bits of that digit; two are random."""
 _entropy = _Entropy()

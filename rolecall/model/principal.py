@@ -1,4 +1,4 @@
-"""Who is asking, and what that lets him do."""
+"""The holder of a token, and its rights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Network = IPv4Network | IPv6Network
 
 
 class Kind(StrEnum):
-    """What a token is for."""
+    """The kind of a token."""
 
     ADMIN = "admin"
     CLIENT = "client"
@@ -21,8 +21,8 @@ class Kind(StrEnum):
 
 
 class Right(StrEnum):
-    """What a request needs. READ: see agents, own tasks, figures. CALL: begin, answer, cancel tasks. ENROL: hold leases.
-    OPERATE: drain, redeliver, and what else concerns others.
+    """What a request needs. READ: see agents, own tasks, metrics. CALL: create, answer, cancel tasks. ENROL: hold leases.
+    OPERATE: drain, redeliver, and other operations on what others own.
     """
 
     READ = "read"
@@ -41,8 +41,8 @@ _RIGHTS = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """`roles`: the ones that a worker may enrol under, a trailing `*` standing for any ending. `networks`: where its URL may
-    lie; none: wherever the hub's own policy allows.
+    """`roles`: those that a worker may enrol under; a trailing `*` matches any ending. `networks`: where its URL may be; none:
+    wherever the hub's policy allows.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Principal:
     roles: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
     caller: Caller = field(init=False, repr=False, compare=False)
-    """Who he is to everything behind the gate."""
+    """What is known of the holder after authentication."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "caller", Caller(self.workspace, self.name))
@@ -68,4 +68,4 @@ def _fits(role: str, pattern: str) -> bool:
 
 
 LOCAL = Principal("local", Kind.ADMIN)
-"""Everybody, where there are no tokens: only this machine gets in then."""
+"""Every caller of a hub without tokens. Such a hub serves this machine only."""

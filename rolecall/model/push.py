@@ -1,4 +1,4 @@
-"""Push notifications: where a task's events are sent, and how."""
+"""Push notifications: where and how a task's events are sent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rolecall.model.ids import Cursor, TaskId
 
 @dataclass(frozen=True, slots=True)
 class PushConfig:
-    """One receiver of one task's events. `id` is unique within its task; empty: the hub names it after the task. `dialect` is
-    the one it was set in: what is sent is spelled in it. `schemes` and `credentials` make the Authorization header, `token`
-    goes as X-A2A-Notification-Token. Both secrets go in only: what the hub gives back does not have them.
+    """One receiver of one task's events. `id` is unique within its task; empty: the hub uses the task's id. `dialect` is the
+    one that the config was set in; notifications use it. `schemes` and `credentials` make the Authorization header, `token`
+    is sent as X-A2A-Notification-Token. The hub never returns these two secrets.
     """
 
     task: TaskId
@@ -33,7 +33,7 @@ class PushConfig:
 
 @dataclass(frozen=True, slots=True)
 class SealedConfig:
-    """A config as the store has it: its secrets cannot be read there. `host`: by which deliveries are counted."""
+    """A config as it is stored, with sealed secrets. `host`: deliveries are counted by it."""
 
     task: TaskId
     id: str
@@ -46,7 +46,7 @@ class SealedConfig:
 
 
 class DeadLetter(NamedTuple):
-    """A delivery that was given up. `at` is the wall clock's."""
+    """A delivery that was given up. `at` is a time of the wall clock."""
 
     task: TaskId
     config: str
@@ -60,4 +60,4 @@ class DeadLetter(NamedTuple):
 class DeadPage:
     letters: Sequence[DeadLetter]
     before: str | None
-    """Give this back to get the next page; None on the last."""
+    """Pass it to get the next page; None on the last."""

@@ -1,4 +1,4 @@
-"""How a setting of the hub is named in the environment, for errors that tell people what to change."""
+"""The environment variable of a hub's setting, for error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task's row: what can be known without reading its log."""
+"""A task's row: what is known without reading its log."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rolecall.model.value import Value
 
 
 class Turn(Value, frozen=True):
-    """One message of the caller to a task, as it was said. It is stored before the worker hears of it.
+    """One message of the caller to a task, unchanged. It is stored before it is sent to the worker.
 
-    `after` is the cursor that the log stood at: the fold puts the message into history behind it.
+    `after` is the cursor of the log at that time: the fold puts the message into the history after it.
     """
 
     after: Cursor
@@ -22,7 +22,7 @@ class Turn(Value, frozen=True):
 
 
 class TaskRow(Value, frozen=True):
-    """`at` names the prefix of the log that `state` is the fold of. Times are the wall clock's, in seconds."""
+    """`state` is the fold of the log up to the cursor `at`. Times are seconds of the wall clock."""
 
     id: TaskId
     caller: Caller
@@ -33,11 +33,11 @@ class TaskRow(Value, frozen=True):
     worker_task: str
     worker_context: str
     dialect: str
-    """The caller's, who began it."""
+    """The dialect of the caller that created it."""
     log_dialect: str
-    """The one that its worker is spoken to in, and its log is kept in."""
+    """The dialect of the calls to its worker, and of its log."""
     alias: str
-    """What its caller calls it, where a dialect lets callers choose: empty elsewhere."""
+    """The caller's own task id, in a dialect in which callers choose it; else empty."""
     state: TaskState
     at: Cursor
     position: str | None
@@ -45,7 +45,7 @@ class TaskRow(Value, frozen=True):
     """Bytes in its log."""
     created: float
     updated: float
-    """When its worker last told its state, or its caller last said something: content does not count."""
+    """When its worker last reported a state, or its caller last sent a message. Content does not count."""
 
     @property
     def ids(self) -> Ids:
@@ -56,7 +56,7 @@ class TaskRow(Value, frozen=True):
         return self.state in TERMINAL
 
     def has_open_answer(self, turns: Sequence[Turn]) -> bool:
-        """The caller's last message is behind everything that the worker has said."""
+        """The worker has sent nothing since the caller's last message."""
         return len(turns) > 1 and turns[-1].after == self.at
 
 
@@ -64,11 +64,11 @@ class TaskPage(Value, frozen=True):
     rows: Sequence[TaskRow]
     total: int
     before: str | None
-    """Give this back to get the next page; None on the last."""
+    """Pass it to get the next page; None on the last."""
 
 
 class Conversation(Value, frozen=True):
-    """Who holds a context, and what that worker calls it."""
+    """The worker that holds a context, and the worker's id for it."""
 
     worker: WorkerId
     worker_context: str

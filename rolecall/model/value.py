@@ -1,4 +1,4 @@
-"""What the words of the domain are made of."""
+"""The base class of the domain's values."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["Value", "replace"]
 
 
 class Value(Struct, frozen=True, gc=False):
-    """Made once, never changed, compared by its members. Every event is a few of these, so they have to be cheap: one is made
-    in a fifth of the time that a named tuple takes (decision 11).
+    """Immutable, compared by its members. Every event needs several, so they have to be cheap: one takes a fifth of the time of
+    a named tuple (decision 11).
 
-    The collector of garbage does not look at them: a value must not hold anything that could hold the value.
+    The garbage collector does not track them: a value must not be part of a reference cycle.
     """

@@ -1,4 +1,4 @@
-"""Workers: what they say of themselves, and what the hub knows of them."""
+"""Workers: what they report, and what the hub knows of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a worker says of itself when it enrols. `card` is its full A2A card; members we do not know are kept."""
+    """What a worker reports when it enrols. `card` is its full A2A card, with unknown members."""
 
     worker: WorkerId
     url: str
@@ -29,12 +29,12 @@ class Offer:
     streaming: bool = False
     replays: bool = False
     interfaces: tuple[Interface, ...] = ()
-    """How the worker can be spoken to; none given: JSON-RPC in 0.3 at `url`."""
+    """The worker's interfaces; none: JSON-RPC in 0.3 at `url`."""
     capacity: int | None = None
     credential: str = ""
-    """What the hub shows the worker in Authorization, sealed. Nobody else gets to see it."""
+    """The Authorization header of calls to the worker, sealed. The hub shows it to nobody else."""
     networks: tuple[str, ...] = ()
-    """Where it has to be, as the token that enrolled it says (CIDR): judged at every connect. None given: anywhere allowed."""
+    """CIDRs from the token that enrolled it, checked at every connect. None: any network that the hub allows."""
     labels: dict[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
 
@@ -47,14 +47,14 @@ class Offer:
         return frozenset(str(tag) for skill in self.skills for tag in skill.get("tags") or ())
 
     def preferred_dialect(self, wished: str) -> str:
-        """The dialect to speak to it in: the wished one where it has that."""
+        """The dialect for calls to it: the wished one if it has that."""
         for interface in self.interfaces:
             if interface.dialect == wished:
                 return wished
         return self.interfaces[0].dialect if self.interfaces else "0.3"
 
     def reached(self, dialect: str) -> Interface:
-        """Where it takes that dialect: JSON-RPC before REST."""
+        """The interface for that dialect: JSON-RPC before REST."""
         other: Interface | None = None
         for interface in self.interfaces:
             if interface.dialect == dialect:
@@ -69,7 +69,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a heartbeat carries. None: not said, the hub keeps what it knew."""
+    """What a heartbeat reports. None: not reported, the hub keeps the last value."""
 
     in_flight: int | None = None
     capacity: int | None = None
@@ -77,7 +77,7 @@ class Beat:
 
 
 class LeaseProof(NamedTuple):
-    """What shows that a beat comes from the holder of the lease. None: not given."""
+    """Proof that a heartbeat comes from the holder of the lease. None: not given."""
 
     epoch: int | None
     secret: str | None
@@ -87,8 +87,8 @@ class LeaseProof(NamedTuple):
 class Registration:
     """A live lease as this hub sees it.
 
-    One object per lease, changed in place by the engine and by the hub's own counting: routing holds on to it and must
-    not copy a thousand of them per call. Only the event loop's thread touches it.
+    One object per lease. The engine and the hub's counters change it in place, because routing must not copy a thousand of
+    them per call. Only the event loop's thread uses it.
     """
 
     workspace: str
@@ -104,7 +104,7 @@ class Registration:
     reported_in_flight: int = 0
     in_flight: int = 0
     registered_at: float = 0.0
-    """Wall clock, for people. Expiry is the engine's own affair."""
+    """Wall clock, for people. The engine decides on expiry with its own clock."""
     last_seen: float = 0.0
 
     @property
@@ -113,7 +113,7 @@ class Registration:
 
     @property
     def load(self) -> int:
-        """The larger of what the worker says and what this hub has under way with it."""
+        """The larger of the load that the worker reports and the number of this hub's calls in progress."""
         return max(self.in_flight, self.reported_in_flight)
 
     @property
@@ -131,7 +131,7 @@ class ChangeKind(StrEnum):
 
 
 class RegistryChange(NamedTuple):
-    """One line of the registry feed. `revision` rises by one with each change of a hub's registry, across restarts."""
+    """One entry of the registry feed. `revision` rises by one with each change of a hub's registry, also across restarts."""
 
     revision: int
     kind: ChangeKind

@@ -1,1 +1,1 @@
-"""Bytes to words and back. Pure functions: nothing here waits, reads a clock of its own, or remembers."""
+"""Parse bytes into the model and encode them back. Pure functions: no waiting, no clock of their own, no state."""

@@ -1,6 +1,6 @@
-"""Agent cards: what a stranger's card says, and our own cards in 0.3, in 1.0, and in both at once.
+"""Agent cards: parsing an agent's card, and writing our own cards in 0.3, in 1.0, and in both at once.
 
-Cards of strangers are read without trust: what is of a wrong shape is passed over, and nothing raises.
+Cards of agents are untrusted: members of a wrong type are ignored, and nothing raises.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from rolecall.model.a2a import JsonObject
 from rolecall.model.card import HTTP_JSON, JSONRPC, Capabilities, Extension, Interface, Profile, Requirement, Skill
 from rolecall.protocol import v0_3 as v03
 from rolecall.protocol import v1_0 as v10
-from rolecall.protocol.text.members import said
+from rolecall.protocol.text.members import drop_empty
 
+CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+"""Where an agent serves its card, below its address: the current path, and the one of 0.2 and before."""
 _BINDINGS = (JSONRPC, HTTP_JSON)
 _CARD_VERSION_03 = "0.3.0"
 _VERSION = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?(?:\.\w+)*", re.ASCII)
@@ -27,11 +29,11 @@ _WRAPPERS = {
     "mutualTLS": "mtlsSecurityScheme",
 }
 
-# --- what a card says
+# --- reading
 
 
 def interfaces(card: Any, fallback_url: str) -> tuple[Interface, ...]:
-    """Every way in that the hub can take, the agent's favourite first; where none is named, 0.3 at `fallback_url`."""
+    """Every interface that the hub can use, the agent's preferred one first; if there is none, 0.3 at `fallback_url`."""
     found: dict[tuple[str, str, str], Interface] = {}
     for interface in (*_interfaces_10(card), *_interfaces_03(card)):
         found.setdefault(interface[:3], interface)
@@ -51,13 +53,13 @@ def capabilities(card: Any) -> Capabilities:
 
 
 def skills(card: Any) -> tuple[Skill, ...]:
-    """What clients insist on is filled in where it is missing."""
+    """Members that clients require are filled in where they are missing."""
     return tuple(_read_skill(skill) for skill in _list(card, "skills") if isinstance(skill, dict))
 
 
 def _interfaces_10(card: Any) -> Iterator[Interface]:
     for entry in _list(card, "supportedInterfaces"):
-        # Only 1.0 has this list, so that is what an entry without a version means.
+        # Only 1.0 has this list, so an entry without a version is of 1.0.
         dialect = _dialect(_member(entry, "protocolVersion"), v10.VERSION)
         yield from _interface(_member(entry, "url"), _member(entry, "protocolBinding"), dialect, _text(entry, "tenant"))
 
@@ -70,7 +72,7 @@ def _interfaces_03(card: Any) -> Iterator[Interface]:
 
 
 def _interface(url: Any, binding: Any, dialect: str | None, tenant: str | None = None) -> Iterator[Interface]:
-    """One, or none where the hub could not use it."""
+    """One, or none if the hub cannot use it."""
     known = binding.upper() if isinstance(binding, str) else None
     if dialect is not None and known in _BINDINGS and _is_address(url):
         yield Interface(url, known, dialect, tenant)
@@ -83,7 +85,7 @@ def _is_address(url: Any) -> bool:
 
 
 def _dialect(version: Any, otherwise: str) -> str | None:
-    """What to speak to whoever says this version. Within 1 minor versions understand each other; 0.2 is 0.3 in all we send."""
+    """The dialect for an agent of this version. Minor versions of 1 are compatible; what we send in 0.3 is also valid 0.2."""
     if version is None or version == "":
         return otherwise
     found = _VERSION.fullmatch(version) if isinstance(version, str) else None
@@ -111,7 +113,7 @@ def _read_skill(skill: JsonObject) -> Skill:
 
 
 def _member(holder: Any, name: str) -> Any:
-    """By its name, or by the same name in snake_case."""
+    """The member of that name, or of the same name in snake_case."""
     if not isinstance(holder, dict):
         return None
     value = holder.get(name)
@@ -132,21 +134,21 @@ def _texts(holder: Any, name: str) -> tuple[str, ...]:
     return tuple(item for item in _list(holder, name) if isinstance(item, str))
 
 
-# --- our own cards
+# --- writing our own
 
 
 def pure_03(profile: Profile) -> JsonObject:
-    log_dialect = _spoken(profile, v03.VERSION)
+    interfaces = _interfaces_in(profile, v03.VERSION)
     return {
         "protocolVersion": _CARD_VERSION_03,
         **_common(profile),
-        "url": log_dialect[0].url,
-        "preferredTransport": log_dialect[0].binding,
-        "additionalInterfaces": [{"url": interface.url, "transport": interface.binding} for interface in log_dialect],
+        "url": interfaces[0].url,
+        "preferredTransport": interfaces[0].binding,
+        "additionalInterfaces": [{"url": interface.url, "transport": interface.binding} for interface in interfaces],
         "capabilities": _capabilities(profile) | {"stateTransitionHistory": profile.capabilities.state_transition_history},
         "supportsAuthenticatedExtendedCard": profile.capabilities.extended_card,
-        "skills": [_skill(skill) | said(security=_security_03(skill.requirements)) for skill in profile.skills],
-        **said(
+        "skills": [_skill(skill) | drop_empty(security=_security_03(skill.requirements)) for skill in profile.skills],
+        **drop_empty(
             securitySchemes=dict(profile.security_schemes) or None,
             security=_security_03(profile.requirements),
         ),
@@ -156,10 +158,12 @@ def pure_03(profile: Profile) -> JsonObject:
 def pure_10(profile: Profile) -> JsonObject:
     return {
         **_common(profile),
-        "supportedInterfaces": [_interface_10(interface) for interface in _spoken(profile, v10.VERSION)],
+        "supportedInterfaces": [_interface_10(interface) for interface in _interfaces_in(profile, v10.VERSION)],
         "capabilities": _capabilities(profile) | {"extendedAgentCard": profile.capabilities.extended_card},
-        "skills": [_skill(skill) | said(securityRequirements=_security_10(skill.requirements)) for skill in profile.skills],
-        **said(
+        "skills": [
+            _skill(skill) | drop_empty(securityRequirements=_security_10(skill.requirements)) for skill in profile.skills
+        ],
+        **drop_empty(
             securitySchemes={name: _scheme_10(scheme) for name, scheme in profile.security_schemes.items()} or None,
             securityRequirements=_security_10(profile.requirements),
         ),
@@ -167,22 +171,22 @@ def pure_10(profile: Profile) -> JsonObject:
 
 
 def merged(profile: Profile) -> JsonObject:
-    """One card for readers of either version: the members of both, side by side down to the security schemes."""
+    """One card for readers of either version: it has the members of both, also inside the security schemes."""
     old, new = pure_03(profile), pure_10(profile)
     card = {**old, **new, "supportedInterfaces": [_interface_10(interface) for interface in profile.interfaces]}
     card["capabilities"] = old["capabilities"] | new["capabilities"]
-    card["skills"] = [then | now for then, now in zip(old["skills"], new["skills"], strict=True)]
+    card["skills"] = [before | now for before, now in zip(old["skills"], new["skills"], strict=True)]
     if profile.security_schemes:
         schemes = new["securitySchemes"]
-        card["securitySchemes"] = {name: then | schemes[name] for name, then in old["securitySchemes"].items()}
+        card["securitySchemes"] = {name: scheme | schemes[name] for name, scheme in old["securitySchemes"].items()}
     return card
 
 
-def _spoken(profile: Profile, dialect: str) -> list[Interface]:
-    log_dialect = [interface for interface in profile.interfaces if interface.dialect == dialect]
-    if not log_dialect:
+def _interfaces_in(profile: Profile, dialect: str) -> list[Interface]:
+    found = [interface for interface in profile.interfaces if interface.dialect == dialect]
+    if not found:
         raise ValueError(f"a card in {dialect} needs an interface in {dialect}")
-    return log_dialect
+    return found
 
 
 def _common(profile: Profile) -> JsonObject:
@@ -192,7 +196,7 @@ def _common(profile: Profile) -> JsonObject:
         "version": profile.version,
         "defaultInputModes": list(profile.input_modes),
         "defaultOutputModes": list(profile.output_modes),
-    } | said(
+    } | drop_empty(
         provider=profile.provider and profile.provider._asdict(),
         iconUrl=profile.icon_url,
         documentationUrl=profile.documentation_url,
@@ -202,15 +206,15 @@ def _common(profile: Profile) -> JsonObject:
 def _capabilities(profile: Profile) -> JsonObject:
     able = profile.capabilities
     extensions = [
-        said(uri=extension.uri, description=extension.description, required=extension.required, params=extension.params)
+        drop_empty(uri=extension.uri, description=extension.description, required=extension.required, params=extension.params)
         for extension in able.extensions
     ]
-    return {"streaming": able.streaming, "pushNotifications": able.push_notifications} | said(extensions=extensions)
+    return {"streaming": able.streaming, "pushNotifications": able.push_notifications} | drop_empty(extensions=extensions)
 
 
 def _skill(skill: Skill) -> JsonObject:
     required = {"id": skill.id, "name": skill.name, "description": skill.description, "tags": list(skill.tags)}
-    return required | said(
+    return required | drop_empty(
         examples=list(skill.examples),
         inputModes=list(skill.input_modes),
         outputModes=list(skill.output_modes),
@@ -218,7 +222,7 @@ def _skill(skill: Skill) -> JsonObject:
 
 
 def _interface_10(interface: Interface) -> JsonObject:
-    return said(
+    return drop_empty(
         url=interface.url,
         protocolBinding=interface.binding,
         protocolVersion=interface.dialect,
@@ -235,7 +239,7 @@ def _security_10(requirements: Sequence[Requirement]) -> list[JsonObject]:
 
 
 def _scheme_10(scheme: JsonObject) -> JsonObject:
-    """1.0 has a member for each type in place of `type`, and `location` in place of `in`."""
+    """1.0 has a member for each type instead of `type`, and `location` instead of `in`."""
     if scheme["type"] == "oauth2" and len(scheme["flows"]) != 1:
         raise ValueError("an OAuth security scheme has exactly one flow")
     named = {"location" if name == "in" else name: value for name, value in scheme.items() if name != "type"}

@@ -1,4 +1,4 @@
-"""From what workers say to what the log holds, and from logs to tasks. Implements ports.Codec."""
+"""Turn workers' events into log events, and logs into tasks. Implements the port Codec."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from rolecall.protocol.dialect import (
     V0_1,
     V1_0,
     agent_of,
-    dressed,
     read_content,
     text_part,
     translated_message,
+    with_kind,
     write_content,
 )
 from rolecall.protocol.faults import fault_of
@@ -34,7 +34,7 @@ from rolecall.protocol.v0_1.notices import notice_in_oldest
 from rolecall.protocol.v0_1.transitions import transition
 
 OWN = "rolecall"
-"""The member of `metadata` in which the hub itself speaks."""
+"""The member of `metadata` that the hub itself writes."""
 
 
 class Update(Value, frozen=True):
@@ -60,22 +60,22 @@ class Codec:
 
     def begin(self, worker_event: WorkerEvent, ids: Ids, turn: Turn) -> Sequence[Event]:
         if worker_event.kind is EventKind.MESSAGE and turn.dialect != V0_1:
-            message = _readdressed(worker_event.document, ids)
+            message = _with_hub_ids(worker_event.document, ids)
             return (Event(EventKind.MESSAGE, None, ids.log_dialect, dump(message)),)
         if worker_event.kind is not EventKind.TASK:
-            # Under the oldest names a task is the only answer that there is: a bare message is the end of one.
+            # In 0.1 every answer is a task, so a bare message becomes the end of one.
             return (self.opening(ids, turn), self.adopt(worker_event, ids))
         task = self._own_task(worker_event.document, ids)
-        asked = _user_message(turn, ids)
-        history = [m for m in task.get("history") or () if m.get("messageId") != asked["messageId"]]
-        task["history"] = [asked, *history]
+        user_message = _user_message(turn, ids)
+        history = [m for m in task.get("history") or () if m.get("messageId") != user_message["messageId"]]
+        task["history"] = [user_message, *history]
         return (Event(EventKind.TASK, worker_event.state, ids.log_dialect, dump(task)),)
 
     def adopt(self, worker_event: WorkerEvent, ids: Ids) -> Event:
         document = worker_event.document
         if worker_event.kind is EventKind.MESSAGE:
-            # A message after a task is the worker's last word on it.
-            return self._status(ids, TaskState.COMPLETED, {"message": _readdressed(document, ids)}, {})
+            # A message after a task completes the task.
+            return self._status(ids, TaskState.COMPLETED, {"message": _with_hub_ids(document, ids)}, {})
         if worker_event.kind is EventKind.STATUS:
             assert worker_event.state is not None
             return self._status(ids, worker_event.state, self._own_status(document["status"], ids), document)
@@ -88,7 +88,7 @@ class Codec:
         known = _folded(turns, log, ids)
         seen = self._own_task(worker_event.document, ids)
         assert worker_event.state is not None
-        updates = [*_missing_artifacts(known, seen, ids), *self._missing_words(known, seen, worker_event.state, ids)]
+        updates = [*_missing_artifacts(known, seen, ids), *self._missing_statuses(known, seen, worker_event.state, ids)]
         if gap and updates:
             document = updates[0].document
             document["metadata"] = {**(document.get("metadata") or {}), OWN: {"gap": True}}
@@ -98,7 +98,7 @@ class Codec:
         task = {
             "id": ids.task,
             "contextId": ids.context,
-            "status": self._stated(TaskState.SUBMITTED, ids),
+            "status": self._status_of(TaskState.SUBMITTED, ids),
             "history": [_user_message(turn, ids)],
         }
         return _event(EventKind.TASK, TaskState.SUBMITTED, task, ids.log_dialect)
@@ -117,8 +117,8 @@ class Codec:
             "parts": [text_part(fault.message, ids.log_dialect)],
             "metadata": own,
         }
-        said = {"message": dressed(EventKind.MESSAGE, message, None, ids.log_dialect)}
-        return self._status(ids, state, said, {"metadata": own})
+        status = {"message": with_kind(EventKind.MESSAGE, message, None, ids.log_dialect)}
+        return self._status(ids, state, status, {"metadata": own})
 
     # --- out of the log
 
@@ -160,20 +160,20 @@ class Codec:
         if dialect == V1_0:
             return wrapped(last.kind, EventEncoder(dialect).encode(last), dialect)
         if dialect == V0_1:
-            pen = EventEncoder(dialect, row.alias)
-            frames = [pen.encode(logged.event) for logged in log]  # all of them: an artifact is known by its place among them
-            return dump(notice_in_oldest(parse(frames[-1])))
+            encoder = EventEncoder(dialect, row.alias)
+            documents = [encoder.encode(logged.event) for logged in log]  # all of them, because they number the artifacts
+            return dump(notice_in_oldest(parse(documents[-1])))
         return self.snapshot(turns, log, dialect=dialect, history_length=None)
 
     # --- pieces
 
     def _status(self, ids: Ids, state: TaskState, status: JsonObject, holder: JsonObject) -> Event:
-        """`status` without a state gets it, and the time."""
-        full = status if "state" in status else {**self._stated(state, ids), **status}
+        """A `status` without a state gets `state` and the time."""
+        full = status if "state" in status else {**self._status_of(state, ids), **status}
         document = {**holder, "taskId": ids.task, "contextId": ids.context, "status": full}
         return _event(EventKind.STATUS, state, document, ids.log_dialect)
 
-    def _stated(self, state: TaskState, ids: Ids) -> JsonObject:
+    def _status_of(self, state: TaskState, ids: Ids) -> JsonObject:
         return {"state": SHAPES[ids.log_dialect].state_name(state), "timestamp": self._now()}
 
     def _own_status(self, status: JsonObject, ids: Ids) -> JsonObject:
@@ -181,34 +181,32 @@ class Codec:
         if not own.get("timestamp"):
             own["timestamp"] = self._now()
         if "message" in own:
-            own["message"] = _readdressed(own["message"], ids)
+            own["message"] = _with_hub_ids(own["message"], ids)
         return own
 
     def _own_task(self, task: JsonObject, ids: Ids) -> JsonObject:
         own = {**task, "id": ids.task, "contextId": ids.context, "status": self._own_status(task["status"], ids)}
         if "history" in own:
-            own["history"] = [_readdressed(message, ids) for message in own["history"]]
+            own["history"] = [_with_hub_ids(message, ids) for message in own["history"]]
         return own
 
-    def _missing_words(self, known: JsonObject, seen: JsonObject, state: TaskState, ids: Ids) -> list[Update]:
-        """Messages that the fold has not, as status updates; then the status, if it is another."""
+    def _missing_statuses(self, known: JsonObject, seen: JsonObject, state: TaskState, ids: Ids) -> list[Update]:
+        """Status updates for messages that the fold lacks; then one for the status, if it differs."""
         status = seen["status"]
-        said = {m.get("messageId") for m in known.get("history") or ()}
-        said.add((known["status"].get("message") or {}).get("messageId"))
-        said.add((status.get("message") or {}).get("messageId"))
-        passing = SHAPES[ids.log_dialect].state_name(TaskState.WORKING)
-        words = [
-            (TaskState.WORKING, {"state": passing, "message": message, "timestamp": status["timestamp"]})
-            for message in seen.get("history") or ()
-            if message.get("role") == agent_of(ids.log_dialect) and message.get("messageId") not in said
-        ]
         before = known["status"]
-        same_words = (before.get("message") or {}).get("messageId") == (status.get("message") or {}).get("messageId")
-        if words or before.get("state") != status["state"] or not same_words:
-            words.append((state, status))
+        message_id, message_id_before = ((holder.get("message") or {}).get("messageId") for holder in (status, before))
+        known_ids = {m.get("messageId") for m in known.get("history") or ()} | {message_id, message_id_before}
+        working = SHAPES[ids.log_dialect].state_name(TaskState.WORKING)
+        statuses = [
+            (TaskState.WORKING, {"state": working, "message": message, "timestamp": status["timestamp"]})
+            for message in seen.get("history") or ()
+            if message.get("role") == agent_of(ids.log_dialect) and message.get("messageId") not in known_ids
+        ]
+        if statuses or before.get("state") != status["state"] or message_id != message_id_before:
+            statuses.append((state, status))
         updates = [
-            Update(EventKind.STATUS, state, {"taskId": ids.task, "contextId": ids.context, "status": word})
-            for state, word in words
+            Update(EventKind.STATUS, state, {"taskId": ids.task, "contextId": ids.context, "status": document})
+            for state, document in statuses
         ]
         if updates and seen.get("metadata"):
             updates[-1].document["metadata"] = seen["metadata"]
@@ -219,7 +217,7 @@ class Codec:
 
 
 def _folded(turns: Sequence[Turn], log: Sequence[Logged], ids: Ids | None) -> JsonObject:
-    """The task after `log`. The first turn opens the first event's history already; later ones stand at their cursor."""
+    """The task after `log`. The first event has the first turn in its history; later turns are added after their cursor."""
     later = list(turns[1:])
     task: JsonObject | None = None
     for logged in log:
@@ -235,22 +233,22 @@ def _folded(turns: Sequence[Turn], log: Sequence[Logged], ids: Ids | None) -> Js
 
 
 def _message_of(turn: Turn, task: JsonObject, log_dialect: str) -> JsonObject:
-    return {**_said(turn, log_dialect), "taskId": task["id"], "contextId": task["contextId"]}
+    return {**_translated(turn, log_dialect), "taskId": task["id"], "contextId": task["contextId"]}
 
 
 def _user_message(turn: Turn, ids: Ids) -> JsonObject:
-    return {**_said(turn, ids.log_dialect), "taskId": ids.task, "contextId": ids.context}
+    return {**_translated(turn, ids.log_dialect), "taskId": ids.task, "contextId": ids.context}
 
 
-def _said(turn: Turn, log_dialect: str) -> JsonObject:
-    """The caller's message as the log spells it."""
+def _translated(turn: Turn, log_dialect: str) -> JsonObject:
+    """The caller's message in the log's dialect."""
     message: JsonObject = parse(turn.params)["message"]
     if turn.dialect != log_dialect:
         message = {**translated_message(message, turn.dialect, log_dialect), "messageId": turn.message_id}
     return message
 
 
-def _readdressed(message: JsonObject, ids: Ids) -> JsonObject:
+def _with_hub_ids(message: JsonObject, ids: Ids) -> JsonObject:
     own = {**message}
     if ids.worker_task or "taskId" in own:
         own["taskId"] = ids.task
@@ -262,7 +260,7 @@ def _readdressed(message: JsonObject, ids: Ids) -> JsonObject:
 
 
 def _missing_artifacts(known: JsonObject, seen: JsonObject, ids: Ids) -> list[Update]:
-    """By position: parts beyond the ones that the fold has. An artifact whose beginning is another one was replaced."""
+    """The parts after those that the fold has, by position. An artifact that begins differently was replaced."""
     have = {artifact.get("artifactId"): artifact for artifact in artifacts_of(known)}
     updates: list[Update] = []
     for artifact in artifacts_of(seen):
@@ -285,4 +283,4 @@ def _missing_artifacts(known: JsonObject, seen: JsonObject, ids: Ids) -> list[Up
 
 
 def _event(kind: EventKind, state: TaskState | None, document: JsonObject, log_dialect: str) -> Event:
-    return Event(kind, state, log_dialect, dump(dressed(kind, document, state, log_dialect)))
+    return Event(kind, state, log_dialect, dump(with_kind(kind, document, state, log_dialect)))

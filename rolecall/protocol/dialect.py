@@ -1,4 +1,4 @@
-"""The dialects, and the one way from each to the others: through the model."""
+"""The dialects, and the translation between them through the model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ V0_1, V0_3, V1_0 = v01.VERSION, v03.VERSION, v10.VERSION
 
 
 class Shape(Protocol):
-    """How a dialect spells what A2A says. Documents are bare: without the member that tells what they are in 1.0."""
+    """How a dialect spells content. Documents are bare: without the 1.0 member that wraps them."""
 
     def read(self, kind: EventKind, document: JsonObject) -> Content:
-        """Untranslatable where the document cannot mean anything."""
+        """Untranslatable if the document has no meaning."""
 
     def write(self, content: Content) -> JsonObject: ...
     def state_name(self, state: TaskState) -> str: ...
@@ -32,7 +32,7 @@ SHAPES: dict[str, Shape] = {V0_1: shape01, V0_3: shape03, V1_0: shape10}
 
 
 def read_content(kind: EventKind, document: JsonObject, log_dialect: str, wanted: str) -> Content:
-    """What a worker said. InvalidAnswer where it cannot be translated exactly."""
+    """A worker's content. InvalidAnswer if it cannot be translated exactly."""
     try:
         return SHAPES[log_dialect].read(kind, document)
     except Untranslatable as error:
@@ -40,7 +40,7 @@ def read_content(kind: EventKind, document: JsonObject, log_dialect: str, wanted
 
 
 def write_content(content: Content, wanted: str) -> JsonObject:
-    """InvalidAnswer where that dialect has no way to say it."""
+    """InvalidAnswer if that dialect cannot express it."""
     try:
         return SHAPES[wanted].write(content)
     except Untranslatable as error:
@@ -48,15 +48,15 @@ def write_content(content: Content, wanted: str) -> JsonObject:
 
 
 def translated_message(message: JsonObject, log_dialect: str, wanted: str) -> JsonObject:
-    """What a caller said, in another dialect. InvalidParams where that cannot be done exactly."""
+    """A caller's message in another dialect. InvalidParams if it cannot be translated exactly."""
     try:
         return SHAPES[wanted].write(SHAPES[log_dialect].read(EventKind.MESSAGE, message))
     except Untranslatable as error:
         raise InvalidParams(f"{error} (from {log_dialect} to {wanted})") from error
 
 
-def dressed(kind: EventKind, document: JsonObject, state: TaskState | None, dialect: str) -> JsonObject:
-    """What the hub itself says, with the members that 0.3 wants on it."""
+def with_kind(kind: EventKind, document: JsonObject, state: TaskState | None, dialect: str) -> JsonObject:
+    """A document of the hub itself, with the members `kind` and `final` that 0.3 requires."""
     if dialect != V0_3:
         return document
     if kind is EventKind.STATUS and state is not None:

@@ -1,8 +1,8 @@
-"""The one table: what each error is called on the wire.
+"""The one table of errors on the wire: code, HTTP status and reason.
 
-Codes -32700, -32600 to -32603 and -32001 to -32009 have their specified meaning and no other. What is the hub's own is
--32000, told apart by the `reason` in its data. The HTTP status is for our own APIs and for REST; JSON-RPC errors go out
-with 200, because common clients drop the body of anything else.
+Codes -32700, -32600 to -32603 and -32001 to -32009 have their specified meaning and no other. The hub's own errors have
+-32000, and `reason` in their data distinguishes them. The HTTP status is for our own APIs and for REST; JSON-RPC errors are
+sent with 200, because common clients drop the body of anything else.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ TABLE: dict[type[HubError], Row] = {
 _BY_DIALECT: dict[tuple[str | None, type[BaseException]], Row] = {
     ("0.1", errors.TaskEnded): Row(-32002, 400, "TASK_ENDED"),
     ("0.1", errors.WebhookInsecure): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
-    # 1.0 keeps its own code for cards that claim an extended one and have none; ours do not claim it.
+    # In 1.0, -32007 is for agents whose card promises an extended card and that have none; our cards do not promise one.
     ("1.0", errors.ExtendedCardNotConfigured): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
     ("1.0", errors.PushConfigNotFound): Row(-32001, 404, "TASK_NOT_FOUND"),
     ("1.0", errors.TaskEnded): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
 }
 _INTERNAL = Row(-32603, 500, "INTERNAL")
-# What workers may say to callers. That a worker lacks a method does not mean that the hub does. Older versions do not have
-# the two newest codes.
+# Errors of workers that callers get. A method that the worker lacks is unsupported, not unknown: the hub has it. Older
+# versions do not have the two newest codes.
 _OF_WORKERS = {
     -32001: Row(-32001, 404, "TASK_NOT_FOUND"),
     -32002: Row(-32002, 400, "TASK_NOT_CANCELABLE"),
@@ -118,11 +118,11 @@ _OF_WORKERS = {
 _SINCE_1_0 = (-32008, -32009)
 _A2A = range(-32009, -32000)
 _A2A_DOMAIN = "a2a-protocol.org"
-_SPECIFIED = {-32700, *range(-32603, -32599), *range(-32009, -32000)}
+_STANDARD = {-32700, *range(-32603, -32599), *range(-32009, -32000)}
 
 
 def row_of(error: type[BaseException]) -> Row:
-    """The nearest class in the table, along the error's own ancestry."""
+    """The row of the error's class, or of its nearest base class."""
     for kind in error.__mro__:
         if kind in TABLE:
             return TABLE[kind]
@@ -130,14 +130,14 @@ def row_of(error: type[BaseException]) -> Row:
 
 
 def fault_of(error: BaseException, dialect: str | None = None) -> Fault:
-    """`dialect`: the caller's, because versions differ in what they call some errors."""
+    """`dialect`: the caller's, because versions have different codes for some errors."""
     row = _BY_DIALECT.get((dialect, type(error))) or row_of(type(error))
     if isinstance(error, errors.WorkerFault):
         return _of_worker(error, dialect)
     if not isinstance(error, HubError):
         return Fault(row.code, row.status, row.reason, "Internal error.", None)
     data = None
-    if row.code not in _SPECIFIED or error.facts:
+    if row.code not in _STANDARD or error.facts:
         data = [error_info(row.reason, error.facts)]
     elif dialect == "1.0" and row.code in _A2A:
         data = [error_info(row.reason, {}, domain=_A2A_DOMAIN)]
@@ -149,7 +149,7 @@ def error_info(reason: str, facts: dict[str, str], *, domain: str = DOMAIN) -> d
 
 
 def _of_worker(error: errors.WorkerFault, dialect: str | None) -> Fault:
-    """A worker's specified error is the caller's to see; the text of anything else may hold its internals."""
+    """Callers get a worker's specified errors; the text of any other error may contain internals."""
     if error.code not in _OF_WORKERS:
         return Fault(-32603, 502, "WORKER_ERROR", "The worker reported an internal error.", None)
     newest = dialect == "1.0"

@@ -1,4 +1,4 @@
-"""The JSON-RPC 2.0 envelope. Strict: an A2A request has an id, and its params, where given, are an object."""
+"""The JSON-RPC 2.0 envelope. Strict: an A2A request has an id, and its params, if given, are an object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_ID = 1024
 
 
 class RpcRequest(Value, frozen=True):
-    """A request. `id` is the JSON text of the caller's id, which every answer repeats in its own type."""
+    """A request. `id` is the JSON text of the caller's id, so that every answer repeats it with its type."""
 
     id: bytes
     method: str
@@ -23,7 +23,7 @@ class RpcRequest(Value, frozen=True):
 
 
 class Reply(Value, frozen=True):
-    """A worker's answer: a result, or an error's code and text, and the reason in its data where it names one."""
+    """A worker's answer: a result, or an error's code and text, with the reason in its data if there is one."""
 
     result: Any
     code: int | None
@@ -31,18 +31,18 @@ class Reply(Value, frozen=True):
     reason: str = ""
 
 
-def read_body(body: bytes | bytearray, most_deep: int = DEEPEST) -> Any:
+def read_body(body: bytes | bytearray, max_depth: int = DEEPEST) -> Any:
     """The JSON value of a request's body: an object, or an array for a batch. ParseError, TooDeep."""
     try:
-        return parse(body, most_deep)
+        return parse(body, max_depth)
     except Nested as error:
-        raise TooDeep(most_deep) from error
+        raise TooDeep(max_depth) from error
     except NotJson as error:
         raise ParseError from error
 
 
 def read_id(entry: Any) -> bytes:
-    """The id as JSON text, `null` where there is none that could be repeated."""
+    """The id as JSON text, `null` if there is no valid one."""
     value = entry.get("id") if isinstance(entry, dict) else None
     if isinstance(value, str) and len(value) <= _LONGEST_ID:
         return dump(value)
@@ -52,7 +52,7 @@ def read_id(entry: Any) -> bytes:
 
 
 def read_request(entry: Any, call_id: bytes) -> RpcRequest:
-    """`call_id`: as `read_id` found it. InvalidRequest, InvalidParams."""
+    """`call_id`: the result of `read_id`. InvalidRequest, InvalidParams."""
     if not isinstance(entry, dict):
         raise InvalidRequest("A request is a JSON object with jsonrpc, method, id and params.")
     if entry.get("jsonrpc") != "2.0":
@@ -75,7 +75,7 @@ def write_request(call_id: str, method: str, params: JsonObject) -> bytes:
 
 
 def write_result(call_id: bytes, result: bytes) -> bytes:
-    """`result` is spliced in as it is: an event's bytes are serialised once, when it is logged."""
+    """`result` is inserted unchanged: an event is serialised once, when it is logged."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
 
 
@@ -87,7 +87,7 @@ def write_error(call_id: bytes, fault: Fault) -> bytes:
 
 
 def read_reply(body: bytes | bytearray) -> Reply:
-    """What a worker answered. ValueError where it is no JSON-RPC response."""
+    """A worker's answer. ValueError if it is not a JSON-RPC response."""
     document = parse(body)
     if not isinstance(document, dict):
         raise ValueError("not a JSON-RPC response")
@@ -103,7 +103,7 @@ def read_reply(body: bytes | bytearray) -> Reply:
 
 
 def _reason(data: Any) -> str:
-    """The first `reason` of an error's data: a list of details, or a single one."""
+    """The first `reason` in an error's data, which is a list of details or a single one."""
     for detail in data if isinstance(data, list) else [data]:
         if isinstance(detail, dict) and isinstance(detail.get("reason"), str):
             return str(detail["reason"])

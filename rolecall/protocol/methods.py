@@ -1,4 +1,4 @@
-"""Every method name that is in use, what it asks for, and which dialect it belongs to."""
+"""Every method name in use, with its operation and its dialect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rolecall.protocol.dialect import V0_1, V0_3, V1_0
 
 
 class Operation(StrEnum):
-    """The canonical names: what metrics and logs call them, whatever dialect spelled them."""
+    """The operations, by the canonical names that metrics and logs use for every dialect."""
 
     SEND = "message/send"
     STREAM = "message/stream"
@@ -26,7 +26,7 @@ class Operation(StrEnum):
 
 STREAMING = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
 
-# Three names mean the same in 0.1 and 0.3: there the task itself tells which is spoken.
+# 0.1 and 0.3 share three names: there the task decides on the dialect.
 _METHODS: dict[str, tuple[Operation, str | None]] = {
     "tasks/send": (Operation.SEND, V0_1),
     "tasks/sendSubscribe": (Operation.STREAM, V0_1),
@@ -59,17 +59,17 @@ _METHODS: dict[str, tuple[Operation, str | None]] = {
 
 
 def read_method(name: str, version: str | None) -> tuple[Operation, str | None]:
-    """The name decides; a version that is said only picks where names are shared, and must be one that is spoken."""
+    """The name decides. A requested version matters only for shared names, but it must be a supported one."""
     known = _METHODS.get(name)
-    said = read_version(version)
+    requested = read_version(version)
     if known is None:
         raise MethodNotFound(name)
     operation, dialect = known
-    return operation, dialect or (V0_3 if said == V0_3 else None)
+    return operation, dialect or (V0_3 if requested == V0_3 else None)
 
 
 def read_version(version: str | None) -> str | None:
-    """None: nothing was said. Only the major counts from 1 on: 1.1 may add, but not change."""
+    """None: no version was requested. From 1 on only the major number counts: 1.1 may add, but not change."""
     text = (version or "").strip()
     if not text:
         return None
@@ -82,6 +82,6 @@ def read_version(version: str | None) -> str | None:
 
 
 def dialect_of(method: str) -> str | None:
-    """For errors that come before anything else is known of a call."""
+    """For errors that occur before the call is parsed."""
     known = _METHODS.get(method)
     return known[1] if known is not None else None

@@ -1,4 +1,4 @@
-"""REST: which address asks for what, and how errors look. The bodies are those of the dialects."""
+"""REST: the operation of each address, and the form of errors. The bodies are those of the dialects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rolecall.protocol.faults import Fault, error_info
 from rolecall.protocol.methods import Operation
 from rolecall.protocol.text.jsontext import dump
 
-_VERBS = {"send": Operation.SEND, "stream": Operation.STREAM}
+_ON_MESSAGE = {"send": Operation.SEND, "stream": Operation.STREAM}
 _ON_TASK = {
     ("cancel", "POST"): Operation.CANCEL,
     ("subscribe", "GET"): Operation.SUBSCRIBE,
@@ -43,8 +43,8 @@ _STATUS_NAMES = {
 
 
 class RestRoute(NamedTuple):
-    """What an address means. `dialect` None: the version header tells, or the task. `operation` None: it is an address of
-    ours, but not with that verb; `verbs` then says with which.
+    """The operation of an address. `dialect` None: the version header or the task decides. `operation` None: the address
+    exists, but not with that method; `methods` lists those that it has.
     """
 
     operation: Operation | None
@@ -55,32 +55,32 @@ class RestRoute(NamedTuple):
 
 
 def read_route(path: str, method: str) -> RestRoute | None:
-    """`path` as it came, with its percent signs: an id may hold a slash. None: no address of A2A's REST."""
+    """`path` is still percent-encoded, because an id may contain a slash. None: not an address of A2A's REST."""
     target, dialect, rest = _prefix([unquote(word) for word in path.strip("/").split("/")])
     if not rest:
         return None
     head, *more = rest
     if head.startswith("message:") and not more:
-        operation = _VERBS.get(head.removeprefix("message:"))
-        return None if operation is None else _place(operation, method, ("POST",), dialect, target, {})
+        operation = _ON_MESSAGE.get(head.removeprefix("message:"))
+        return None if operation is None else _route(operation, method, ("POST",), dialect, target, {})
     if head in _CARDS and not more and (head != "card" or dialect == V0_3):
-        return _place(Operation.CARD, method, ("GET",), dialect or _CARDS[head], target, {})
+        return _route(Operation.CARD, method, ("GET",), dialect or _CARDS[head], target, {})
     if head == "tasks":
-        return _task_place(more, method, dialect, target)
+        return _task_route(more, method, dialect, target)
     return None
 
 
-def _task_place(rest: list[str], method: str, dialect: str | None, target: Target) -> RestRoute | None:
+def _task_route(rest: list[str], method: str, dialect: str | None, target: Target) -> RestRoute | None:
     if not rest:
-        return _place(Operation.LIST, method, ("GET",), dialect, target, {})
+        return _route(Operation.LIST, method, ("GET",), dialect, target, {})
     name, *more = rest
     if not more:
         task, colon, action = name.rpartition(":")
         if colon and action in ("cancel", "subscribe"):
-            methods = tuple(v for known, v in _ON_TASK if known == action)
+            methods = tuple(allowed for known, allowed in _ON_TASK if known == action)
             operation = _ON_TASK.get((action, method))
             return RestRoute(operation, dialect, target, {"id": task}, methods)
-        return _place(Operation.GET, method, ("GET",), dialect, target, {"id": name})
+        return _route(Operation.GET, method, ("GET",), dialect, target, {"id": name})
     if more[0] not in _CONFIGS or len(more) > 2:
         return None
     table = _ON_CONFIG if len(more) == 2 else _ON_CONFIGS
@@ -88,14 +88,14 @@ def _task_place(rest: list[str], method: str, dialect: str | None, target: Targe
     return RestRoute(table.get(method), dialect, target, names, tuple(table))
 
 
-def _place(
+def _route(
     operation: Operation, method: str, methods: tuple[str, ...], dialect: str | None, target: Target, names: JsonObject
 ) -> RestRoute:
     return RestRoute(operation if method in methods else None, dialect, target, names, methods)
 
 
 def _prefix(words: list[str]) -> tuple[Target, str | None, list[str]]:
-    """A role's own address, a version, a tenant: what comes before the address proper."""
+    """Split off a role's own address, a version and a tenant."""
     target = Target()
     if words[0] == "agents" and len(words) > 2:
         named = _role(words[1])
@@ -108,10 +108,10 @@ def _prefix(words: list[str]) -> tuple[Target, str | None, list[str]]:
         if words[1:2] == ["rest"]:
             return target, V0_3, words[2:]
         return target, V0_3, words[1:] if words[1:2] == ["tasks"] and len(words) > 2 else []
-    named = _role(words[0]) if len(words) > 1 and _is_first(words[1]) else None
+    named = _role(words[0]) if len(words) > 1 and _begins_address(words[1]) else None
     if named is None:
         return target, None, words
-    # A tenant behind a role's own address has to agree with it, as it would in the body.
+    # A tenant after a role's own address has to agree with it, as in the body.
     return (
         replace(target, role=named[0], instance=named[1])
         if target.path_role
@@ -126,16 +126,16 @@ def _role(word: str) -> tuple[str, str | None] | None:
     return (role, instance) if is_role(role) and (instance is None or is_instance(instance)) else None
 
 
-def _is_first(word: str) -> bool:
+def _begins_address(word: str) -> bool:
     return word.startswith("message:") or word in ("tasks", "extendedAgentCard")
 
 
 def read_query(query: bytes) -> JsonObject:
-    """Parameters as their JSON would be."""
+    """The parameters, with the types that they have in JSON."""
     try:
         pairs = parse_qsl(query.decode("utf-8"), keep_blank_values=True, max_num_fields=50)
     except ValueError as error:
-        raise InvalidParams("The query cannot be read.") from error
+        raise InvalidParams("The query cannot be parsed: use UTF-8 and at most 50 parameters.") from error
     return {name: _typed(name, value) for name, value in pairs if name != "A2A-Version"}
 
 
@@ -152,28 +152,28 @@ def _typed(name: str, value: str) -> str | int | bool:
     return value
 
 
-def params_of(place: RestRoute, said: JsonObject, dialect: str | None) -> JsonObject:
-    """The parameters that the method has in JSON-RPC: what stands in the address wins over what was said besides."""
-    names = place.names
+def params_of(route: RestRoute, given: JsonObject, dialect: str | None) -> JsonObject:
+    """The parameters as in JSON-RPC: those in the address override those given elsewhere."""
+    names = route.names
     if "task" not in names:
-        return {**said, **names}
+        return {**given, **names}
     if dialect == V1_0:
         config = {"id": names["config"]} if "config" in names else {}
-        return {**said, "taskId": names["task"], **config}
-    if place.operation is Operation.PUSH_SET:
-        own = said.get("pushNotificationConfig") or said.get("config") or said
+        return {**given, "taskId": names["task"], **config}
+    if route.operation is Operation.PUSH_SET:
+        own = given.get("pushNotificationConfig") or given.get("config") or given
         return {"taskId": names["task"], "pushNotificationConfig": own}
     return {"id": names["task"], **({"pushNotificationConfigId": names["config"]} if "config" in names else {})}
 
 
-def refuse_proto_form(said: JsonObject) -> None:
-    """Some SDKs of 0.3 put another spelling on REST than its JSON: half-read it would be worse than refused."""
-    message = said.get("message") if said.get("message") is not None else said.get("request")
+def refuse_proto_form(body: JsonObject) -> None:
+    """Some 0.3 SDKs send another form than JSON over REST. A refusal is better than reading half of it."""
+    message = body.get("message") if body.get("message") is not None else body.get("request")
     if not isinstance(message, dict):
         return
     if "content" in message or str(message.get("role")).startswith("ROLE_"):
         raise InvalidParams(
-            "This is the protobuf form of 0.3 REST, which is not spoken here. Use JSON-RPC, or 1.0 with A2A-Version: 1.0."
+            "The hub does not support the protobuf form of 0.3 REST. Use JSON-RPC, or 1.0 with A2A-Version: 1.0."
         )
 
 

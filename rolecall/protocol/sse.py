@@ -1,4 +1,4 @@
-"""Server-sent events: a frame writer, and a reader that bounds what a sender can make us hold."""
+"""Server-sent events: a frame writer, and a frame reader with bounded memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rolecall.model.value import Value
 
 KEEP_ALIVE = b": keep-alive\n\n"
 COME_BACK = b"retry: 2000\n\n"
-"""The last words of a stream that the hub ends before its task: come back with the last id, in two seconds."""
+"""The end of a stream that the hub closes before its task ends: reconnect with the last id after two seconds."""
 RESPONSE_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -23,11 +23,11 @@ class Frame(Value, frozen=True):
 
 
 class FrameTooLong(ValueError):
-    """A line or an event is longer than this reader takes."""
+    """A line or an event is longer than the reader's limit."""
 
 
 def write_frame(data: bytes, *, cursor: int | None = None, event: str | None = None) -> bytes:
-    """One frame. `data` is JSON without line breaks: some readers keep only an event's last `data:` line."""
+    """One frame. `data` is JSON without line breaks, because some readers keep only an event's last `data:` line."""
     head = b"id: %d\n" % cursor if cursor is not None else b""
     if event is not None:
         head += b"event: %b\n" % event.encode()
@@ -35,11 +35,11 @@ def write_frame(data: bytes, *, cursor: int | None = None, event: str | None = N
 
 
 class FrameReader:
-    """Feed it bytes as they come; it gives the frames that are complete. Comments are passed over."""
+    """Returns the frames that a chunk of bytes completes. Comments are ignored."""
 
     def __init__(self, *, limit: int = 1024 * 1024) -> None:
         self._limit = limit
-        # An unfinished line stays in pieces until its end comes: joining it anew for every chunk would be quadratic.
+        # An unfinished line stays in pieces until its end arrives: joining it for every chunk would be quadratic.
         self._rest: list[bytes] = []
         self._rest_size = 0
         self._data: list[bytes] = []
@@ -87,7 +87,7 @@ class FrameReader:
 
     @property
     def unfinished(self) -> bool:
-        """Bytes of a frame have come that its end has not."""
+        """A frame has begun and not ended."""
         return bool(self._rest or self._data)
 
     def _field(self, line: bytes) -> None:
@@ -102,7 +102,7 @@ class FrameReader:
             self._event = value.decode("utf-8", "replace")[:64]
 
     def _take(self, value: bytes) -> None:
-        # One more for the line itself: empty lines are not free to hold.
+        # One more for the line itself: empty lines need memory too.
         self._size += len(value) + 1
         if self._size > self._limit:
             raise FrameTooLong(f"an event of over {self._limit} bytes")

@@ -1,7 +1,7 @@
-"""The one refusal of a translation."""
+"""The error of a translation."""
 
 from __future__ import annotations
 
 
 class Untranslatable(ValueError):
-    """The document says nothing that can be said elsewhere. The text names the place, and quotes nothing."""
+    """The document cannot be expressed in another dialect. The text names the member, and quotes nothing."""

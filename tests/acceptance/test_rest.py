@@ -273,7 +273,7 @@ async def test_the_protobuf_form_of_0_3_is_refused_with_a_way_out(
     response = await wire.rest("POST", f"{prefix}/{verb}", proto, **headers)
     assert response.status_code == 400
     assert response.json()["message"] == (
-        "This is the protobuf form of 0.3 REST, which is not spoken here. Use JSON-RPC, or 1.0 with A2A-Version: 1.0."
+        "The hub does not support the protobuf form of 0.3 REST. Use JSON-RPC, or 1.0 with A2A-Version: 1.0."
     )
 
 

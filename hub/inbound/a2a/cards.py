@@ -20,12 +20,11 @@ from rolecall.model.a2a import JsonObject
 from rolecall.model.card import HTTP_JSON, JSONRPC, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile, Skill
 from rolecall.model.ids import Caller
 from rolecall.model.worker import Registration
-from rolecall.protocol.cards import capabilities, merged, pure_03, pure_10, skills
+from rolecall.protocol.cards import CARD_PATHS, capabilities, merged, pure_03, pure_10, skills
 from rolecall.protocol.dialect import V0_3, V1_0
 from rolecall.protocol.methods import read_version
 from rolecall.protocol.text.jsontext import dump
 
-PATHS = ("agent-card.json", "agent.json")
 _CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "GET, OPTIONS",
@@ -148,9 +147,9 @@ def add_cards(app: Quart, cards: Cards) -> None:
     def role_card(role: str) -> Response:
         return _response(cards.public(viewer(), role, _requested_version()))
 
-    for path in PATHS:
-        app.add_url_rule(f"/.well-known/{path}", f"hub-{path}", hub_card, methods=["GET"])
-        app.add_url_rule(f"/agents/<role>/.well-known/{path}", f"role-{path}", role_card, methods=["GET"])
+    for path in CARD_PATHS:
+        app.add_url_rule(path, f"hub:{path}", hub_card, methods=["GET"])
+        app.add_url_rule(f"/agents/<role>{path}", f"role:{path}", role_card, methods=["GET"])
 
     @app.after_request
     async def allow_reading(response: Response) -> Response:

@@ -13,6 +13,7 @@ from hub.inbound.api.shapes import CatalogDocument
 from hub.inbound.middleware.authentication import viewer
 from rolecall.model.a2a import JsonObject
 from rolecall.model.ids import Caller
+from rolecall.protocol.cards import CARD_PATHS
 from rolecall.protocol.text.jsontext import dump
 from rolecall.protocol.text.timestamp import timestamp
 
@@ -40,14 +41,14 @@ class Catalog:
     def _entry(self, caller: Caller, role: str) -> JsonObject:
         """The identifier is the role's URL at this hub: a name under another domain would be for its owner to give."""
         live = self._directory.live(caller, role)
-        address = f"{self._public_url}/agents/{quote(role)}/"
+        address = f"{self._public_url}/agents/{quote(role)}"
         description = next((one.offer.description for one in live if one.offer.description), "")
         tags = sorted({tag for one in live for tag in one.offer.tags})[:_MAX_TAGS]
         return {
-            "identifier": address,
+            "identifier": f"{address}/",
             "displayName": role,
             "type": _CARD,
-            "url": f"{address}.well-known/agent-card.json",
+            "url": address + CARD_PATHS[0],
             **({"description": description} if description else {}),
             **({"tags": tags} if tags else {}),
             "updatedAt": timestamp(max(one.registered_at for one in live)),

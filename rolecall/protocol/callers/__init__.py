@@ -1,1 +1,1 @@
-"""What callers send, read into commands, and what they get back."""
+"""Parse the calls of callers into commands, and encode the answers."""

@@ -1,4 +1,4 @@
-"""What callers get, in their dialect: around bytes that are there already."""
+"""Answers to callers, in their dialect, around bytes that are already serialised."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _MEMBERS = {
 
 
 def wrapped(kind: EventKind, body: bytes, dialect: str) -> bytes:
-    """The answer to a message, or an event of a stream: in 1.0 the member that holds it tells what it is."""
+    """The answer to a message, or an event of a stream. In 1.0 the name of its wrapping member is its kind."""
     return b'{"%b":%b}' % (_MEMBERS[kind], body) if dialect == V1_0 else body
 
 
 def task_page(tasks: Sequence[bytes], *, token: str | None, size: int, total: int) -> bytes:
-    """All four members, always."""
+    """Always with all four members."""
     joined = b",".join(tasks)
     return b'{"tasks":[%b],"nextPageToken":%b,"pageSize":%d,"totalSize":%d}' % (joined, dump(token or ""), size, total)
 
 
 def push_config(config: PushConfig, dialect: str | None, alias: str = "") -> bytes:
-    """Without its secrets: whoever set them has them. `alias`: what its caller calls the task in the oldest dialect."""
+    """A config without its secrets. `alias`: the caller's id for the task in 0.1."""
     named = config.of(TaskId(alias)) if alias and dialect == V0_1 else config
     return dump(_push_document(named, dialect))
 

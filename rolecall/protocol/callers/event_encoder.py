@@ -1,4 +1,4 @@
-"""A log's events as one reader gets them: the log's own bytes where the dialects agree, translated where they do not."""
+"""Encode a log's events for one reader: the log's bytes if the dialects are the same, else a translation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rolecall.protocol.v0_1 import shape as shape01
 
 
 class EventEncoder:
-    """One reader's pen. In the oldest dialect an artifact has a number in place of an id, which it remembers.
+    """Encodes events for one reader. In 0.1 an artifact has a number instead of an id; the encoder keeps these numbers.
 
-    `alias`: what the reader calls the task there. Elsewhere it has the hub's id.
+    `alias`: the reader's id for the task in 0.1. Other dialects use the hub's id.
     """
 
     def __init__(self, dialect: str, alias: str = "") -> None:
@@ -24,7 +24,7 @@ class EventEncoder:
         self._numbers: dict[str, int] = {}
 
     def encode(self, event: Event) -> bytes:
-        """The bare document. InvalidAnswer where it cannot be said in this dialect."""
+        """The bare document. InvalidAnswer if this dialect cannot express it."""
         if event.dialect == self.dialect:
             return event.body
         content = read_content(event.kind, parse(event.body), event.dialect, self.dialect)
@@ -46,12 +46,12 @@ class EventEncoder:
 
 
 def renamed(content: Content, alias: str) -> Content:
-    """Under the name that its caller gave the task."""
+    """The content with the caller's id for the task."""
     if not alias or isinstance(content, Message):
         return content
     return replace(content, id=alias) if isinstance(content, Task) else replace(content, task_id=alias)
 
 
 def named_event(kind: EventKind) -> str:
-    """What the oldest servers called their frames."""
+    """The event names of 0.1 servers."""
     return "artifact" if kind is EventKind.ARTIFACT else "status"

@@ -1,4 +1,4 @@
-"""What requests of callers have in common, in every dialect: how they name a task, a role, a wait. Lenient in."""
+"""Parameters that the calls of every dialect share: task, role, wait, push configs. Lenient in what they accept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IDS = ("messageId", "taskId", "contextId")
 
 
 class Configuration(NamedTuple):
-    """How the answer is wanted."""
+    """How the caller wants the answer."""
 
     push: PushConfig | None
     blocking: bool
@@ -29,35 +29,35 @@ class Configuration(NamedTuple):
 
 
 NOT_CONFIGURED = Configuration(None, True, None)
-"""No push, blocking, all of the history."""
+"""No push, blocking, the whole history."""
 
 
 def read_task_id(params: JsonObject) -> TaskId:
-    """`id`, and the other spellings that are in use; two that differ are an error."""
-    said = [params[name] for name in ("id", "taskId", "task_id") if params.get(name) is not None]
+    """From `id` or another spelling in use. InvalidParams if two of them differ."""
+    found = [params[name] for name in ("id", "taskId", "task_id") if params.get(name) is not None]
     name = params.get("name")
     if isinstance(name, str) and name.startswith("tasks/"):
-        said.append(name.removeprefix("tasks/").partition("/")[0])
-    if not said:
+        found.append(name.removeprefix("tasks/").partition("/")[0])
+    if not found:
         raise InvalidParams('"params.id" must name a task.')
-    if not all(isinstance(value, str) and 0 < len(value) <= LONGEST_ID for value in said):
+    if not all(isinstance(value, str) and 0 < len(value) <= LONGEST_ID for value in found):
         raise InvalidParams(f'"params.id" must be a string of 1 to {LONGEST_ID} characters.')
-    if len(set(said)) > 1:
+    if len(set(found)) > 1:
         raise InvalidParams('"params.id" and its other spellings name different tasks.')
-    return TaskId(said[0])
+    return TaskId(found[0])
 
 
 def named_target(target: Target, metadata: Sequence[JsonObject]) -> Target:
-    """The role that the call names besides its path: in the target already, or else in its metadata."""
+    """The target with the role from the metadata, unless it already names one."""
     if not metadata:
         return target
     role, instance = target.role, target.instance
     skill = target.skill
-    for said in metadata:
-        if role is None and said.get("role") is not None:
-            role, instance = read_role(said["role"], "metadata.role")
+    for document in metadata:
+        if role is None and document.get("role") is not None:
+            role, instance = read_role(document["role"], "metadata.role")
         if skill is None:
-            skill = said.get("skill", said.get("skillId"))
+            skill = document.get("skill", document.get("skillId"))
     if skill is not None and not isinstance(skill, str):
         raise InvalidParams('"metadata.skill" must be a string.')
     return replace(target, role=role, instance=instance, skill=skill)
@@ -75,14 +75,14 @@ def read_role(value: Any, where: str) -> tuple[str, str | None]:
 def wait_seconds(metadata: Sequence[JsonObject]) -> float:
     if not metadata:
         return 0.0
-    value: Any = next((said["waitSeconds"] for said in metadata if said.get("waitSeconds") is not None), 0)
+    value: Any = next((document["waitSeconds"] for document in metadata if document.get("waitSeconds") is not None), 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_WAIT:
         raise InvalidParams(f'"metadata.waitSeconds" must be a number from 0 to {_LONGEST_WAIT}.')
     return float(value)
 
 
 def check_ids(message: JsonObject) -> None:
-    """The ids in a message: strings of a sensible length, or not there."""
+    """The ids in a message must be strings of a sensible length. Null members are removed."""
     for name in _IDS:
         if name not in message:
             continue
@@ -94,13 +94,13 @@ def check_ids(message: JsonObject) -> None:
 
 
 def metadata_of(message: JsonObject, params: JsonObject) -> Sequence[JsonObject]:
-    """What the message and the call say beside A2A, if anything."""
+    """The metadata of the message and of the call, without empty ones."""
     found = (member(message, "metadata", "message.metadata"), member(params, "metadata", "metadata"))
-    return [said for said in found if said]
+    return [document for document in found if document]
 
 
 def checked_message(message: JsonObject, read: Callable[[JsonObject], Message]) -> Message:
-    """Nobody else may stumble over what a caller said: what its own dialect cannot read is refused before it is stored."""
+    """Refuse, before it is stored, a message that its own dialect cannot read. InvalidParams."""
     try:
         return read(message)
     except Untranslatable as error:
@@ -119,7 +119,7 @@ def send_of(
     key: str | None,
     extensions: tuple[str, ...],
 ) -> Send:
-    """The command that a message is, where the hub makes the task's id."""
+    """The command for a message, in a dialect in which the hub makes the task's id."""
     return Send(
         target=named_target(target, metadata),
         params=params,
@@ -146,7 +146,7 @@ def parts_of(message: JsonObject) -> list[Any]:
 
 
 def member(holder: JsonObject, name: str, where: str) -> JsonObject:
-    """An object, empty where there is none."""
+    """An object; empty if it is absent."""
     value = holder.get(name)
     if value is None:
         return {}
@@ -156,7 +156,7 @@ def member(holder: JsonObject, name: str, where: str) -> JsonObject:
 
 
 def taken(holder: JsonObject, name: str, where: str) -> JsonObject:
-    """An object that is not left where it was: it holds secrets, and what is left is stored and passed on."""
+    """An object, removed from `holder`: it contains secrets, and the rest is stored and forwarded."""
     found = member(holder, name, where)
     holder.pop(name, None)
     return found

@@ -1,4 +1,4 @@
-"""What callers ask, in whichever dialect, as commands."""
+"""Parse the calls of callers, in any dialect, into commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ReadSend(Protocol):
         key: str | None = None,
         extensions: tuple[str, ...] = (),
     ) -> Send:
-        """Takes over `params`. InvalidParams."""
+        """Changes `params` and keeps it. InvalidParams."""
 
 
 READ_SEND: dict[str, ReadSend] = {
@@ -50,7 +50,7 @@ def read_subscribe(params: JsonObject, target: Target, after: Cursor | None, dia
 
 
 def read_list(params: JsonObject, target: Target, dialect: str | None) -> ListTasks:
-    """Of 0.3 only REST has it, and does not say how: it asks as 1.0 does, and gets tasks as it spells them."""
+    """In 0.3 only REST has it, without a specified form: its parameters are those of 1.0, its tasks are in 0.3."""
     if dialect == V0_1:
         raise MethodNotFound("tasks/list")
     command = requests10.read_list(params, target)
@@ -66,12 +66,12 @@ def read_set_push(params: JsonObject, target: Target, dialect: str | None) -> Se
 
 
 def read_card(params: JsonObject, target: Target, dialect: str | None) -> str | None:
-    """The role whose card is asked for; None: the hub's own. In 0.3 the address alone tells."""
+    """The role whose card is requested; None: the hub's own. In 0.3 only the address names it."""
     return requests10.read_card(params, target) if dialect == V1_0 else target.path_role
 
 
 def read_name_push(params: JsonObject, target: Target, dialect: str | None, *, required: bool = True) -> NamePush:
-    """`required`: in 1.0 a config is named by its id, and by nothing else."""
+    """`required`: in 1.0 a single config has to be named by its id."""
     if dialect == V1_0:
         return requests10.read_name_push(params, target, required=required)
     if dialect == V0_1:

@@ -1,1 +1,1 @@
-"""Values as text: JSON, its members one by one, timestamps."""
+"""Values as text: JSON, members of documents, timestamps."""

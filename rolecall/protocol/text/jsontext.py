@@ -1,4 +1,4 @@
-"""JSON as it may come in, and as it goes out."""
+"""Strict JSON parsing with a depth limit, and encoding."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from rolecall.errors import InvalidRequest, TooDeep
 from rolecall.model.a2a import JsonObject
 
 DEEPEST = 200
-# A string that never ends goes to the end of the text: nothing is read twice, whatever the text is.
+# An unterminated string extends to the end of the text, so that no byte is read twice.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-_STEP = bytes(1 if one in b"[{" else 255 if one in b"]}" else 0 for one in range(256))
-_NO_BRACKET = bytes(one for one in range(256) if one not in b"[]{}")
+_STEP = bytes(1 if byte in b"[{" else 255 if byte in b"]}" else 0 for byte in range(256))
+_NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 class NotJson(ValueError):
-    """One UTF-8 JSON value with finite numbers was expected."""
+    """The text is not one JSON value in UTF-8 with finite numbers."""
 
 
 class Nested(NotJson):
-    """It is JSON, but nested too deeply."""
+    """The text is JSON, but nested too deeply."""
 
 
 _decode = Decoder().decode
 dump = Encoder().encode
 
 
-def parse(text: bytes | bytearray, most_deep: int = DEEPEST) -> Any:
-    """Strict: what is beyond a float's range is no number, what is no UTF-8 no text. NotJson, Nested."""
+def parse(text: bytes | bytearray, max_depth: int = DEEPEST) -> Any:
+    """Strict: refuses numbers beyond a float's range and text that is not UTF-8. NotJson, Nested."""
     try:
         value = _decode(text)
     except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotJson(str(error)) from error
-    if is_deeper(text, most_deep):
+    if is_deeper(text, max_depth):
         raise Nested
     return value
 
 
-def read_object(text: bytes | bytearray, most_deep: int) -> JsonObject:
-    """A body that has to be one object. InvalidRequest, TooDeep."""
+def read_object(text: bytes | bytearray, max_depth: int) -> JsonObject:
+    """A body that must be one object. InvalidRequest, TooDeep."""
     try:
-        document = parse(text, most_deep)
+        document = parse(text, max_depth)
     except Nested as error:
-        raise TooDeep(most_deep) from error
+        raise TooDeep(max_depth) from error
     except NotJson as error:
         raise InvalidRequest("The body must be one JSON object in UTF-8.") from error
     if not isinstance(document, dict):
@@ -57,7 +57,7 @@ def read_object(text: bytes | bytearray, most_deep: int) -> JsonObject:
 
 
 def is_deeper(text: bytes | bytearray, limit: int) -> bool:
-    """More than so many arrays and objects in one another? There are seldom so many at all, and then nothing is looked at."""
+    """Are more than `limit` arrays and objects nested? A text with fewer brackets than that needs no closer look."""
     if len(text) <= 2 * limit or text.count(b"[") + text.count(b"{") <= limit:
         return False
     steps = array("b", _STRING.sub(b"", text).translate(_STEP, _NO_BRACKET))

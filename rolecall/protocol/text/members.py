@@ -1,6 +1,6 @@
-"""Members of a document, one by one: of the right type, or refused with the name of the place.
+"""Read single members of a document. A member of a wrong type raises Untranslatable with its path.
 
-Null is the same as absent everywhere, and so is an empty text where a text may be left out.
+Null is the same as absent; so is an empty optional text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d+))?)? ?(?:[Zz]|([+-])(\d\d)(?::?(\d\d))?)?",
     re.ASCII,
 )
-_MOST_DIGITS = 9  # of a fraction of a second: 1.0 reads no more
+_MAX_DIGITS = 9  # of a fraction of a second: 1.0 reads no more
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*")
 _TO_STANDARD = str.maketrans("-_", "+/", " \t\r\n")
 
@@ -77,7 +77,7 @@ def texts(holder: JsonObject, name: str, where: str) -> tuple[str, ...]:
 
 
 def base64(value: str, where: str) -> str:
-    """In the standard alphabet, with its padding: what a strict reader takes. The URL-safe one and line ends are read too."""
+    """In the standard alphabet, padded, as strict readers require. The URL-safe alphabet and line ends are accepted too."""
     bare = value.translate(_TO_STANDARD).rstrip("=")
     if not _BASE64.fullmatch(bare) or len(bare) % 4 == 1:
         raise Untranslatable(f'"{where}" must be base64.')
@@ -85,7 +85,7 @@ def base64(value: str, where: str) -> str:
 
 
 def moment(value: Any) -> str | None:
-    """In UTC with Z, the fraction as it was given. Without an offset it is UTC already; what is no moment is none."""
+    """A time in UTC with Z; the fraction is kept. A time without an offset is UTC. None: not a time."""
     found = _MOMENT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return None
@@ -96,9 +96,9 @@ def moment(value: Any) -> str | None:
         utc = local + offset if sign == "-" else local - offset
     except (ValueError, OverflowError):
         return None
-    return f"{utc.isoformat()}{f'.{fraction[:_MOST_DIGITS]}' if fraction else ''}Z"
+    return f"{utc.isoformat()}{f'.{fraction[:_MAX_DIGITS]}' if fraction else ''}Z"
 
 
-def said(**members: Any) -> JsonObject:
-    """A document of the members that have something to say: not None, and no empty list."""
+def drop_empty(**members: Any) -> JsonObject:
+    """A document of the members that are neither None nor an empty list."""
     return {name: value for name, value in members.items() if value is not None and value != []}

@@ -1,4 +1,4 @@
-"""A moment as A2A and our own APIs spell it: UTC, with milliseconds and a Z."""
+"""Times as A2A and our own APIs write them: UTC, with milliseconds and Z."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def timestamp(moment: float) -> str:
 
 
 def moment(text: str) -> float | None:
-    """None: it cannot be read. A time without a zone is UTC."""
+    """None: not a time. A time without a zone is UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A2A 0.1, the names before tasks had contexts and messages had ids. Still spoken by callers; lenient in, strict out."""
+"""A2A 0.1: tasks have no contexts and messages no ids. Callers still use it; lenient in, strict out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a webhook got under the oldest names: one transition or one artifact."""
+"""Webhook notifications in 0.1: one status or one artifact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Under the oldest names a call that reaches nobody is a task that failed."""
+"""In 0.1 a call that reaches no worker is answered with a failed task."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rolecall.protocol.text.jsontext import dump
 from rolecall.protocol.v0_1.shape import write, write_status
 
 _NO_MATCH = "No matching skill for this request."
-"""The words that its callers know. Why, and what to do, follows them."""
+"""The text that 0.1 callers know. The reason and the advice follow it."""
 
 
 def failed_task(send: Send, error: RouteError, at: str) -> bytes:
-    nobody_meant = isinstance(error, RoleUnknown | NoRoleNamed | SkillAmbiguous)
-    text = f"{_NO_MATCH} {error.message}" if nobody_meant else error.message
+    no_role_found = isinstance(error, RoleUnknown | NoRoleNamed | SkillAmbiguous)
+    text = f"{_NO_MATCH} {error.message}" if no_role_found else error.message
     status = Status(TaskState.FAILED, Message("", Role.AGENT, (Part(PartKind.TEXT, text),)), at)
     task = write(Task(send.alias or send.message_id, send.context_id or new_context_id(), status))
     return dump({**task, "history": [write_status(status)]})

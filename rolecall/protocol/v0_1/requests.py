@@ -1,4 +1,4 @@
-"""What callers ask under the oldest names, read into commands. The caller makes the task's id, and does not wait."""
+"""Parse calls in 0.1 into commands. The caller makes the task's id, and does not wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rolecall.model.a2a import JsonObject
 from rolecall.model.command import NamePush, Send, SetPush, Target
 from rolecall.model.ids import TaskId
 from rolecall.model.push import PushConfig
-from rolecall.protocol.callers import params as asked
+from rolecall.protocol.callers import params as common
 from rolecall.protocol.v0_1 import VERSION
 from rolecall.protocol.v0_1.shape import read_message
 
@@ -25,26 +25,26 @@ def read_send(
     message = params.get("message")
     if not isinstance(message, dict):
         raise InvalidParams('"params.message" must be an object.')
-    asked.check_ids(message)
-    asked.parts_of(message)
+    common.check_ids(message)
+    common.parts_of(message)
     alias, session = params.get("id"), params.get("sessionId")
     for name, value in (("id", alias), ("sessionId", session)):
-        if value is not None and (not isinstance(value, str) or not 0 < len(value) <= asked.LONGEST_ID):
-            raise InvalidParams(f'"params.{name}" must be a string of 1 to {asked.LONGEST_ID} characters.')
-    metadata = asked.metadata_of(message, params)
-    asked.checked_message(message, read_message)
+        if value is not None and (not isinstance(value, str) or not 0 < len(value) <= common.LONGEST_ID):
+            raise InvalidParams(f'"params.{name}" must be a string of 1 to {common.LONGEST_ID} characters.')
+    metadata = common.metadata_of(message, params)
+    common.checked_message(message, read_message)
     if alias is None and message.get("messageId") is None:
-        message["messageId"] = str(uuid4())  # nothing else tells it from another with the same words
-    push = asked.member(params, "pushNotification", "params.pushNotification")
+        message["messageId"] = str(uuid4())  # nothing else distinguishes it from another with the same text
+    push = common.member(params, "pushNotification", "params.pushNotification")
     return Send(
-        target=asked.named_target(target, metadata),
+        target=common.named_target(target, metadata),
         params=params,
         dialect=VERSION,
         message_id=message.get("messageId") or str(uuid4()),
         context_id=session,
         blocking=False,
-        history_length=asked.history_length(params),
-        wait=asked.wait_seconds(metadata),
+        history_length=common.history_length(params),
+        wait=common.wait_seconds(metadata),
         alias=alias or "",
         push=_push(push, TaskId("")) if push else None,
         key=key,
@@ -54,25 +54,25 @@ def read_send(
 
 
 def read_set_push(params: JsonObject, target: Target) -> SetPush:
-    config = asked.member(params, "pushNotificationConfig", "params.pushNotificationConfig")
+    config = common.member(params, "pushNotificationConfig", "params.pushNotificationConfig")
     if not config:
         raise InvalidParams('"params.pushNotificationConfig" must be an object with a url.')
-    return SetPush(target, _push(config, asked.read_task_id(params)))
+    return SetPush(target, _push(config, common.read_task_id(params)))
 
 
 def read_name_push(params: JsonObject, target: Target) -> NamePush:
-    return NamePush(target, asked.read_task_id(params), None)
+    return NamePush(target, common.read_task_id(params), None)
 
 
 def _push(config: JsonObject, task: TaskId) -> PushConfig:
     where = "pushNotificationConfig"
-    authentication = asked.member(config, "authentication", f"{where}.authentication")
+    authentication = common.member(config, "authentication", f"{where}.authentication")
     return PushConfig(
         task=task,
         id="",
-        url=asked.webhook_url(config, where),
+        url=common.webhook_url(config, where),
         dialect=VERSION,
-        token=asked.secret(config, "token", where),
-        schemes=asked.names(authentication, "schemes", f"{where}.authentication"),
-        credentials=asked.secret(authentication, "credentials", f"{where}.authentication"),
+        token=common.secret(config, "token", where),
+        schemes=common.names(authentication, "schemes", f"{where}.authentication"),
+        credentials=common.secret(authentication, "credentials", f"{where}.authentication"),
     )

@@ -1,7 +1,7 @@
-"""Content as 0.1 spells it: `sessionId` for the context, parts by `type`, artifacts known by their place in the task.
+"""Content in 0.1: `sessionId` for the context, parts by `type`, artifacts by their index in the task.
 
-Lossy by nature: messages have no ids here and artifacts no names of their own, there are no references and no extensions, and
-two states are missing. What is read back is what 0.1 said, no more. Reading shares `metadata` and `data` with the document.
+0.1 is lossy: messages and artifacts have no ids, there are no references and no extensions, and two states are missing.
+The content that is read shares `metadata` and `data` with the document.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 from rolecall.model.a2a import EventKind, JsonObject, TaskState
 from rolecall.model.content import Artifact, ArtifactUpdate, Content, Message, Status, StatusUpdate, Task
 from rolecall.protocol.text import members
-from rolecall.protocol.text.members import said
+from rolecall.protocol.text.members import drop_empty
 from rolecall.protocol.untranslatable import Untranslatable
 from rolecall.protocol.v0_3.parts import read_parts, write_part
 from rolecall.protocol.v0_3.shape import ROLES, STATES, is_final, read_state
 
 __all__ = ["STATES", "read", "read_message", "read_state", "state_name", "write", "write_status", "write_stream"]
 
-# 0.1 had no word for these two. What a caller has to do about them is the same.
+# 0.1 has no name for these two. A caller has to do the same about the nearest one.
 _NEAREST = {TaskState.REJECTED: TaskState.FAILED, TaskState.AUTH_REQUIRED: TaskState.INPUT_REQUIRED}
 _LARGEST_INDEX = 1_000_000
 
@@ -46,10 +46,10 @@ def read(kind: EventKind, document: Any) -> Content:
 
 
 def read_message(document: Any, where: str = "message") -> Message:
-    """Without an id, unless one was given after all: whoever lets the message in names it."""
+    """A message without an id, unless the caller sent one: the admission of the message gives it one."""
     message = members.mapping(document, where)
-    named = message.get("role")
-    role = ROLES.get(named) if isinstance(named, str) else None
+    name = message.get("role")
+    role = ROLES.get(name) if isinstance(name, str) else None
     if role is None:
         raise Untranslatable(f'"{where}.role" must be "user" or "agent".')
     return Message(
@@ -82,10 +82,10 @@ def _read_status(value: Any, where: str) -> Status:
     )
 
 
-def _read_artifact(value: Any, where: str, place: int) -> Artifact:
-    """Its index is its name: by it the chunks of one artifact find each other."""
+def _read_artifact(value: Any, where: str, position: int) -> Artifact:
+    """The index identifies the artifact: its chunks have the same index."""
     artifact = members.mapping(value, where)
-    index = place if artifact.get("index") is None else artifact["index"]
+    index = position if artifact.get("index") is None else artifact["index"]
     if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index <= _LARGEST_INDEX:
         raise Untranslatable(f'"{where}.index" must be a whole number from 0 to {_LARGEST_INDEX}.')
     return Artifact(
@@ -101,11 +101,11 @@ def _read_artifact(value: Any, where: str, place: int) -> Artifact:
 
 
 def write(content: Content, *, index: int = 0) -> JsonObject:
-    """`index` is the place in the task of an update's artifact."""
+    """`index`: the position in the task of an update's artifact."""
     if isinstance(content, Message):
         return _write_message(content)
     if isinstance(content, Task):
-        return said(
+        return drop_empty(
             id=content.id,
             sessionId=content.context_id or None,
             status=write_status(content.status),
@@ -116,31 +116,31 @@ def write(content: Content, *, index: int = 0) -> JsonObject:
     if isinstance(content, StatusUpdate):
         return _write_update(content.task_id, content)
     chunk = {"append": content.append, "lastChunk": content.last_chunk}
-    return said(id=content.task_id, artifact=_write_artifact(content.artifact, index) | chunk, metadata=content.metadata)
+    return drop_empty(id=content.task_id, artifact=_write_artifact(content.artifact, index) | chunk, metadata=content.metadata)
 
 
 def write_stream(content: Content, *, index: int = 0) -> JsonObject:
-    """A frame of a stream, where 0.1 knows updates alone. A task is one of its status that brings its artifacts along."""
+    """An event of a stream. 0.1 has only updates there: a task becomes a status update with artifacts."""
     if isinstance(content, Message):
-        raise Untranslatable('A "message" without a task has no place in a stream of 0.1.')
+        raise Untranslatable('A stream of 0.1 cannot hold a "message" without a task.')
     if isinstance(content, Task):
-        return _write_update(content.id, content) | said(artifacts=_write_artifacts(content))
+        return _write_update(content.id, content) | drop_empty(artifacts=_write_artifacts(content))
     return write(content, index=index)
 
 
 def _write_update(task_id: str, content: Task | StatusUpdate) -> JsonObject:
     final = is_final(content.status)
-    return said(id=task_id, status=write_status(content.status), final=final, metadata=content.metadata)
+    return drop_empty(id=task_id, status=write_status(content.status), final=final, metadata=content.metadata)
 
 
 def _write_message(message: Message) -> JsonObject:
     parts = [write_part(part, "type") for part in message.parts]
-    return {"role": message.role.value, "parts": parts} | said(metadata=message.metadata)
+    return {"role": message.role.value, "parts": parts} | drop_empty(metadata=message.metadata)
 
 
 def write_status(status: Status) -> JsonObject:
     message = None if status.message is None else _write_message(status.message)
-    return said(state=state_name(status.state), message=message, timestamp=status.timestamp)
+    return drop_empty(state=state_name(status.state), message=message, timestamp=status.timestamp)
 
 
 def _write_artifacts(task: Task) -> list[JsonObject]:
@@ -149,5 +149,5 @@ def _write_artifacts(task: Task) -> list[JsonObject]:
 
 def _write_artifact(artifact: Artifact, index: int) -> JsonObject:
     parts = [write_part(part, "type") for part in artifact.parts]
-    told = said(name=artifact.name, description=artifact.description)
-    return told | {"parts": parts, "index": index} | said(metadata=artifact.metadata)
+    names = drop_empty(name=artifact.name, description=artifact.description)
+    return names | {"parts": parts, "index": index} | drop_empty(metadata=artifact.metadata)

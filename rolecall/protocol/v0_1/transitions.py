@@ -1,4 +1,4 @@
-"""The history of a task under the oldest names: every status that it went through, where later versions have messages."""
+"""The history of a task in 0.1: all its statuses, where later versions have messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rolecall.protocol.v0_1.shape import write_status
 
 
 def transition(event: Event) -> JsonObject:
-    """The status that an event which has a state brought about."""
+    """The status after an event that carries a state."""
     content = read_content(event.kind, parse(event.body), event.dialect, VERSION)
     assert isinstance(content, Task | StatusUpdate)
     return write_status(content.status)

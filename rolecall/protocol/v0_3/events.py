@@ -1,27 +1,21 @@
-"""What a worker says in 0.3."""
+"""Parse workers' events in 0.3."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rolecall.model.a2a import EventKind, JsonObject, TaskState, WorkerEvent
+from rolecall.model.a2a import EventKind, JsonObject, WorkerEvent
 from rolecall.model.content import Part, PartKind
 from rolecall.protocol.v0_3 import VERSION
-from rolecall.protocol.v0_3.parts import write_part
+from rolecall.protocol.v0_3.parts import infer_kind, write_part
+from rolecall.protocol.v0_3.shape import read_state, state_name
 from rolecall.protocol.workers.events import Malformed, WorkerEventReader
 
-# Spellings that are in use for the specified states.
-_STATES = {state.value: state for state in TaskState} | {
-    "cancelled": TaskState.CANCELED,
-    "pending": TaskState.SUBMITTED,
-    "running": TaskState.WORKING,
-}
-_NAMES = {state: state.value for state in TaskState}
 _KINDS = {kind.value: kind for kind in EventKind}
 
 
 def read_result(result: Any, *, position: str | None = None) -> WorkerEvent:
-    """A task, message or update, as the result of a call or of one stream frame. Takes over the document."""
+    """A task, message or update: the result of a call or of one stream frame. Changes the document and keeps it."""
     if not isinstance(result, dict):
         raise Malformed("the result is not an object")
     kind = _kind(result)
@@ -36,25 +30,25 @@ def read_task(result: Any) -> WorkerEvent:
 
 
 def _kind(result: JsonObject) -> EventKind:
-    said = result.get("kind")
-    if said is None:
-        # Careless workers leave the discriminator out; the members tell.
+    name = result.get("kind")
+    if name is None:
+        # Some workers leave out the discriminator; the members show the kind.
         if "artifact" in result:
             return EventKind.ARTIFACT
         if "parts" in result:
             return EventKind.MESSAGE
         if "status" in result:
             return EventKind.TASK if "id" in result else EventKind.STATUS
-    kind = _KINDS.get(said) if isinstance(said, str) else None
+    kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise Malformed("the result is of no known kind")
     return kind
 
 
 def _mend_task(task: JsonObject) -> None:
-    """Some agents put what a task has used into a member that A2A does not have. Metadata is where readers may look."""
-    used = task.get("data")
-    if isinstance(used, dict) and isinstance(task.get("metadata") or {}, dict):
+    """Some agents report usage in a member that A2A does not have. Move it to the metadata, where readers can find it."""
+    usage = task.get("data")
+    if isinstance(usage, dict) and isinstance(task.get("metadata") or {}, dict):
         task["metadata"] = {**task.pop("data"), **(task.get("metadata") or {})}
 
 
@@ -64,7 +58,7 @@ def _mark(kind: str, document: JsonObject) -> None:
 
 def _mend_part(part: JsonObject) -> None:
     if "kind" not in part:
-        part["kind"] = part.pop("type", None) or next((k for k in ("text", "file", "data") if k in part), "data")
+        part["kind"] = infer_kind(part) or "data"
     if part["kind"] == "data" and not isinstance(part.get("data"), dict):
         part.update(write_part(Part(PartKind.DATA, part.get("data"), metadata=part.get("metadata"))))
 
@@ -73,8 +67,8 @@ _READER = WorkerEventReader(
     VERSION,
     "agent",
     frozenset({"user", "agent"}),
-    lambda name: _STATES.get(name, TaskState.UNKNOWN),
-    lambda state: _NAMES[state],
+    read_state,
+    state_name,
     _mark,
     _mend_part,
 )

@@ -1,8 +1,8 @@
-"""Parts as 0.3 spells them, and 0.1, which has `type` where 0.3 has `kind`.
+"""Parts in 0.3, and in 0.1, which has `type` where 0.3 has `kind`.
 
-Both lack a home for the name and media type of a text or data part, and for data that is no object. What does not fit is put
-into the part's metadata and taken out again, so that nothing is lost on a way there and back. Whatever else stands in
-metadata is the sender's, even where it looks like ours: writing and reading are exact inverses of each other.
+Both have no member for the filename and media type of a text or data part, and none for data that is not an object. Such
+values are packed into the part's metadata and unpacked when it is read, so that a round trip loses nothing. All other metadata
+is the sender's, even if it looks like ours: writing and reading are exact inverses of each other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rolecall.protocol.untranslatable import Untranslatable
 _OWN = "rolecall"
 _WRAPPED = "data_part_compat"  # the mark that the official Python SDK sets and understands
 _KEPT = {"mediaType": str, "filename": str, "metadata": dict}
-_KINDS = ("text", "file", "data")
+KINDS = ("text", "file", "data")
 
 
 def read_parts(holder: JsonObject, where: str) -> tuple[Part, ...]:
@@ -30,7 +30,7 @@ def read_parts(holder: JsonObject, where: str) -> tuple[Part, ...]:
 def read_part(value: Any, where: str = "part") -> Part:
     part = members.mapping(value, where)
     kind = _kind(part, where)
-    # A member named `content` stands for the one that the kind is called after; some callers write that.
+    # Some callers write the member `content` instead of the one named like the kind.
     body = part.get(kind)
     if body is None and "content" in part:
         body = part["content"]
@@ -38,32 +38,37 @@ def read_part(value: Any, where: str = "part") -> Part:
     if kind == "file":
         return _read_file(members.mapping(body, f"{where}.file"), metadata, f"{where}.file")
     if kind == "data":
-        return _unfitted(PartKind.DATA, members.mapping(body, f"{where}.data"), metadata)
+        return _unpack(PartKind.DATA, members.mapping(body, f"{where}.data"), metadata)
     if not isinstance(body, str):
         raise Untranslatable(f'"{where}.text" must be a string.')
-    return _unfitted(PartKind.TEXT, body, metadata)
+    return _unpack(PartKind.TEXT, body, metadata)
 
 
 def write_part(part: Part, tag: str = "kind") -> JsonObject:
     if part.kind is PartKind.TEXT or part.kind is PartKind.DATA:
-        value, metadata = _fitted(part)
-        return members.said(**{tag: part.kind.value, part.kind.value: value, "metadata": metadata})
-    file = members.said(
+        value, metadata = _pack(part)
+        return members.drop_empty(**{tag: part.kind.value, part.kind.value: value, "metadata": metadata})
+    file = members.drop_empty(
         bytes=part.value if part.kind is PartKind.RAW else None,
         uri=part.value if part.kind is PartKind.URL else None,
         name=part.filename,
         mimeType=part.media_type,
     )
-    return members.said(**{tag: "file", "file": file, "metadata": part.metadata})
+    return members.drop_empty(**{tag: "file", "file": file, "metadata": part.metadata})
+
+
+def infer_kind(part: JsonObject) -> str | None:
+    """The kind of a part without `kind`: its `type`, which is removed, or its first member that is named like a kind."""
+    return part.pop("type", None) or next((name for name in KINDS if name in part), None)
 
 
 def _kind(part: JsonObject, where: str) -> str:
-    """Whoever leaves the discriminator out is understood as long as only one kind can be meant."""
+    """A part without a discriminator is accepted if only one kind is possible."""
     kind = part.get("kind") or part.get("type")
     if kind is None:
-        present = [name for name in _KINDS if part.get(name) is not None]
+        present = [name for name in KINDS if part.get(name) is not None]
         kind = present[0] if len(present) == 1 else None
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise Untranslatable(f'"{where}" must be a text, file or data part.')
     return str(kind)
 
@@ -79,38 +84,38 @@ def _read_file(file: JsonObject, metadata: JsonObject | None, where: str) -> Par
     return Part(PartKind.RAW, value, filename, media_type, metadata)
 
 
-# --- what has no home of its own
+# --- values without a member of their own
 
 
-def _fitted(part: Part) -> tuple[Any, JsonObject | None]:
-    """Value and metadata of a text or data part, as they stand in the document."""
-    kept = members.said(mediaType=part.media_type, filename=part.filename)
+def _pack(part: Part) -> tuple[Any, JsonObject | None]:
+    """Value and metadata of a text or data part, as they are written."""
+    kept = members.drop_empty(mediaType=part.media_type, filename=part.filename)
     wraps = part.kind is PartKind.DATA and not isinstance(part.value, dict)
     value = {"value": part.value} if wraps else part.value
     mark = {_WRAPPED: True} if wraps else {}
     if kept or wraps:
         plain = {**(part.metadata or {}), **mark, **({_OWN: kept} if kept else {})}
-        if _taken(part.kind, value, plain) == part:
+        if _unpack_marked(part.kind, value, plain) == part:
             return value, plain
-    elif _ours(part.kind, value, part.metadata) is None:
+    elif _unpack_own(part.kind, value, part.metadata) is None:
         return value, part.metadata
-    # The sender's metadata would be taken for ours, or cannot stand beside it: it moves in as a whole.
+    # The sender's metadata would be mistaken for ours, or conflicts with it: pack all of it.
     return value, {**mark, _OWN: {**kept, "metadata": part.metadata}}
 
 
-def _unfitted(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part:
-    ours = _ours(kind, value, metadata) if metadata else None
-    return ours or Part(kind, value, metadata=metadata)
+def _unpack(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part:
+    unpacked = _unpack_own(kind, value, metadata) if metadata else None
+    return unpacked or Part(kind, value, metadata=metadata)
 
 
-def _ours(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part | None:
-    """What this says, if the marks in it are ours: if it is just what we would have written."""
-    taken = _taken(kind, value, metadata)
-    return taken if taken is not None and _fitted(taken) == (value, metadata) else None
+def _unpack_own(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part | None:
+    """The part, if the marks in it are ours: if packing it gives exactly this."""
+    part = _unpack_marked(kind, value, metadata)
+    return part if part is not None and _pack(part) == (value, metadata) else None
 
 
-def _taken(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part | None:
-    """What this says if every mark in it is ours; None where there is none."""
+def _unpack_marked(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part | None:
+    """The part, supposing that every mark in it is ours; None if there is no mark."""
     if not metadata or (_OWN not in metadata and _WRAPPED not in metadata):
         return None
     rest = {**metadata}
@@ -127,7 +132,7 @@ def _taken(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part | No
 
 
 def _is_kept(value: Any) -> bool:
-    """An object of nothing but what we keep there; an empty text is none."""
+    """An object with nothing but what we pack there, and no empty text."""
     if not isinstance(value, dict) or not value or not value.keys() <= _KEPT.keys():
         return False
     return all(isinstance(item, _KEPT[name]) and item != "" for name, item in value.items())

@@ -1,6 +1,6 @@
-"""Content as 0.3 spells it over JSON-RPC: `kind` everywhere, `final` on every status update, file parts nested.
+"""Content in 0.3 over JSON-RPC: `kind` everywhere, `final` on every status update, nested file parts.
 
-Reading shares `metadata` and `data` with the document and changes nothing in it; what the model has no word for is left out.
+The content that is read shares `metadata` and `data` with the document, which does not change. Unknown members are left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, JsonObject, TaskState
 from rolecall.model.content import Artifact, ArtifactUpdate, Content, Message, Role, Status, StatusUpdate, Task
 from rolecall.protocol.text import members
-from rolecall.protocol.text.members import said
+from rolecall.protocol.text.members import drop_empty
 from rolecall.protocol.untranslatable import Untranslatable
 from rolecall.protocol.v0_3.parts import read_parts, write_part
 
@@ -19,9 +19,9 @@ STATES = {state.value: state for state in TaskState} | {
     "pending": TaskState.SUBMITTED,
     "running": TaskState.WORKING,
 }
-"""The specified names, and other spellings that are in use."""
+"""The specified names, and other spellings in use."""
 ROLES = {role.value: role for role in Role}
-_SELDOM = frozenset({"taskId", "contextId", "referenceTaskIds", "extensions", "metadata"})
+_RARE = frozenset({"taskId", "contextId", "referenceTaskIds", "extensions", "metadata"})
 
 
 def state_name(state: TaskState) -> str:
@@ -29,7 +29,7 @@ def state_name(state: TaskState) -> str:
 
 
 def read_state(value: Any, where: str = "state") -> TaskState:
-    """A name that nobody knows is the state that nobody knows."""
+    """UNKNOWN for an unknown name."""
     if not isinstance(value, str):
         raise Untranslatable(f'"{where}" must be a string.')
     return STATES.get(value, TaskState.UNKNOWN)
@@ -55,12 +55,12 @@ def read(kind: EventKind, document: Any) -> Content:
 
 def read_message(document: Any, where: str = "message") -> Message:
     message = members.mapping(document, where)
-    named = message.get("role")
-    role = ROLES.get(named) if isinstance(named, str) else None
+    name = message.get("role")
+    role = ROLES.get(name) if isinstance(name, str) else None
     if role is None:
         raise Untranslatable(f'"{where}.role" must be "user" or "agent".')
     message_id, parts = members.text(message, "messageId", where), read_parts(message, where)
-    if _SELDOM.isdisjoint(message):
+    if _RARE.isdisjoint(message):
         return Message(message_id, role, parts)
     return Message(
         message_id,
@@ -115,7 +115,7 @@ def write(content: Content) -> JsonObject:
     if isinstance(content, Message):
         return _write_message(content)
     if isinstance(content, Task):
-        return said(
+        return drop_empty(
             kind="task",
             id=content.id,
             contextId=content.context_id,
@@ -127,8 +127,8 @@ def write(content: Content) -> JsonObject:
     ids = {"taskId": content.task_id, "contextId": content.context_id}
     if isinstance(content, StatusUpdate):
         status = _write_status(content.status)
-        return said(kind="status-update", **ids, status=status, final=is_final(content.status), metadata=content.metadata)
-    return said(
+        return drop_empty(kind="status-update", **ids, status=status, final=is_final(content.status), metadata=content.metadata)
+    return drop_empty(
         kind="artifact-update",
         **ids,
         artifact=_write_artifact(content.artifact),
@@ -139,7 +139,7 @@ def write(content: Content) -> JsonObject:
 
 
 def is_final(status: Status) -> bool:
-    """Nothing follows on this stream: the task has ended, or waits for its caller."""
+    """No event follows on this stream: the task has ended, or waits for its caller."""
     return status.state in TERMINAL or status.state in PAUSED
 
 
@@ -150,7 +150,7 @@ def _write_message(message: Message) -> JsonObject:
         "role": message.role.value,
         "parts": [write_part(part) for part in message.parts],
     }
-    return document | said(
+    return document | drop_empty(
         taskId=message.task_id,
         contextId=message.context_id,
         referenceTaskIds=list(message.references),
@@ -161,12 +161,12 @@ def _write_message(message: Message) -> JsonObject:
 
 def _write_status(status: Status) -> JsonObject:
     message = None if status.message is None else _write_message(status.message)
-    return said(state=state_name(status.state), message=message, timestamp=status.timestamp)
+    return drop_empty(state=state_name(status.state), message=message, timestamp=status.timestamp)
 
 
 def _write_artifact(artifact: Artifact) -> JsonObject:
     document = {"artifactId": artifact.artifact_id, "parts": [write_part(part) for part in artifact.parts]}
-    return document | said(
+    return document | drop_empty(
         name=artifact.name,
         description=artifact.description,
         extensions=list(artifact.extensions),

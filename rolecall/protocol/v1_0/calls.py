@@ -1,4 +1,4 @@
-"""What a worker is told in 1.0."""
+"""Calls to a worker in 1.0."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ SEND, STREAM, GET, CANCEL, SUBSCRIBE = "SendMessage", "SendStreamingMessage", "G
 
 
 def send_params(params: JsonObject, message: JsonObject, *, stream: bool) -> JsonObject:
-    """The caller's own params around the message. Push is the hub's, no worker hears of a webhook; and so is the history,
-    which is cut for its reader and kept whole for everybody else. The tenant was ours.
+    """The caller's params with that message. Push configs and the history's length are removed: the hub sends notifications
+    itself, and cuts the history for one reader only. The tenant named the hub's role.
     """
-    told = {**params, "message": message}
-    told.pop("tenant", None)
+    sent = {**params, "message": message}
+    sent.pop("tenant", None)
     configuration = {**(params.get("configuration") or {})}
     configuration.pop("taskPushNotificationConfig", None)
     configuration.pop("historyLength", None)
@@ -20,23 +20,23 @@ def send_params(params: JsonObject, message: JsonObject, *, stream: bool) -> Jso
     if not stream:
         configuration["returnImmediately"] = True
     if configuration:
-        told["configuration"] = configuration
+        sent["configuration"] = configuration
     else:
-        told.pop("configuration", None)
-    return told
+        sent.pop("configuration", None)
+    return sent
 
 
 def foreign_params(message: JsonObject, metadata: JsonObject, modes: list[str], *, stream: bool) -> JsonObject:
-    """Params for a message that was said in another dialect."""
+    """Params for a message from another dialect."""
     configuration: JsonObject = {"acceptedOutputModes": modes} if modes else {}
     if not stream:
         configuration["returnImmediately"] = True
-    told: JsonObject = {"message": message}
+    sent: JsonObject = {"message": message}
     if configuration:
-        told["configuration"] = configuration
+        sent["configuration"] = configuration
     if metadata:
-        told["metadata"] = metadata
-    return told
+        sent["metadata"] = metadata
+    return sent
 
 
 def task_params(ids: Ids) -> JsonObject:

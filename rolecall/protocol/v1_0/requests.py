@@ -1,4 +1,4 @@
-"""What callers ask in 1.0, read into commands. ProtoJSON lets them write snake_case as well, so we read it."""
+"""Parse calls in 1.0 into commands. ProtoJSON allows snake_case too, so we accept it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,17 @@ from uuid import uuid4
 from rolecall.errors import InvalidParams, RoleUnknown
 from rolecall.model.a2a import JsonObject, TaskState
 from rolecall.model.command import CancelTask, GetTask, ListTasks, NamePush, Send, SetPush, Subscribe, Target, TaskQuery
-from rolecall.model.content import Message
+from rolecall.model.content import Message, PartKind, Role
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.push import PushConfig
 from rolecall.model.value import replace
-from rolecall.protocol.callers import params as asked
+from rolecall.protocol.callers import params as common
 from rolecall.protocol.callers.params import read_task_id
 from rolecall.protocol.text.timestamp import moment
 from rolecall.protocol.v1_0 import VERSION
-from rolecall.protocol.v1_0.shape import read_message, read_state
+from rolecall.protocol.v1_0.shape import contents_of, read_message, read_role, read_state, role_name
 
-_CONTENTS = ("text", "raw", "url", "data")
-_ROLES = {"ROLE_USER": "ROLE_USER", "user": "ROLE_USER", 1: "ROLE_USER", "ROLE_AGENT": "ROLE_AGENT", "agent": "ROLE_AGENT"}
-_ROLES |= {2: "ROLE_AGENT"}
-_MOST_PER_PAGE = 100
+_MAX_PER_PAGE = 100
 _NAMES = (
     "messageId",
     "taskId",
@@ -49,23 +46,23 @@ def read_send(
     key: str | None = None,
     extensions: tuple[str, ...] = (),
 ) -> Send:
-    """Takes over `params` and mends in place what careless callers leave out."""
+    """Changes `params` and keeps it: members that callers leave out are added."""
     _camel(params)
     message = params.get("message")
     if not isinstance(message, dict):
         raise InvalidParams('"message" must be an object.')
-    told = _mended(message)
-    configuration = asked.member(params, "configuration", "configuration")
-    metadata = asked.metadata_of(message, params)
-    configured = _read_configuration(configuration) if configuration else asked.NOT_CONFIGURED
-    return asked.send_of(
-        told, params, VERSION, with_tenant(target, params), metadata, configured, trace=trace, key=key, extensions=extensions
+    parsed = _mended(message)
+    configuration = common.member(params, "configuration", "configuration")
+    metadata = common.metadata_of(message, params)
+    configured = _read_configuration(configuration) if configuration else common.NOT_CONFIGURED
+    return common.send_of(
+        parsed, params, VERSION, with_tenant(target, params), metadata, configured, trace=trace, key=key, extensions=extensions
     )
 
 
 def read_get(params: JsonObject, target: Target) -> GetTask:
     _camel(params)
-    return GetTask(with_tenant(target, params), read_task_id(params), VERSION, asked.history_length(params))
+    return GetTask(with_tenant(target, params), read_task_id(params), VERSION, common.history_length(params))
 
 
 def read_cancel(params: JsonObject, target: Target) -> CancelTask:
@@ -80,8 +77,8 @@ def read_list(params: JsonObject, target: Target) -> ListTasks:
     _camel(params)
     role = _role(target, params)
     size = params.get("pageSize")
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= _MOST_PER_PAGE):
-        raise InvalidParams(f'"pageSize" must be a whole number from 1 to {_MOST_PER_PAGE}.')
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= _MAX_PER_PAGE):
+        raise InvalidParams(f'"pageSize" must be a whole number from 1 to {_MAX_PER_PAGE}.')
     query = TaskQuery(
         context_id=_text(params, "contextId"),
         role=role,
@@ -90,19 +87,19 @@ def read_list(params: JsonObject, target: Target) -> ListTasks:
         limit=size or 50,
         before=_text(params, "pageToken"),
     )
-    artifacts = asked.flag(params, "includeArtifacts", "includeArtifacts", False)
-    return ListTasks(query, VERSION, asked.history_length(params), artifacts)
+    artifacts = common.flag(params, "includeArtifacts", "includeArtifacts", False)
+    return ListTasks(query, VERSION, common.history_length(params), artifacts)
 
 
 def read_set_push(params: JsonObject, target: Target) -> SetPush:
-    """Flat: `id` is the config's here, and the task stands in `taskId`."""
+    """Flat: `id` names the config, `taskId` the task."""
     _camel(params)
     return SetPush(with_tenant(target, params), _push(params, _task_of(params), "params"))
 
 
 def read_name_push(params: JsonObject, target: Target, *, required: bool = True) -> NamePush:
     _camel(params)
-    named = asked.config_id(params.get("id"), "id")
+    named = common.config_id(params.get("id"), "id")
     if required and not named:
         raise InvalidParams('"id" must name a push notification config.')
     return NamePush(with_tenant(target, params), _task_of(params), named or None)
@@ -113,16 +110,16 @@ def read_card(params: JsonObject, target: Target) -> str | None:
 
 
 def with_tenant(target: Target, params: JsonObject) -> Target:
-    """The tenant is the agent that is meant behind an endpoint; for us that is a role."""
+    """The tenant names the agent behind an endpoint; in the hub that is a role."""
     tenant = params.get("tenant")
     if tenant is None or tenant == "":
         return target
-    role, instance = asked.read_role(tenant, "tenant")
+    role, instance = common.read_role(tenant, "tenant")
     return replace(target, role=role, instance=instance)
 
 
 def _role(target: Target, params: JsonObject) -> str | None:
-    """The one that the address and the tenant name. RoleUnknown if they do not agree."""
+    """The role that the address and the tenant name. RoleUnknown if they differ."""
     target = with_tenant(target, params)
     if target.path_role is not None and target.role not in (None, target.path_role):
         raise RoleUnknown(target.role or "", [target.path_role])
@@ -131,16 +128,16 @@ def _role(target: Target, params: JsonObject) -> str | None:
 
 def _push(config: JsonObject, task: TaskId, where: str) -> PushConfig:
     _camel(config)
-    authentication = asked.member(config, "authentication", f"{where}.authentication")
-    scheme = asked.secret(authentication, "scheme", f"{where}.authentication")
+    authentication = common.member(config, "authentication", f"{where}.authentication")
+    scheme = common.secret(authentication, "scheme", f"{where}.authentication")
     return PushConfig(
         task=task,
-        id=asked.config_id(config.get("id") or None, f"{where}.id"),
-        url=asked.webhook_url(config, where),
+        id=common.config_id(config.get("id") or None, f"{where}.id"),
+        url=common.webhook_url(config, where),
         dialect=VERSION,
-        token=asked.secret(config, "token", where),
+        token=common.secret(config, "token", where),
         schemes=(scheme,) if scheme else (),
-        credentials=asked.secret(authentication, "credentials", f"{where}.authentication"),
+        credentials=common.secret(authentication, "credentials", f"{where}.authentication"),
     )
 
 
@@ -148,31 +145,31 @@ def _task_of(params: JsonObject) -> TaskId:
     return read_task_id({"taskId": params.get("taskId")})
 
 
-def _read_configuration(configuration: JsonObject) -> asked.Configuration:
+def _read_configuration(configuration: JsonObject) -> common.Configuration:
     _camel(configuration)
     where = "configuration.taskPushNotificationConfig"
-    push = asked.taken(configuration, "taskPushNotificationConfig", where)
-    at_once = asked.flag(configuration, "returnImmediately", "configuration.returnImmediately", False)
+    push = common.taken(configuration, "taskPushNotificationConfig", where)
+    immediate = common.flag(configuration, "returnImmediately", "configuration.returnImmediately", False)
     hook = _push(push, TaskId(""), where) if push else None
-    return asked.Configuration(hook, not at_once, asked.history_length(configuration))
+    return common.Configuration(hook, not immediate, common.history_length(configuration))
 
 
 def _mended(message: JsonObject) -> Message:
     _camel(message)
     message.pop("kind", None)
     role = message.get("role")
-    known = "ROLE_USER" if role is None else _ROLES.get(role) if isinstance(role, str | int) else None
-    if known is None or isinstance(role, bool):
+    known = Role.USER if role is None else read_role(role)
+    if known is None:
         raise InvalidParams('"message.role" must be ROLE_USER or ROLE_AGENT.')
-    message["role"] = known
+    message["role"] = role_name(known)
     if not message.get("messageId"):
         if "messageId" in message and message["messageId"] is not None:
             raise InvalidParams('"message.messageId" must not be empty.')
         message["messageId"] = str(uuid4())
-    asked.check_ids(message)
-    for at, part in enumerate(asked.parts_of(message)):
+    common.check_ids(message)
+    for at, part in enumerate(common.parts_of(message)):
         _mend_part(part, at)
-    return asked.checked_message(message, read_message)
+    return common.checked_message(message, read_message)
 
 
 def _mend_part(part: Any, at: int) -> None:
@@ -180,14 +177,13 @@ def _mend_part(part: Any, at: int) -> None:
         raise InvalidParams(f'"message.parts[{at}]" must be an object.')
     _camel(part)
     kind = part.pop("kind", None)
-    said = [name for name in _CONTENTS if name in part and (name == "data" or part[name] is not None)]
-    if len(said) != 1:
-        hint = " This looks like 0.3: its method is message/send." if kind == "file" or "file" in part else ""
-        raise InvalidParams(f'"message.parts[{at}]" must have exactly one of {", ".join(_CONTENTS)}.{hint}')
+    if len(contents_of(part)) != 1:
+        advice = " This looks like 0.3: its method is message/send." if kind == "file" or "file" in part else ""
+        raise InvalidParams(f'"message.parts[{at}]" must have exactly one of {", ".join(PartKind)}.{advice}')
 
 
 def _camel(holder: JsonObject) -> None:
-    """Known members in snake_case get the name that they have in JSON. What stands there under both has to agree."""
+    """Rename known members from snake_case. A member under both names must have one value."""
     for name in [name for name in holder if name in _SNAKE]:
         camel, value = _SNAKE[name], holder.pop(name)
         if holder.get(camel) is None:

@@ -1,7 +1,7 @@
-"""Content as 1.0 spells it: ProtoJSON, where the member's name tells what a thing is.
+"""Content in 1.0: ProtoJSON, in which the name of the wrapping member is the kind.
 
-As every ProtoJSON reader must, this one takes snake_case names and numbers for enums, and a member left out for an empty one.
-Reading shares `metadata` and `data` with the document and changes nothing in it; what the model has no word for is left out.
+Like every ProtoJSON reader, this one accepts snake_case names, numbers for enums, and absent members for empty ones.
+The content that is read shares `metadata` and `data` with the document, which does not change. Unknown members are left out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from rolecall.model.a2a import EventKind, JsonObject, TaskState
 from rolecall.model.content import Artifact, ArtifactUpdate, Content, Message, Part, PartKind, Role, Status, StatusUpdate, Task
 from rolecall.protocol.text import members
-from rolecall.protocol.text.members import said
+from rolecall.protocol.text.members import drop_empty
 from rolecall.protocol.untranslatable import Untranslatable
 
 _NAMES = {state: f"TASK_STATE_{'UNSPECIFIED' if state is TaskState.UNKNOWN else state.name}" for state in TaskState}
@@ -19,7 +19,7 @@ STATES = {name: state for state, name in _NAMES.items()} | {
     **{state.value: state for state in TaskState},
     "TASK_STATE_CANCELLED": TaskState.CANCELED,
 }
-"""The specified names, and other spellings that are in use."""
+"""The specified names, and other spellings in use."""
 _NUMBERED_STATES = (
     TaskState.UNKNOWN,
     TaskState.SUBMITTED,
@@ -49,8 +49,12 @@ def state_name(state: TaskState) -> str:
     return _NAMES[state]
 
 
+def role_name(role: Role) -> str:
+    return f"ROLE_{role.name}"
+
+
 def read_state(value: Any, where: str = "state") -> TaskState:
-    """A name or number that nobody knows is the state that nobody knows; so is none."""
+    """UNKNOWN for None and for an unknown name or number."""
     if value is None:
         return TaskState.UNKNOWN
     if isinstance(value, int) and not isinstance(value, bool):
@@ -79,11 +83,19 @@ def read(kind: EventKind, document: Any) -> Content:
     return ArtifactUpdate(*ids, artifact, append, last, metadata)
 
 
+def read_role(value: Any) -> Role | None:
+    """None if it is not a role."""
+    return _ROLES.get(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+
 def read_message(document: Any, where: str = "message") -> Message:
     message = _holder(document, where)
+    role = read_role(message.get("role"))
+    if role is None:
+        raise Untranslatable(f'"{where}.role" must be ROLE_USER or ROLE_AGENT.')
     return Message(
         message_id=_text(message, "messageId", where),
-        role=_read_role(message.get("role"), where),
+        role=role,
         parts=_read_parts(message, where),
         task_id=members.optional_text(message, "taskId", where),
         context_id=members.optional_text(message, "contextId", where),
@@ -93,13 +105,17 @@ def read_message(document: Any, where: str = "message") -> Message:
     )
 
 
+def contents_of(part: JsonObject) -> list[PartKind]:
+    """The contents of a part: valid is exactly one. Null is content for data only; elsewhere the member is absent."""
+    return [kind for kind in PartKind if kind in part and (kind is PartKind.DATA or part[kind] is not None)]
+
+
 def read_part(value: Any, where: str = "part") -> Part:
     part = _holder(value, where)
-    # Null is a value for data alone. Elsewhere it means that the member is not there.
-    present = [kind for kind in PartKind if part.get(kind) is not None or (kind is PartKind.DATA and kind in part)]
-    if len(present) != 1:
+    contents = contents_of(part)
+    if len(contents) != 1:
         raise Untranslatable(f'"{where}" must have exactly one of text, raw, url and data.')
-    (kind,) = present
+    (kind,) = contents
     content = part[kind] if kind is PartKind.DATA else members.text(part, kind, where)
     return Part(
         kind,
@@ -149,19 +165,12 @@ def _read_parts(holder: JsonObject, where: str) -> tuple[Part, ...]:
     return tuple(read_part(part, f"{where}.parts[{at}]") for at, part in enumerate(parts))
 
 
-def _read_role(value: Any, where: str) -> Role:
-    role = _ROLES.get(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
-    if role is None:
-        raise Untranslatable(f'"{where}.role" must be ROLE_USER or ROLE_AGENT.')
-    return role
-
-
 def _text(holder: JsonObject, name: str, where: str) -> str:
     return members.optional_text(holder, name, where) or ""
 
 
 def _holder(value: Any, where: str) -> JsonObject:
-    """The object with its members in camelCase."""
+    """The object, with its members in camelCase."""
     holder = members.mapping(value, where)
     snake = _CAMEL.keys() & holder.keys()
     if not snake:
@@ -183,7 +192,7 @@ def write(content: Content) -> JsonObject:
     if isinstance(content, Message):
         return _write_message(content)
     if isinstance(content, Task):
-        return said(
+        return drop_empty(
             id=content.id,
             contextId=content.context_id or None,
             status=_write_status(content.status),
@@ -191,10 +200,10 @@ def write(content: Content) -> JsonObject:
             artifacts=[_write_artifact(artifact) for artifact in content.artifacts],
             metadata=content.metadata,
         )
-    ids = said(taskId=content.task_id, contextId=content.context_id or None)
+    ids = drop_empty(taskId=content.task_id, contextId=content.context_id or None)
     if isinstance(content, StatusUpdate):
-        return ids | said(status=_write_status(content.status), metadata=content.metadata)
-    return ids | said(
+        return ids | drop_empty(status=_write_status(content.status), metadata=content.metadata)
+    return ids | drop_empty(
         artifact=_write_artifact(content.artifact),
         append=content.append or None,
         lastChunk=content.last_chunk or None,
@@ -203,17 +212,17 @@ def write(content: Content) -> JsonObject:
 
 
 def write_part(part: Part) -> JsonObject:
-    # Not through `said`: null and an empty list are data.
-    return {part.kind.value: part.value} | said(filename=part.filename, mediaType=part.media_type, metadata=part.metadata)
+    # Not through `drop_empty`: null and an empty list are data.
+    return {part.kind.value: part.value} | drop_empty(filename=part.filename, mediaType=part.media_type, metadata=part.metadata)
 
 
 def _write_message(message: Message) -> JsonObject:
     document = {
         "messageId": message.message_id,
-        "role": f"ROLE_{message.role.name}",
+        "role": role_name(message.role),
         "parts": [write_part(part) for part in message.parts],
     }
-    return document | said(
+    return document | drop_empty(
         taskId=message.task_id,
         contextId=message.context_id,
         referenceTaskIds=list(message.references),
@@ -224,12 +233,12 @@ def _write_message(message: Message) -> JsonObject:
 
 def _write_status(status: Status) -> JsonObject:
     message = None if status.message is None else _write_message(status.message)
-    return said(state=state_name(status.state), message=message, timestamp=status.timestamp)
+    return drop_empty(state=state_name(status.state), message=message, timestamp=status.timestamp)
 
 
 def _write_artifact(artifact: Artifact) -> JsonObject:
     document = {"artifactId": artifact.artifact_id, "parts": [write_part(part) for part in artifact.parts]}
-    return document | said(
+    return document | drop_empty(
         name=artifact.name,
         description=artifact.description,
         extensions=list(artifact.extensions),

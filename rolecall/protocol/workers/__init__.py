@@ -1,1 +1,1 @@
-"""What workers are sent, and what they answer, read into events."""
+"""Encode the calls to workers, and parse their answers into events."""

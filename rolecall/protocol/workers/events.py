@@ -1,4 +1,4 @@
-"""What a worker says: read, checked as far as anything later relies on it, and mended where that is safe."""
+"""Parse workers' events: check what later code relies on, and mend what is safe to mend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import uuid4
 from rolecall.model.a2a import CONTENT, EventKind, JsonObject, TaskState, WorkerEvent
 from rolecall.model.value import Value
 
-_MOST_ITEMS = 100_000
+_MAX_ITEMS = 100_000
 _LONGEST_ID = 1024
 _NAMES = {kind: kind.value for kind in EventKind}
 _IDS = ("taskId", "contextId")
@@ -18,28 +18,28 @@ _TEXTS = ("name", "description")
 
 
 class Malformed(ValueError):
-    """This is not an A2A event; the text says why, without quoting it."""
+    """The document is not an A2A event. The text says why, without quoting it."""
 
 
 class WorkerEventReader(Value, frozen=True):
-    """What differs between dialects in a document that has been told apart already.
+    """Reads a document whose kind is known. The fields are what differs between dialects.
 
-    `agent` is the role of whoever answers, `roles` all that there are. `state` reads the name of one, UNKNOWN for a name that
-    is none. `spell` writes it. `mark` puts on what the dialect wants on a document of that kind; `part` mends a part.
-    `omits`: an empty list may be left out.
+    `agent` is the agent's role, `roles` all roles. `state` reads the name of a state, UNKNOWN for an unknown name; `state_name`
+    writes it. `mark` sets the members that the dialect requires on a document of that kind; `mend_part` mends a part. `omits`:
+    the dialect may leave out an empty list.
     """
 
     dialect: str
     agent: str
     roles: frozenset[str]
     state: Callable[[str], TaskState]
-    spell: Callable[[TaskState], str]
+    state_name: Callable[[TaskState], str]
     mark: Callable[[str, JsonObject], None]
-    part: Callable[[JsonObject], None]
+    mend_part: Callable[[JsonObject], None]
     omits: bool = False
 
     def read(self, kind: EventKind, document: JsonObject, position: str | None) -> WorkerEvent:
-        """Takes over the document."""
+        """Changes the document and keeps it."""
         state: TaskState | None = None
         if kind is CONTENT:
             self._check_artifact(document.get("artifact"))
@@ -66,7 +66,7 @@ class WorkerEventReader(Value, frozen=True):
             if items is None:
                 task.pop(name, None)
                 continue
-            if not isinstance(items, list) or len(items) > _MOST_ITEMS:
+            if not isinstance(items, list) or len(items) > _MAX_ITEMS:
                 raise Malformed(f"task.{name} is not a list")
             for item in items:
                 self._check_message(item, "task.history") if name == "history" else self._check_artifact(item)
@@ -76,11 +76,11 @@ class WorkerEventReader(Value, frozen=True):
         status = holder.get("status")
         if not isinstance(status, dict):
             raise Malformed("no status object")
-        said = status.get("state")
-        if not isinstance(said, str) or not said:
+        name = status.get("state")
+        if not isinstance(name, str) or not name:
             raise Malformed("no status.state")
-        state = self.state(said)
-        status["state"] = self.spell(state)
+        state = self.state(name)
+        status["state"] = self.state_name(state)
         if not isinstance(status.get("timestamp"), str):
             status.pop("timestamp", None)
         if status.get("message") is None:
@@ -114,25 +114,25 @@ class WorkerEventReader(Value, frozen=True):
         parts = holder.get("parts")
         if parts is None and self.omits:
             parts = holder["parts"] = []
-        if not isinstance(parts, list) or len(parts) > _MOST_ITEMS:
+        if not isinstance(parts, list) or len(parts) > _MAX_ITEMS:
             raise Malformed(f"{where}.parts is not a list")
         for part in parts:
             if not isinstance(part, dict):
                 raise Malformed(f"{where}.parts holds something that is not an object")
             if "metadata" in part:
                 _check_metadata(part)
-            self.part(part)
+            self.mend_part(part)
 
 
 def _check_common(holder: JsonObject) -> None:
-    """Members that readers rely on: gone where they are null, refused where they are of a wrong type."""
+    """Members that readers rely on: null ones are removed, those of a wrong type refused."""
     task, context = holder.get("taskId", ""), holder.get("contextId", "")
     if not (_is_id(task) and _is_id(context)):
         _check_ids(holder)
     if "metadata" in holder:
         _check_metadata(holder)
     if "name" in holder or "description" in holder or "extensions" in holder or "referenceTaskIds" in holder:
-        _check_seldom(holder)
+        _check_rare(holder)
 
 
 def _is_id(value: Any) -> bool:
@@ -147,7 +147,7 @@ def _check_ids(holder: JsonObject) -> None:
             raise Malformed(f"{name} is not a string of at most {_LONGEST_ID} characters")
 
 
-def _check_seldom(holder: JsonObject) -> None:
+def _check_rare(holder: JsonObject) -> None:
     for name in _TEXTS:
         if not isinstance(holder.get(name, ""), str):
             del holder[name]

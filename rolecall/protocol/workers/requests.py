@@ -1,4 +1,4 @@
-"""Requests to workers: what is said, in the dialect that the task's worker is spoken to in."""
+"""Requests to workers, in the dialect of the task's worker."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rolecall.model.a2a import Ids, JsonObject, WorkerEvent
 from rolecall.model.command import Send
 from rolecall.protocol.dialect import V0_3, V1_0, translated_message
 from rolecall.protocol.v0_3 import calls as calls03
-from rolecall.protocol.v0_3 import events as heard03
+from rolecall.protocol.v0_3 import events as events03
 from rolecall.protocol.v1_0 import calls as calls10
-from rolecall.protocol.v1_0 import events as heard10
+from rolecall.protocol.v1_0 import events as events10
 
 
 class Calls(Protocol):
-    """How a dialect names what is asked of a worker, and what it puts around it."""
+    """The method names and parameters of a dialect."""
 
     SEND: str
     STREAM: str
@@ -41,14 +41,14 @@ class EventReaders(Protocol):
 
 
 CALLS: dict[str, Calls] = {V0_3: calls03, V1_0: calls10}
-_HEARD: dict[str, EventReaders] = {V0_3: heard03, V1_0: heard10}
+_READERS: dict[str, EventReaders] = {V0_3: events03, V1_0: events10}
 
 
 def send_params(send: Send, ids: Ids, references: dict[str, str], *, stream: bool) -> JsonObject:
-    """The caller's request under the worker's ids. A worker that cannot stream is asked not to block: the hub follows."""
+    """The caller's request with the worker's ids. A worker that cannot stream is asked not to block, because the hub polls."""
     calls, native = CALLS[ids.log_dialect], send.dialect == ids.log_dialect
-    said = send.params["message"]
-    message: JsonObject = {**said} if native else translated_message(said, send.dialect, ids.log_dialect)
+    original = send.params["message"]
+    message: JsonObject = {**original} if native else translated_message(original, send.dialect, ids.log_dialect)
     message["messageId"] = send.message_id
     message.pop("taskId", None)
     if ids.worker_task:
@@ -70,13 +70,13 @@ def task_params(ids: Ids) -> JsonObject:
 
 
 def readers(dialect: str) -> tuple[ReadResult, ReadTask]:
-    """For the answer to a message, or one event of its stream; for an answer that can only be a task."""
-    worker_event = _HEARD[dialect]
-    return worker_event.read_result, worker_event.read_task
+    """The reader for the answer to a message or one event of its stream, and the one for an answer that can only be a task."""
+    events = _READERS[dialect]
+    return events.read_result, events.read_task
 
 
 def _modes(params: JsonObject) -> list[str]:
-    """In the oldest dialect they stand in the params themselves."""
+    """In 0.1 they are in the params themselves."""
     configuration = params.get("configuration")
     modes = (configuration if isinstance(configuration, dict) else params).get("acceptedOutputModes")
     return [mode for mode in modes if isinstance(mode, str)] if isinstance(modes, list) else []

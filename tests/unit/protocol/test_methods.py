@@ -61,7 +61,7 @@ def test_another_name_is_not_found_and_not_repeated_at_length(name: str) -> None
 def test_a_major_version_that_nobody_speaks_is_refused(version: str) -> None:
     with pytest.raises(VersionNotSupported) as refusal:
         read_method("GetTask", version)
-    assert refusal.value.message == f"A2A version {version[:20]!r} is not spoken here. Spoken: 0.1, 0.3 and 1.0."
+    assert refusal.value.message == f"A2A version {version[:20]!r} is not supported. Use 0.1, 0.3 or 1.0."
 
 
 @pytest.mark.parametrize(

@@ -154,8 +154,8 @@ def test_a_query_is_what_its_json_would_be() -> None:
         (b"pageSize=--1", '"pageSize" must be a whole number.'),
         (b"includeArtifacts=1", '"includeArtifacts" must be true or false.'),
         (b"includeArtifacts=TRUE", '"includeArtifacts" must be true or false.'),
-        (b"a=1&" * 51, "The query cannot be read."),
-        (b"\xff=1", "The query cannot be read."),
+        (b"a=1&" * 51, "The query cannot be parsed: use UTF-8 and at most 50 parameters."),
+        (b"\xff=1", "The query cannot be parsed: use UTF-8 and at most 50 parameters."),
     ],
 )
 def test_a_query_that_cannot_be_meant_is_refused(query: bytes, text: str) -> None:
@@ -206,7 +206,7 @@ def test_what_stands_in_the_address_wins_over_what_was_said(
     ],
 )
 def test_the_protobuf_form_of_0_3_is_refused_with_a_way_out(said: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParams, match=r"protobuf form of 0\.3 REST, which is not spoken here\. Use JSON-RPC, or 1\.0"):
+    with pytest.raises(InvalidParams, match=r"does not support the protobuf form of 0\.3 REST\. Use JSON-RPC, or 1\.0"):
         refuse_proto_form(said)
 
 
