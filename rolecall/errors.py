@@ -36,7 +36,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from rolecall.model.principal import Kind, Right
 from rolecall.model.setting import variable
 
 
@@ -162,16 +161,16 @@ class Unauthenticated(AccessError):
 
 
 _NEEDS = {
-    Right.READ: ("read", "a reader, client, worker or admin"),
-    Right.CALL: ("send messages or cancel tasks", "a client or admin"),
-    Right.ENROL: ("enrol workers", "a worker or admin"),
-    Right.OPERATE: ("drain workers or redeliver webhook requests", "an admin"),
+    "read": ("read", "a reader, client, worker or admin"),
+    "call": ("send messages or cancel tasks", "a client or admin"),
+    "enrol": ("enrol workers", "a worker or admin"),
+    "operate": ("drain workers or redeliver webhook requests", "an admin"),
 }
 """What each right allows, and the kinds of token that have it."""
 
 
 class Forbidden(AccessError):
-    def __init__(self, kind: Kind, right: Right) -> None:
+    def __init__(self, kind: str, right: str) -> None:
         what, kinds = _NEEDS[right]
         super().__init__(f"This {kind} token cannot {what}; use {kinds} token.")
         self.kind, self.right = kind, right

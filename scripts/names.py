@@ -1,7 +1,7 @@
-"""Is every name made of words that an engineer knows? Run in `make check`; the words are in scripts/words.txt.
+"""Check that names consist of known words. Run in `make check`; the words are in scripts/words.txt.
 
-A name passes if each of its words is listed, or if the standard library or a dependency has that very name: then it is theirs.
-A name that the project has replaced by a better one fails, and so does a pronoun that makes a program a man.
+A name passes if all its words are listed, or if the standard library or a dependency has the same name.
+A name that the project has replaced by a better one fails, and so does a gendered pronoun.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PRONOUN = re.compile(r"\b(he|him|his|himself|she|hers|herself)\b", re.IGNORECASE
 _PIECES = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 
-class Complaint(NamedTuple):
+class Problem(NamedTuple):
     file: str
     line: int
     text: str
@@ -44,20 +44,20 @@ class Complaint(NamedTuple):
 
 def main() -> None:
     lists = WORDS.read_text(encoding="utf-8").split("[replaced]")
-    words, replaced, theirs = listed(lists[0]), listed(lists[1]), library_names()
-    complaints: list[Complaint] = []
+    words, replaced, known_names = words_in(lists[0]), words_in(lists[1]), library_names()
+    problems: list[Problem] = []
     for name in _tracked():
         text = (ROOT / name).read_text(encoding="utf-8")
         if name.endswith(".py") and name.startswith(FOLDERS):
-            complaints += in_names(name, text, words, replaced, theirs)
-            complaints += in_prose(name, _prose_of(text))
+            problems += in_names(name, text, words, replaced, known_names)
+            problems += in_prose(name, _prose_of(text))
         elif name.endswith(".md"):
-            complaints += in_prose(name, enumerate(text.splitlines(), 1))
-    sys.stdout.writelines(f"{file}:{line}: {text}\n" for file, line, text in complaints)
-    sys.exit(1 if complaints else 0)
+            problems += in_prose(name, enumerate(text.splitlines(), 1))
+    sys.stdout.writelines(f"{file}:{line}: {text}\n" for file, line, text in problems)
+    sys.exit(1 if problems else 0)
 
 
-def listed(text: str) -> frozenset[str]:
+def words_in(text: str) -> frozenset[str]:
     lines = (line for line in text.splitlines() if not line.startswith(("#", "[")))
     return frozenset(word for line in lines for word in line.partition(":")[0].split())
 
@@ -67,7 +67,7 @@ def words_of(name: str) -> list[str]:
 
 
 def library_names() -> frozenset[str]:
-    """Every name that the libraries offer, and the members of their classes."""
+    """All public names of the libraries, and of the classes in them."""
     found = {module.name for module in pkgutil.iter_modules()} | set(sys.builtin_module_names) | set(keyword.kwlist)
     for name in LIBRARIES:
         module = importlib.import_module(name)
@@ -84,23 +84,23 @@ def _public(value: object) -> Iterator[str]:
 
 
 def in_names(
-    file: str, source: str, words: frozenset[str], replaced: frozenset[str], theirs: frozenset[str]
-) -> Iterator[Complaint]:
+    file: str, source: str, words: frozenset[str], replaced: frozenset[str], known_names: frozenset[str]
+) -> Iterator[Problem]:
     seen: set[str] = set()
-    for line, name in _given(ast.parse(source)):
-        if name in seen or name in theirs or name.startswith("__"):
+    for line, name in _defined_names(ast.parse(source)):
+        if name in seen or name in known_names or name.startswith("__"):
             continue
         seen.add(name)
         if name.lstrip("_") in replaced:
-            yield Complaint(file, line, f'"{name}" has a better name: see CONTRIBUTING.md')
+            yield Problem(file, line, f'"{name}" has a better name: see CONTRIBUTING.md')
         elif not (file.startswith("tests/") and name.startswith("test_")):
             unknown = [word for word in words_of(name) if len(word) > 1 and word not in words]
             if unknown:
-                yield Complaint(file, line, f'"{name}": {", ".join(unknown)} is not in scripts/words.txt')
+                yield Problem(file, line, f'"{name}": {", ".join(unknown)} is not in scripts/words.txt')
 
 
-def _given(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The names that a file gives, not those that it uses."""
+def _defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The names that a file defines, not those that it uses."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.lineno, node.name
@@ -116,10 +116,10 @@ def _given(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.asname
 
 
-def in_prose(file: str, lines: Iterator[tuple[int, str]]) -> Iterator[Complaint]:
+def in_prose(file: str, lines: Iterator[tuple[int, str]]) -> Iterator[Problem]:
     for number, line in lines:
         for found in PRONOUN.findall(line):
-            yield Complaint(file, number, f'"{found}": a program is "it", a person is "they"')
+            yield Problem(file, number, f'"{found}": a program is "it", a person is "they"')
 
 
 def _prose_of(source: str) -> Iterator[tuple[int, str]]:
@@ -131,10 +131,10 @@ def _prose_of(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _tracked() -> list[str]:
-    told = subprocess.run(
+    files = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return [name for name in told.stdout.splitlines() if name.endswith((".py", ".md")) and (ROOT / name).is_file()]
+    return [name for name in files.stdout.splitlines() if name.endswith((".py", ".md")) and (ROOT / name).is_file()]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write docs/reference/openapi.json from the hub's routes. A test fails when they drift: run this again."""
+"""Write docs/reference/openapi.json from the hub's routes. A test fails if they differ: run this again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = Path(__file__).parents[1] / "docs" / "reference" / "openapi.json"
 
 
 async def written() -> str:
-    """The description as a hub serves it, laid out for people."""
+    """The description as a hub serves it, indented for people."""
     async with assemble(Settings.of(store="memory:"), port=8420) as rolecall:
         transport = httpx.ASGITransport(app=rolecall.application)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

@@ -1,4 +1,4 @@
-"""Write docs/reference/{configuration,cli,metrics}.md from the code. A test fails when they drift: run this again."""
+"""Write docs/reference/{configuration,cli,metrics}.md from the code. A test fails if they differ: run this again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 NOTE = "<!-- Written by scripts/reference_docs.py. Change the code, then run it. -->\n"
 
 
-def pages() -> dict[str, str]:
+def documents() -> dict[str, str]:
     """File name and content of every page."""
     return {"configuration.md": configuration(), "cli.md": command_line(), "metrics.md": metrics()}
 
@@ -29,7 +29,7 @@ def configuration() -> str:
         NOTE,
         "A value comes from a flag of `rolecall serve`, else from the environment, else from `rolecall.toml` (in the working",
         "folder, or named by `--config` or `ROLECALL_CONFIG`), else it is the default. `rolecall config show --origin`",
-        "says which. The file has one `key = value` per line. An unknown key or `ROLECALL_` variable is an error that",
+        "shows which. The file has one `key = value` per line. An unknown key or `ROLECALL_` variable is an error that",
         "names the nearest one.",
         "`ROLECALL_X_FILE` reads the value of `ROLECALL_X` from a file. An empty variable counts as not set.",
         "Seconds can be written as `500ms`, `90s`, `5m`, `24h`, `7d`; bytes as `512KiB`, `4MiB`.",
@@ -55,7 +55,7 @@ def command_line() -> str:
     lines = [
         "# The command line",
         NOTE,
-        "Data goes to stdout, talk to stderr. Lists are tables; with `--json` they are one JSON array with the members of",
+        "Data goes to stdout, notices to stderr. Lists are tables; with `--json` they are one JSON array with the members of",
         "the HTTP API. Colour is for terminals only; `NO_COLOR` and `TERM=dumb` are respected.",
         "",
         "## Exit codes",
@@ -67,7 +67,7 @@ def command_line() -> str:
         0: "done",
         1: "the task failed or was rejected; any other error",
         2: "usage or settings",
-        3: "hub unreachable, or it takes no calls; a worker whose name was taken over",
+        3: "hub unreachable, or it accepts no calls; a worker whose name was taken over",
         4: "not authenticated, or not allowed",
         5: "no live worker, or no such role",
         6: "timed out",
@@ -76,7 +76,7 @@ def command_line() -> str:
         130: "interrupted (Ctrl-C); `send` cancels its task first",
     }
     for code, meaning in meanings.items():
-        reasons = ", ".join(f"`{reason}`" for reason, its in EXIT_CODES.items() if its == code)
+        reasons = ", ".join(f"`{reason}`" for reason, number in EXIT_CODES.items() if number == code)
         lines.append(f"| {code} | {meaning} | {reasons} |")
     lines.append("")
     for path, command in commands(rolecall, "rolecall"):
@@ -85,7 +85,7 @@ def command_line() -> str:
 
 
 def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, with its words, in the order of the help."""
+    """Every command that is not a group, with its full name, in the order of the help."""
     context = click.Context(group)
     for name in group.commands or group.list_commands(context):
         command = group.get_command(context, name)
@@ -100,8 +100,8 @@ def section(path: str, command: click.Command) -> list[str]:
     arguments = " ".join(
         argument.make_metavar(click.Context(command)) for argument in command.params if isinstance(argument, click.Argument)
     )
-    told = [line.strip() for line in (command.help or "").strip().splitlines()]
-    lines = [f"## `{' '.join(filter(None, (path, arguments)))}`", *told, ""]
+    text = [line.strip() for line in (command.help or "").strip().splitlines()]
+    lines = [f"## `{' '.join(filter(None, (path, arguments)))}`", *text, ""]
     if path in ("rolecall serve", "rolecall dev"):
         return [*lines, "Options: `--config FILE`, and one for every setting in [configuration](configuration.md).", ""]
     for option in command.params:
@@ -131,7 +131,7 @@ def metrics() -> str:
 
 
 def main() -> None:
-    for name, content in pages().items():
+    for name, content in documents().items():
         (FOLDER / name).write_text(content, encoding="utf-8")
         sys.stdout.write(f"{FOLDER / name}\n")
 

@@ -1,7 +1,7 @@
 """Figures of the tests and the tree: python scripts/suite_figures.py [--time].
 
 * Private reaches of tests: `x._name` where x is not self, cls or super(); `_name` imported from a module; and a private name
-  that is patched by its spelling (monkeypatch, mock, setattr, getattr). Documented names such as `_replace` are none.
+  that is patched as a string (monkeypatch, mock, setattr, getattr). Documented names such as `_replace` do not count.
 * Sleeps in tests: asyncio.sleep and time.sleep, but for sleep(0). Below a second (in brackets, by file), a second or more, and
   those whose length is computed. In tests/flow they are virtual and cost nothing.
 * Python files in each folder of hub/, rolecall/ and worker_sdk/.
@@ -38,7 +38,7 @@ class Sleep:
 
 @dataclass(slots=True)
 class Figures:
-    """Of one file. Lines of each private reach, and the sleeps."""
+    """Of one file: the lines of its private reaches, and its sleeps."""
 
     attributes: list[int] = field(default_factory=list)
     imports: list[int] = field(default_factory=list)
@@ -108,7 +108,7 @@ def _is_sleep(called: ast.expr, bare: set[str]) -> bool:
 
 
 def _bare_sleeps(tree: ast.Module) -> set[str]:
-    """What `from time import sleep` calls it here."""
+    """The local names of `from time import sleep`."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in _CLOCKS]
     return {name.asname or name.name for node in imports for name in node.names if name.name == "sleep"}
 
@@ -142,16 +142,18 @@ def files_by_folder(root: Path) -> dict[str, int]:
 def report(root: Path) -> list[str]:
     paths = [path for path in sorted((root / "tests").rglob("*.py")) if "node_modules" not in path.parts]
     found = {str(path.relative_to(root)): figures_of(path.read_text(encoding="utf-8")) for path in paths}
-    attributes, imports, patches = (sum(len(getattr(each, kind)) for each in found.values()) for kind in _KINDS)
-    short, long, computed = (sum(getattr(each, kind) for each in found.values()) for kind in ("short", "long", "computed"))
+    attributes, imports, patches = (sum(len(getattr(figures, kind)) for figures in found.values()) for kind in _KINDS)
+    short, long, computed = (
+        sum(getattr(figures, kind) for figures in found.values()) for kind in ("short", "long", "computed")
+    )
     folders = files_by_folder(root)
     return [
         f"private reaches of tests: {attributes + imports + patches} "
         f"({attributes} attributes, {imports} imports, {patches} patched by name)",
-        *_by_file(found, lambda each: each.reaches),
+        *_by_file(found, lambda figures: figures.reaches),
         "",
         f"sleeps in tests: {short + long + computed} ({short} below a second, {long} of a second or more, {computed} computed)",
-        *(f"{line} ({found[line.split()[1]].short})" for line in _by_file(found, lambda each: len(each.sleeps))),
+        *(f"{line} ({found[line.split()[1]].short})" for line in _by_file(found, lambda figures: len(figures.sleeps))),
         "",
         f"files: {sum(folders.values())} in {len(folders)} folders",
         *(f"{count:5}  {folder}" for folder, count in folders.items()),
@@ -162,9 +164,9 @@ _KINDS = ("attributes", "imports", "patches")
 
 
 def _by_file(found: Mapping[str, Figures], count: Callable[[Figures], int]) -> list[str]:
-    """The most first."""
-    counted = [(count(each), name) for name, each in found.items() if count(each)]
-    return [f"{times:5}  {name}" for times, name in sorted(counted, key=lambda each: (-each[0], each[1]))]
+    """The largest count first."""
+    counted = [(count(figures), name) for name, figures in found.items() if count(figures)]
+    return [f"{times:5}  {name}" for times, name in sorted(counted, key=lambda item: (-item[0], item[1]))]
 
 
 def timed(root: Path) -> list[str]:

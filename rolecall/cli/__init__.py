@@ -1,4 +1,4 @@
-"""The command `rolecall`. Whatever is heavy is imported inside the command that needs it."""
+"""The command `rolecall`. Each command imports its heavy modules itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import import_module
 import click
 
 from rolecall import __version__
-from rolecall.cli.output import CommandError, complain
+from rolecall.cli.output import CommandError, print_error
 from rolecall.errors import ConfigError, HubError, StoreError
 
 _EXIT_CODES = """\b
@@ -39,11 +39,11 @@ _COMMANDS = {
     "config": "server.config",
     "version": "version",
 }
-"""The module of each command, in the order in which a newcomer meets them."""
+"""The module of each command, in the order of the help."""
 
 
 class _Commands(click.Group):
-    """Imports a command when it is called: `send` never imports the hub."""
+    """Imports a command when it is called, so that `send` never imports the hub."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -59,7 +59,7 @@ class _Commands(click.Group):
     cls=_Commands, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
 @click.option("--hub", metavar="URL", help="The hub, for every client command. [env: ROLECALL_HUB]")
-@click.option("--token", metavar="TOKEN", help="What to show the hub. [env: ROLECALL_TOKEN, ROLECALL_TOKEN_FILE]")
+@click.option("--token", metavar="TOKEN", help="Token for the hub. [env: ROLECALL_TOKEN, ROLECALL_TOKEN_FILE]")
 @click.version_option(__version__, message="rolecall %(version)s")
 def rolecall(hub: str | None, token: str | None) -> None:
     """A hub for A2A agents: workers enrol under a role, callers send to the role.
@@ -69,7 +69,7 @@ def rolecall(hub: str | None, token: str | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The entry point. Nothing but an exit code and words for people leaves it."""
+    """The entry point. It ends with an exit code, and prints errors for people."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -86,28 +86,28 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return 130
     except BrokenPipeError:
-        # The reader of our stdout has left; Python must not complain about it when it flushes at exit.
+        # The reader of stdout has closed it; Python must not report that when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except SystemExit as leaving:
-        return _left(leaving)
-    except Exception as error:  # noqa: BLE001  the outermost edge: people get a line, not a traceback
+    except SystemExit as error:
+        return _exit_code(error)
+    except Exception as error:  # noqa: BLE001  the outermost frame: people get one line, no traceback
         problem = explained(error)
-        complain(problem)
+        print_error(problem)
         return problem.code
     return code if isinstance(code, int) else 0
 
 
-def _left(leaving: SystemExit) -> int:
-    """Parts of the SDK leave a process with a code, or with words."""
-    if isinstance(leaving.code, str):
-        complain(CommandError(leaving.code, "CANNOT_START", 1))
+def _exit_code(error: SystemExit) -> int:
+    """The SDK ends a process with a code or a message."""
+    if isinstance(error.code, str):
+        print_error(CommandError(error.code, "CANNOT_START", 1))
         return 1
-    return leaving.code or 0
+    return error.code or 0
 
 
 def explained(error: Exception) -> CommandError:
-    """Any error as a line for people."""
+    """Any error as one line for people."""
     from rolecall.cli.connect import problem_of
     from worker_sdk.errors import RolecallError
 

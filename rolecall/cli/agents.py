@@ -1,4 +1,4 @@
-"""`rolecall agents` and `rolecall roles`: who is there."""
+"""`rolecall agents` and `rolecall roles`: the live workers and roles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rolecall.cli.connect import problem, reaches_hub
-from rolecall.cli.output import say_facts, say_json, say_table, talk
+from rolecall.cli.output import print_facts, print_json, print_notice, print_table
+from rolecall.model.worker import Health
 
 if TYPE_CHECKING:
     from worker_sdk import AgentInfo, HubClient
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def agents() -> None:
-    """The live workers: list, look at, drain, remove."""
+    """The live workers: list, show, drain, remove."""
 
 
 @click.group()
@@ -32,7 +33,7 @@ def roles() -> None:
 @click.option("--tag", metavar="TAG", help="Tag of a skill.")
 @click.option("--capability", metavar="NAME", help="Such as streaming.")
 @click.option("--label", metavar="NAME[=VALUE]")
-@click.option("--state", type=click.Choice(["ready", "suspect", "draining"]))
+@click.option("--state", type=click.Choice([health.value for health in Health]))
 @click.option("-q", "--search", metavar="TEXT", help="In name, description and skills.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, with the members of the HTTP API.")
 @reaches_hub
@@ -40,13 +41,13 @@ async def list_agents(hub: HubClient, /, label: str | None, search: str | None, 
     """List live workers."""
     found = await hub.discover_agents(labels=_label(label), q=search, **filters)
     if as_json:
-        say_json([agent.raw for agent in found])
+        print_json([agent.raw for agent in found])
         return
     rows = [(a.role, a.instance, a.state, _lease(a), _load(a), a.url) for a in found]
-    say_table(("ROLE", "INSTANCE", "STATE", "LEASE", "LOAD", "URL"), rows)
+    print_table(("ROLE", "INSTANCE", "STATE", "LEASE", "LOAD", "URL"), rows)
     states = Counter(agent.state for agent in found)
     counts = [f"{count} {state}" for state, count in sorted(states.items())] or ["no live worker"]
-    talk(" · ".join([*counts, f"hub {hub.url}"]), "dim")
+    print_notice(" · ".join([*counts, f"hub {hub.url}"]), "dim")
 
 
 @agents.command("show")
@@ -55,11 +56,11 @@ async def list_agents(hub: HubClient, /, label: str | None, search: str | None, 
 @reaches_hub
 async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
     """Show one worker, NAME being role:instance."""
-    with _one_that_lives(name):
+    with _live_worker(name):
         agent = await hub.agent(name)
     more = agent.raw
     if as_json:
-        say_json(more)
+        print_json(more)
         return
     on = [key for key, value in (more.get("capabilities") or {}).items() if value]
     facts = [
@@ -75,18 +76,18 @@ async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
         ("labels", ", ".join(f"{key}={value}" for key, value in agent.labels.items())),
         ("models", ", ".join(more.get("models_supported") or [])),
     ]
-    say_facts(facts + [("skill", f"{s.get('id')}: {s.get('description') or s.get('name')}") for s in agent.skills])
+    print_facts(facts + [("skill", f"{s.get('id')}: {s.get('description') or s.get('name')}") for s in agent.skills])
 
 
 @agents.command("drain")
 @click.argument("name")
-@click.option("--reason", metavar="TEXT", help="Shown wherever the worker is.")
+@click.option("--reason", metavar="TEXT", help="Shown with the worker.")
 @reaches_hub
 async def drain_agent(hub: HubClient, name: str, reason: str | None) -> None:
-    """Give worker NAME no new calls; the ones it has go on."""
-    with _one_that_lives(name):
+    """Give worker NAME no new calls; its current calls continue."""
+    with _live_worker(name):
         agent = await hub.drain_agent(name, reason or "")
-    talk(f"{agent.name} is draining · {agent.in_flight} in flight")
+    print_notice(f"{agent.name} is draining · {agent.in_flight} in flight")
 
 
 @agents.command("rm")
@@ -94,9 +95,9 @@ async def drain_agent(hub: HubClient, name: str, reason: str | None) -> None:
 @reaches_hub
 async def remove_agent(hub: HubClient, name: str) -> None:
     """End the lease of worker NAME. A worker that still runs enrols again with its next heartbeat: drain it instead."""
-    with _one_that_lives(name):
+    with _live_worker(name):
         await hub.remove_agent(name)
-    talk(f"{name} is no longer registered")
+    print_notice(f"{name} is no longer registered")
 
 
 @roles.command("ls")
@@ -106,17 +107,17 @@ async def list_roles(hub: HubClient, as_json: bool) -> None:
     """List the roles that can be called, and how many workers each has."""
     found = [_role(name, members) for name, members in (await hub.roles()).items()]
     if as_json:
-        say_json(found)
+        print_json(found)
         return
     rows = [(r["role"], r["workers"], r["ready"], r["in_flight"], ", ".join(r["skills"]), r["description"]) for r in found]
-    say_table(("ROLE", "WORKERS", "READY", "IN FLIGHT", "SKILLS", "DESCRIPTION"), rows)
+    print_table(("ROLE", "WORKERS", "READY", "IN FLIGHT", "SKILLS", "DESCRIPTION"), rows)
 
 
 def _role(name: str, members: Sequence[AgentInfo]) -> dict[str, Any]:
     return {
         "role": name,
         "workers": len(members),
-        "ready": sum(member.state == "ready" for member in members),
+        "ready": sum(member.state == Health.READY for member in members),
         "in_flight": sum(member.in_flight for member in members),
         "skills": sorted({str(skill.get("id")) for member in members for skill in member.skills}),
         "description": next((member.description for member in members if member.description), ""),
@@ -131,8 +132,8 @@ def _label(given: str | None) -> dict[str, str | None] | None:
 
 
 @contextmanager
-def _one_that_lives(name: str) -> Iterator[None]:
-    """Around a call about one worker. One that is not live is the person's mistake here, not a lease's."""
+def _live_worker(name: str) -> Iterator[None]:
+    """Around a call about one worker: LeaseUnknown means here that no such worker is live."""
     from worker_sdk.errors import LeaseUnknown
 
     if ":" not in name:
@@ -140,7 +141,7 @@ def _one_that_lives(name: str) -> Iterator[None]:
     try:
         yield
     except LeaseUnknown as error:
-        raise problem(f'no live worker "{name}"', "LEASE_UNKNOWN", "see who is there: rolecall agents ls") from error
+        raise problem(f'no live worker "{name}"', "LEASE_UNKNOWN", "list the live workers: rolecall agents ls") from error
 
 
 def _lease(agent: AgentInfo) -> str:

@@ -1,4 +1,4 @@
-"""A task's answer as it comes: what is printed of each event, and the last line."""
+"""Print a task's answer as it arrives, and its last line."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rolecall.cli.connect import problem
-from rolecall.cli.output import duration, harmless, on_terminal, paint, talk
-from rolecall.model.a2a import PAUSED, TERMINAL
+from rolecall.cli.output import duration, is_terminal, paint, print_notice, without_controls
+from rolecall.model.a2a import PAUSED, TERMINAL, TaskState
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient
     from worker_sdk.calling.stream import HubStream
 
-# How long a lost hub is looked for.
 PATIENCE = 30.0
+"""How many seconds to try to reconnect to a lost hub."""
 
 
 class AnswerPrinter:
-    """What is known of a task so far. Text goes to stdout at once, unless `quiet`."""
+    """The state of a task so far. Text is printed to stdout at once, unless `quiet`."""
 
     def __init__(self, role: str = "", *, task_id: str | None = None, after: str | None = None, quiet: bool = False) -> None:
         self.role = role
         self.task_id = task_id
         self.context_id: str | None = None
         self.state = ""
-        self.words = ""
+        self.failure = ""
         self.cursor = after
         self.message: dict[str, Any] | None = None
         self._quiet = quiet
         self._artifact: str | None = None
         self._at_line_start = True
-        self._started = self._heard = time.monotonic()
+        self._started = self._last_event = time.monotonic()
 
     @property
     def over(self) -> bool:
@@ -43,9 +43,9 @@ class AnswerPrinter:
 
     def take(self, document: dict[str, Any], cursor: str | None = None) -> None:
         """One more event, or a whole answer."""
-        self._heard = time.monotonic()
+        self._last_event = time.monotonic()
         kind = document.get("kind")
-        # The Task as of where we are repeats what was printed before.
+        # A Task at our cursor repeats what was already printed.
         seen = kind == "task" and cursor is not None and cursor == self.cursor
         self.cursor = cursor or self.cursor
         if kind == "message":
@@ -66,17 +66,17 @@ class AnswerPrinter:
 
     def _take_status(self, status: dict[str, Any], *, seen: bool) -> None:
         self.state = str(status.get("state") or self.state)
-        words = text_of(status.get("message") or {})
-        if not words or seen:
+        text = text_of(status.get("message") or {})
+        if not text or seen:
             return
-        if self.state in ("completed", *PAUSED):
+        if self.state in (TaskState.COMPLETED, *PAUSED):
             self._start_line()
-            self._print(words)
+            self._print(text)
         elif self.state in TERMINAL:
-            self.words = words
-        elif on_terminal(sys.stderr) and not self._quiet:
+            self.failure = text
+        elif is_terminal(sys.stderr) and not self._quiet:
             self._start_line()
-            talk(words, "dim")
+            print_notice(text, "dim")
 
     def _print_artifact(self, artifact: dict[str, Any], *, append: bool) -> None:
         name = str(artifact.get("artifactId"))
@@ -88,7 +88,7 @@ class AnswerPrinter:
     def _print(self, text: str) -> None:
         if self._quiet or not text:
             return
-        click.echo(harmless(text) if on_terminal(sys.stdout) else text, nl=False)
+        click.echo(without_controls(text) if is_terminal(sys.stdout) else text, nl=False)
         sys.stdout.flush()
         self._at_line_start = text.endswith("\n")
 
@@ -98,24 +98,26 @@ class AnswerPrinter:
             self._at_line_start = True
 
     async def close(self, hub: HubClient) -> int:
-        """The last line, and the exit code that the answer comes to."""
+        """Print the last line. The exit code of the answer."""
         self._start_line()
-        state = self.state or "completed"
-        who = await self._worker(hub) or self.role
-        took = duration(self._heard - self._started)
-        good = state == "completed"
+        state = self.state or TaskState.COMPLETED
+        worker = await self._worker(hub) or self.role
+        took = duration(self._last_event - self._started)
+        good = state == TaskState.COMPLETED
         mark = "✓" if good else "?" if state in PAUSED else "✗"
-        line = " · ".join(part for part in (f"{mark} {state}", who, took) if part)
-        click.echo(paint(harmless(line), "green" if good else "yellow" if state in PAUSED else "red", sys.stderr), err=True)
+        line = " · ".join(part for part in (f"{mark} {state}", worker, took) if part)
+        click.echo(
+            paint(without_controls(line), "green" if good else "yellow" if state in PAUSED else "red", sys.stderr), err=True
+        )
         if state in PAUSED:
-            talk(f'  answer it: rolecall send {self.role or "ROLE"} "…" --task-id {self.task_id}')
+            print_notice(f'  answer it: rolecall send {self.role or "ROLE"} "…" --task-id {self.task_id}')
             return 7
-        if self.words:
-            talk(f"  {self.words}")
+        if self.failure:
+            print_notice(f"  {self.failure}")
         return 0 if good else 1
 
     async def _worker(self, hub: HubClient) -> str | None:
-        """Who answered. A hub that was restarted has forgotten its reasons, but not the worker."""
+        """The worker that answered. A restarted hub still knows it, though not why it was chosen."""
         from worker_sdk import RolecallError
 
         if self.task_id is None:
@@ -128,7 +130,7 @@ class AnswerPrinter:
 
 
 async def follow(hub: HubClient, answer: AnswerPrinter, stream: HubStream) -> None:
-    """Read until the answer is over. The stream comes back by itself where it broke; one that is lost is a Problem."""
+    """Read until the answer is over. A broken stream reconnects by itself; a lost one is a CommandError."""
     from worker_sdk import StreamLost
 
     try:
@@ -137,10 +139,10 @@ async def follow(hub: HubClient, answer: AnswerPrinter, stream: HubStream) -> No
                 answer.take(event.raw, event.cursor)
     except StreamLost as error:
         if answer.task_id is None:
-            hint = "it may have run: see rolecall tasks ls"
-            raise problem("the stream broke before the hub named a task", "STREAM_LOST", hint) from error
-        hint = f"take it up again: rolecall tasks follow {answer.task_id} --after {answer.cursor or 0}"
-        raise problem(f"lost the hub at {hub.url}", "STREAM_LOST", hint) from error
+            advice = "it may have run: see rolecall tasks ls"
+            raise problem("the stream broke before the hub named a task", "STREAM_LOST", advice) from error
+        advice = f"continue: rolecall tasks follow {answer.task_id} --after {answer.cursor or 0}"
+        raise problem(f"lost the hub at {hub.url}", "STREAM_LOST", advice) from error
 
 
 def text_of(holder: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""How commands reach the hub, and the exit code of every way that can fail."""
+"""Connect commands to the hub, and map errors to exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-# The exit code of each reason that has one of its own; the rest is 1.
+# The exit code of each reason; any other reason is 1.
 EXIT_CODES = {
     "USAGE": 2,
     "CONFIG": 2,
@@ -39,22 +39,22 @@ EXIT_CODES = {
 }
 
 
-def problem(message: str, reason: str, hint: str = "") -> CommandError:
-    return CommandError(message, reason, EXIT_CODES.get(reason, 1), hint)
+def problem(message: str, reason: str, advice: str = "") -> CommandError:
+    return CommandError(message, reason, EXIT_CODES.get(reason, 1), advice)
 
 
 def problem_of(error: RolecallError) -> CommandError:
-    """What the SDK raises, as the command line says it."""
+    """An error of the SDK as an error of the command line."""
     reason = error.reason
     if reason == "ERROR":
         reason = f"CODE {error.code}" if error.code is not None else "NOT_A_HUB"
-    # The hub's own words often hold the advice already.
-    hint = "" if error.hint.rstrip(".") in str(error) else error.hint
-    return problem(str(error), reason, hint)
+    # The hub's message often contains the advice already.
+    advice = "" if error.hint.rstrip(".") in str(error) else error.hint
+    return problem(str(error), reason, advice)
 
 
 def open_hub(address: HubAddress) -> HubClient:
-    import httpx  # noqa: F401  now, so that its import is not counted as the hub's time
+    import httpx  # noqa: F401  now, so that its import does not count as the hub's time
 
     from worker_sdk import HubClient
 
@@ -62,20 +62,20 @@ def open_hub(address: HubAddress) -> HubClient:
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--hub and --token, as every client command has them."""
-    token = click.option("--token", metavar="TOKEN", help="What to show the hub. [env: ROLECALL_TOKEN, ROLECALL_TOKEN_FILE]")
+    """The options --hub and --token of every client command."""
+    token = click.option("--token", metavar="TOKEN", help="Token for the hub. [env: ROLECALL_TOKEN, ROLECALL_TOKEN_FILE]")
     hub = click.option("--hub", metavar="URL", help=f"The hub. [env: ROLECALL_HUB; default: {DEFAULT_HUB}]")
     return hub(token(command))
 
 
 def chosen_address(hub: str | None, token: str | None) -> HubAddress:
-    """The command's own options, else those given before the command's name, else the environment."""
+    """From the command's options, else from those before the command's name, else from the environment."""
     outer = click.get_current_context().find_root().params
     return hub_address(hub or outer.get("hub"), token or outer.get("token"))
 
 
 def reaches_hub(command: Callable[Concatenate[HubClient, P], Awaitable[int | None]]) -> Callable[..., None]:
-    """Make a click callback of an async command: it gets a HubClient, and what it returns is the exit code."""
+    """Make a click callback of an async command, which gets a HubClient and returns the exit code."""
 
     @hub_options
     @wraps(command)

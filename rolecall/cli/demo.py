@@ -1,4 +1,4 @@
-"""The demo workers of `rolecall dev`: one answers, one streams slowly, one asks back."""
+"""The demo workers of `rolecall dev`: one answers, one streams slowly, one asks a question."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ One evening somebody did. The question went to a hub, and the hub knew who was a
 So the story was told, one word at a time, and whoever left in the middle could come back and miss nothing.
 The end.
 """
-_PACE = 0.08
+_PAUSE = 0.08
 
 
 @echo.on_message
-async def say_it_again(text: str) -> str:
+async def repeat(text: str) -> str:
     return text
 
 
 @storyteller.on_message
-async def tell(text: str) -> AsyncGenerator[str | Status, None]:
+async def stream_story(text: str) -> AsyncGenerator[str | Status, None]:
     yield Status("thinking of something")
     story = _STORY.format(subject=text.strip()[:80] or "a thing")
     for word in story.split(" "):
         yield word if word.endswith("\n") else word + " "
-        await asyncio.sleep(_PACE)
+        await asyncio.sleep(_PAUSE)
 
 
 @booking.on_message

@@ -1,4 +1,4 @@
-"""What goes where: data on stdout, talk on stderr. Colour only where a terminal wants it."""
+"""Print data to stdout and notices to stderr. Colour is for terminals that support it."""
 
 from __future__ import annotations
 
@@ -24,92 +24,92 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class CommandError(Exception):
-    """Why a command ends without its result: one line, a reason for programs, a hint, and the exit code."""
+    """A command failed: one line, a reason for programs, the exit code, and advice."""
 
-    def __init__(self, message: str, reason: str, code: int, hint: str = "") -> None:
+    def __init__(self, message: str, reason: str, code: int, advice: str = "") -> None:
         super().__init__(message)
-        self.message, self.reason, self.code, self.hint = message, reason, code, hint
+        self.message, self.reason, self.code, self.advice = message, reason, code, advice
 
 
-def on_terminal(stream: IO[str]) -> bool:
+def is_terminal(stream: IO[str]) -> bool:
     return stream.isatty()
 
 
-def wants_colour(stream: IO[str]) -> bool:
-    return on_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def has_colour(stream: IO[str]) -> bool:
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def paint(text: str, colour: str, stream: IO[str]) -> str:
-    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if wants_colour(stream) else text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if has_colour(stream) else text
 
 
-def harmless(text: str) -> str:
-    """`text` without what would steer a terminal: agents and callers wrote it."""
+def without_controls(text: str) -> str:
+    """`text` without control characters: agents and callers wrote it, and must not control the terminal."""
     return _CONTROL.sub("", text)
 
 
-def say(text: str) -> None:
-    """Data, for whoever reads stdout."""
-    click.echo(harmless(text) if on_terminal(sys.stdout) else text)
+def print_data(text: str) -> None:
+    """On stdout."""
+    click.echo(without_controls(text) if is_terminal(sys.stdout) else text)
 
 
 def checked_role(name: str) -> str:
-    """A role, or role:instance, that can exist; said before anybody is asked."""
+    """A valid role, or role:instance. UsageError before any request is sent."""
     from rolecall.model.ids import is_instance, is_role, split_name
 
     role, instance = split_name(name)
     if not is_role(role) or (instance is not None and not is_instance(instance)):
         raise click.UsageError(
-            f"{name!r} cannot be a role: small letters, digits, dot, dash and underscore, and no reserved word; "
-            "an instance may follow behind a colon."
+            f"{name!r} is not a valid role: use small letters, digits, dot, dash and underscore, and no reserved word; "
+            "an instance may follow after a colon."
         )
     return name
 
 
-def talk(text: str, colour: str | None = None) -> None:
-    """Words for the person, on stderr."""
-    text = harmless(text)
+def print_notice(text: str, colour: str | None = None) -> None:
+    """For people, on stderr."""
+    text = without_controls(text)
     click.echo(paint(text, colour, sys.stderr) if colour else text, err=True)
 
 
-def say_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def say_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Aligned columns. On a terminal the head is bold and states have their colour; nothing is ever cut off."""
-    cells = [[harmless(str(cell)).replace("\n", " ") for cell in row] for row in rows]
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Aligned columns. On a terminal the head is bold and states are coloured; no text is cut off."""
+    cells = [[without_controls(str(cell)).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(len(name), *(len(row[index]) for row in cells)) if cells else len(name) for index, name in enumerate(columns)]
-    click.echo(paint(_line(columns, widths), "bold", sys.stdout))
+    click.echo(paint(_row(columns, widths), "bold", sys.stdout))
     for row in cells:
         line = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
-        painted = [_painted(cell, text) for cell, text in zip(row, line, strict=True)]
-        click.echo("  ".join(painted).rstrip())
+        coloured = [_paint_state(cell, text) for cell, text in zip(row, line, strict=True)]
+        click.echo("  ".join(coloured).rstrip())
 
 
-def _painted(cell: str, text: str) -> str:
+def _paint_state(cell: str, text: str) -> str:
     colour = _STATE_COLOURS.get(cell)
     return paint(text, colour, sys.stdout) if colour else text
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def say_facts(facts: Sequence[tuple[str, object]]) -> None:
-    """One thing, a line per fact; what is empty is left out."""
+def print_facts(facts: Sequence[tuple[str, object]]) -> None:
+    """One line per fact. Empty values are left out."""
     width = max((len(name) for name, _ in facts), default=0)
     for name, value in facts:
         if value not in (None, "", [], {}):
-            click.echo(f"{name.ljust(width)}  {harmless(str(value))}")
+            click.echo(f"{name.ljust(width)}  {without_controls(str(value))}")
 
 
-def complain(problem: CommandError) -> None:
-    """`error: … [REASON]`, and what to do about it."""
-    first, *more = problem.message.splitlines() or [""]
-    click.echo(f"{paint('error:', 'red', sys.stderr)} {harmless(first)} [{problem.reason}]", err=True)
-    for line in (*more, *problem.hint.splitlines()):
-        click.echo(f"  {harmless(line)}", err=True)
+def print_error(error: CommandError) -> None:
+    """`error: … [REASON]`, and the advice."""
+    first, *more = error.message.splitlines() or [""]
+    click.echo(f"{paint('error:', 'red', sys.stderr)} {without_controls(first)} [{error.reason}]", err=True)
+    for line in (*more, *error.advice.splitlines()):
+        click.echo(f"  {without_controls(line)}", err=True)
 
 
 def duration(seconds: float) -> str:

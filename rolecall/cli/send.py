@@ -1,4 +1,4 @@
-"""`rolecall send`: a message to a role, and its answer as it comes."""
+"""`rolecall send`: send a message to a role, and print its answer as it arrives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow
 from rolecall.cli.connect import problem, reaches_hub
-from rolecall.cli.output import checked_role, say_json, talk
+from rolecall.cli.output import checked_role, print_json, print_notice
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 @click.argument("role")
 @click.argument("text")
 @click.option("--json", "as_json", is_flag=True, help="Print the finished task (or message) as JSON instead of its text.")
-@click.option("--instance", metavar="NAME", help="Only this instance of the role; role:instance says the same.")
-@click.option("--context-id", metavar="ID", help="Go on with a conversation.")
+@click.option("--instance", metavar="NAME", help="Only this instance of the role; role:instance means the same.")
+@click.option("--context-id", metavar="ID", help="Continue a conversation.")
 @click.option("--task-id", metavar="ID", help="Answer a task that waits for input.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop waiting; the task goes on."
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop waiting; the task continues."
 )
 @click.option("--no-stream", is_flag=True, help="Ask with message/send, and print the answer when it is complete.")
 @reaches_hub
@@ -41,8 +41,8 @@ async def send(
 ) -> int:
     """Send TEXT to a live worker of ROLE and print what it answers. TEXT `-` reads stdin.
 
-    Text comes as the worker says it. Ctrl-C cancels the task. A hub that restarts meanwhile is waited for, and the
-    stream goes on where it broke.
+    Text is printed as the worker sends it. Ctrl-C cancels the task. If the hub restarts meanwhile, the command waits for it
+    and continues the stream where it broke.
     """
     text = sys.stdin.read() if text == "-" else text
     if not text.strip():
@@ -63,18 +63,18 @@ async def send(
                 )
                 await follow(hub, answer, stream)
     except TimeoutError:
-        hint = f"it goes on: rolecall tasks follow {answer.task_id}" if answer.task_id else ""
-        raise problem(f"no end within {timeout:g} s", "TIMED_OUT", hint) from None
+        advice = f"the task continues: rolecall tasks follow {answer.task_id}" if answer.task_id else ""
+        raise problem(f"the task did not end within {timeout:g} s", "TIMED_OUT", advice) from None
     except asyncio.CancelledError:
         await _cancel(hub, answer)
         raise
     if as_json:
-        say_json(answer.message or (await hub.get_task(answer.task_id or "")).raw)
+        print_json(answer.message or (await hub.get_task(answer.task_id or "")).raw)
     return await answer.close(hub)
 
 
 async def _cancel(hub: HubClient, answer: AnswerPrinter) -> None:
-    """The person has left: the worker need not go on."""
+    """After Ctrl-C nobody needs the answer."""
     from worker_sdk import RolecallError
 
     if answer.task_id is None or answer.over:
@@ -83,6 +83,6 @@ async def _cancel(hub: HubClient, answer: AnswerPrinter) -> None:
         async with asyncio.timeout(3):
             await hub.cancel_task(answer.task_id)
     except (RolecallError, TimeoutError):
-        talk(f"\nleft; the task may go on: rolecall tasks cancel {answer.task_id}")
+        print_notice(f"\nthe task may continue: rolecall tasks cancel {answer.task_id}")
     else:
-        talk(f"\ncanceled {answer.task_id}")
+        print_notice(f"\ncanceled {answer.task_id}")

@@ -1,4 +1,4 @@
-"""`rolecall tasks`: what runs, what ran, and what it says."""
+"""`rolecall tasks`: running and ended tasks, and their answers."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import click
 
 from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow, text_of
 from rolecall.cli.connect import reaches_hub
-from rolecall.cli.output import say, say_facts, say_json, say_table, talk
+from rolecall.cli.output import print_data, print_facts, print_json, print_notice, print_table
+from rolecall.model.a2a import TaskState
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient
 
-_STATES = "submitted working input-required auth-required completed failed canceled rejected"
+_STATES = [state.value for state in TaskState if state is not TaskState.UNKNOWN]
 
 
 @click.group()
 def tasks() -> None:
-    """Tasks: list, look at, follow, cancel."""
+    """Tasks: list, show, follow, cancel."""
 
 
 @tasks.command("ls")
 @click.option("--role", metavar="ROLE")
-@click.option("--state", type=click.Choice(_STATES.split()))
+@click.option("--state", type=click.Choice(_STATES))
 @click.option("--context-id", metavar="ID")
 @click.option("--limit", type=click.IntRange(1, 100), default=50, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, with the members of the HTTP API.")
@@ -33,39 +34,39 @@ async def list_tasks(hub: HubClient, /, as_json: bool, limit: int, **filters: st
     page = await hub.tasks(limit=limit, **filters)
     found = page["tasks"]
     if as_json:
-        say_json(found)
+        print_json(found)
         return
     rows = [(t["id"], t["role"], t.get("worker") or "—", t["state"], t["events"], t["updated"]) for t in found]
-    say_table(("TASK", "ROLE", "WORKER", "STATE", "EVENTS", "UPDATED"), rows)
-    talk(f"{len(found)} of {page['total']} · hub {hub.url}", "dim")
+    print_table(("TASK", "ROLE", "WORKER", "STATE", "EVENTS", "UPDATED"), rows)
+    print_notice(f"{len(found)} of {page['total']} · hub {hub.url}", "dim")
 
 
 @tasks.command("show")
 @click.argument("task_id")
-@click.option("--json", "as_json", is_flag=True, help="The task as A2A has it.")
+@click.option("--json", "as_json", is_flag=True, help="The task as an A2A document.")
 @reaches_hub
 async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
     """Show one task: its state, why its worker was chosen, and its results so far."""
     task = (await hub.get_task(task_id)).raw
     if as_json:
-        say_json(task)
+        print_json(task)
         return
-    status, made = task.get("status") or {}, await hub.task_decision(task_id)
+    status, decision = task.get("status") or {}, await hub.task_decision(task_id)
     facts = [("task", task.get("id")), ("context", task.get("contextId")), ("state", status.get("state"))]
     facts += [("since", status.get("timestamp")), ("says", text_of(status.get("message") or {}))]
-    if made is not None:
-        facts += [("worker", made["worker"]), ("chosen by", made["rule"]), ("candidates", made["candidates"])]
-    say_facts(facts)
+    if decision is not None:
+        facts += [("worker", decision["worker"]), ("chosen by", decision["rule"]), ("candidates", decision["candidates"])]
+    print_facts(facts)
     for artifact in task.get("artifacts") or []:
-        say(f"\n{artifact.get('name') or artifact.get('artifactId')}:\n{text_of(artifact)}")
+        print_data(f"\n{artifact.get('name') or artifact.get('artifactId')}:\n{text_of(artifact)}")
 
 
 @tasks.command("follow")
 @click.argument("task_id")
-@click.option("--after", type=click.IntRange(min=0), metavar="CURSOR", help="Only what came behind this event.")
+@click.option("--after", type=click.IntRange(min=0), metavar="CURSOR", help="Only what came after this event.")
 @reaches_hub
 async def follow_task(hub: HubClient, task_id: str, after: int | None) -> int:
-    """Print what a task says until it ends, from its start or from behind a cursor. Leaving does not stop it."""
+    """Print a task's answer until it ends, from its start or after a cursor. Ctrl-C does not stop the task."""
     cursor = str(after) if after is not None else None
     answer = AnswerPrinter(task_id=task_id, after=cursor)
     await follow(hub, answer, hub.follow_task(task_id, after=cursor, give_up_after=PATIENCE))
@@ -78,4 +79,4 @@ async def follow_task(hub: HubClient, task_id: str, after: int | None) -> int:
 async def cancel_task(hub: HubClient, task_id: str) -> None:
     """Cancel a task."""
     task = await hub.cancel_task(task_id)
-    talk(f"{task_id} {task.state}")
+    print_notice(f"{task_id} {task.state}")

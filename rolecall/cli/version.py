@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from rolecall.cli.output import say, say_facts, say_json
+from rolecall.cli.output import print_data, print_facts, print_json
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True)
 def version(as_json: bool) -> None:
-    """Print the version of Rolecall, and of what it runs on."""
+    """Print the versions of Rolecall, Python and its main dependencies."""
     import platform
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as version_of
@@ -24,7 +24,7 @@ def version(as_json: bool) -> None:
         except PackageNotFoundError:
             facts[name] = "not installed"
     if as_json:
-        say_json(facts)
+        print_json(facts)
     else:
-        say(f"rolecall {__version__}")
-        say_facts([(name, value) for name, value in facts.items() if name != "rolecall"])
+        print_data(f"rolecall {__version__}")
+        print_facts([(name, value) for name, value in facts.items() if name != "rolecall"])

@@ -1,4 +1,4 @@
-"""`rolecall worker run` and `rolecall announce`: being a worker, and enrolling one that runs already."""
+"""`rolecall worker run` and `rolecall announce`: run a worker, or enrol a server that already runs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ def worker() -> None:
 @worker.command("run")
 @click.argument("target", metavar="MODULE:WORKER")
 @click.option(
-    "--instance", metavar="NAME", help="This process's name within the role. [env: ROLECALL_INSTANCE; default: made up]"
+    "--instance", metavar="NAME", help="This process's name within the role. [env: ROLECALL_INSTANCE; default: generated]"
 )
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for hubs on other machines."
 )
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on. [env: PORT; default: any free one]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on. [env: PORT; default: any free port]")
 @click.option(
-    "--url", metavar="URL", help="How the hub reaches this worker. [env: ROLECALL_ADVERTISE_URL; default: worked out]"
+    "--url",
+    metavar="URL",
+    help="How the hub reaches this worker. [env: ROLECALL_ADVERTISE_URL; default: derived from the hub's address]",
 )
 @click.option("--quiet", is_flag=True, help="Only warnings and errors.")
 @hub_options
@@ -45,7 +47,7 @@ def run_worker(
 ) -> None:
     """Serve a Worker object, enrol it, and drain on SIGTERM or Ctrl-C.
 
-    MODULE:WORKER names the module, from here or installed, and the Worker in it, as in shouter:worker.
+    MODULE:WORKER names a module, in this folder or installed, and the Worker in it, as in shouter:worker.
     """
     address = chosen_address(hub, token)
     _set_up_logs("warning" if quiet else "info")
@@ -67,7 +69,7 @@ def _load(target: str) -> Worker:
     except RolecallError:
         raise
     except Exception as error:
-        # Somebody else's module: anything can be wrong with it.
+        # The module is the user's: it can raise any error.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = "" if isinstance(error, SyntaxError) else f" ({frame.filename}:{frame.lineno})"
         raise CommandError(f"{target} cannot be loaded: {type(error).__name__}: {error}{where}", "WORKER_BROKEN", 1) from error
@@ -77,12 +79,12 @@ def _load(target: str) -> Worker:
 @click.argument("role")
 @click.argument("url")
 @click.option(
-    "--instance", metavar="NAME", help="The worker's name within the role. [env: ROLECALL_INSTANCE; default: made up]"
+    "--instance", metavar="NAME", help="The worker's name within the role. [env: ROLECALL_INSTANCE; default: generated]"
 )
-@click.option("--as-given", is_flag=True, help="Enrol URL itself, not the one on the card (behind a proxy, in a container).")
-@click.option("--capacity", type=click.IntRange(min=1), help="How many calls it takes at a time. [default: no limit]")
+@click.option("--as-given", is_flag=True, help="Enrol URL itself, not the one in the card (behind a proxy, in a container).")
+@click.option("--capacity", type=click.IntRange(min=1), help="The maximum number of concurrent calls. [default: no limit]")
 @click.option(
-    "--wait", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait for the server to come up."
+    "--wait", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait for the server to start."
 )
 @hub_options
 def announce(
@@ -95,21 +97,21 @@ def announce(
     hub: str | None,
     token: str | None,
 ) -> None:
-    """Hold a lease for an A2A server that is already running at URL, whatever it is written in.
+    """Hold a lease for an A2A server that already runs at URL, in any language.
 
-    Its card is read from URL. Before each heartbeat the server is asked for its card again: one that does not answer
-    is not kept alive. SIGTERM or Ctrl-C withdraws the lease and leaves the server running.
+    The command reads the card from URL, and reads it again before each heartbeat: while the server does not answer, no
+    heartbeat is sent. SIGTERM or Ctrl-C withdraws the lease; the server keeps running.
     """
     import asyncio
 
     checked_role(role)
     address = chosen_address(hub, token)
     _set_up_logs("info")
-    from rolecall.cli.announced import Announcement, hold
+    from rolecall.cli.announced import AnnounceOptions, hold
 
-    wanted = Announcement(role, instance, url, as_given=as_given, capacity=capacity, patience=wait)
+    options = AnnounceOptions(role, instance, url, as_given=as_given, capacity=capacity, wait=wait)
     try:
-        code = asyncio.run(hold(wanted, address))
+        code = asyncio.run(hold(options, address))
     except ValueError as error:
         raise CommandError(str(error), "USAGE", 2) from error
     click.get_current_context().exit(code)

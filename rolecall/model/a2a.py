@@ -101,7 +101,7 @@ class WorkerEvent(Value, frozen=True):
 
 
 class Ids(Value, frozen=True):
-    """The ids of a task on both sides of the hub. Empty worker ids are not known yet. `log_dialect`: the dialect of the log, and
+    """The ids of a task on both sides of the hub. Empty worker ids are not known yet. `log_dialect`: the dialect of the log and
     of the calls to the worker.
     """
 

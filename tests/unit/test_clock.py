@@ -1,4 +1,4 @@
-"""Time in which the hub was awake."""
+"""A clock that counts only the time in which the process ran."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Source:
         return self.now
 
 
-def test_time_passes_while_somebody_looks() -> None:
+def test_time_passes_while_the_clock_is_read() -> None:
     source = Source()
     clock = WakingClock(source)
     start = clock.monotonic()
@@ -24,7 +24,7 @@ def test_time_passes_while_somebody_looks() -> None:
     assert clock.pauses == 0
 
 
-def test_a_span_in_which_the_process_stood_still_does_not_count() -> None:
+def test_time_in_which_the_process_was_suspended_does_not_count() -> None:
     source = Source()
     clock = WakingClock(source)
     before = clock.monotonic()

@@ -1,4 +1,4 @@
-"""What people import: which modules come with it, and what a user's own files of the same names change."""
+"""The public names: which modules their import loads, and the effect of a user's modules with the same names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def loaded(code: str, *modules: str, cwd: Path | None = None) -> str:
     return done.stdout.strip()
 
 
-def test_what_is_public_is_what_the_sdk_offers() -> None:
+def test_the_public_names_are_those_of_the_sdk() -> None:
     assert {*rolecall.__all__} == {*worker_sdk.__all__, "testing"}
     for name in worker_sdk.__all__:
         assert getattr(rolecall, name) is getattr(worker_sdk, name)
@@ -57,12 +57,12 @@ def test_what_is_public_is_what_the_sdk_offers() -> None:
         getattr(rolecall, "Wörker")  # noqa: B009  no identifier that a checker would take
 
 
-def test_what_the_hub_shares_loads_neither_the_sdk_nor_an_http_client() -> None:
+def test_the_shared_modules_load_neither_the_sdk_nor_an_http_client() -> None:
     assert loaded(SHARED, "worker_sdk", "httpx", "click", "hub", "hypercorn") == ""
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_the_public_names_come_in_both_orders_of_import(first: str) -> None:
+def test_the_public_names_can_be_imported_in_either_order(first: str) -> None:
     code = f"{FIRST[first]}\nfrom rolecall import Worker, HubClient\nimport rolecall.model.a2a, worker_sdk"
     assert loaded(code, "worker_sdk", "hub", "httpx", "quart") == "worker_sdk"
 
@@ -83,7 +83,7 @@ sys.stdout = sys.__stdout__"""
 
 
 @pytest.mark.parametrize("own", ["hub.py", "hub/__init__.py"])
-def test_a_worker_may_have_a_module_of_its_own_that_is_called_hub(tmp_path: Path, own: str) -> None:
+def test_a_worker_may_have_its_own_module_named_hub(tmp_path: Path, own: str) -> None:
     (tmp_path / own).parent.mkdir(exist_ok=True)
     (tmp_path / own).write_text("GREETING = 'mine: '\n")
     (tmp_path / "worker.py").write_text(OWN_WORKER)

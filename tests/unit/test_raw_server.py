@@ -1,4 +1,4 @@
-"""The scripted server of the tests closes every connection that it accepted, whatever the moment at which it ends."""
+"""The scripted server of the tests closes every connection that it accepted, whenever it ends."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.helpers.raw_server import Peer, RawServer
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_connection_whose_script_has_not_begun_is_closed_with_its_server(turns: int) -> None:
-    """The client connects, and the server ends so many turns of the loop later."""
+    """The client connects, and the server ends after that many turns of the loop."""
 
     async def script(peer: Peer) -> None:
         await peer.gone()
 
-    with socket.socket() as client, warnings.catch_warnings(record=True) as leaks:
+    with socket.socket() as client, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", ResourceWarning)
         async with RawServer(script) as server:
             client.connect(("127.0.0.1", server.port))
@@ -31,4 +31,4 @@ async def test_a_connection_whose_script_has_not_begun_is_closed_with_its_server
         except ConnectionResetError:
             pass
         gc.collect()
-    assert [str(leak.message) for leak in leaks] == []
+    assert [str(warning.message) for warning in warned] == []

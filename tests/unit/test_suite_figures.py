@@ -1,4 +1,4 @@
-"""What counts as a private reach and as a sleep of a test."""
+"""What counts as an access to private names and as a sleep in tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ figures_of, files_by_folder, report = script["figures_of"], script["files_by_fol
         ("monkeypatch.setattr(hub, 'every', '_value')", (0, 0, 0)),
     ],
 )
-def test_a_reach_is_a_private_name_of_something_else(source: str, kinds: tuple[int, int, int]) -> None:
+def test_a_reach_is_a_private_name_of_another_object(source: str, kinds: tuple[int, int, int]) -> None:
     found = figures_of(source)
     assert (len(found.attributes), len(found.imports), len(found.patches)) == kinds
 
@@ -44,7 +44,7 @@ def test_a_reach_is_a_private_name_of_something_else(source: str, kinds: tuple[i
         ("clock.sleep(3)", (0, 0, 0)),
     ],
 )
-def test_sleeps_are_told_apart_by_their_length(source: str, counts: tuple[int, int, int]) -> None:
+def test_sleeps_are_counted_by_their_length(source: str, counts: tuple[int, int, int]) -> None:
     found = figures_of(source)
     assert (found.short, found.long, found.computed) == counts
 

@@ -89,7 +89,7 @@ def require(principal: Principal | None, right: Right) -> Principal:
     if principal is None:
         raise Unauthenticated
     if not principal.may(right):
-        raise Forbidden(principal.kind, right)
+        raise Forbidden(principal.kind.value, right.value)
     return principal
 
 

@@ -1,1 +1,1 @@
-"""Commands that run or administer a hub on this machine: the only ones that import `hub`."""
+"""Commands that run or administer a hub on this machine. Only these import `hub`."""

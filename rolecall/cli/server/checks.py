@@ -1,4 +1,4 @@
-"""What `rolecall doctor` checks. Each check is one line; what depends on one that failed is not asked."""
+"""The checks of `rolecall doctor`. Each is one line; a check that depends on a failed one is left out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from worker_sdk.lease import LeaseState, url_towards
 from worker_sdk.run import serve_http
 
 OK, FAIL, SKIPPED = "ok", "fail", "skipped"
-PIECES, SPACING = 6, 0.15
+PIECES, INTERVAL = 6, 0.15
 _PATIENCE = 15.0
 _WITHOUT_A_CARD = frozenset({"name", "skills", "capabilities"})
 _STREAM = "stream"
@@ -32,13 +32,13 @@ on the hub's machine: rolecall tokens new --name me --kind admin
 then set ROLECALL_TOKEN to what it prints, or use --token"""
 _OTHER_TOKEN = f"it is mistyped, has expired or was revoked, or belongs to another hub\n{_NO_TOKEN}"
 _UNREACHABLE = (
-    "is its process alive, and does it listen there? rolecall worker run --host 0.0.0.0 for a hub on another machine\n"
+    "is its process alive, and does it listen there? for a hub on another machine: rolecall worker run --host 0.0.0.0\n"
     "is that its address as the hub sees it? in a container 127.0.0.1 is the container: rolecall worker run --url URL\n"
     "does the hub allow that network? ROLECALL_WORKER_NETWORKS on the hub, --network of the worker's token"
 )
 _BUFFERED = (
-    "something between here and the hub collects the stream: switch its buffering off for text/event-stream\n"
-    "nginx: proxy_buffering off; proxy_http_version 1.1; and see whether --hub with the hub's own address is green"
+    "a proxy between here and the hub buffers the stream: switch its buffering off for text/event-stream\n"
+    "nginx: proxy_buffering off; proxy_http_version 1.1; then check that --hub with the hub's own address passes"
 )
 
 
@@ -48,7 +48,7 @@ class Check(NamedTuple):
     about: str
     fix: str = ""
     code: int = 1
-    """The exit code, if this is the first that failed."""
+    """The exit code, if this is the first failed check."""
 
 
 def passed(name: str, about: str) -> Check:
@@ -70,12 +70,12 @@ def of_settings(file: Path | None) -> Check:
     try:
         loaded = load(file=file)
     except ConfigError as error:
-        return failed("settings", error.problems[0], "all that is wrong, with its place: rolecall config validate", 2)
+        return failed("settings", error.problems[0], "list all problems: rolecall config validate", 2)
     return passed("settings", f"{loaded.file or 'no file'}, {len(loaded.origins)} set")
 
 
 async def of_hub(hub: HubClient, token: str | None, role: str | None) -> AsyncIterator[Check]:
-    """Up to the first that makes the others pointless."""
+    """All checks, or those up to a failure that makes the others pointless."""
     found = await _hub(hub)
     yield found
     if found.state == FAIL:
@@ -102,10 +102,10 @@ async def _hub(hub: HubClient) -> Check:
     took = duration(time.monotonic() - started)
     if "uptime_seconds" not in health or "checks" not in health:
         fix = "does --hub (ROLECALL_HUB) name the hub itself, with the right port and no path?"
-        return failed("hub", f"what answers at {hub.url} is no hub", fix, EXIT_CODES["NOT_A_HUB"])
+        return failed("hub", f"what answers at {hub.url} is not a hub", fix, EXIT_CODES["NOT_A_HUB"])
     if health.get("status") != "ok":
-        missing = ", ".join(name for name, fine in health["checks"].items() if not fine)
-        return failed("hub", f"{hub.url} is not well: {missing}", "its log says why", EXIT_CODES["NOT_WELL"])
+        missing = ", ".join(name for name, passed in health["checks"].items() if not passed)
+        return failed("hub", f"{hub.url} is not healthy: {missing}", "see its log", EXIT_CODES["NOT_WELL"])
     return passed("hub", f"{hub.url}, version {health.get('version')}, {took}")
 
 
@@ -115,13 +115,13 @@ async def _token(hub: HubClient, token: str | None) -> Check:
         needed = await hub.asks_for_a_token()
     except AuthError as error:
         fix = _OTHER_TOKEN if token else _NO_TOKEN
-        about = "the hub does not know this token" if token else "the hub asks for a token, and none is given"
+        about = "the hub does not know this token" if token else "the hub requires a token, and none is given"
         return failed("token", about, fix, EXIT_CODES[error.reason])
     except RolecallError as error:
         return failed("token", str(error), error.hint, EXIT_CODES.get(error.reason, 1))
     if needed:
-        return passed("token", "accepted; the hub asks for one")
-    return passed("token", "none is needed here" + (", and the one that is given is not looked at" if token else ""))
+        return passed("token", "accepted; the hub requires one")
+    return passed("token", "the hub requires none" + (", and ignores the one that is given" if token else ""))
 
 
 # --- workers
@@ -147,7 +147,7 @@ async def _reach(hub: HubClient, agent: AgentInfo) -> Check:
     try:
         reached = await hub.probe_agent(agent.name)
     except AuthError:
-        return skipped(name, "only an admin's token may have the hub connect to a worker")
+        return skipped(name, "only an admin token can let the hub connect to a worker")
     except RolecallError as error:
         return failed(name, str(error), error.hint)
     if not reached:
@@ -162,10 +162,10 @@ async def _card(hub: HubClient, agent: AgentInfo) -> Check:
     except RolecallError as error:
         return failed(name, str(error), error.hint)
     if set(card) <= _WITHOUT_A_CARD:
-        return passed(name, "it enrolled without one, and is spoken to in 0.3")
+        return passed(name, "it enrolled without one; the hub calls it in 0.3")
     wrong = list(_faults_of(card))
     if wrong:
-        return failed(name, "; ".join(wrong), "mend the card that the worker serves and enrols with; then start it again")
+        return failed(name, "; ".join(wrong), "correct the card that the worker serves and enrols with; then restart it")
     dialects = sorted({interface.dialect for interface in interfaces(card, "")}, reverse=True)
     return passed(name, f"A2A {', '.join(dialects)}; skills: {', '.join(str(skill['id']) for skill in card['skills'])}")
 
@@ -174,7 +174,7 @@ def _faults_of(card: dict[str, object]) -> Iterator[str]:
     if not isinstance(card.get("name"), str) or not card["name"]:
         yield "it has no name"
     if interfaces(card, "") == (Interface("", JSONRPC, "0.3"),):
-        yield "it names no http address with a transport and an A2A version (0.3, 1.0) that the hub speaks"
+        yield "it names no http address with a transport and an A2A version (0.3, 1.0) that the hub supports"
     skills = card.get("skills")
     if not isinstance(skills, list) or not skills:
         yield "it names no skill"
@@ -186,27 +186,27 @@ def _faults_of(card: dict[str, object]) -> Iterator[str]:
 
 
 async def _through_the_hub(hub: HubClient, token: str | None) -> AsyncIterator[Check]:
-    """With a worker of our own: what comes back is known beforehand."""
+    """With a worker of our own, whose answer is known."""
     with _quiet():
-        async with _own_worker(hub, token) as (worker, trouble):
-            if trouble:
-                yield skipped("round trip", trouble)
-                yield skipped("stream", trouble)
+        async with _own_worker(hub, token) as (worker, failure):
+            if failure:
+                yield skipped("round trip", failure)
+                yield skipped("stream", failure)
                 return
             yield await _round_trip(hub, worker.name)
-            yield await _spaced(hub, worker.name)
+            yield await _streaming(hub, worker.name)
 
 
 @asynccontextmanager
 async def _own_worker(hub: HubClient, token: str | None) -> AsyncIterator[tuple[Worker, str]]:
-    """A worker that is enrolled, or why it is not."""
-    worker = Worker(f"doctor-{token_hex(6)}", instance="one", description="rolecall doctor, for a moment")
+    """A worker, and why it could not enrol; empty if it did."""
+    worker = Worker(f"doctor-{token_hex(6)}", instance="one", description="temporary worker of rolecall doctor")
     worker.on_message(_answer)
-    trouble: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    def heard(state: LeaseState, why: str) -> None:
-        if not trouble.done():
-            trouble.set_result("" if state is LeaseState.READY else why)
+    def on_change(state: LeaseState, why: str) -> None:
+        if not outcome.done():
+            outcome.set_result("" if state is LeaseState.READY else why)
 
     host = urlsplit(url_towards(hub.url, 0)).hostname or "127.0.0.1"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -216,59 +216,59 @@ async def _own_worker(hub: HubClient, token: str | None) -> AsyncIterator[tuple[
     worker.url = url
     ended = asyncio.Event()
     server = asyncio.create_task(serve_http(worker, listener, ended), name="server of the doctor's worker")
-    lease = Lease(worker.role, worker.instance, url=url, hub=hub.url, token=token, card=worker.card(url), on_change=heard)
+    lease = Lease(worker.role, worker.instance, url=url, hub=hub.url, token=token, card=worker.card(url), on_change=on_change)
     try:
         async with lease:
-            await asyncio.wait([trouble], timeout=_PATIENCE)
-            yield worker, trouble.result() if trouble.done() else "the hub did not answer its enrolment"
+            await asyncio.wait([outcome], timeout=_PATIENCE)
+            yield worker, outcome.result() if outcome.done() else "the hub did not answer the enrolment"
     finally:
         ended.set()
         await server
 
 
 async def _answer(message: Message) -> AsyncIterator[str]:
-    """The words themselves; or, of the one word that asks for it, pieces with a pause between."""
+    """Repeat the text; if it requests a stream, send pieces at an interval."""
     if message.text != _STREAM:
         yield message.text
         return
     for piece in range(PIECES):
         yield str(piece)
-        await asyncio.sleep(SPACING)
+        await asyncio.sleep(INTERVAL)
 
 
 async def _round_trip(hub: HubClient, name: str) -> Check:
-    words, started = token_hex(8), time.monotonic()
+    text, started = token_hex(8), time.monotonic()
     try:
-        reply = await hub.send_to_agent(name, words, timeout=_PATIENCE)
+        reply = await hub.send_to_agent(name, text, timeout=_PATIENCE)
         reply.raise_for_state()
     except AuthError:
-        return skipped("round trip", "this token may enrol workers, and not call them")
+        return skipped("round trip", "this token can enrol workers, but not call them")
     except RolecallError as error:
         return failed("round trip", str(error), _UNREACHABLE)
-    if reply.text != words:
-        return failed("round trip", "the answer is not what the worker said", "is something between changing what passes?")
+    if reply.text != text:
+        return failed("round trip", "the answer is not what the worker sent", "check whether a proxy changes responses")
     return passed("round trip", f"a message came back in {duration(time.monotonic() - started)}")
 
 
-async def _spaced(hub: HubClient, name: str) -> Check:
-    """Pieces that were said one after the other come one after the other."""
+async def _streaming(hub: HubClient, name: str) -> Check:
+    """Pieces that are sent at an interval arrive at an interval."""
     try:
         async with asyncio.timeout(_PATIENCE), hub.stream_to_agent(name, _STREAM, give_up_after=1.0) as stream:
-            came = [time.monotonic() async for event in stream if event.text]
+            arrivals = [time.monotonic() async for event in stream if event.text]
     except AuthError:
-        return skipped("stream", "this token may enrol workers, and not call them")
+        return skipped("stream", "this token can enrol workers, but not call them")
     except (RolecallError, TimeoutError) as error:
         return failed("stream", str(error) or "it did not end in time", _BUFFERED)
-    said, heard = SPACING * (PIECES - 1), came[-1] - came[0] if came else 0.0
-    if heard < said / 2:
-        about = f"{len(came)} events that were said within {duration(said)} came within {duration(heard)}: it is buffered"
+    sent, received = INTERVAL * (PIECES - 1), arrivals[-1] - arrivals[0] if arrivals else 0.0
+    if received < sent / 2:
+        about = f"{len(arrivals)} events sent over {duration(sent)} arrived within {duration(received)}: the stream is buffered"
         return failed("stream", about, _BUFFERED)
-    return passed("stream", f"unbuffered: {len(came)} events over {duration(heard)}")
+    return passed("stream", f"unbuffered: {len(arrivals)} events over {duration(received)}")
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What becomes of the doctor's worker is told in lines of its own."""
+    """Suppress the log of the doctor's worker: its checks report the same."""
     log = logging.getLogger("worker_sdk")
     before = log.level
     log.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""What `rolecall dev` runs: the hub in this process, each demo worker in one of its own, and the next things to try."""
+"""`rolecall dev`: run the hub in this process and each demo worker in its own, and print commands to try."""
 
 from __future__ import annotations
 
@@ -22,34 +22,35 @@ from hub.app import has_tokens, serve
 from hub.settings.model import Settings
 from rolecall import __version__
 from rolecall.cli.connect import open_hub
-from rolecall.cli.output import duration, talk
+from rolecall.cli.output import duration, print_notice
+from rolecall.protocol.dialect import SHAPES
 from worker_sdk import HubClient, RolecallError
 from worker_sdk.config import DEFAULT_HUB, HubAddress
 
 DEMOS = ("echo", "storyteller", "booking")
 _INSTANCE = "demo"
 _PATIENCE = 20.0
-_GOODBYE = 5.0
-_PR_SET_PDEATHSIG = 1
+_GRACE = 5.0
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 def run_dev(settings: Settings) -> None:
-    """Until SIGTERM or SIGINT: the workers leave first, then the hub."""
+    """Run until SIGTERM or SIGINT; stop the workers first, then the hub."""
     own = settings.admin_token
     if own is None and has_tokens(settings):
-        # The demo has to get in as well: with a token that ends with this process.
+        # The demo workers need a token too: one that is valid until this process ends.
         settings = replace(settings, admin_token=secrets.token_urlsafe(32))
-    asyncio.run(_dev(_open_to_the_demo(settings), way_in=_way_in(own, settings.admin_token)))
+    asyncio.run(_dev(_open_to_the_demo(settings), login=_login(own, settings.admin_token)))
 
 
-def _way_in(own: str | None, in_force: str | None) -> str | None:
-    """What a person does before commands get in. No token is ever printed."""
+def _login(own: str | None, token: str | None) -> str | None:
+    """The command that sets a token for the others. It never contains a token."""
     if own is not None:
         return 'export ROLECALL_TOKEN="$ROLECALL_ADMIN_TOKEN"'
-    return "export ROLECALL_TOKEN=…    (rolecall tokens new --name me)" if in_force is not None else None
+    return "export ROLECALL_TOKEN=…    (rolecall tokens new --name me)" if token is not None else None
 
 
-async def _dev(settings: Settings, *, way_in: str | None) -> None:
+async def _dev(settings: Settings, *, login: str | None) -> None:
     started, leave, stop = time.monotonic(), asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -64,7 +65,7 @@ async def _dev(settings: Settings, *, way_in: str | None) -> None:
         if where.done():
             url = _local_url(settings, where.result())
             workers += [await _start(demo, url, settings.admin_token) for demo in DEMOS]
-            await _welcome(settings, url, started, leave, way_in)
+            await _welcome(settings, url, started, leave, login)
             await leave.wait()
     finally:
         await _end(workers)
@@ -85,28 +86,28 @@ async def _start(demo: str, url: str, token: str | None) -> asyncio.subprocess.P
         url,
         "--quiet",
     )
-    # Variables that are meant for the hub, or for one worker, would make three workers collide.
+    # Variables for the hub, or for a single worker, would give all three workers the same name or port.
     plain = {name: value for name, value in os.environ.items() if name != "PORT" and not name.startswith(("ROLECALL_", "A2A_"))}
     if token is not None:
         plain["ROLECALL_TOKEN"] = token
     return await asyncio.create_subprocess_exec(
-        sys.executable, *command, stdin=asyncio.subprocess.DEVNULL, env=plain, preexec_fn=_ending_with_us()
+        sys.executable, *command, stdin=asyncio.subprocess.DEVNULL, env=plain, preexec_fn=_end_with_parent()
     )
 
 
-def _ending_with_us() -> Callable[[], None] | None:
-    """A hub that is killed cannot end its workers: where the system can, it is told to do it."""
+def _end_with_parent() -> Callable[[], None] | None:
+    """A killed hub cannot stop its workers; on Linux the kernel does."""
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None)
-    return lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    return lambda: libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 async def _end(workers: list[asyncio.subprocess.Process]) -> None:
     for worker in workers:
         _signal(worker, signal.SIGTERM)
     try:
-        async with asyncio.timeout(_GOODBYE):
+        async with asyncio.timeout(_GRACE):
             for worker in workers:
                 await worker.wait()
     except TimeoutError:
@@ -122,25 +123,25 @@ def _signal(worker: asyncio.subprocess.Process, which: signal.Signals) -> None:
             pass  # it has just ended by itself
 
 
-async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.Event, way_in: str | None) -> None:
+async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.Event, login: str | None) -> None:
     async with open_hub(HubAddress(url, settings.admin_token)) as hub:
         found = await _visible(hub, leave)
     if leave.is_set():
         return
     took = duration(time.monotonic() - started)
     store = settings.data_dir if settings.store == "sqlite" else settings.store
-    talk(f"\n  rolecall {__version__} · A2A 0.3 · Python {platform.python_version()}", "bold")
+    print_notice(f"\n  rolecall {__version__} · A2A {', '.join(SHAPES)} · Python {platform.python_version()}", "bold")
     lines = [f"hub      {url}   (data: {store})", f"ready in {took}"]
     lines += [f"+ {name} ready (demo worker)" for name in found]
     lines += [f"! {demo} did not start" for demo in DEMOS if not any(name.startswith(f"{demo}:") for name in found)]
-    to_try = [*([way_in] if way_in else []), *things_to_try(url)]
+    to_try = [*([login] if login else []), *things_to_try(url)]
     lines += ["", "Next, in another terminal:", *(f"  {line}" for line in to_try), ""]
     for line in lines:
-        talk(f"  {line}".rstrip())
+        print_notice(f"  {line}".rstrip())
 
 
 async def _visible(hub: HubClient, leave: asyncio.Event) -> list[str]:
-    """The demo workers that callers can reach: all, or those that made it in time."""
+    """The demo workers that callers can reach: all, or those that were ready in time."""
     deadline = time.monotonic() + _PATIENCE
     names: list[str] = []
     while len(names) < len(DEMOS) and time.monotonic() < deadline and not leave.is_set():
@@ -155,7 +156,7 @@ async def _visible(hub: HubClient, leave: asyncio.Event) -> list[str]:
 
 
 def things_to_try(url: str) -> list[str]:
-    """Commands that work when they are pasted, in any folder and shell that sees this machine."""
+    """Commands that can be pasted into any shell on this machine, in any folder."""
     rolecall = executable()
     hub = "" if url == DEFAULT_HUB else f" --hub {url}"
     return [
@@ -166,7 +167,7 @@ def things_to_try(url: str) -> list[str]:
 
 
 def executable() -> str:
-    """How to call this very program: by its name if the shell finds it, else by its path."""
+    """How to call this program: by its name if the shell finds it, else by its path."""
     own = Path(sys.executable).with_name("rolecall")
     found = shutil.which("rolecall")
     if found is not None and Path(found).resolve() == own.resolve():
@@ -178,7 +179,7 @@ def executable() -> str:
 
 
 def _local_url(settings: Settings, url: str) -> str:
-    """This machine's way to the hub, whatever its public URL says."""
+    """The hub's address on this machine, which may differ from its public URL."""
     if settings.public_url is None and settings.host not in ("0.0.0.0", "::"):
         return url
     port = settings.port or urlsplit(url).port
@@ -186,7 +187,7 @@ def _local_url(settings: Settings, url: str) -> str:
 
 
 def _open_to_the_demo(settings: Settings) -> Settings:
-    """The demo workers live on this machine: their addresses are allowed even where the hub listens to the network."""
+    """Allow the addresses of the demo workers, which run on this machine, even if the hub listens to the network."""
     if settings.host.startswith("127.") or settings.host in ("::1", "localhost"):
         return settings
     return replace(settings, worker_networks=(*settings.worker_networks, ip_network("127.0.0.0/8"), ip_network("::1/128")))

@@ -1,4 +1,4 @@
-"""`rolecall doctor`: what is wrong, in the order in which things can be wrong, and what to do about each."""
+"""`rolecall doctor`: find problems, in the order of their dependencies, and print what to do about each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rolecall.cli.connect import chosen_address, hub_options, open_hub
-from rolecall.cli.output import harmless, paint, say_json
+from rolecall.cli.output import paint, print_json, without_controls
 
 if TYPE_CHECKING:
     from rolecall.cli.server.checks import Check
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 _MARKS = {"ok": ("ok  ", "green"), "fail": ("FAIL", "red"), "skipped": ("skip", "dim")}
 
 
-@click.command(short_help="Check everything between here and an answer, and say what to mend.")
-@click.option("--role", metavar="ROLE", help="Look at this role's workers only, and want one.")
+@click.command(short_help="Check everything between here and an answer, and print what to correct.")
+@click.option("--role", metavar="ROLE", help="Check this role's workers only, and require at least one.")
 @click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="Read this, not ./rolecall.toml.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @hub_options
 def doctor(role: str | None, file: Path | None, as_json: bool, hub: str | None, token: str | None) -> None:
     """Check the settings, the hub, the token, each live worker, and a call and a stream through the hub.
 
-    For the last two it enrols a worker of its own for a moment, so it needs a token that may enrol and call: an admin's.
-    Where something is wrong, the line below says what to do. Exit code 0: nothing is wrong; else that of the first thing.
+    For the last two it enrols a temporary worker of its own, so it needs a token that can enrol and call: an admin token.
+    Below each failed check is what to do. Exit code 0: all checks passed; else that of the first failure.
     """
-    done = asyncio.run(_examine(role, file, hub, token, as_json=as_json))
+    done = asyncio.run(_run_checks(role, file, hub, token, as_json=as_json))
     if as_json:
         checks = [{"check": c.name, "state": c.state, "about": c.about, "fix": c.fix or None} for c in done]
-        say_json({"ok": all(c.state != "fail" for c in done), "checks": checks})
+        print_json({"ok": all(c.state != "fail" for c in done), "checks": checks})
     click.get_current_context().exit(next((c.code for c in done if c.state == "fail"), 0))
 
 
-async def _examine(role: str | None, file: Path | None, hub: str | None, token: str | None, *, as_json: bool) -> list[Check]:
+async def _run_checks(role: str | None, file: Path | None, hub: str | None, token: str | None, *, as_json: bool) -> list[Check]:
     done: list[Check] = []
     async for check in _checks(role, file, hub, token):
         done.append(check)
         if not as_json:
-            _tell(check)
+            _print_check(check)
     return done
 
 
@@ -61,9 +61,9 @@ async def _checks(role: str | None, file: Path | None, hub: str | None, token: s
             yield check
 
 
-def _tell(check: Check) -> None:
+def _print_check(check: Check) -> None:
     mark, colour = _MARKS[check.state]
-    about = harmless(f"{check.name}: {check.about}").replace("\n", " ")
+    about = without_controls(f"{check.name}: {check.about}").replace("\n", " ")
     click.echo(f"{paint(mark, colour, sys.stdout)}  {about}")
     for line in check.fix.splitlines():
-        click.echo(f"        {harmless(line)}")
+        click.echo(f"        {without_controls(line)}")

@@ -1,4 +1,4 @@
-"""`rolecall serve` and `rolecall dev`: a hub, alone or with demo workers."""
+"""`rolecall serve` and `rolecall dev`: run a hub, alone or with demo workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rolecall.cli.output import CommandError, talk
+from rolecall.cli.output import CommandError, print_notice
 from rolecall.cli.server.settings import load_settings, setting_flags
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ def serve(file: Path | None, **values: Any) -> None:
     """Run the hub until SIGTERM or Ctrl-C, then drain."""
     settings = load_settings(file, values).settings
     _set_up_logs(settings)
-    with explaining_sockets(settings):
+    with socket_errors(settings):
         from hub.app import run
 
-        run(settings, ready=_say_where(settings))
+        run(settings, ready=_print_address(settings))
 
 
 @click.command()
@@ -37,14 +37,14 @@ def dev(file: Path | None, **values: Any) -> None:
     if "log_level" not in loaded.origins:
         loaded = load_settings(file, {**values, "log_level": "warning"})
     _set_up_logs(loaded.settings)
-    with explaining_sockets(loaded.settings):
+    with socket_errors(loaded.settings):
         from rolecall.cli.server.dev import run_dev
 
         run_dev(loaded.settings)
 
 
 def _set_up_logs(settings: Settings) -> None:
-    """Before the hub is imported: libraries must not find a root logger to put handlers on."""
+    """Before the hub is imported, so that libraries do not add handlers to the root logger."""
     from rolecall import log
     from rolecall.log import AUDIT
 
@@ -52,28 +52,26 @@ def _set_up_logs(settings: Settings) -> None:
     log.set_up_audit(AUDIT, settings.audit_log)
 
 
-def _say_where(settings: Settings) -> Callable[[str], None]:
+def _print_address(settings: Settings) -> Callable[[str], None]:
     def ready(url: str) -> None:
         where = f"  (data: {settings.data_dir})" if settings.store == "sqlite" else f"  (store: {settings.store})"
-        talk(f"rolecall serves at {url}{where}")
+        print_notice(f"rolecall serves at {url}{where}")
 
     return ready
 
 
 @contextmanager
-def explaining_sockets(settings: Settings) -> Iterator[None]:
-    """A port that cannot be had is the one system error that people meet here every day."""
+def socket_errors(settings: Settings) -> Iterator[None]:
+    """Explain the common errors of binding a port."""
     try:
         yield
     except OSError as error:
-        place = f"{settings.host}:{settings.port}"
+        address = f"{settings.host}:{settings.port}"
         if error.errno == errno.EADDRINUSE:
-            hint = "is a hub running already? ask it: rolecall ping\nor choose another port: --port 8421, or --port 0 for any"
-            raise CommandError(f"port {settings.port} of {settings.host} is taken", "PORT_TAKEN", 2, hint) from error
+            advice = "is a hub already running? check: rolecall ping\nor choose another port: --port 8421, or --port 0 for any"
+            raise CommandError(f"port {settings.port} of {settings.host} is taken", "PORT_TAKEN", 2, advice) from error
         if error.errno == errno.EACCES:
-            raise CommandError(
-                f"{place} may not be used by this user", "PORT_FORBIDDEN", 2, "choose a --port above 1023"
-            ) from error
+            raise CommandError(f"this user may not use {address}", "PORT_FORBIDDEN", 2, "choose a --port above 1023") from error
         if error.errno == errno.EADDRNOTAVAIL or type(error).__name__ == "gaierror":
-            raise CommandError(f"{settings.host} is no address of this machine", "HOST_UNKNOWN", 2, "see --host") from error
+            raise CommandError(f"{settings.host} is not an address of this machine", "HOST_UNKNOWN", 2, "see --host") from error
         raise

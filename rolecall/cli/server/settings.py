@@ -1,4 +1,4 @@
-"""Flags from settings: every setting of the hub is a flag, made from its description and written nowhere else."""
+"""Flags from settings: every setting of the hub is a flag, generated from its description."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from hub.settings.model import SPECS, Loaded, default_text, flag, load, variable
 from rolecall.cli.output import CommandError
 
-_OF_THE_HUB = ("quart", "aiosqlite", "httptools", "prometheus_client")
+_HUB_MODULES = ("quart", "aiosqlite", "httptools", "prometheus_client")
 
 
 def setting_flags(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,7 +28,7 @@ def setting_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def load_settings(file: Path | None, values: dict[str, Any]) -> Loaded:
-    missing = [name for name in _OF_THE_HUB if find_spec(name) is None]
+    missing = [name for name in _HUB_MODULES if find_spec(name) is None]
     if missing:
         raise CommandError(
             f"this installation has no hub ({', '.join(missing)})", "NOT_INSTALLED", 2, "needs: pip install 'rolecall[hub]'"

@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""Fixtures of the command line's tests."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.scripted_hub import ScriptedHub, Told, scripted_hub
+from tests.unit.cli.scripted_hub import Response, ScriptedHub, scripted_hub
 
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither the settings of whoever runs the tests nor a file in the working folder."""
+    """No settings from the environment, and no file in the working folder."""
     for name in tuple(os.environ):
         if name.startswith(("ROLECALL_", "A2A_")):
             monkeypatch.delenv(name)
@@ -22,8 +22,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def untouched_logging() -> Iterator[None]:
-    """Commands send the log to their stderr. What is captured of it is closed with the test, so no handler may stay."""
+def restored_logging() -> Iterator[None]:
+    """Commands log to stderr, whose capture is closed with the test, so no handler may remain."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -35,5 +35,5 @@ def untouched_logging() -> Iterator[None]:
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedHub]:
     with scripted_hub() as hub:
         monkeypatch.setenv("ROLECALL_HUB", hub.url)
-        hub.on("GET /registry/tasks", Told({"tasks": [{"id": "t1", "role": "echo", "worker": "echo:demo"}], "total": 1}))
+        hub.on("GET /registry/tasks", Response({"tasks": [{"id": "t1", "role": "echo", "worker": "echo:demo"}], "total": 1}))
         yield hub

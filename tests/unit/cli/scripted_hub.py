@@ -1,4 +1,4 @@
-"""A hub that plays a script on a real socket: for every answer and failure that a command may meet."""
+"""A hub that plays a script on a real socket, for every answer and failure that a command can get."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 
 @dataclass
-class Asked:
-    """One request as it came."""
+class Request:
+    """One received request."""
 
     method: str
     path: str
@@ -31,8 +31,8 @@ class Asked:
 
 
 @dataclass
-class Told:
-    """An answer. `frames` makes it a stream; `cut` breaks it off before its end; `hold` keeps it open."""
+class Response:
+    """An answer. `frames`: a stream; `cut`: it breaks before its end; `hold`: it stays open."""
 
     body: Any = None
     status: int = 200
@@ -46,28 +46,28 @@ class ScriptedHub:
     """`answers` has a list per key; its last answer is repeated."""
 
     url: str = ""
-    answers: dict[str, list[Told]] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    answers: dict[str, list[Response]] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
     closing: threading.Event = field(default_factory=threading.Event)
 
-    def on(self, key: str, *told: Told) -> None:
-        self.answers[key] = list(told)
+    def on(self, key: str, *responses: Response) -> None:
+        self.answers[key] = list(responses)
 
     def result(self, key: str, result: Any) -> None:
-        self.on(key, Told({"jsonrpc": "2.0", "id": "1", "result": result}))
+        self.on(key, Response({"jsonrpc": "2.0", "id": "1", "result": result}))
 
     def error(self, key: str, code: int, message: str, reason: str) -> None:
         data = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "rolecall", "metadata": {}}]
-        self.on(key, Told({"jsonrpc": "2.0", "id": "1", "error": {"code": code, "message": message, "data": data}}))
+        self.on(key, Response({"jsonrpc": "2.0", "id": "1", "error": {"code": code, "message": message, "data": data}}))
 
     def calls(self) -> list[str]:
-        return [asked.key for asked in self.asked]
+        return [request.key for request in self.requests]
 
-    def answer(self, asked: Asked) -> Told:
-        self.asked.append(asked)
-        script = self.answers.get(asked.key)
+    def answer(self, request: Request) -> Response:
+        self.requests.append(request)
+        script = self.answers.get(request.key)
         if not script:
-            return Told({"title": "Not found", "reason": "NOT_FOUND", "detail": "not in the script"}, 404)
+            return Response({"title": "Not found", "reason": "NOT_FOUND", "detail": "not in the script"}, 404)
         return script.pop(0) if len(script) > 1 else script[0]
 
 
@@ -88,7 +88,7 @@ def scripted_hub() -> Iterator[ScriptedHub]:
         server.server_close()
 
 
-def _handler(answer: Callable[[Asked], Told], closing: threading.Event) -> type[BaseHTTPRequestHandler]:
+def _handler(answer: Callable[[Request], Response], closing: threading.Event) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None: ...
 
@@ -97,30 +97,30 @@ def _handler(answer: Callable[[Asked], Told], closing: threading.Event) -> type[
             body = json.loads(self.rfile.read(length)) if length else None
             parts = urlsplit(self.path)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            told = answer(Asked(self.command, parts.path, parts.query, headers, body))
-            if told.frames is None:
-                self._whole(told)
+            response = answer(Request(self.command, parts.path, parts.query, headers, body))
+            if response.frames is None:
+                self._answer(response)
             else:
-                self._stream(told.frames, told)
+                self._stream(response.frames, response)
 
-        def _whole(self, told: Told) -> None:
-            content = told.body.encode() if isinstance(told.body, str) else json.dumps(told.body).encode()
-            self.send_response(told.status)
-            self.send_header("content-type", "text/html" if isinstance(told.body, str) else "application/json")
+        def _answer(self, response: Response) -> None:
+            content = response.body.encode() if isinstance(response.body, str) else json.dumps(response.body).encode()
+            self.send_response(response.status)
+            self.send_header("content-type", "text/html" if isinstance(response.body, str) else "application/json")
             self.send_header("content-length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
-        def _stream(self, frames: list[tuple[int, dict[str, Any]]], told: Told) -> None:
+        def _stream(self, frames: list[tuple[int, dict[str, Any]]], response: Response) -> None:
             content = b"".join(_frame(cursor, document) for cursor, document in frames)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream; charset=utf-8")
-            # A length that is never reached is how a cut looks to the client.
-            self.send_header("content-length", str(len(content) + (1 if told.cut or told.hold else 0)))
+            # To the client, a length that is never reached looks like a cut.
+            self.send_header("content-length", str(len(content) + (1 if response.cut or response.hold else 0)))
             self.end_headers()
             self.wfile.write(content)
             self.wfile.flush()
-            if told.hold:
+            if response.hold:
                 closing.wait(20)
             self.close_connection = True
 

@@ -18,7 +18,7 @@ from hub.settings.model import SPECS
 from rolecall.cli import output, run
 from rolecall.cli.server import settings
 from tests.helpers.processes import ROOT
-from tests.unit.cli.scripted_hub import ScriptedHub, Told, task
+from tests.unit.cli.scripted_hub import Response, ScriptedHub, task
 
 
 def _agent(role: str, instance: str, **more: Any) -> dict[str, Any]:
@@ -28,18 +28,20 @@ def _agent(role: str, instance: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def crowd(hub: ScriptedHub) -> ScriptedHub:
+def hub_with_workers(hub: ScriptedHub) -> ScriptedHub:
     first = {
         "agents": [_agent("echo", "a"), _agent("echo", "b", state="draining", expires_in=None)],
         "count": 2,
         "next_cursor": "n",
     }
     second = {"agents": [_agent("planner", "x", load={"in_flight": 0, "capacity": None})], "count": 1, "next_cursor": None}
-    hub.on("GET /registry/agents", Told(first), Told(second), Told(first), Told(second))
+    hub.on("GET /registry/agents", Response(first), Response(second), Response(first), Response(second))
     return hub
 
 
-def test_agents_of_all_pages_stand_in_one_aligned_table(crowd: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agents_of_all_pages_stand_in_one_aligned_table(
+    hub_with_workers: ScriptedHub, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["agents", "ls", "--role", "echo", "-q", "x"]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
@@ -52,49 +54,51 @@ def test_agents_of_all_pages_stand_in_one_aligned_table(crowd: ScriptedHub, caps
     assert len({line.index("http") for line in lines[1:]}) == 1
     assert "\t" not in out
     assert "\x1b" not in out + err
-    assert err == f"1 draining · 2 ready · hub {crowd.url}\n"
-    assert set(crowd.asked[0].query.split("&")) == {"role=echo", "q=x"}
-    assert "cursor=n" in crowd.asked[1].query
+    assert err == f"1 draining · 2 ready · hub {hub_with_workers.url}\n"
+    assert set(hub_with_workers.requests[0].query.split("&")) == {"role=echo", "q=x"}
+    assert "cursor=n" in hub_with_workers.requests[1].query
 
 
-def test_json_is_one_array_with_the_members_of_the_api(crowd: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_array_with_the_members_of_the_api(
+    hub_with_workers: ScriptedHub, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["agents", "ls", "--json"]) == 0
     out, err = capsys.readouterr()
     assert [agent["name"] for agent in json.loads(out)] == ["echo:a", "echo:b", "planner:x"]
     assert err == ""
 
 
-def test_roles_are_summed_up(crowd: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+def test_roles_are_summarised(hub_with_workers: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["roles", "ls", "--json"]) == 0
-    echo, planner = json.loads(capsys.readouterr().out)
+    echo, other = json.loads(capsys.readouterr().out)
     assert (echo["role"], echo["workers"], echo["ready"], echo["in_flight"]) == ("echo", 2, 1, 2)
-    assert planner["skills"] == ["planner-skill"]
+    assert other["skills"] == ["planner-skill"]
     assert run(["roles", "ls"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["echo", "2", "1", "2", "echo-skill", "does", "echo"]
 
 
 def test_no_worker_is_an_empty_table_and_no_error(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
-    hub.on("GET /registry/agents", Told({"agents": [], "count": 0, "next_cursor": None}))
+    hub.on("GET /registry/agents", Response({"agents": [], "count": 0, "next_cursor": None}))
     assert run(["agents", "ls"]) == 0
     assert "no live worker" in capsys.readouterr().err
 
 
 def test_one_agent_is_shown_drained_and_removed_by_its_full_name(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
-    hub.on("GET /registry/agents/echo:a", Told(_agent("echo", "a", reason="slow", labels={"team": "docs"})))
-    hub.on("POST /registry/agents/echo:a/drain", Told(_agent("echo", "a", state="draining")))
-    hub.on("DELETE /registry/agents/echo:a", Told({"registered": False}))
+    hub.on("GET /registry/agents/echo:a", Response(_agent("echo", "a", reason="slow", labels={"team": "docs"})))
+    hub.on("POST /registry/agents/echo:a/drain", Response(_agent("echo", "a", state="draining")))
+    hub.on("DELETE /registry/agents/echo:a", Response({"registered": False}))
     assert run(["agents", "show", "echo:a"]) == 0
     assert re.search(r"state +ready \(slow\)\n", capsys.readouterr().out)
     assert run(["agents", "drain", "echo:a", "--reason", "upgrade"]) == 0
-    assert hub.asked[-1].body == {"reason": "upgrade"}
+    assert hub.requests[-1].body == {"reason": "upgrade"}
     assert "1 in flight" in capsys.readouterr().err
     assert run(["agents", "rm", "echo:a"]) == 0
-    assert hub.asked[-1].method == "DELETE"
+    assert hub.requests[-1].method == "DELETE"
 
 
 @pytest.mark.parametrize("command", ["show", "drain", "rm"])
 def test_worker_that_is_not_live_exits_with_5(hub: ScriptedHub, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    gone = Told({"reason": "LEASE_UNKNOWN", "detail": "No live lease under that name. Enrol again."}, 404)
+    gone = Response({"reason": "LEASE_UNKNOWN", "detail": "No live lease under that name. Enrol again."}, 404)
     for key in ("GET /registry/agents/echo:z", "POST /registry/agents/echo:z/drain", "DELETE /registry/agents/echo:z"):
         hub.on(key, gone)
     assert run(["agents", command, "echo:z"]) == 5
@@ -104,15 +108,19 @@ def test_worker_that_is_not_live_exits_with_5(hub: ScriptedHub, capsys: pytest.C
 
 def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"id": "t1", "role": "echo", "worker": None, "context_id": "c", "state": "working", "updated": "now", "events": 3}
-    hub.on("GET /registry/tasks", Told({"tasks": [row], "total": 7, "next_cursor": None}))
+    hub.on("GET /registry/tasks", Response({"tasks": [row], "total": 7, "next_cursor": None}))
     assert run(["tasks", "ls", "--state", "working", "--limit", "1"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[1].split() == ["t1", "echo", "—", "working", "3", "now"]
     assert err.startswith("1 of 7")
-    assert set(hub.asked[-1].query.split("&")) == {"limit=1", "state=working"}
+    assert set(hub.requests[-1].query.split("&")) == {"limit=1", "state=working"}
     hub.result("tasks/get", task("completed", artifacts=[{"artifactId": "a", "name": "story", "parts": [{"text": "once"}]}]))
-    made = {"task": "t1", "role": "echo", "worker": "echo:b", "rule": "only suspects left", "candidates": 3, "at": "now"}
-    hub.on("GET /registry/tasks/t1/decision", Told(made), Told({"reason": "TASK_NOT_FOUND", "detail": "forgotten"}, 404))
+    decision = {"task": "t1", "role": "echo", "worker": "echo:b", "rule": "only suspects left", "candidates": 3, "at": "now"}
+    hub.on(
+        "GET /registry/tasks/t1/decision",
+        Response(decision),
+        Response({"reason": "TASK_NOT_FOUND", "detail": "forgotten"}, 404),
+    )
     assert run(["tasks", "show", "t1"]) == 0
     out = capsys.readouterr().out
     assert "story:\nonce" in out
@@ -127,11 +135,11 @@ def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.Ca
     assert run(["tasks", "cancel", "t1"]) == 1
 
 
-def test_ping_tells_well_from_unwell_and_absent(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ping_reports_a_healthy_an_unhealthy_and_an_absent_hub(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
     hub.on(
         "GET /health",
-        Told({"status": "ok", "workers": 2, "roles": 1}),
-        Told({"status": "degraded", "checks": {"store": False}}),
+        Response({"status": "ok", "workers": 2, "roles": 1}),
+        Response({"status": "degraded", "checks": {"store": False}}),
     )
     assert run(["ping"]) == 0
     assert capsys.readouterr().out.startswith(f"ok · {hub.url} · 2 workers, 1 roles · ")
@@ -143,21 +151,23 @@ def test_ping_tells_well_from_unwell_and_absent(hub: ScriptedHub, capsys: pytest
 
 def test_options_before_the_command_count_for_it(hub: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLECALL_HUB", "http://127.0.0.1:9")
-    hub.on("GET /health", Told({"status": "ok"}))
+    hub.on("GET /health", Response({"status": "ok"}))
     assert run(["--hub", hub.url, "--token", "abc", "ping"]) == 0
-    assert hub.asked[-1].headers["authorization"] == "Bearer abc"
+    assert hub.requests[-1].headers["authorization"] == "Bearer abc"
     assert run(["--hub", "http://127.0.0.1:9", "ping", "--hub", hub.url]) == 0
 
 
 def test_token_can_come_from_a_file(hub: ScriptedHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-file\n")
     monkeypatch.setenv("ROLECALL_TOKEN_FILE", str(tmp_path / "token"))
-    hub.on("GET /health", Told({"status": "ok"}))
+    hub.on("GET /health", Response({"status": "ok"}))
     assert run(["ping"]) == 0
-    assert hub.asked[-1].headers["authorization"] == "Bearer from-file"
+    assert hub.requests[-1].headers["authorization"] == "Bearer from-file"
 
 
-def test_config_show_names_where_values_come_from(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_show_names_the_origin_of_each_value(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("rolecall.toml").write_text("drain = 7\n")
     monkeypatch.setenv("ROLECALL_PORT", "9")
     assert run(["config", "show", "--origin"]) == 0
@@ -190,7 +200,7 @@ def test_every_setting_is_a_flag_that_names_its_variable(capsys: pytest.CaptureF
         assert f"[env: ROLECALL_{key.upper()}; default: " in text
 
 
-def test_without_the_hub_extra_serve_says_what_to_install(
+def test_without_the_hub_extra_serve_reports_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "find_spec", lambda name: None if name == "quart" else object())
@@ -214,7 +224,7 @@ def test_worker_that_cannot_be_loaded_is_explained(capsys: pytest.CaptureFixture
 def test_bug_is_one_line_and_no_traceback(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hub.on("GET /registry/tasks", Told(["not", "an", "object"]))
+    hub.on("GET /registry/tasks", Response(["not", "an", "object"]))
     assert run(["tasks", "ls"]) == 1
     err = capsys.readouterr().err
     assert "[INTERNAL]" in err
@@ -234,7 +244,7 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colour_is_for_terminals_that_support_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert output.paint("x", "red", _Terminal()) == "\x1b[31mx\x1b[0m"
@@ -246,12 +256,12 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
     assert output.paint("x", "red", _Terminal()) == "x"
 
 
-def test_agents_cannot_steer_a_terminal() -> None:
-    assert output.harmless("a\x1b[2J\x07b\n\tc\x9b") == "a[2Jb\n\tc"
+def test_agents_cannot_control_a_terminal() -> None:
+    assert output.without_controls("a\x1b[2J\x07b\n\tc\x9b") == "a[2Jb\n\tc"
 
 
 def test_help_is_fast_and_lists_the_exit_codes() -> None:
-    """Beside what its library takes by itself, on the same machine in the same moment."""
+    """Compared with its library alone, on the same machine at the same time."""
 
     def timed(*words: str) -> tuple[float, str]:
         started = time.perf_counter()
@@ -264,8 +274,8 @@ def test_help_is_fast_and_lists_the_exit_codes() -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    heavy = ("httpx", "pydantic", "quart", "hypercorn", "sqlite3")
-    code = f"import sys, rolecall.cli; print([m for m in {heavy} if m in sys.modules])"
+    slow = ("httpx", "pydantic", "quart", "hypercorn", "sqlite3")
+    code = f"import sys, rolecall.cli; print([m for m in {slow} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -280,6 +290,6 @@ def _reference_docs() -> Any:
 
 
 @pytest.mark.parametrize("name", ["configuration.md", "cli.md", "metrics.md"])
-def test_reference_pages_say_what_the_code_does(name: str) -> None:
+def test_reference_pages_match_the_code(name: str) -> None:
     docs = _reference_docs()
-    assert (docs.FOLDER / name).read_text(encoding="utf-8") == docs.pages()[name], "run scripts/reference_docs.py"
+    assert (docs.FOLDER / name).read_text(encoding="utf-8") == docs.documents()[name], "run scripts/reference_docs.py"

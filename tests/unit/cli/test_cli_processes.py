@@ -27,17 +27,18 @@ from tests.helpers.processes import (
 )
 
 
-def test_demo_prints_commands_that_work_when_pasted_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_demo_prints_commands_that_work_when_run_lined_and_no_process_remains(tmp_path: Path) -> None:
     port = free_port()
     log = tmp_path / "dev.log"
-    misleading = {"PORT": str(port), "A2A_AGENT_URL": f"http://localhost:{port}"}
+    foreign_variables = {"PORT": str(port), "A2A_AGENT_URL": f"http://localhost:{port}"}
     argv = [*ROLECALL, "dev", "--port", str(port), "--data-dir", tmp_path / "data"]
-    with Process(argv, log=log, env=misleading, name="dev") as dev:
+    with Process(argv, log=log, env=foreign_variables, name="dev") as dev:
         dev.wait_until(lambda: "Next, in another terminal:" in dev.output and "agent-card.json" in dev.output)
         assert dev.output.count("ready (demo worker)") == 3
-        pasted = dev.output.split("Next, in another terminal:")[1].strip().splitlines()
-        assert len(pasted) == 3
-        results = [_paste(line) for line in pasted]
+        assert "· A2A 0.1, 0.3, 1.0 ·" in dev.output
+        commands = dev.output.split("Next, in another terminal:")[1].strip().splitlines()
+        assert len(commands) == 3
+        results = [_run_line(line) for line in commands]
         assert results[0] == "hello\n"
         assert "a lighthouse" in results[1]
         assert results[1].endswith("The end.\n")
@@ -47,16 +48,16 @@ def test_demo_prints_commands_that_work_when_pasted_and_leaves_nothing_behind(tm
         assert dev.wait() == 0
     assert "Traceback" not in dev.output
     assert len(workers) == 3
-    assert not any(_accepts(url) for url in workers)
+    assert not any(_is_open(url) for url in workers)
 
 
-def _paste(line: str) -> str:
+def _run_line(line: str) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ROLECALL_", "A2A_"))}
     done = subprocess.run(shlex.split(line), capture_output=True, text=True, cwd=ROOT, env=environment, timeout=30, check=True)
     return done.stdout
 
 
-def _accepts(url: str) -> bool:
+def _is_open(url: str) -> bool:
     address = httpx.URL(url)
     try:
         socket.create_connection((address.host, address.port or 80), timeout=1).close()
@@ -65,15 +66,15 @@ def _accepts(url: str) -> bool:
     return True
 
 
-def test_demo_worker_that_asks_goes_on_with_the_answer(tmp_path: Path) -> None:
+def test_a_demo_worker_that_asks_continues_with_the_answer(tmp_path: Path) -> None:
     with (
         start_hub(tmp_path / "hub") as hub,
         start_worker("rolecall.cli.demo:booking", "booking:demo", hub.url, log=tmp_path / "booking.log"),
     ):
-        asked = _rolecall("send", "--hub", hub.url, "booking", "two at eight")
-        assert asked.returncode == 7
-        assert "Shall I book it?" in asked.stdout
-        task = asked.stderr.split("--task-id ")[1].split()[0]
+        question = _rolecall("send", "--hub", hub.url, "booking", "two at eight")
+        assert question.returncode == 7
+        assert "Shall I book it?" in question.stdout
+        task = question.stderr.split("--task-id ")[1].split()[0]
         answered = _rolecall("send", "--hub", hub.url, "booking", "yes", "--task-id", task)
         assert (answered.returncode, answered.stdout) == (0, "Booked: two at eight.\n")
 
@@ -112,7 +113,7 @@ def test_announced_server_is_enrolled_with_its_card_and_withdrawn_at_the_end(tmp
             wait_for(lambda: not is_live(hub.url, "parrot:q"))
 
 
-def test_announce_without_a_card_says_where_it_looked(tmp_path: Path) -> None:
+def test_announce_without_a_card_reports_where_it_looked(tmp_path: Path) -> None:
     done = _rolecall("announce", "ghost", f"http://127.0.0.1:{free_port()}/", "--wait", "0")
     assert done.returncode == 5
     assert "/.well-known/agent-card.json" in done.stderr
@@ -154,7 +155,7 @@ def test_worker_stops_on_sigterm_with_0(tmp_path: Path) -> None:
         assert not is_live(hub.url, "echo:s")
 
 
-def test_module_form_is_the_same_program() -> None:
+def test_the_module_is_the_same_program() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "rolecall.cli", "version", "--json"], capture_output=True, text=True, check=True
     )

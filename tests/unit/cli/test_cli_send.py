@@ -1,4 +1,4 @@
-"""`rolecall send` and `tasks follow`: what is printed where, what comes after a cut, and the exit code."""
+"""`rolecall send` and `tasks follow`: what is printed where, resuming after a cut, and the exit code."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from collections.abc import Callable
 import pytest
 
 from rolecall.cli import run
-from tests.unit.cli.scripted_hub import ScriptedHub, Told, chunk, status, task
+from tests.unit.cli.scripted_hub import Response, ScriptedHub, chunk, status, task
 
 
 def _streams(hub: ScriptedHub, *documents: dict[str, object], key: str = "message/stream") -> None:
-    hub.on(key, Told(frames=list(enumerate(documents, 1))))
+    hub.on(key, Response(frames=list(enumerate(documents, 1))))
 
 
 def test_text_goes_to_stdout_and_the_verdict_to_stderr(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,7 +28,7 @@ def test_text_goes_to_stdout_and_the_verdict_to_stderr(hub: ScriptedHub, capsys:
     out, err = capsys.readouterr()
     assert out == "hello\n"
     assert err.startswith("✓ completed · echo:demo · ")
-    sent = hub.asked[0]
+    sent = hub.requests[0]
     assert (sent.path, sent.body["params"]["message"]["parts"]) == ("/agents/echo/", [{"kind": "text", "text": "hi"}])
 
 
@@ -36,14 +36,14 @@ def test_every_call_has_a_message_id_of_its_own(hub: ScriptedHub) -> None:
     _streams(hub, task("completed"))
     run(["send", "echo", "a"])
     run(["send", "echo", "a"])
-    ids = [asked.body["params"]["message"]["messageId"] for asked in hub.asked if asked.body]
+    ids = [request.body["params"]["message"]["messageId"] for request in hub.requests if request.body]
     assert len(set(ids)) == 2
 
 
 def test_options_reach_the_hub(hub: ScriptedHub) -> None:
     _streams(hub, task("completed"))
     assert run(["send", "echo:b", "x", "--context-id", "c9", "--task-id", "t9", "--token", "s3cret"]) == 0
-    sent = hub.asked[0]
+    sent = hub.requests[0]
     assert sent.path == "/agents/echo/"
     assert sent.body["params"]["metadata"] == {"role": "echo:b"}
     assert (sent.body["params"]["message"]["contextId"], sent.body["params"]["message"]["taskId"]) == ("c9", "t9")
@@ -54,12 +54,12 @@ def test_dash_reads_stdin(hub: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> 
     _streams(hub, task("completed"))
     monkeypatch.setattr(sys, "stdin", io.StringIO("from a pipe"))
     assert run(["send", "echo", "-"]) == 0
-    assert hub.asked[0].body["params"]["message"]["parts"][0]["text"] == "from a pipe"
+    assert hub.requests[0].body["params"]["message"]["parts"][0]["text"] == "from a pipe"
 
 
 def test_nothing_to_send_is_a_usage_error(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["send", "echo", "  "]) == 2
-    assert hub.asked == []
+    assert hub.requests == []
     assert "empty" in capsys.readouterr().err
 
 
@@ -73,7 +73,7 @@ def test_nothing_to_send_is_a_usage_error(hub: ScriptedHub, capsys: pytest.Captu
         (status("auth-required", final=True), 7, "--task-id t1"),
     ],
 )
-def test_exit_code_tells_how_the_task_ended(
+def test_the_exit_code_shows_how_the_task_ended(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], last: dict[str, object], code: int, word: str
 ) -> None:
     _streams(hub, task(), last)
@@ -134,18 +134,18 @@ def test_refusal_is_one_line_with_its_reason(
 
 
 def test_wrong_token_exits_with_4(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
-    hub.on("message/stream", Told({"detail": "no", "reason": "UNAUTHENTICATED"}, 401))
+    hub.on("message/stream", Response({"detail": "no", "reason": "UNAUTHENTICATED"}, 401))
     assert run(["send", "echo", "hi", "--token", "s3cret"]) == 4
     assert "s3cret" not in capsys.readouterr().err
 
 
-def test_something_that_is_no_hub_is_called_so(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
-    hub.on("message/stream", Told("<html>hello</html>", 404))
+def test_a_server_that_is_not_a_hub_is_reported_as_such(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.on("message/stream", Response("<html>hello</html>", 404))
     assert run(["send", "echo", "hi"]) == 3
     assert "[NOT_A_HUB]" in capsys.readouterr().err
 
 
-def test_no_hub_at_all_exits_with_3_and_says_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_hub_exits_with_3_and_advice_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["send", "echo", "hi", "--hub", "http://127.0.0.1:9"]) == 3
     err = capsys.readouterr().err
     assert "[HUB_UNREACHABLE]" in err
@@ -154,41 +154,39 @@ def test_no_hub_at_all_exits_with_3_and_says_how_to_start_one(capsys: pytest.Cap
 
 def test_cut_stream_goes_on_where_it_broke(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
     first = [(1, task()), (2, chunk("one ", append=False)), (3, chunk("two "))]
-    hub.on("message/stream", Told(frames=first, cut=True))
+    hub.on("message/stream", Response(frames=first, cut=True))
     so_far = task("working", artifacts=[{"artifactId": "a1", "parts": [{"kind": "text", "text": "one two "}]}])
     again = [(3, so_far), (4, chunk("three")), (5, status("completed", final=True))]
-    hub.on("tasks/resubscribe", Told(frames=[(3, so_far)], cut=True), Told(frames=again))
+    hub.on("tasks/resubscribe", Response(frames=[(3, so_far)], cut=True), Response(frames=again))
     assert run(["send", "echo", "hi"]) == 0
     assert capsys.readouterr().out == "one two three\n"
-    resumed = [asked for asked in hub.asked if asked.key == "tasks/resubscribe"]
-    assert [asked.headers["last-event-id"] for asked in resumed] == ["3", "3"]
+    resumed = [request for request in hub.requests if request.key == "tasks/resubscribe"]
+    assert [request.headers["last-event-id"] for request in resumed] == ["3", "3"]
     assert hub.calls().count("message/stream") == 1
 
 
 def test_stream_cut_before_a_task_is_known_is_never_sent_again(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
-    hub.on("message/stream", Told(frames=[], cut=True))
+    hub.on("message/stream", Response(frames=[], cut=True))
     assert run(["send", "echo", "hi"]) == 8
     assert "[STREAM_LOST]" in capsys.readouterr().err
     assert hub.calls() == ["message/stream"]
 
 
-def test_hub_that_stays_away_ends_with_8_and_the_way_back(
+def test_a_hub_that_stays_unreachable_ends_with_8_and_advice_to_continue(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules["rolecall.cli.send"], "PATIENCE", 0.1)
-    hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one"))], cut=True))
-    hub.on("tasks/resubscribe", Told(frames=[], cut=True))
+    hub.on("message/stream", Response(frames=[(1, task()), (2, chunk("one"))], cut=True))
+    hub.on("tasks/resubscribe", Response(frames=[], cut=True))
     assert run(["send", "echo", "hi"]) == 8
     assert "rolecall tasks follow t1 --after 2" in capsys.readouterr().err
 
 
-def test_hub_that_drains_when_it_is_found_again_is_asked_once_more(
-    hub: ScriptedHub, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one "))], cut=True))
-    drains = {"error": {"code": -32000, "message": "drains", "data": [{"reason": "HUB_DRAINING"}]}}
+def test_a_hub_that_drains_at_the_reconnect_is_tried_again(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.on("message/stream", Response(frames=[(1, task()), (2, chunk("one "))], cut=True))
+    draining = {"error": {"code": -32000, "message": "drains", "data": [{"reason": "HUB_DRAINING"}]}}
     rest = [(2, task("working")), (3, chunk("two")), (4, status("completed", final=True))]
-    hub.on("tasks/resubscribe", Told(frames=[(0, drains)]), Told(frames=rest))
+    hub.on("tasks/resubscribe", Response(frames=[(0, draining)]), Response(frames=rest))
     assert run(["send", "echo", "hi"]) == 0
     assert capsys.readouterr().out == "one two\n"
 
@@ -203,14 +201,16 @@ def test_silent_hub_counts_as_lost(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("worker_sdk.calling.http._SILENCE", 0.1)
-    hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one "))], hold=True))
-    hub.on("tasks/resubscribe", Told(frames=[(2, task("working")), (3, chunk("two")), (4, status("completed", final=True))]))
+    hub.on("message/stream", Response(frames=[(1, task()), (2, chunk("one "))], hold=True))
+    hub.on(
+        "tasks/resubscribe", Response(frames=[(2, task("working")), (3, chunk("two")), (4, status("completed", final=True))])
+    )
     assert run(["send", "echo", "hi"]) == 0
     assert capsys.readouterr().out == "one two\n"
 
 
-def test_timeout_leaves_the_task_running_and_says_where(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
-    hub.on("message/stream", Told(frames=[(1, task())], hold=True))
+def test_a_timeout_lets_the_task_run_and_advises_to_follow_it(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.on("message/stream", Response(frames=[(1, task())], hold=True))
     started = time.monotonic()
     assert run(["send", "echo", "hi", "--timeout", "0.3"]) == 6
     assert time.monotonic() - started < 5
@@ -234,17 +234,17 @@ def _wait_for(predicate: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def hears_ctrl_c() -> None:
-    """A shell that runs its jobs in the background lets them ignore it; this child must not inherit that."""
+def accept_interrupts() -> None:
+    """Background jobs of a shell ignore SIGINT; the child must not inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_ctrl_c_cancels_the_task_and_exits_with_130(hub: ScriptedHub) -> None:
-    hub.on("message/stream", Told(frames=[(1, task()), (2, chunk("one"))], hold=True))
+    hub.on("message/stream", Response(frames=[(1, task()), (2, chunk("one"))], hold=True))
     hub.result("tasks/cancel", task("canceled"))
     command = [sys.executable, "-m", "rolecall.cli", "send", "echo", "hi", "--hub", hub.url]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=accept_interrupts
     ) as sender:
         assert sender.stdout is not None
         assert sender.stdout.read(3) == "one"
@@ -253,10 +253,10 @@ def test_ctrl_c_cancels_the_task_and_exits_with_130(hub: ScriptedHub) -> None:
     assert sender.returncode == 130
     assert "canceled t1" in err
     assert "Traceback" not in out + err
-    assert hub.asked[-1].body["params"] == {"id": "t1"}
+    assert hub.requests[-1].body["params"] == {"id": "t1"}
 
 
-def test_reader_that_leaves_is_no_error(hub: ScriptedHub) -> None:
+def test_a_closed_stdout_is_not_an_error(hub: ScriptedHub) -> None:
     _streams(hub, task(), *(chunk("x" * 1000 + "\n") for _ in range(500)), status("completed", final=True))
     command = f"{sys.executable} -m rolecall.cli send echo hi --hub {hub.url} | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=20, check=False)
