@@ -1,9 +1,9 @@
-"""Write a worker in six lines, and call roles through a hub. The base install has all of this.
+"""Write a worker in six lines, and call roles through a hub. Part of the base install; import it as `rolecall`.
 
 A handler is a function under `@worker.on_message`. Its parameters are filled by annotation: `str` (the message's text),
-`Message`, `Task`. A plain function or a coroutine returns a str, a dict, an Artifact or nothing. An async generator yields
-str (chunks of one text), Status, Artifact, dict, and asks with `reply = yield NeedInput("…")`. `raise Reject("why")` turns
-the task down, `raise UserError("text")` fails it with a text for the caller; any other exception fails it with an error id.
+`Message`, `Task`. A plain function or a coroutine returns a str, a dict, an Artifact or None. An async generator yields
+str (chunks of one text), Status, Artifact or dict, and asks with `reply = yield NeedInput("…")`. `raise Reject("why")`
+rejects the task, `raise UserError("text")` fails it with a text for the caller; any other exception fails it with an error id.
 """
 
 from __future__ import annotations

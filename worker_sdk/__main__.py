@@ -15,7 +15,7 @@ from worker_sdk.worker import Worker
 @click.option("--agent-name", help="Role, or role:instance. Default: A2A_AGENT_NAME, else the worker's own.")
 @click.option("--agent-description", help="One line for people. Default: A2A_AGENT_DESCRIPTION.")
 @click.option("--server", help="The hub's address. Default: ROLECALL_HUB, A2A_SERVER_URL, else http://127.0.0.1:8420.")
-@click.option("--agent-url", help="Where the hub reaches this worker. Default: A2A_AGENT_URL, else found out.")
+@click.option("--agent-url", help="Where the hub reaches this worker. Default: A2A_AGENT_URL, else detected.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on. Default: PORT, else a free one.")
 def main(
@@ -27,7 +27,7 @@ def main(
     host: str,
     port: int | None,
 ) -> None:
-    """Run a worker until a signal comes. Without MODULE:WORKER it is one that repeats what it is told."""
+    """Run a worker until a signal comes. Without MODULE:WORKER, run one that returns each message."""
     try:
         settings = read_settings()
         name, description = agent_name or settings.agent_name, agent_description or settings.agent_description
@@ -46,7 +46,7 @@ def _echo(name: str) -> Worker:
 
     @worker.on_message
     async def repeat(text: str) -> str:
-        """Repeats what it is told."""
+        """Returns each message."""
         return text
 
     return worker

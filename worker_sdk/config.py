@@ -1,4 +1,4 @@
-"""The only reader of the environment. Arguments win over it; it wins over the defaults."""
+"""The only module that reads the environment. Precedence: argument, environment, default."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_HUB = "http://127.0.0.1:8420"
 
 
 class HubAddress(NamedTuple):
-    """Where a hub is, and the token that it is shown."""
+    """A hub's base URL, and the token that is sent to it."""
 
     url: str
     token: str | None
@@ -53,29 +53,29 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
 def hub_address(
     hub: str | None = None, token: str | None = None, *, environment: Mapping[str, str] | None = None
 ) -> HubAddress:
-    """Only what is not given is looked for in the environment."""
+    """Values that are not given come from the environment."""
     env = os.environ if environment is None else environment
     url = hub_url(hub or env.get("ROLECALL_HUB") or env.get("A2A_SERVER_URL") or DEFAULT_HUB)
     return HubAddress(url, token or _token(env))
 
 
 def hub_url(text: str) -> str:
-    """A hub's base URL, without a slash at its end."""
+    """A hub's base URL, without a trailing slash. ConfigError if it is not one."""
     try:
         parts = urlsplit(text)
-        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+        valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
     except ValueError:
-        good = False
-    if not good or parts.query or parts.fragment or any(character.isspace() for character in text):
-        wanted = f"must be an http or https URL such as {DEFAULT_HUB}, not {masked(text)!r}"
-        raise ConfigError(f"hub: {wanted} (--hub or ROLECALL_HUB)")
+        valid = False
+    if not valid or parts.query or parts.fragment or any(character.isspace() for character in text):
+        problem = f"must be an http or https URL such as {DEFAULT_HUB}, not {masked(text)!r}"
+        raise ConfigError(f"hub: {problem} (--hub or ROLECALL_HUB)")
     if parts.username is not None:
         raise ConfigError("hub: must not hold a user or password: use ROLECALL_TOKEN (--hub or ROLECALL_HUB)")
     return text.rstrip("/")
 
 
 def default_instance() -> str:
-    """The host's name and six random digits: two processes on a host are two instances."""
+    """The host's name and six random digits: so two processes on one host are two instances."""
     host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()).strip("-.")[:60]
     return f"{host or 'worker'}:{secrets.token_hex(3)}"
 

@@ -1,4 +1,4 @@
-"""What a handler may know of the task it works on."""
+"""What a handler can read about its task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from worker_sdk.words import Message
 
 
 class Task:
-    """The task at hand. It follows the turns: after `yield NeedInput(…)` it speaks of the newest message."""
+    """The current task. After `yield NeedInput(…)` returns, `message`, `metadata` and `trace` are those of the newest turn."""
 
     __slots__ = ("_send", "context_id", "id")
 
@@ -23,12 +23,12 @@ class Task:
 
     @property
     def metadata(self) -> JsonObject:
-        """What the caller said about the request, beside the message."""
+        """The metadata of the request, not of the message."""
         return self._send.params.get("metadata") or {}
 
     @property
     def trace(self) -> str | None:
-        """The request's `traceparent`, to pass on to what the handler calls."""
+        """The request's `traceparent`, for calls that the handler makes."""
         return self._send.trace
 
     def turn(self, send: Send) -> None:

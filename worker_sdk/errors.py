@@ -1,4 +1,4 @@
-"""What calling a hub can raise. Every error has a code, a reason and a hint, so that a program need not read the message.
+"""Errors of calls to a hub. Each has a code, a reason and a hint, so a program does not parse the message.
 
 RolecallError
 ├── HubUnreachable  AuthError  TimedOut  StreamLost  HubBusy
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 
 class RolecallError(Exception):
-    """The hub refused, or could not be asked."""
+    """The hub refused the call or could not be reached."""
 
     reason = "ERROR"
     hint = ""
@@ -37,7 +37,7 @@ class RolecallError(Exception):
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds after which another try makes sense, where the hub said so."""
+        """Seconds to wait before another try, if the hub gave them."""
         try:
             return float(self.facts["retryAfter"])
         except (KeyError, ValueError):
@@ -56,7 +56,7 @@ class AuthError(RolecallError):
 
 class TimedOut(RolecallError):
     reason = "TIMED_OUT"
-    hint = "The task may still run: look with tasks/get, or give a longer timeout."
+    hint = "The task may still run: read it with tasks/get, or pass a longer timeout."
 
 
 class StreamLost(RolecallError):
@@ -65,7 +65,7 @@ class StreamLost(RolecallError):
 
 
 class HubBusy(RolecallError):
-    """The hub itself takes no call at the moment: it drains or is overloaded."""
+    """The hub accepts no call at the moment: it drains or is overloaded."""
 
     reason = "OVERLOADED"
     hint = "Try again in a moment."
@@ -81,7 +81,7 @@ class TaskNotFound(RolecallError):
 
 class RoleUnknown(RolecallError):
     reason = "ROLE_UNKNOWN"
-    hint = "See what is live: rolecall roles ls."
+    hint = "List the live roles: rolecall roles ls."
 
 
 class NoLiveWorker(RolecallError):
@@ -95,7 +95,7 @@ class WorkerBusy(RolecallError):
 
 
 class WorkerLost(RolecallError):
-    """The worker was lost while it had the call. It may have run."""
+    """The worker was lost during the call. The call may have run."""
 
     reason = "WORKER_LOST"
 
@@ -127,11 +127,11 @@ class LeaseSuperseded(LeaseError):
 
 class InstanceConflict(LeaseError):
     reason = "CONFLICT"
-    hint = "Choose another instance name, or stop the process that has it."
+    hint = "Choose another instance name, or stop the process that uses it."
 
 
 class ConfigError(RolecallError):
-    """Something in the environment or the arguments cannot be used."""
+    """A value in the environment or the arguments is invalid."""
 
     reason = "CONFIG"
 
@@ -164,7 +164,7 @@ _BY_CODE: dict[int, type[RolecallError]] = {-32001: TaskNotFound} | dict.fromkey
 def error_for(
     message: str, *, code: int | None = None, reason: str = "", status: int = 200, facts: Mapping[str, str] | None = None
 ) -> RolecallError:
-    """The class that fits: by reason first, then by code, then by HTTP status."""
+    """The error class is chosen by reason, then by code, then by HTTP status."""
     kind = _BY_REASON.get(reason)
     if kind is None and status in (401, 403):
         kind = AuthError

@@ -1,4 +1,4 @@
-"""From a function's signature to what it is called with."""
+"""Maps a handler's signature to its arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SOURCES: dict[Any, Callable[[Message, Task], Any]] = {
 
 
 class Handler:
-    """A function and how to call it. TypeError here, at decoration, for what could never be called."""
+    """A function and how to call it. An unusable signature raises TypeError here, at decoration."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -34,7 +34,7 @@ class Handler:
         self._sources = _sources_of(function)
 
     def call(self, message: Message, task: Task) -> Any:
-        """A result, a coroutine or an async generator, after the function's form."""
+        """Returns a result, a coroutine or an async generator, depending on `form`."""
         return self._function(**{name: source(message, task) for name, source in self._sources.items()})
 
 
@@ -44,7 +44,7 @@ def _form_of(function: Callable[..., Any]) -> Form:
     if inspect.iscoroutinefunction(function):
         return Form.COROUTINE
     if inspect.isgeneratorfunction(function):
-        raise TypeError(f"{_name(function)} is a plain generator: write `async def`, then it may yield")
+        raise TypeError(f"{_name(function)} is a plain generator: write `async def` to make it an async generator")
     if not callable(function):
         raise TypeError("on_message takes a function")
     return Form.PLAIN
@@ -57,14 +57,14 @@ def _sources_of(function: Callable[..., Any]) -> dict[str, Callable[[Message, Ta
         if annotation in _SOURCES and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             sources[parameter.name] = _SOURCES[annotation]
         elif parameter.default is parameter.empty:
-            said = "has no annotation" if annotation is parameter.empty else f"is annotated as {parameter.annotation!r}"
-            raise TypeError(f'{_name(function)}: parameter "{parameter.name}" {said}; known are str, Message and Task')
+            problem = "has no annotation" if annotation is parameter.empty else f"is annotated as {parameter.annotation!r}"
+            raise TypeError(f'{_name(function)}: parameter "{parameter.name}" {problem}; use str, Message or Task')
     return sources
 
 
 def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
-    """Under `from __future__ import annotations` it is a text. Names that exist only inside a function, or for type
-    checkers, are known by their last word.
+    """Under `from __future__ import annotations` an annotation is a string. A name that exists only inside a function, or
+    only for type checkers, is matched by its last part.
     """
     try:
         while isinstance(annotation, str):

@@ -1,6 +1,6 @@
-"""Presence: a lease in a hub's registry, held for as long as the process lives.
+"""A lease in a hub's registry, renewed for as long as the process lives.
 
-It works for any A2A server: `Worker` uses it for its own, `rolecall announce` for one that is already running.
+It works for any A2A server: `Worker` uses it for itself, `rolecall announce` for a server that is already running.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from worker_sdk.errors import HubUnreachable, InstanceConflict, LeaseSuperseded,
 log = logging.getLogger("worker_sdk")
 
 BOOT = uuid4().hex
-"""This process. The hub keeps the epoch of a name as long as its boot is the same."""
+"""Identifies this process. The hub keeps the epoch of a name while the boot id stays the same."""
 
 _HEARTBEAT = 45.0
-_FAREWELL = 5.0
-_HOPELESS = 1.0
-"""So long a farewell may take at a hub that did not answer the last time."""
+_SHUTDOWN_TIMEOUT = 5.0
+_UNREACHABLE_TIMEOUT = 1.0
+"""Replaces `_SHUTDOWN_TIMEOUT` for a hub that did not answer the last request."""
 
 
 class LeaseState(StrEnum):
@@ -40,22 +40,22 @@ class LeaseState(StrEnum):
     GONE = "gone"
 
 
-_SAID = {
-    LeaseState.ENROLLING: "keeps trying to enrol at",
+_STATE_TEXT = {
+    LeaseState.ENROLLING: "is trying to enrol at",
     LeaseState.READY: "is enrolled at",
-    LeaseState.LOST: "has lost its place at",
-    LeaseState.DRAINING: "gets nothing new from",
-    LeaseState.GONE: "has left",
+    LeaseState.LOST: "lost its lease at",
+    LeaseState.DRAINING: "gets no new calls from",
+    LeaseState.GONE: "is no longer enrolled at",
 }
 
 Probe = Callable[[], Awaitable[bool]]
 
 
 class Lease:
-    """`async with Lease("planner", url=…) as lease:` enrols in the background, and for ever.
+    """`async with Lease("planner", url=…) as lease:` enrols and renews in the background until the block ends.
 
-    The states: enrolling until the hub has accepted; ready; lost while the hub cannot be reached, or the probe fails, or
-    for good when another process has taken the name (`superseded` is set then, and `taken_over()` returns); draining;
+    The states: enrolling until the hub has accepted; ready; lost while the hub cannot be reached or the probe fails, and
+    permanently when another process has taken the name (then `superseded` is set and `taken_over()` returns); draining;
     gone after withdrawal. `on_change` gets each new state with the reason, once per change.
     """
 
@@ -97,14 +97,14 @@ class Lease:
         self._on_change = on_change
         self._backoff = backoff
         self._link = HubLink(hub_url(hub) if hub else settings.hub, token or settings.token)
-        self._why = ""
+        self._reason = ""
         self._heartbeat = _HEARTBEAT
         self._draining = False
         self._drain_failures = 0
-        self._silent = False
-        self._drain_said = asyncio.Event()
-        """The hub has heard it, or cannot be told."""
-        self._kick = asyncio.Event()
+        self._hub_silent = False
+        self._drain_done = asyncio.Event()
+        """Set when the hub has confirmed that it drains this worker, or cannot be reached."""
+        self._wake = asyncio.Event()
         self._taken_over = asyncio.Event()
         self._enrolled = asyncio.Event()
         self._job: asyncio.Task[None] | None = None
@@ -118,7 +118,7 @@ class Lease:
         return self._link.hub
 
     async def __aenter__(self) -> Lease:
-        self._job = asyncio.create_task(self._hold(), name=f"lease of {self.name}")
+        self._job = asyncio.create_task(self._run(), name=f"lease of {self.name}")
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -128,7 +128,7 @@ class Lease:
         try:
             await asyncio.shield(self._withdraw())
         except (RolecallError, TimeoutError):
-            pass  # the lease then ends with its time
+            pass  # the lease then expires by itself
         await self._link.close()
         self._change(LeaseState.GONE, "withdrawn" if not self.superseded else "another process has the name")
         if not self._job.cancelled():
@@ -139,76 +139,78 @@ class Lease:
         await self._enrolled.wait()
 
     async def taken_over(self) -> None:
-        """Wait until another process takes the name. For most this never returns."""
+        """Wait until another process takes the name, which normally never happens."""
         await self._taken_over.wait()
 
-    async def drain(self, patience: float = _FAREWELL) -> None:
-        """Tell the hub to send nothing new. Returns when it has heard, when it cannot be told, or after `patience` seconds."""
+    async def drain(self, timeout: float = _SHUTDOWN_TIMEOUT) -> None:
+        """Ask the hub to send no new calls. Returns when it has confirmed, when it cannot be reached, or after `timeout`
+        seconds.
+        """
         self._draining = True
-        self._kick.set()
+        self._wake.set()
         try:
-            async with asyncio.timeout(min(patience, self._farewell)):
-                await self._drain_said.wait()
+            async with asyncio.timeout(min(timeout, self._shutdown_timeout)):
+                await self._drain_done.wait()
         except TimeoutError:
-            self._silent = True  # a hub that cannot be told routes nothing either
+            self._hub_silent = True  # a hub that cannot be reached routes nothing either
 
     # --- the loop
 
-    async def _hold(self) -> None:
+    async def _run(self) -> None:
         try:
-            await self._keep()
+            await self._renew()
         finally:
-            self._drain_said.set()
+            self._drain_done.set()
 
-    async def _keep(self) -> None:
+    async def _renew(self) -> None:
         failures = forgotten = 0
         while not self.superseded:
             try:
-                pause = await self._once()
+                pause = await self._enrol_or_beat()
                 failures = forgotten = 0
             except LeaseUnknown:
-                # The hub forgot us, or we were away for longer than the lease: back at once.
-                self.epoch, pause, forgotten = None, self._pause(forgotten) if forgotten else 0.0, forgotten + 1
-                self._change(LeaseState.ENROLLING, "the hub does not know this lease any more")
+                # The hub restarted without this lease, or the lease expired: enrol again at once.
+                self.epoch, pause, forgotten = None, self._backoff_delay(forgotten) if forgotten else 0.0, forgotten + 1
+                self._change(LeaseState.ENROLLING, "the hub no longer has this lease")
             except LeaseSuperseded:
                 self.superseded = True
                 self._change(LeaseState.LOST, "another process has taken over this name")
                 self._taken_over.set()
                 return
             except RolecallError as error:
-                slowly = not isinstance(error, HubUnreachable)
-                pause = self._backoff[1] * random.uniform(0.5, 1) if slowly else self._pause(failures)
+                slow = not isinstance(error, HubUnreachable)
+                pause = self._backoff[1] * random.uniform(0.5, 1) if slow else self._backoff_delay(failures)
                 failures += 1
-                self._trouble(error)
-                if self._draining and not self._drain_said.is_set():
+                self._report_failure(error)
+                if self._draining and not self._drain_done.is_set():
                     pause = self._drain_failed(pause)
             await self._wait(pause)
 
-    async def _once(self) -> float:
-        """Enrol or beat, whichever is due; how long to pause then."""
+    async def _enrol_or_beat(self) -> float:
+        """Enrol or send a heartbeat, whichever is due. Returns the seconds to wait before the next."""
         if self._probe is not None and not await self._alive(self._probe):
             raise HubUnreachable(f"{self.url} does not answer its probe", reason="PROBE_FAILED")
         if self.epoch is None:
-            self._heard(await self._ask("PUT", f"/{quote(self.role)}/{quote(self.instance)}", self._offer))
+            self._read_answer(await self._request("PUT", f"/{quote(self.role)}/{quote(self.instance)}", self._offer))
             if self._draining:
                 return 0.0
         else:
             beat: JsonObject = {"epoch": self.epoch, "lease": self._secret}
-            # Only ever yes: an operator may have drained this worker, and that is not ours to undo.
+            # Never false: an operator may have drained this worker, and a heartbeat must not undo that.
             beat |= {"draining": True} if self._draining else {}
             beat |= {"in_flight": self._in_flight()} if self._in_flight is not None else {}
             beat |= {"capacity": self._capacity} if self._capacity is not None else {}
-            said_draining = self._draining
-            self._heard(await self._ask("POST", f"/{quote(self.name)}/heartbeat", beat))
-            if said_draining:
-                self._drain_said.set()
+            sent_draining = self._draining
+            self._read_answer(await self._request("POST", f"/{quote(self.name)}/heartbeat", beat))
+            if sent_draining:
+                self._drain_done.set()
         self._change(LeaseState.DRAINING if self._draining else LeaseState.READY, "")
         self._enrolled.set()
         return self._heartbeat
 
-    def _heard(self, answer: Any) -> None:
+    def _read_answer(self, answer: Any) -> None:
         if not isinstance(answer, dict):
-            raise RolecallError(f"{self.hub} answered enrolment with something else. Is this address a hub?")
+            raise RolecallError(f"{self.hub} answered enrolment with something that is not a lease. Is this address a hub?")
         epoch, secret, heartbeat = answer.get("epoch"), answer.get("lease"), answer.get("heartbeat_seconds")
         self.epoch = epoch if isinstance(epoch, int) else self.epoch or 0
         self._secret = secret if isinstance(secret, str) else self._secret
@@ -216,11 +218,11 @@ class Lease:
             self._heartbeat = float(heartbeat)
 
     def _drain_failed(self, pause: float) -> float:
-        """Twice is enough to know that it cannot be told: the first time may have been a connection that had died."""
+        """Give up after two failures. The first one may come from a kept-alive connection that had died, so retry at once."""
         self._drain_failures += 1
         if self._drain_failures == 1:
             return 0.0
-        self._drain_said.set()
+        self._drain_done.set()
         return pause
 
     async def _alive(self, probe: Probe) -> bool:
@@ -230,24 +232,24 @@ class Lease:
         except (OSError, RolecallError, TimeoutError):
             return False
 
-    async def _ask(self, method: str, path: str, body: JsonObject) -> Any:
+    async def _request(self, method: str, path: str, body: JsonObject) -> Any:
         return await self._link.ask(method, "/registry/agents" + path, body=body)
 
     async def _withdraw(self) -> None:
         if self.epoch is not None and not self.superseded:
-            async with asyncio.timeout(self._farewell):
-                await self._ask("DELETE", f"/{quote(self.name)}", {"epoch": self.epoch, "lease": self._secret})
+            async with asyncio.timeout(self._shutdown_timeout):
+                await self._request("DELETE", f"/{quote(self.name)}", {"epoch": self.epoch, "lease": self._secret})
 
     @property
-    def _farewell(self) -> float:
-        answers = self.state in (LeaseState.READY, LeaseState.DRAINING) and not self._silent
-        return _FAREWELL if answers else _HOPELESS
+    def _shutdown_timeout(self) -> float:
+        answers = self.state in (LeaseState.READY, LeaseState.DRAINING) and not self._hub_silent
+        return _SHUTDOWN_TIMEOUT if answers else _UNREACHABLE_TIMEOUT
 
     # --- waiting
 
-    def _pause(self, failures: int) -> float:
-        """Exponential with full jitter: a thousand workers do not come back in step. Never longer than a heartbeat: a hub
-        that is back must hear of us before the lease, which it gives its time once more, runs out.
+    def _backoff_delay(self, failures: int) -> float:
+        """Exponential back-off with full jitter, so that a thousand workers do not retry in step. Never longer than a
+        heartbeat, because a restarted hub gives each lease its TTL once more and must be reached before that ends.
         """
         low, high = self._backoff
         return random.uniform(low / 2, min(high, self._heartbeat, low * 2 ** min(failures, 20)))
@@ -256,39 +258,39 @@ class Lease:
         if seconds <= 0:
             return
         try:
-            # Never wait_for: up to Python 3.11 it loses a cancellation that comes as the wait ends, and the lease goes on.
+            # Not wait_for: up to Python 3.11 it loses a cancellation that comes as the wait ends, and the lease would go on.
             async with asyncio.timeout(seconds):
-                await self._kick.wait()
+                await self._wake.wait()
         except TimeoutError:
-            pass  # the pause is over
-        self._kick.clear()
+            pass  # the time is over
+        self._wake.clear()
 
-    # --- telling
+    # --- reporting
 
-    def _trouble(self, error: RolecallError) -> None:
+    def _report_failure(self, error: RolecallError) -> None:
         if isinstance(error, InstanceConflict):
-            error = InstanceConflict(f"{error} This process keeps asking.", reason=error.reason)
+            error = InstanceConflict(f"{error} This process keeps trying.", reason=error.reason)
         state = LeaseState.ENROLLING if self.epoch is None else LeaseState.LOST
         self._change(state, str(error), problem=True)
 
-    def _change(self, state: LeaseState, why: str, *, problem: bool = False) -> None:
-        """One line and one call per change, not per retry."""
-        if (state, why) == (self.state, self._why):
+    def _change(self, state: LeaseState, reason: str, *, problem: bool = False) -> None:
+        """One log line and one `on_change` call per change, not per retry."""
+        if (state, reason) == (self.state, self._reason):
             return
-        first_line = problem or state is not self.state
-        self.state, self._why = state, why
-        if not first_line:
+        reported = problem or state is not self.state
+        self.state, self._reason = state, reason
+        if not reported:
             return
         level = logging.ERROR if self.superseded else logging.WARNING if problem else logging.INFO
-        log.log(level, "%s %s %s%s", self.name, _SAID[state], self.hub, f": {why}" if why else "")
+        log.log(level, "%s %s %s%s", self.name, _STATE_TEXT[state], self.hub, f": {reason}" if reason else "")
         if self._on_change is not None:
-            self._on_change(state, why)
+            self._on_change(state, reason)
 
 
 def worker_name(role: str, instance: str | None) -> tuple[str, str]:
-    """`role`, or `role:instance`. The instance: the argument, the name, ROLECALL_INSTANCE, or one that is made up.
+    """Split `role` or `role:instance`. The instance comes from the argument, the name, ROLECALL_INSTANCE, or is generated.
 
-    ValueError for names that no hub takes.
+    ValueError for names that no hub accepts.
     """
     base, named = split_name(role)
     chosen = instance or named or read_settings().instance or default_instance()
@@ -300,12 +302,12 @@ def worker_name(role: str, instance: str | None) -> tuple[str, str]:
 
 
 def url_towards(hub: str, port: int) -> str:
-    """Where that hub reaches a port of ours: loopback for a hub on this machine, else our address on the way to it."""
+    """The URL of a port of this machine for that hub: loopback for a local hub, else the address of the route to the hub."""
     host = urlsplit(hub).hostname or "127.0.0.1"
     if is_loopback(host) or host.endswith(".localhost"):
         return f"http://127.0.0.1:{port}/"
     family, kind, protocol, _, address = socket.getaddrinfo(host, urlsplit(hub).port or 80, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
-        probe.connect(address)  # a datagram socket only chooses its route here, nothing is sent
+        probe.connect(address)  # connecting a datagram socket only selects the route, nothing is sent
         source = str(probe.getsockname()[0])
     return f"http://[{source}]:{port}/" if ":" in source else f"http://{source}:{port}/"

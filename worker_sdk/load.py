@@ -11,10 +11,10 @@ from worker_sdk.worker import Worker, not_running
 
 
 def load_worker(target: str) -> Worker:
-    """`module:name`, or `module` for its `worker`. The current directory is looked in first. ConfigError says what is wrong.
-    A `worker.run()` at the end of the module, as scripts have it, is passed over: whoever loads a worker runs it.
+    """`module:name`, or `module` for its `worker`. The current directory comes first on the path. ConfigError if not found.
+    A `worker.run()` at the end of the module returns at once: the code that loads a worker runs it.
 
-    An exception of the module itself comes through as it is: its traceback is what its author needs.
+    An exception of the module itself propagates unchanged, because its author needs the traceback.
     """
     module_name, _, name = target.partition(":")
     name = name or "worker"
@@ -34,5 +34,5 @@ def load_worker(target: str) -> Worker:
     workers = [key for key, value in vars(module).items() if isinstance(value, Worker)]
     if found is not None:
         raise ConfigError(f"{module_name}:{name} is a {type(found).__name__}, not a Worker.")
-    hint = f" It has: {', '.join(f'{module_name}:{key}' for key in workers)}." if workers else ""
-    raise ConfigError(f"{module_name} has no {name!r}.{hint}")
+    found_names = f" It has: {', '.join(f'{module_name}:{key}' for key in workers)}." if workers else ""
+    raise ConfigError(f"{module_name} has no {name!r}.{found_names}")

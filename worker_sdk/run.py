@@ -1,4 +1,4 @@
-"""A worker as a process: a socket, a lease, signals, and an orderly end."""
+"""A worker as a process: socket, lease, signals, graceful shutdown."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ log = logging.getLogger("worker_sdk")
 TAKEN_OVER = 3
 INTERRUPTED = 130
 _SAME_SIGNAL = 0.5
-"""A terminal and a parent process often send the same signal both: what comes so soon is no second one."""
+"""Seconds. A terminal and a parent process often both send the same signal: a repetition within this time is ignored."""
 _GRACE = 3.0
-"""So long open streams get to carry their last event after the end."""
+"""Seconds that open streams get to send their last event after all tasks have ended."""
 
 
 def run(worker: Worker, *, host: str, port: int | None, hub: str | None, token: str | None, url: str | None) -> None:
-    """Until a signal comes. SystemExit(3) if another process took over the name."""
+    """Run until a signal comes. SystemExit(3) if another process took over the name."""
     if not logging.getLogger().handlers:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -49,22 +49,22 @@ async def serve(
     url: str | None = None,
     stop: asyncio.Event | None = None,
 ) -> int:
-    """The same on a loop that runs already. Without `stop` the process's signals end it. Returns the exit code."""
+    """Run on the current event loop until `stop` is set, or without `stop` until a signal comes. Returns the exit code."""
     settings = read_settings()
     chosen_hub = hub_url(hub) if hub else settings.hub
     listener = _listen(host, port if port is not None else settings.port or 0)
     bound = int(listener.getsockname()[1])
-    reach = url or settings.advertise_url or url_towards(chosen_hub, bound)
-    if is_loopback(host) and not is_loopback(urlsplit(reach).hostname or ""):
-        log.warning("%s listens on %s only, but is offered at %s: give --host 0.0.0.0", worker.name, host, reach)
+    public_url = url or settings.advertise_url or url_towards(chosen_hub, bound)
+    if is_loopback(host) and not is_loopback(urlsplit(public_url).hostname or ""):
+        log.warning("%s listens on %s only, but is offered at %s: give --host 0.0.0.0", worker.name, host, public_url)
     stopping = stop or asyncio.Event()
     if stop is None:
         _on_signals(stopping.set)
     served = asyncio.Event()
     server = asyncio.create_task(serve_http(worker, listener, served), name=f"server of {worker.name}")
     try:
-        log.info("%s serves at %s", worker.name, reach)
-        async with worker.lease(reach, hub=chosen_hub, token=token) as lease:
+        log.info("%s serves at %s", worker.name, public_url)
+        async with worker.lease(public_url, hub=chosen_hub, token=token) as lease:
             code = await _until_stopped(worker, lease, stopping, server)
     finally:
         served.set()
@@ -74,7 +74,7 @@ async def serve(
 
 
 async def _end(server: asyncio.Task[None]) -> None:
-    """All tasks have ended, so streams end by themselves; one whose reader does not read is cut."""
+    """All tasks have ended, so streams end by themselves; a stream whose client does not read is cut."""
     await asyncio.wait([server], timeout=2 * _GRACE)
     server.cancel()
     await asyncio.wait([server])
@@ -93,7 +93,7 @@ async def _until_stopped(worker: Worker, lease: Lease, stopping: asyncio.Event, 
         for wait in waits:
             wait.cancel()
     if lease.superseded:
-        log.error("%s: another process has this name now; this one ends", worker.name)
+        log.error("%s: another process has this name now; this process ends", worker.name)
     await _drain(worker, lease)
     return TAKEN_OVER if lease.superseded else 0
 
@@ -104,10 +104,10 @@ async def _drain(worker: Worker, lease: Lease) -> None:
         await lease.drain()
     tasks.draining = True
     if tasks.slots.busy:
-        log.info("%s finishes %d running, for at most %g s", worker.name, tasks.slots.busy, worker.drain_timeout)
+        log.info("%s finishes %d running task(s), for at most %g s", worker.name, tasks.slots.busy, worker.drain_timeout)
     stopped = await tasks.finish(worker.drain_timeout, "The worker was stopped before the task had ended.")
     if stopped:
-        log.warning("%s gave up %d unfinished", worker.name, stopped)
+        log.warning("%s stopped %d unfinished tasks", worker.name, stopped)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -125,12 +125,12 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 async def serve_http(worker: Worker, listener: socket.socket, stop: asyncio.Event) -> None:
-    """Serve HTTP on a listening socket until `stop`; open streams then get a moment to end."""
+    """Serve HTTP on a listening socket until `stop` is set; open streams then get `_GRACE` seconds to end."""
     from hypercorn.asyncio import serve as serve_asgi
     from hypercorn.config import Config
 
     config = Config()
-    # Hypercorn closes what it is given: it gets a descriptor of its own.
+    # Hypercorn closes its descriptor, so it gets a duplicate.
     config.bind = [f"fd://{os.dup(listener.fileno())}"]
     config.accesslog = config.errorlog = None
     config.keep_alive_timeout = 75
@@ -156,11 +156,11 @@ def _without_lifespan(app: Any) -> Any:
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
-    """The first signal stops in order; the second one now."""
+    """The first signal stops gracefully; the second ends the process at once."""
     loop = asyncio.get_running_loop()
     first = 0.0
 
-    def heard() -> None:
+    def on_signal() -> None:
         nonlocal first
         if first and loop.time() - first < _SAME_SIGNAL:
             return
@@ -169,11 +169,11 @@ def _on_signals(stop: Callable[[], None]) -> None:
             logging.shutdown()
             os._exit(INTERRUPTED)
         first = loop.time()
-        log.info("stopping: taking no new work (once more: at once)")
+        log.info("stopping: taking no new work (a second signal stops at once)")
         stop()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         try:
-            loop.add_signal_handler(number, heard)
+            loop.add_signal_handler(number, on_signal)
         except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(heard))
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(on_signal))

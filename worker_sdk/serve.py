@@ -1,4 +1,4 @@
-"""A worker's tasks over HTTP: A2A 0.3 and 1.0 in JSON-RPC, as one ASGI callable. Its log is kept in 0.3."""
+"""A worker's tasks over HTTP: A2A 0.3 and 1.0 in JSON-RPC, as one ASGI callable. Task logs are kept in 0.3."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 RPC_PATHS = ("", "/", "/a2a")
 _PUSH = frozenset({Operation.PUSH_SET, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE})
-_BODY_PATIENCE = 30.0
+_BODY_TIMEOUT = 30.0
 _KEEP_ALIVE = 15.0
 _JSON = (b"content-type", b"application/json")
 _OUTSIDE_RPC = (BodyTooLarge, BodyTooSlow, MediaTypeNotSupported)
-"""Errors that are HTTP's own; all others go out with 200, because common clients drop the body of anything else."""
+"""Errors with an HTTP status of their own. All others are sent with 200, because common clients drop other bodies."""
 
 log = logging.getLogger("worker_sdk")
 
 
 class RpcCall(NamedTuple):
-    """One JSON-RPC request with what its headers add. `dialect`: what the caller speaks."""
+    """One JSON-RPC request with its headers. `dialect` is the caller's."""
 
     request: jsonrpc.RpcRequest
     headers: dict[bytes, bytes]
@@ -65,7 +65,7 @@ class RpcCall(NamedTuple):
 
 
 class Server:
-    """The ASGI application. `card` gets the base URL that the caller used and gives the card to show."""
+    """The ASGI application. `card` maps the base URL that the caller used to the card."""
 
     def __init__(
         self, tasks: Tasks, card: Callable[[str], JsonObject], *, max_body: int, keep_alive: float = _KEEP_ALIVE
@@ -96,9 +96,7 @@ class Server:
             allowed = b"POST" if path in RPC_PATHS else b"GET, HEAD"
             await _respond(send, 405, b'{"error":"method not allowed"}', [_JSON, (b"allow", allowed)])
         else:
-            await _respond(
-                send, 404, b'{"error":"nothing here: A2A is at /, the card at %b"}' % CARD_PATHS[0].encode(), [_JSON]
-            )
+            await _respond(send, 404, b'{"error":"not found: A2A is at /, the card at %b"}' % CARD_PATHS[0].encode(), [_JSON])
 
     # --- one request
 
@@ -109,7 +107,7 @@ class Server:
             headers = dict(scope["headers"])
             entry = jsonrpc.read_body(await self._read(headers, receive))
             if isinstance(entry, list):
-                raise InvalidRequest("This worker takes one request at a time, no batches.")
+                raise InvalidRequest("This worker accepts no batches. Send one request at a time.")
             call_id = jsonrpc.read_id(entry)
             call = _read_call(jsonrpc.read_request(entry, call_id), headers)
             streams, dialect = call.operation in self._streams, call.dialect
@@ -140,7 +138,7 @@ class Server:
         if length.isdigit() and int(length) > self._max_body:
             raise BodyTooLarge(self._max_body)
         try:
-            async with asyncio.timeout(_BODY_PATIENCE):
+            async with asyncio.timeout(_BODY_TIMEOUT):
                 return await self._read_all(receive)
         except TimeoutError as error:
             raise BodyTooSlow from error
@@ -150,7 +148,7 @@ class Server:
         while True:
             event = await receive()
             if event["type"] == "http.disconnect":
-                raise InvalidRequest("The caller left before the body had arrived.")
+                raise InvalidRequest("The client disconnected before the whole body had arrived.")
             body += event.get("body", b"")
             if len(body) > self._max_body:
                 raise BodyTooLarge(self._max_body)
@@ -165,7 +163,7 @@ class Server:
         if isinstance(error, WorkerRefused):
             await _respond(send, 503, body, [_JSON, (b"x-not-processed", b"1"), (b"retry-after", b"1")])
         elif streams:
-            # Clients of 0.3 that asked for a stream read errors from one event of it, and from nothing else.
+            # Clients of 0.3 that requested a stream only read errors from an event of it.
             await _respond(send, 200, sse.write_frame(body), list(sse.RESPONSE_HEADERS))
         else:
             await _respond(send, fault.status if isinstance(error, _OUTSIDE_RPC) else 200, body, [_JSON])
@@ -176,7 +174,7 @@ class Server:
         send = _read_send(call)
         task_log = self._tasks.deliver(send, idempotency_key=call.header(b"idempotency-key") or "").log
         if send.blocking:
-            await task_log.settled()
+            await task_log.wait_until_resting()
         return wrapped(EventKind.TASK, _task(task_log, call.dialect, send.history_length), call.dialect)
 
     async def _get(self, call: RpcCall) -> bytes:
@@ -192,7 +190,7 @@ class Server:
     # --- streams
 
     def _open_stream(self, call: RpcCall) -> tuple[TaskLog, int, bool]:
-        """The task as the turn began, then everything since: the same for a message that was delivered before."""
+        """The Task as of the start of the turn, then all events since, also for a message that was delivered before."""
         send = _read_send(call)
         delivery = self._tasks.deliver(send, idempotency_key=call.header(b"idempotency-key") or "")
         if delivery.start < delivery.log.first:
@@ -200,8 +198,8 @@ class Server:
         return delivery.log, delivery.start, True
 
     def _reopen_stream(self, call: RpcCall) -> tuple[TaskLog, int, bool]:
-        """Exactly what follows `Last-Event-ID`; without one that is ours and still here, the task as of now. In 1.0 nobody
-        subscribes to what has ended, unless he comes back.
+        """Exactly what follows `Last-Event-ID`. If it is missing, from another process or no longer stored: the Task as of
+        now. In 1.0 only a client with a `Last-Event-ID` may subscribe to an ended task.
         """
         task_log = self._tasks.get(read_task_id(call.request.params))
         position = call.header(b"last-event-id") or ""
@@ -226,7 +224,7 @@ class Server:
             while (batch := await reader.batch(self._keep_alive)) is not None:
                 frames = [writer.write(logged.cursor, logged.event) for logged in batch]
                 await _write(send, b"".join(frames) or sse.KEEP_ALIVE)
-                # A closed connection takes writes at once: without a real pause nobody would notice that the reader left.
+                # Writes to a closed connection succeed at once: only this pause lets `_stop_when_gone` see the disconnect.
                 await asyncio.sleep(0)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -235,7 +233,7 @@ class Server:
 
 
 class EventWriter:
-    """Writes a task's events into one caller's stream. The `id` is this worker's own resume point."""
+    """Writes a task's events into one caller's stream. The `id` is this worker's own position."""
 
     def __init__(self, call_id: bytes, dialect: str, boot: str) -> None:
         self.dialect = dialect
@@ -259,7 +257,7 @@ def _read_call(request: jsonrpc.RpcRequest, headers: dict[bytes, bytes]) -> RpcC
 
 
 def _read_send(call: RpcCall) -> Message:
-    """Handlers are told in 0.3, whatever the caller speaks."""
+    """Handlers get messages in 0.3, whatever the caller's dialect."""
     send = requests.READ_SEND[call.dialect](call.request.params, Target(), trace=call.header(b"traceparent"))
     if call.dialect == V0_3:
         return send

@@ -1,4 +1,4 @@
-"""A worker under test: its handler through the same task log and the same rules, without port and hub."""
+"""Test a worker: its handler runs with the real task log and rules, but without a port or a hub."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Bench:
-    """`async with worker.test() as t:`. Errors are those of rolecall.errors. Leaving stops what runs."""
+    """`async with worker.test() as t:`. Errors are those of rolecall.errors. Leaving the block stops running tasks."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -47,7 +47,7 @@ class Bench:
         """Send, and wait until the task has ended or asks for input."""
         delivery = self._deliver(message, task_id, context_id, metadata)
         if blocking:
-            await delivery.log.settled()
+            await delivery.log.wait_until_resting()
         return reply_of(parse(delivery.log.snapshot()))
 
     async def stream(
@@ -58,7 +58,7 @@ class Bench:
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[StreamEvent]:
-        """The turn's events as they come, the task first."""
+        """The events of the turn as they come, the Task first."""
         delivery = self._deliver(message, task_id, context_id, metadata)
         yield event_of(parse(delivery.log.snapshot(upto=delivery.start)), str(delivery.start))
         reader = delivery.log.follow(delivery.start)

@@ -1,4 +1,4 @@
-"""The words a handler speaks: what it gets, what it yields, how it refuses."""
+"""The values that a handler receives, yields and raises."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rolecall.model.a2a import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A line about progress: the task goes on."""
+    """A line of progress; the task continues."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class NeedInput:
-    """Ask the caller and pause. `reply = yield NeedInput("…")` goes on with the caller's next Message of this task.
+    """Ask the caller and pause. `reply = yield NeedInput("…")` returns the caller's next Message of this task.
 
-    The pause lives in this process: it does not survive the worker.
+    The pause is kept in this process's memory: it ends with the process.
     """
 
     text: str
@@ -29,7 +29,7 @@ class NeedInput:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A named result. Give exactly one of text, data (a dict), raw (bytes) or url."""
+    """A named result. Pass exactly one of text, data (a dict), raw (bytes) or url."""
 
     name: str = ""
     text: str | None = None
@@ -49,7 +49,7 @@ class Artifact:
             return {"kind": "file", "file": self._file()}
         part: JsonObject = {"kind": "text", "text": self.text} if self.text is not None else {"kind": "data", "data": self.data}
         if self.media_type:
-            # A 0.3 text or data part has no member for it; from here callers of 1.0 get it into theirs.
+            # Text and data parts of 0.3 have no member for it; the translation to 1.0 reads it from here.
             part["metadata"] = {"rolecall": {"mediaType": self.media_type}}
         return part
 
@@ -63,7 +63,7 @@ class Artifact:
 
 
 class Message:
-    """One message, read-only. `raw` is its A2A document."""
+    """A read-only message. `raw` is its A2A document."""
 
     __slots__ = ("raw",)
 
@@ -109,13 +109,13 @@ class Message:
 
 
 class Reject(Exception):
-    """Raise it to turn a task down: the caller sees the text, the task ends as rejected."""
+    """Raise it to reject a task: the caller gets the text, the task's state is rejected."""
 
 
 class UserError(Exception):
-    """Raise it to fail a task with a text that the caller may read. The text of any other exception stays in the log."""
+    """Raise it to fail a task with a text for the caller. The text of any other exception only goes to the worker's log."""
 
 
 def text_of(parts: Sequence[JsonObject]) -> str:
-    """Text parts of one artifact are pieces of one text."""
+    """The text parts of one artifact are pieces of one text."""
     return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))

@@ -1,4 +1,4 @@
-"""A worker: a role, a handler, and everything between a hub and that handler."""
+"""A worker: a role, a handler, and what connects them to a hub."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 PLAIN_LIMIT = 32
-"""How many plain functions run at a time where no `concurrency` is given: each takes a thread."""
+"""Default `concurrency` of plain functions, because each call takes a thread."""
 
 _MODES = ("text/plain", "application/json")
 _REPLAYS = Extension(REPLAY_EXTENSION, "Streams resume exactly from Last-Event-ID.")
@@ -42,10 +42,10 @@ def not_running() -> Iterator[None]:
 
 
 class Worker:
-    """Serves one role. It is an ASGI application (`app = worker`), and `run()` is all that a script needs.
+    """Serves one role. It is an ASGI application (`app = worker`); a script only calls `run()`.
 
-    `concurrency` handlers run at a time; a call above that is refused, so that the hub tries another instance, and never
-    queued. None: no limit for async handlers, 32 for plain functions.
+    At most `concurrency` handlers run at a time. A call above that is refused, never queued, so that the hub tries another
+    instance. None means no limit for async handlers, 32 for plain functions.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class Worker:
         self._tasks: Tasks | None = None
         self._server: Server | None = None
         self.url: str | None = None
-        """Where callers reach it, once that is known."""
+        """Where callers reach the worker, once that is known."""
 
     @property
     def name(self) -> str:
         return f"{self.role}:{self.instance}"
 
     def on_message(self, function: _Function) -> _Function:
-        """Decorator: this function answers. See the handler's forms in the package's documentation."""
+        """Decorator that sets the handler. The docstring of the package lists the forms that a handler can have."""
         if self._handler is not None:
             raise TypeError(f"{self.role} has a handler already")
         handler = Handler(function)
@@ -100,7 +100,7 @@ class Worker:
 
     @property
     def tasks(self) -> Tasks:
-        """What it works on. Made at the first use, when the handler is known."""
+        """The worker's tasks, created at the first use, when the handler is known."""
         if self._tasks is None:
             if self._handler is None:
                 raise TypeError(f"{self.role} has no handler: decorate a function with @worker.on_message")
@@ -126,7 +126,7 @@ class Worker:
         )
 
     def lease(self, url: str, *, hub: str | None = None, token: str | None = None) -> Lease:
-        """A lease that offers this worker at `url`. The caller enters it."""
+        """A lease that offers this worker at `url`. Enter it with `async with`."""
         self.url = url
         return Lease(
             self.role,
@@ -144,13 +144,13 @@ class Worker:
 
     @property
     def app(self) -> Server:
-        """The ASGI application without lifespan: it serves and holds no lease."""
+        """The ASGI application without lifespan: it serves, but does not enrol."""
         if self._server is None:
             self._server = Server(self.tasks, self.card, max_body=self._max_body)
         return self._server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI. Under somebody else's server it enrols where ROLECALL_ADVERTISE_URL says how it is reached."""
+        """ASGI. Under another server it enrols only if ROLECALL_ADVERTISE_URL gives its address."""
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
@@ -165,7 +165,9 @@ class Worker:
         token: str | None = None,
         url: str | None = None,
     ) -> None:
-        """Serve, enrol and beat until a signal comes; then drain and return. Exits with 3 if another process took the name."""
+        """Serve, enrol and send heartbeats until a signal comes; then drain and return. Exit code 3: another process took
+        the name.
+        """
         if _loading.get():
             return
         from worker_sdk.run import run
@@ -173,18 +175,18 @@ class Worker:
         run(self, host=host, port=port, hub=hub, token=token, url=url)
 
     def test(self) -> Bench:
-        """`async with worker.test() as t: reply = await t.send("hi")`: the handler alone, without port and hub."""
+        """`async with worker.test() as t: reply = await t.send("hi")`: the handler alone, without a port or a hub."""
         from worker_sdk.testing import Bench
 
         return Bench(self)
 
     def rename(self, name: str, instance: str | None = None) -> None:
-        """Serve another role than the one in the code: `role` or `role:instance`. Before it runs."""
+        """Replace the name given in the code by `role` or `role:instance`. Call it before the worker runs."""
         self.role, self.instance = worker_name(name, instance)
         self.reset()
 
     def reset(self) -> None:
-        """Forget all tasks: the next use starts anew. For tests."""
+        """Forget all tasks. For tests."""
         self._tasks = self._server = None
 
     def _skill(self, skill: JsonObject) -> JsonObject:

@@ -1,1 +1,1 @@
-"""Calling roles through a hub: the client, its HTTP, replies and streams."""
+"""Calls roles through a hub: the client, its HTTP, replies and streams."""

@@ -1,4 +1,4 @@
-"""Calling roles through a hub."""
+"""The client that calls roles through a hub."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from worker_sdk.config import hub_address
 from worker_sdk.errors import AuthError, HubUnreachable, TaskNotFound, TimedOut
 from worker_sdk.words import Message
 
-PATIENCE = 300.0
-"""How long a call waits for a task's end where no `timeout` is given."""
+DEFAULT_TIMEOUT = 300.0
+"""Seconds that a call waits for the end of a task by default."""
 
-Words = str | Message | Mapping[str, Any]
+MessageLike = str | Message | Mapping[str, Any]
 
 
 class HubClient:
     """`async with HubClient() as hub:`. Address and token: argument, else ROLECALL_HUB and ROLECALL_TOKEN, else the default.
 
-    Every method raises HubUnreachable or AuthError, and the error that fits what the hub said (worker_sdk.errors).
-    Nothing is sent twice: an error after the call has left says that it may have run.
+    Every method can raise HubUnreachable, AuthError and the error for the hub's reason (worker_sdk.errors).
+    No request is sent twice: an error after the request was sent says that the call may have run.
     """
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
@@ -45,20 +45,20 @@ class HubClient:
     async def send_to_agent(
         self,
         role: str,
-        message: Words,
+        message: MessageLike,
         *,
         instance: str | None = None,
         context_id: str | None = None,
         task_id: str | None = None,
-        timeout: float | None = PATIENCE,
+        timeout: float | None = DEFAULT_TIMEOUT,
         metadata: Mapping[str, Any] | None = None,
         blocking: bool = True,
     ) -> Reply:
         """Send, and wait until the task has ended or asks for input. `role` may be `role:instance`.
 
-        TimedOut leaves the task running. A failed task is a Reply: `raise_for_state()` makes an error of it.
+        After TimedOut the task keeps running. A failed task is returned as a Reply; `raise_for_state()` raises an error for it.
         """
-        path, params = _addressed(role, instance, message, task_id, context_id, metadata)
+        path, params = _role_request(role, instance, message, task_id, context_id, metadata)
         params["configuration"] = {"blocking": blocking}
         try:
             async with asyncio.timeout(timeout):
@@ -69,7 +69,7 @@ class HubClient:
     def stream_to_agent(
         self,
         role: str,
-        message: Words,
+        message: MessageLike,
         *,
         instance: str | None = None,
         context_id: str | None = None,
@@ -79,14 +79,14 @@ class HubClient:
     ) -> HubStream:
         """`async with hub.stream_to_agent(role, text) as stream: async for event in stream: …`
 
-        A stream that is cut goes on by itself where it was, for as long as the hub comes back within `give_up_after`
-        seconds; then StreamLost.
+        A stream that is cut resumes by itself where it was. If the hub does not come back within `give_up_after` seconds:
+        StreamLost.
         """
-        path, params = _addressed(role, instance, message, task_id, context_id, metadata)
+        path, params = _role_request(role, instance, message, task_id, context_id, metadata)
         return HubStream(self._link, path, "message/stream", params, give_up_after=give_up_after)
 
     def follow_task(self, task_id: str, *, after: str | None = None, give_up_after: float = 60.0) -> HubStream:
-        """A task's stream, from the cursor `after` or from now."""
+        """A task's stream, from after the cursor `after`, or from now."""
         return HubStream(self._link, "/", "tasks/resubscribe", {"id": task_id}, give_up_after=give_up_after, after=after)
 
     # --- tasks
@@ -109,21 +109,21 @@ class HubClient:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> JsonObject:
-        """One page: `tasks`, `total` and the `next_cursor` to give back."""
+        """One page: `tasks`, `total` and `next_cursor`, which is the `cursor` of the next page."""
         query = {"role": role, "state": state, "context_id": context_id, "limit": limit, "cursor": cursor}
-        page: JsonObject = await self._link.ask("GET", "/registry/tasks", query=_given(query))
+        page: JsonObject = await self._link.ask("GET", "/registry/tasks", query=_without_none(query))
         return page
 
     async def task_decision(self, task_id: str) -> JsonObject | None:
-        """Why this worker: `worker`, the `rule` that chose it, and among how many `candidates`.
+        """Why the hub chose this worker: `worker`, the `rule`, and the number of `candidates`.
 
-        None once the hub has forgotten it: it remembers the last two thousand, until it restarts.
+        None if the hub no longer has it: it keeps the last two thousand decisions, until it restarts.
         """
         try:
-            made: JsonObject = await self._link.ask("GET", f"/registry/tasks/{quote(task_id, safe='')}/decision")
+            decision: JsonObject = await self._link.ask("GET", f"/registry/tasks/{quote(task_id, safe='')}/decision")
         except TaskNotFound:
             return None
-        return made
+        return decision
 
     # --- agents
 
@@ -138,8 +138,8 @@ class HubClient:
         q: str | None = None,
         state: str | None = None,
     ) -> list[AgentInfo]:
-        """Every live worker that fits all filters. A label whose value is None may have any."""
-        query: dict[str, Any] = _given(
+        """All live workers that match every filter. A label with the value None matches any value."""
+        query: dict[str, Any] = _without_none(
             {"role": role, "skill": skill, "tag": tag, "capability": capability, "q": q, "state": state}
         )
         if labels:
@@ -153,7 +153,7 @@ class HubClient:
             query["cursor"] = page["next_cursor"]
 
     async def roles(self) -> dict[str, Sequence[AgentInfo]]:
-        """The live roles, each with its workers."""
+        """The live roles and their workers."""
         roles: dict[str, list[AgentInfo]] = {}
         for agent in await self.discover_agents():
             roles.setdefault(agent.role, []).append(agent)
@@ -161,19 +161,19 @@ class HubClient:
 
     async def agent(self, name: str) -> AgentInfo:
         """One worker with its full card."""
-        return agent_of(await self._link.ask("GET", _agent(name)))
+        return agent_of(await self._link.ask("GET", _agent_path(name)))
 
     async def drain_agent(self, name: str, reason: str = "") -> AgentInfo:
-        """The worker finishes what it has and gets nothing new."""
-        return agent_of(await self._link.ask("POST", _agent(name) + "/drain", body={"reason": reason} if reason else {}))
+        """The worker finishes its running tasks and gets no new ones."""
+        return agent_of(await self._link.ask("POST", _agent_path(name) + "/drain", body={"reason": reason} if reason else {}))
 
     async def probe_agent(self, name: str) -> bool:
-        """Whether the hub itself can connect to the worker's address now."""
-        probed = await self._link.ask("POST", _agent(name) + "/probe", body={})
+        """Whether the hub can connect to the worker's address now."""
+        probed = await self._link.ask("POST", _agent_path(name) + "/probe", body={})
         return bool(probed["reachable"])
 
     async def asks_for_a_token(self) -> bool:
-        """Whether the hub turns away those who show none."""
+        """Whether the hub refuses requests without a token."""
         link = HubLink(self.url)
         try:
             await link.ask("GET", "/registry/agents", query={"limit": 1})
@@ -184,22 +184,22 @@ class HubClient:
         return False
 
     async def remove_agent(self, name: str) -> None:
-        """End its lease. A worker that lives enrols again with its next beat."""
-        await self._link.ask("DELETE", _agent(name), body={})
+        """End the worker's lease. A worker that still runs enrols again at its next heartbeat."""
+        await self._link.ask("DELETE", _agent_path(name), body={})
 
     async def health(self) -> JsonObject:
         health = await self._link.ask("GET", "/health")
         if not isinstance(health, dict):
-            raise HubUnreachable(f"What answers at {self.url} is no hub.")
+            raise HubUnreachable(f"The server at {self.url} is no hub. Check the address.")
         return health
 
 
-def message_document(words: Words, *, task_id: str | None = None, context_id: str | None = None) -> JsonObject:
-    """An A2A message with an id of its own, unless it came with one."""
-    if isinstance(words, str):
-        document: JsonObject = {"parts": [{"kind": "text", "text": words}]}
+def message_document(message: MessageLike, *, task_id: str | None = None, context_id: str | None = None) -> JsonObject:
+    """An A2A message. It gets a new id if it has none."""
+    if isinstance(message, str):
+        document: JsonObject = {"parts": [{"kind": "text", "text": message}]}
     else:
-        document = dict(words.raw if isinstance(words, Message) else words)
+        document = dict(message.raw if isinstance(message, Message) else message)
     document = {"kind": "message", "role": "user", "messageId": str(uuid4()), **document}
     if task_id is not None:
         document["taskId"] = task_id
@@ -208,26 +208,26 @@ def message_document(words: Words, *, task_id: str | None = None, context_id: st
     return document
 
 
-def _addressed(
+def _role_request(
     name: str,
     instance: str | None,
-    words: Words,
+    message: MessageLike,
     task_id: str | None,
     context_id: str | None,
     metadata: Mapping[str, Any] | None,
 ) -> tuple[str, JsonObject]:
     role, named = split_name(name)
     pinned = instance or named
-    params: JsonObject = {"message": message_document(words, task_id=task_id, context_id=context_id)}
-    said = dict(metadata or {}) | ({"role": f"{role}:{pinned}"} if pinned else {})
-    if said:
-        params["metadata"] = said
+    params: JsonObject = {"message": message_document(message, task_id=task_id, context_id=context_id)}
+    sent_metadata = dict(metadata or {}) | ({"role": f"{role}:{pinned}"} if pinned else {})
+    if sent_metadata:
+        params["metadata"] = sent_metadata
     return f"/agents/{quote(role, safe='')}/", params
 
 
-def _agent(name: str) -> str:
+def _agent_path(name: str) -> str:
     return f"/registry/agents/{quote(name, safe=':')}"
 
 
-def _given(query: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(query: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in query.items() if value is not None}

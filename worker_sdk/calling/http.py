@@ -1,4 +1,4 @@
-"""HTTP to one hub: the client, its headers, and what its refusals are called here."""
+"""HTTP to one hub: the client, its headers, and the errors for its refusals."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from worker_sdk.errors import AuthError, HubUnreachable, RolecallError, StreamLo
 if TYPE_CHECKING:
     import httpx
 
-CONNECT_PATIENCE = 5.0
+CONNECT_TIMEOUT = 5.0
 _SILENCE = 60.0
-"""A hub sends a comment every 15 s: so much silence on a stream means that the line is dead."""
+"""Seconds. A hub sends a comment every 15 s, so a stream that is silent for longer has a dead connection."""
 
 
 class HubLink:
-    """Owns the connections to a hub. Nothing here is ever repeated by itself."""
+    """Owns the connections to a hub. It never repeats a request by itself."""
 
     def __init__(self, hub: str, token: str | None = None) -> None:
         self.hub = hub
@@ -40,7 +40,7 @@ class HubLink:
         query: Mapping[str, Any] | None = None,
         timeout: float | None = 10.0,
     ) -> Any:
-        """The JSON of an answer of the hub's own APIs. RolecallError for anything but 2xx."""
+        """The JSON that one of the hub's own APIs returns. RolecallError for any status but 2xx."""
         import httpx
 
         content = dump(body) if body is not None else None
@@ -72,7 +72,7 @@ class HubLink:
     async def stream(
         self, path: str, method: str, params: JsonObject, *, last_event_id: str | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The bytes of a JSON-RPC call that streams. A cut while they are read raises StreamLost."""
+        """The bytes of a streaming JSON-RPC call. A cut while they are read raises StreamLost."""
         import httpx
 
         envelope = {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
@@ -90,10 +90,10 @@ class HubLink:
         try:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 read_answer(response.status_code, await response.aread())
-                raise RolecallError("The hub answered a streaming call with something that is no stream.")
+                raise RolecallError("The hub did not answer a streaming call with a stream. Is this address a hub?")
             yield _chunks(response)
         except httpx.HTTPError as error:
-            raise StreamLost(f"The stream broke off: {type(error).__name__}.") from error
+            raise StreamLost(f"The stream was cut ({type(error).__name__}).") from error
         finally:
             await response.aclose()
 
@@ -114,23 +114,21 @@ class HubLink:
 
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             return HubUnreachable(f"No hub answers at {self.hub}.")
-        return HubUnreachable(
-            f"The hub at {self.hub} broke off the call ({type(error).__name__}). It may have been carried out."
-        )
+        return HubUnreachable(f"The hub at {self.hub} cut the call ({type(error).__name__}). The call may have run.")
 
 
 _JSON_HEADERS = {"content-type": "application/json", "accept": "application/json"}
 
 
 def read_answer(status: int, body: bytes) -> Any:
-    """The result of a JSON-RPC answer, whatever its HTTP status; else the error that it holds."""
+    """The result of a JSON-RPC answer, whatever its HTTP status. Raises the error that it contains."""
     document = _document(body)
     if isinstance(document, dict) and isinstance(document.get("error"), dict):
         raise rpc_error(document["error"], status)
     if status >= 300:
         raise _problem(status, document)
     if not isinstance(document, dict) or "result" not in document:
-        raise RolecallError("The hub's answer is no JSON-RPC response. Is this address a hub?")
+        raise RolecallError("The hub's answer is not a JSON-RPC response. Is this address a hub?")
     return document["result"]
 
 
@@ -153,7 +151,7 @@ def rpc_error(error: JsonObject, status: int = 200) -> RolecallError:
 def _problem(status: int, document: Any) -> RolecallError:
     if status in (401, 403):
         detail = document.get("detail") if isinstance(document, dict) else None
-        return AuthError(str(detail or f"The hub wants another token (HTTP {status})."))
+        return AuthError(str(detail or f"The hub did not accept the token (HTTP {status}). Check ROLECALL_TOKEN."))
     if not isinstance(document, dict):
         return RolecallError(f"The hub answered HTTP {status}. Is this address a hub?")
     facts = {"retryAfter": str(document["retry_after"])} if document.get("retry_after") is not None else {}
@@ -171,7 +169,7 @@ def _document(body: bytes) -> Any:
 def _timeout(seconds: float | None, silence: float | None = None) -> httpx.Timeout:
     import httpx
 
-    connect = CONNECT_PATIENCE if seconds is None else min(CONNECT_PATIENCE, seconds)
+    connect = CONNECT_TIMEOUT if seconds is None else min(CONNECT_TIMEOUT, seconds)
     return httpx.Timeout(seconds, connect=connect, read=seconds if silence is None else silence)
 
 
@@ -182,4 +180,4 @@ async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
         async for chunk in response.aiter_raw():
             yield chunk
     except httpx.HTTPError as error:
-        raise StreamLost(f"The stream broke off: {type(error).__name__}.") from error
+        raise StreamLost(f"The stream was cut ({type(error).__name__}).") from error

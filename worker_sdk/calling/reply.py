@@ -1,4 +1,4 @@
-"""What comes back from a call: replies, the events of a stream, and the agents of a hub."""
+"""What calls return: replies, stream events, and the agents of a hub."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from worker_sdk.words import Artifact, Message, text_of
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A task as it stands, or a bare message. `raw` is its A2A document."""
+    """A task in its current state, or a bare message. `raw` is its A2A document."""
 
     raw: JsonObject
 
     @property
     def text(self) -> str:
-        """The text of the artifacts; where there is none, what the agent last said."""
+        """The text of the artifacts, or if there is none, of the status message."""
         if "parts" in self.raw:
             return Message(self.raw).text
         texts = [text_of(artifact.get("parts") or ()) for artifact in self.raw.get("artifacts") or ()]
@@ -42,7 +42,7 @@ class Reply:
 
     @property
     def state(self) -> TaskState:
-        """A bare message is a whole answer."""
+        """A bare message counts as completed."""
         return TaskState((self.raw.get("status") or {}).get("state", TaskState.COMPLETED))
 
     @property
@@ -56,23 +56,23 @@ class Reply:
 
     @property
     def message(self) -> Message | None:
-        """What the agent said along with the state, or the bare message."""
+        """The status message, or the bare message."""
         if "parts" in self.raw:
             return Message(self.raw)
-        said = (self.raw.get("status") or {}).get("message")
-        return Message(said) if said else None
+        message = (self.raw.get("status") or {}).get("message")
+        return Message(message) if message else None
 
     def raise_for_state(self) -> Reply:
-        """TaskFailed (also for a canceled one), TaskRejected or InputRequired; else the reply itself."""
-        said = (self.message.text if self.message else "") or f"The task is {self.state}."
+        """Raise TaskFailed (also for canceled), TaskRejected or InputRequired; otherwise return the reply."""
+        text = (self.message.text if self.message else "") or f"The task is {self.state}."
         facts = {"taskId": self.task_id or "", "contextId": self.context_id or ""}
         if self.state in (TaskState.FAILED, TaskState.CANCELED):
             reason = _reason_of(self.raw)
-            raise TaskFailed(said, reason=reason, facts=facts)
+            raise TaskFailed(text, reason=reason, facts=facts)
         if self.state is TaskState.REJECTED:
-            raise TaskRejected(said, facts=facts)
+            raise TaskRejected(text, facts=facts)
         if self.state in PAUSED:
-            raise InputRequired(said, facts=facts)
+            raise InputRequired(text, facts=facts)
         return self
 
 
@@ -80,7 +80,7 @@ class Reply:
 class StreamEvent:
     """One event of a stream. `kind` is task, status, text, artifact, input_required, done or message.
 
-    `text` is what the event adds: a chunk, a status line, a question. `cursor` is the place in the log to come back to.
+    `text` is what the event adds: a chunk, a status line, a question. `cursor` is its place in the log, for resuming after it.
     """
 
     kind: str
@@ -90,8 +90,8 @@ class StreamEvent:
     cursor: str | None
 
     @property
-    def ends(self) -> bool:
-        """Nothing follows in this stream. A Task that waits for input may be the one that was just answered: it goes on."""
+    def is_last(self) -> bool:
+        """No event follows in this stream. A Task that waits for input is not the last: its answer may just have been sent."""
         return self.kind in ("done", "input_required", "message") or (self.kind == "task" and self.state in TERMINAL)
 
     @property
@@ -101,7 +101,7 @@ class StreamEvent:
 
 @dataclass(frozen=True, slots=True)
 class AgentInfo:
-    """One live worker, as the hub lists it."""
+    """A live worker in the hub's registry."""
 
     name: str
     role: str
@@ -119,7 +119,7 @@ class AgentInfo:
 
     @property
     def card(self) -> JsonObject:
-        """The full card: `agent(name)` gives it, lists leave it out."""
+        """The full card. Only `agent(name)` returns it, lists omit it."""
         return self.raw.get("card") or {}
 
 
@@ -147,13 +147,13 @@ def reply_of(result: Any) -> Reply:
 
 
 def event_of(result: Any, cursor: str | None) -> StreamEvent:
-    heard = _read_event(result)
-    kind, text = _kind_and_text(heard)
-    return StreamEvent(kind, text, heard.state, heard.document, cursor)
+    event = _read_event(result)
+    kind, text = _kind_and_text(event)
+    return StreamEvent(kind, text, event.state, event.document, cursor)
 
 
 def artifact_of(document: JsonObject) -> Artifact:
-    """An artifact of several parts is told by its text if it has any, else by its first part."""
+    """An artifact with several parts is represented by its text if it has any, else by its first part."""
     parts: Sequence[JsonObject] = document.get("parts") or ()
     name, description = str(document.get("name") or ""), str(document.get("description") or "")
     first = parts[0] if parts else {}
@@ -183,25 +183,25 @@ def _read_event(result: Any) -> WorkerEvent:
         raise RolecallError(f"The answer is not A2A: {error}.", reason="INVALID_AGENT_RESPONSE") from error
 
 
-def _kind_and_text(heard: WorkerEvent) -> tuple[str, str]:
-    document = heard.document
-    if heard.kind is EventKind.TASK:
+def _kind_and_text(event: WorkerEvent) -> tuple[str, str]:
+    document = event.document
+    if event.kind is EventKind.TASK:
         return "task", Reply(document).text
-    if heard.kind is EventKind.MESSAGE:
+    if event.kind is EventKind.MESSAGE:
         return "message", Message(document).text
-    if heard.kind is EventKind.ARTIFACT:
+    if event.kind is EventKind.ARTIFACT:
         parts = document["artifact"]["parts"]
         plain = all(part.get("kind") == "text" for part in parts)
         return ("text" if plain else "artifact"), text_of(parts)
-    said = document["status"].get("message")
-    text = Message(said).text if said else ""
-    if heard.state in TERMINAL:
+    message = document["status"].get("message")
+    text = Message(message).text if message else ""
+    if event.state in TERMINAL:
         return "done", text
-    return ("input_required" if heard.state in PAUSED else "status"), text
+    return ("input_required" if event.state in PAUSED else "status"), text
 
 
 def _reason_of(task: JsonObject) -> str | None:
-    """Where the hub itself failed the task it says why."""
-    own = ((task.get("status") or {}).get("message") or {}).get("metadata") or task.get("metadata") or {}
-    said = own.get("rolecall") if isinstance(own, dict) else None
-    return str(said["reason"]) if isinstance(said, dict) and said.get("reason") else None
+    """The reason in the metadata, if the hub itself failed the task."""
+    metadata = ((task.get("status") or {}).get("message") or {}).get("metadata") or task.get("metadata") or {}
+    hub_metadata = metadata.get("rolecall") if isinstance(metadata, dict) else None
+    return str(hub_metadata["reason"]) if isinstance(hub_metadata, dict) and hub_metadata.get("reason") else None

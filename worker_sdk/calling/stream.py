@@ -1,4 +1,4 @@
-"""A stream of events that survives cuts: it comes back with its cursor and goes on where it was."""
+"""A stream of events that survives cuts: it reconnects with its cursor and resumes after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LARGEST_EVENT = 64 * 1024 * 1024
 
 
 class HubStream:
-    """Enter it to send; iterate it once. Leaving it early leaves the task running.
+    """`async with` sends the message; iterate once. Leaving the block early does not stop the task.
 
     `task_id`, `context_id` and `cursor` are known after the first event.
     """
@@ -66,19 +66,19 @@ class HubStream:
                     repeated = resumed and event.kind == "task" and event.cursor == self.cursor
                     resumed, self._lost_since = False, None
                     self._note(event)
-                    # The task as of our own cursor says nothing new, except that it has ended.
-                    if not repeated or event.ends:
+                    # The Task as of our own cursor adds nothing, unless it has ended.
+                    if not repeated or event.is_last:
                         yield event
-                    if event.ends:
+                    if event.is_last:
                         return
             except (StreamLost, HubUnreachable, HubBusy) as error:
                 if self.task_id is None and isinstance(error, HubBusy):
                     raise
-                await self._come_back(error)
+                await self._resume(error)
             else:
                 if self._resting:
                     return
-                await self._come_back(StreamLost("The stream ended before the task did."))
+                await self._resume(StreamLost("The stream ended before the task."))
             resumed = True
 
     # --- frames
@@ -123,14 +123,14 @@ class HubStream:
             opened, self._open = self._open, None
             await opened.__aexit__(None, None, None)
 
-    async def _come_back(self, cut: RolecallError) -> None:
-        """Resubscribe, with back-off, until it works or it has taken too long."""
+    async def _resume(self, cut: RolecallError) -> None:
+        """Resubscribe with back-off until it succeeds or `give_up_after` seconds have passed."""
         await self._disconnect()
         if self.task_id is None:
-            raise StreamLost(f"{cut} No event had come yet, so the call may or may not have run.") from cut
+            raise StreamLost(f"{cut} No event had arrived, so the call may or may not have run.") from cut
         loop = asyncio.get_running_loop()
         low, high = self._backoff
-        # A hub that takes the call and says nothing before it cuts again is no hub that has come back.
+        # A hub that accepts the call and cuts again before the first event does not count as back.
         if self._lost_since is None:
             self._lost_since, self._pause = loop.time(), low
         while True:
@@ -139,7 +139,8 @@ class HubStream:
             if loop.time() > self._lost_since + self._give_up_after:
                 facts = {"taskId": self.task_id, "cursor": self.cursor or ""}
                 raise StreamLost(
-                    f"The stream of task {self.task_id} was cut, and the hub did not come back.", facts=facts
+                    f"The stream of task {self.task_id} was cut, and the hub did not come back. Follow the task to resume.",
+                    facts=facts,
                 ) from cut
             try:
                 await self._connect("tasks/resubscribe", {"id": self.task_id})

@@ -1,1 +1,1 @@
-"""The tasks of one worker: their handlers at work, their logs, finding them again."""
+"""The tasks of one worker: executions of their handlers, their logs, and the table of tasks."""

@@ -1,4 +1,4 @@
-"""One task's handler at work: what it says goes into the log, how it ends decides the task's state."""
+"""Runs the handler of one task: its output goes into the log, its end decides the task's state."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, UserE
 
 log = logging.getLogger("worker_sdk")
 
-_LONGEST_TEXT = 128 * 1024
+_MAX_TEXT = 128 * 1024
 
 
 class Slots:
-    """How many handlers run, and how many may. A plain function that was cancelled keeps its slot until its thread ends."""
+    """Counts the running handlers up to a limit. A cancelled plain function keeps its slot until its thread ends."""
 
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
@@ -53,7 +53,7 @@ class Slots:
 
 
 class Execution:
-    """Drives one handler through the turns of one task. The caller has taken a slot for each turn."""
+    """Runs one handler through the turns of one task. The caller takes a slot for each turn."""
 
     def __init__(
         self, task_log: TaskLog, handler: Handler, slots: Slots, send: Send, on_end: Callable[[Execution], None]
@@ -66,13 +66,13 @@ class Execution:
         self._on_end = on_end
         self._reply: asyncio.Future[Message] | None = None
         self._text_id: str | None = None
-        self._verdict: tuple[TaskState, str] | None = None
+        self._stop_outcome: tuple[TaskState, str] | None = None
         self._job: asyncio.Task[None] | None = None
         self.ended_at = 0.0
 
     @property
     def stopping(self) -> bool:
-        return self._verdict is not None
+        return self._stop_outcome is not None
 
     def start(self) -> None:
         message = self._addressed(self._task.message.raw)
@@ -88,26 +88,26 @@ class Execution:
             TaskState.WORKING,
         )
         self._job = asyncio.create_task(self._run(Message(message)), name=f"handler of task {self.log.task_id}")
-        self._job.add_done_callback(self._ended)
+        self._job.add_done_callback(self._on_job_end)
 
     def resume(self, send: Send) -> None:
-        """Answer the question that the handler waits for. The slot has been taken by the caller."""
+        """Answer the question that the handler waits for. The caller has taken the slot."""
         assert self._reply is not None
         self._holds_slot = True
         self._task.turn(send)
         message = self._addressed(self._task.message.raw)
         self.log.add_turn(message)
-        self._say(TaskState.WORKING)
+        self._put_status(TaskState.WORKING)
         self._reply.set_result(Message(message))
 
     def stop(self, state: TaskState, text: str) -> None:
-        """Raise CancelledError in the handler; when it has ended the task is in `state`, whatever it returned."""
-        if self._verdict is None:
-            self._verdict = (state, text)
+        """Raise CancelledError in the handler. When it has ended, the task is in `state`, whatever the handler returned."""
+        if self._stop_outcome is None:
+            self._stop_outcome = (state, text)
         if self._job is not None:
             self._job.cancel()
 
-    async def over(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait until the handler has ended. Cancelling the wait does not cancel the handler."""
         if self._job is not None:
             await asyncio.wait([self._job])
@@ -116,17 +116,17 @@ class Execution:
 
     async def _run(self, message: Message) -> None:
         if self._handler.form is Form.GENERATOR:
-            await self._drive(self._handler.call(message, self._task))
+            await self._run_generator(self._handler.call(message, self._task))
             self._close_text()
             return
         if self._handler.form is Form.COROUTINE:
             result = await self._handler.call(message, self._task)
         else:
             result = await self._in_thread(lambda: self._handler.call(message, self._task))
-        if result is not None and self._verdict is None:
+        if result is not None and self._stop_outcome is None:
             self._put_artifact(_as_artifact(result))
 
-    async def _drive(self, generator: AsyncGenerator[Any, Any]) -> None:
+    async def _run_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         step: Awaitable[Any] = generator.__anext__()
         while True:
             try:
@@ -134,41 +134,41 @@ class Execution:
             except StopAsyncIteration:
                 return
             if self.stopping and isinstance(item, NeedInput):
-                # A stopped task asks nobody any more.
+                # A stopped task asks no questions.
                 await generator.aclose()
                 return
             try:
-                answer = await self._take(item)
+                answer = await self._handle_item(item)
             except (asyncio.CancelledError, TypeError) as error:
-                # The handler stands at its yield: it is told there.
+                # The handler is suspended at its yield: raise the error there.
                 step = generator.athrow(error)
             else:
                 step = generator.asend(answer)
 
-    async def _take(self, item: Any) -> Message | None:
+    async def _handle_item(self, item: Any) -> Message | None:
         if not isinstance(item, NeedInput):
-            await self.log.room()
+            await self.log.wait_for_space()
         if isinstance(item, str):
             self._put_text(item)
         elif isinstance(item, Status):
-            self._say(TaskState.WORKING, item.text)
+            self._put_status(TaskState.WORKING, item.text)
         elif isinstance(item, Artifact | dict):
             self._put_artifact(_as_artifact(item))
         elif isinstance(item, NeedInput):
-            return await self._ask(item)
+            return await self._pause_for_input(item)
         else:
             raise TypeError(f"a handler yields str, dict, Status, Artifact or NeedInput, not {type(item).__name__}")
         return None
 
-    async def _ask(self, question: NeedInput) -> Message:
+    async def _pause_for_input(self, question: NeedInput) -> Message:
         self._close_text()
         self._reply = asyncio.get_running_loop().create_future()
-        self._release()
-        self._say(TaskState.INPUT_REQUIRED, question.text)
+        self._release_slot()
+        self._put_status(TaskState.INPUT_REQUIRED, question.text)
         return await self._reply
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
-        """A thread of its own, so that calls never queue behind each other and none holds up the process's exit."""
+        """Run in a new daemon thread, so that calls never queue behind each other and none delays the exit of the process."""
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         context = contextvars.copy_context()
@@ -176,7 +176,7 @@ class Execution:
         def work() -> None:
             try:
                 future.set_result(context.run(call))
-            except BaseException as error:  # noqa: BLE001 - carried over to the task, which decides
+            except BaseException as error:  # noqa: BLE001 - passed to the task, which handles it
                 future.set_exception(error)
 
         threading.Thread(target=work, name=f"handler of task {self.log.task_id}", daemon=True).start()
@@ -184,7 +184,7 @@ class Execution:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if not future.done():
-                # No thread can be stopped from outside: the slot is free when it ends by itself.
+                # A thread cannot be stopped from outside: its slot is released when it ends.
                 self._holds_slot = False
                 loop = asyncio.get_running_loop()
                 future.add_done_callback(lambda _: _call_if_open(loop, self._slots.release))
@@ -192,14 +192,14 @@ class Execution:
 
     # --- the end
 
-    def _ended(self, job: asyncio.Task[None]) -> None:
+    def _on_job_end(self, job: asyncio.Task[None]) -> None:
         error = None if job.cancelled() else job.exception()
-        state, text = self._verdict or self._judge(job.cancelled(), error)
-        self._say(state, text)
-        self._release()
+        state, text = self._stop_outcome or self._outcome_of(job.cancelled(), error)
+        self._put_status(state, text)
+        self._release_slot()
         self._on_end(self)
 
-    def _judge(self, cancelled: bool, error: BaseException | None) -> tuple[TaskState, str]:
+    def _outcome_of(self, cancelled: bool, error: BaseException | None) -> tuple[TaskState, str]:
         if isinstance(error, Reject):
             return TaskState.REJECTED, str(error)
         if isinstance(error, UserError):
@@ -211,18 +211,18 @@ class Execution:
             "task %s failed (error id %s)",
             self.log.task_id,
             error_id,
-            exc_info=error or asyncio.CancelledError("by the handler itself"),
+            exc_info=error or asyncio.CancelledError("raised by the handler itself"),
         )
         return TaskState.FAILED, f"Agent failed (error id {error_id})"
 
-    def _release(self) -> None:
+    def _release_slot(self) -> None:
         if self._holds_slot:
             self._holds_slot = False
             self._slots.release()
 
     # --- into the log
 
-    def _say(self, state: TaskState, text: str = "") -> None:
+    def _put_status(self, state: TaskState, text: str = "") -> None:
         status: JsonObject = {"state": state.value, "timestamp": _now()}
         if text:
             status["message"] = self._addressed(
@@ -238,7 +238,7 @@ class Execution:
             self._update({"artifactId": self._text_id, "parts": [{"kind": "text", "text": piece}]}, append=append, last=False)
 
     def _close_text(self) -> None:
-        """The last chunk is known only when none follows, so it has no parts: holding each back would cost its latency."""
+        """The last chunk is only known when none follows, so it has no parts: holding back each chunk would add latency."""
         if self._text_id is not None:
             self._update({"artifactId": self._text_id, "parts": []}, append=True, last=True)
             self._text_id = None
@@ -264,8 +264,8 @@ class Execution:
 
 
 def _pieces(text: str) -> list[str]:
-    """Readers bound an event, commonly at 1 MiB: a long text goes in several, also if every letter takes six bytes."""
-    return [text[at : at + _LONGEST_TEXT] for at in range(0, len(text), _LONGEST_TEXT)] or [""]
+    """Split a long text into several events. Readers limit an event, commonly to 1 MiB, and a character can take six bytes."""
+    return [text[at : at + _MAX_TEXT] for at in range(0, len(text), _MAX_TEXT)] or [""]
 
 
 def _as_artifact(result: Any) -> Artifact:
@@ -275,7 +275,7 @@ def _as_artifact(result: Any) -> Artifact:
         return Artifact(text=result)
     if isinstance(result, dict):
         return Artifact(data=result)
-    raise TypeError(f"a handler returns str, dict, Artifact or nothing, not {type(result).__name__}")
+    raise TypeError(f"a handler returns str, dict, Artifact or None, not {type(result).__name__}")
 
 
 def _call_if_open(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

@@ -1,8 +1,8 @@
-"""The log of one task: what the handler has said, numbered from 1, for every reader to follow and to come back to.
+"""The log of one task: the handler's events, numbered from 1. Readers follow it and can resume at a position.
 
-Memory is bounded by one rule. At the cap the handler waits. Events are let go only then, and only those that every
-attached reader has passed by half the cap: what a reader was given may still be on its way, and a hub that is killed
-asks for it again. With nobody attached nothing is let go, so nothing is lost that nobody has received.
+Memory is bounded by one rule. At the cap the handler waits. Events are dropped only then, and only those that every
+attached reader has passed by half the cap, because the last bytes may still be in transit, and a hub that is killed
+requests them again. Without a reader nothing is dropped, so no event is lost that nobody has received.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAGE = 256
 
 
 class TaskLog:
-    """One writer, the handler's execution; any number of readers. On one event loop."""
+    """One writer, the handler's execution; any number of readers. All on one event loop."""
 
     def __init__(self, task_id: str, context_id: str, *, cap: int = CAP) -> None:
         self.task_id, self.context_id = task_id, context_id
@@ -30,12 +30,12 @@ class TaskLog:
         self._cap = cap
         self._events: list[Event] = []
         self._first = 1
-        self._let_go = 0
-        self._rest: JsonObject | None = None
+        self._dropped_bytes = 0
+        self._base: JsonObject | None = None
         self._turns: list[tuple[int, JsonObject]] = []
         self._readers: set[Reader] = set()
-        self._room = asyncio.Event()
-        self._settled = asyncio.Event()
+        self._space = asyncio.Event()
+        self._at_rest = asyncio.Event()
 
     @property
     def end(self) -> int:
@@ -43,7 +43,7 @@ class TaskLog:
 
     @property
     def first(self) -> int:
-        """The oldest event that is still here."""
+        """The oldest event that is still stored."""
         return self._first
 
     @property
@@ -52,7 +52,7 @@ class TaskLog:
 
     @property
     def resting(self) -> bool:
-        """Nothing comes unless the caller does something: ended, or waiting for input."""
+        """The task has ended or waits for input: no event follows unless the caller acts."""
         return self.state in TERMINAL or self.state in PAUSED
 
     # --- writing
@@ -64,36 +64,36 @@ class TaskLog:
         if state is not None:
             self.state = state
             if self.resting:
-                self._settled.set()
+                self._at_rest.set()
             else:
-                self._settled.clear()
+                self._at_rest.clear()
         for reader in self._readers:
             reader.wake()
 
     def add_turn(self, message: JsonObject) -> None:
-        """A further message of the caller: no event, but part of the history from here on."""
+        """Add a message of the caller. It is not an event, but part of the history from here on."""
         self._turns.append((self.end, message))
 
-    async def room(self) -> None:
-        """Wait until there is room for more."""
+    async def wait_for_space(self) -> None:
+        """Wait until the log is below its cap."""
         while self.size >= self._cap:
-            self._make_room()
+            self._make_space()
             if self.size >= self._cap:
-                self._room.clear()
-                await self._room.wait()
+                self._space.clear()
+                await self._space.wait()
 
-    async def settled(self) -> None:
-        """Wait until the task has ended or asks for input."""
-        await self._settled.wait()
+    async def wait_until_resting(self) -> None:
+        """Wait until the task has ended or waits for input."""
+        await self._at_rest.wait()
 
     # --- reading
 
     def follow(self, after: int) -> Reader:
-        """Attach a reader that has everything up to `after`. It must be closed."""
-        taken = self._let_go + sum(len(event.body) for event in self._events[: max(0, after - self._first + 1)])
-        reader = Reader(self, after, taken)
+        """Attach a reader that already has everything up to `after`. The caller must close it."""
+        received = self._dropped_bytes + sum(len(event.body) for event in self._events[: max(0, after - self._first + 1)])
+        reader = Reader(self, after, received)
         self._readers.add(reader)
-        self._room.set()
+        self._space.set()
         return reader
 
     def page(self, after: int) -> Sequence[Logged]:
@@ -101,11 +101,11 @@ class TaskLog:
         return [Logged(Cursor(after + at), event) for at, event in enumerate(self._events[start : start + _PAGE], 1)]
 
     def snapshot(self, *, upto: int | None = None, history_length: int | None = None) -> bytes:
-        """The Task after the event `upto`, or as of now."""
+        """The Task as of the event `upto`. As of now if `upto` is None or that event was dropped."""
         end = self.end if upto is None or upto < self._first else upto
         if end == 1 and self._first == 1 and not self._turns and history_length is None:
             return self._events[0].body
-        task = dict(self._rest) if self._rest is not None else None
+        task = dict(self._base) if self._base is not None else None
         turns = [turn for turn in self._turns if turn[0] <= end]
         for at, event in enumerate(self._events[: end - self._first + 1], self._first):
             while task is not None and turns and turns[0][0] < at:
@@ -117,64 +117,64 @@ class TaskLog:
         trim_history(task, history_length)
         return dump(task)
 
-    # --- making room
+    # --- making space
 
     def progress(self) -> None:
-        self._room.set()
+        self._space.set()
 
     def detach(self, reader: Reader) -> None:
         self._readers.discard(reader)
-        self._room.set()
+        self._space.set()
 
-    def _make_room(self) -> None:
+    def _make_space(self) -> None:
         if not self._readers:
             return
-        passed = min(reader.taken for reader in self._readers) - self._cap // 2
-        count, gone = 0, 0
+        passed = min(reader.received for reader in self._readers) - self._cap // 2
+        count, dropped = 0, 0
         for event in self._events:
-            if self._let_go + gone + len(event.body) > passed:
+            if self._dropped_bytes + dropped + len(event.body) > passed:
                 break
-            gone += len(event.body)
+            dropped += len(event.body)
             count += 1
         if count:
-            self._rest = self._rest_after(self._events[:count])
+            self._base = self._base_after(self._events[:count])
             del self._events[:count]
             self._first += count
-            self._let_go += gone
-            self.size -= gone
+            self._dropped_bytes += dropped
+            self.size -= dropped
 
-    def _rest_after(self, gone: Sequence[Event]) -> JsonObject:
-        """What a snapshot still says of events that were let go: the state and the caller's turns, no results."""
-        rest = self._rest
-        for event in gone:
+    def _base_after(self, dropped: Sequence[Event]) -> JsonObject:
+        """What snapshots keep of dropped events: the state and the caller's turns, no artifacts."""
+        base = self._base
+        for event in dropped:
             if event.kind is EventKind.TASK:
-                rest = parse(event.body)
-            elif event.kind is EventKind.STATUS and rest is not None:
-                rest["status"] = parse(event.body)["status"]
-        assert rest is not None
-        until = self._first + len(gone)
-        rest["history"] = [*rest["history"], *(message for after, message in self._turns if after < until)]
+                base = parse(event.body)
+            elif event.kind is EventKind.STATUS and base is not None:
+                base["status"] = parse(event.body)["status"]
+        assert base is not None
+        until = self._first + len(dropped)
+        base["history"] = [*base["history"], *(message for after, message in self._turns if after < until)]
         self._turns = [turn for turn in self._turns if turn[0] >= until]
-        rest["metadata"] = {"rolecall": {"eventsLetGo": until - 1}}
-        return rest
+        base["metadata"] = {"rolecall": {"eventsLetGo": until - 1}}
+        return base
 
 
 class Reader:
-    """One that follows a log. What `batch` gave counts as received when the next batch is asked for."""
+    """Follows a log. The events of a batch count as received when the next batch is requested."""
 
-    def __init__(self, log: TaskLog, after: int, taken: int) -> None:
+    def __init__(self, log: TaskLog, after: int, received: int) -> None:
         self._log = log
         self._position = after
-        self._handed = 0
-        self.taken = taken
+        self._batch_bytes = 0
+        self.received = received
         self._wake = asyncio.Event()
         self._stopped = False
 
     async def batch(self, idle: float) -> Sequence[Logged] | None:
-        """Events, at most a page; empty when none came for `idle` seconds; None at the end of the turn or after `stop`."""
-        if self._handed:
-            self.taken += self._handed
-            self._handed = 0
+        """At most one page of events. Empty if none came for `idle` seconds; None at the end of the turn or after `stop`."""
+        if self._batch_bytes:
+            self.received += self._batch_bytes
+            self._batch_bytes = 0
             self._log.progress()
         if not self._stopped and self._position == self._log.end and not self._log.resting:
             await self._sleep(idle)
@@ -183,7 +183,7 @@ class Reader:
         events = self._log.page(self._position)
         if events:
             self._position = events[-1].cursor
-            self._handed = sum(len(logged.event.body) for logged in events)
+            self._batch_bytes = sum(len(logged.event.body) for logged in events)
             return events
         return None if self._log.resting else ()
 

@@ -1,4 +1,4 @@
-"""The tasks that a worker knows: taking messages in, finding tasks again, forgetting them."""
+"""The tasks of a worker: accepts messages, finds tasks, removes old ones."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from worker_sdk.tasks.log import CAP, TaskLog
 _Key = tuple[str, str | None, str, bytes]
 
 _CANCEL_WAIT = 5.0
-"""So long an answer to tasks/cancel waits for the handler to end; then it shows the task as it stands."""
+"""Seconds that tasks/cancel waits for the handler to end. After that it returns the task in its current state."""
 
 
 class Delivery(NamedTuple):
-    """Where a message went, and the event that its turn begins with."""
+    """The execution that got a message, and the event that its turn begins with."""
 
     execution: Execution
     start: int
@@ -37,7 +37,7 @@ class Delivery(NamedTuple):
 
 
 class TaskLimits(NamedTuple):
-    """How long and how much of what has ended is kept. The oldest goes first."""
+    """Limits for ended tasks: seconds, number, bytes. The oldest is removed first. `log`: bytes of one task's log."""
 
     keep: float = 3600.0
     keep_tasks: int = 10_000
@@ -46,7 +46,7 @@ class TaskLimits(NamedTuple):
 
 
 class Tasks:
-    """One worker's tasks. On one event loop."""
+    """One worker's tasks, on one event loop."""
 
     def __init__(
         self,
@@ -64,24 +64,24 @@ class Tasks:
         self._name = name
         self._limits = limits
         self._monotonic = monotonic
-        self._known: dict[str, Execution] = {}
-        self._heard: dict[_Key, Delivery] = {}
+        self._by_id: dict[str, Execution] = {}
+        self._deliveries: dict[_Key, Delivery] = {}
         self._keys: dict[str, list[_Key]] = {}
         self._ended: deque[Execution] = deque()
         self._ended_bytes = 0
 
     def deliver(self, send: Send, *, idempotency_key: str = "") -> Delivery:
-        """Start or resume a handler; a message that was delivered before is only pointed to its task.
+        """Start or resume a handler. A repeated message returns its first delivery.
 
-        WorkerRefused: nothing happened. TaskNotFound, TaskEnded, InvalidParams.
+        WorkerRefused: nothing was done. Also TaskNotFound, TaskEnded, InvalidParams.
         """
         self.forget()
         key = _key_of(send, idempotency_key)
-        known = self._heard.get(key)
+        known = self._deliveries.get(key)
         if known is not None:
             return known
         delivery = self._resume(send) if send.task_id else self._start(send)
-        self._heard[key] = delivery
+        self._deliveries[key] = delivery
         self._keys.setdefault(delivery.log.task_id, []).append(key)
         return delivery
 
@@ -95,31 +95,31 @@ class Tasks:
         execution.stop(TaskState.CANCELED, "")
         try:
             async with asyncio.timeout(_CANCEL_WAIT):
-                await execution.over()
+                await execution.wait_ended()
         except TimeoutError:
-            pass  # the handler cleans up; the task is canceled when it has ended
+            pass  # the handler is still cleaning up; the task becomes canceled when it ends
         return execution.log
 
-    async def finish(self, patience: float, reason: str) -> int:
-        """Take nothing new, let what runs end for `patience` seconds, fail the rest; returns how many that were."""
+    async def finish(self, timeout: float, reason: str) -> int:
+        """Accept no new work, wait `timeout` seconds for running handlers, fail the rest. Returns how many those were."""
         self.draining = True
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await self.slots.idle()
         except TimeoutError:
-            pass  # what is left is stopped below
-        rest = [execution for execution in self._known.values() if not execution.log.ended]
+            pass  # the rest is stopped below
+        rest = [execution for execution in self._by_id.values() if not execution.log.ended]
         for execution in rest:
             execution.stop(TaskState.FAILED, reason)
         try:
             async with asyncio.timeout(2.0):
-                await asyncio.gather(*(execution.over() for execution in rest))
+                await asyncio.gather(*(execution.wait_ended() for execution in rest))
         except TimeoutError:
             pass  # a handler that cannot be stopped ends with the process
         return len(rest)
 
     def forget(self) -> None:
-        """Drop what ended too long ago, or is too much."""
+        """Remove ended tasks beyond the limits."""
         now = self._monotonic()
         while self._ended and (
             self._ended[0].ended_at + self._limits.keep <= now
@@ -128,13 +128,13 @@ class Tasks:
         ):
             execution = self._ended.popleft()
             self._ended_bytes -= execution.log.size
-            del self._known[execution.log.task_id]
+            del self._by_id[execution.log.task_id]
             for key in self._keys.pop(execution.log.task_id):
-                del self._heard[key]
+                del self._deliveries[key]
 
     def _find(self, task_id: str) -> Execution:
         self.forget()
-        execution = self._known.get(task_id)
+        execution = self._by_id.get(task_id)
         if execution is None:
             raise TaskNotFound
         return execution
@@ -143,7 +143,7 @@ class Tasks:
         self._take_slot()
         log = TaskLog(new_task_id(), send.context_id or new_context_id(), cap=self._limits.log)
         execution = Execution(log, self._handler, self.slots, send, self._on_end)
-        self._known[log.task_id] = execution
+        self._by_id[log.task_id] = execution
         execution.start()
         return Delivery(execution, log.end)
 
@@ -155,7 +155,7 @@ class Tasks:
         if log.ended:
             raise TaskEnded
         if not log.resting or execution.stopping:
-            raise InvalidParams("The task is working and takes no message now. Wait until it asks for input.")
+            raise InvalidParams("The task is working and accepts no message now. Wait until it asks for input.")
         self._take_slot()
         execution.resume(send)
         return Delivery(execution, log.end)
@@ -174,8 +174,8 @@ class Tasks:
 
 
 def _key_of(send: Send, idempotency_key: str) -> _Key:
-    """The same words under the same id, to the same task, are the same message. An id alone proves nothing: strangers
-    choose "1". Whoever forwards for several callers tells them apart with an idempotency key.
+    """The same content under the same id, for the same task, is the same message. The id alone is not enough, because
+    different callers choose "1". A forwarder for several callers distinguishes them by an idempotency key.
     """
     message = send.params["message"]
     digest = hashlib.blake2b(dump([message["parts"], message.get("metadata")]), digest_size=16).digest()

@@ -127,7 +127,7 @@ async def test_a_worker_that_enrols_anew_while_it_drains_says_so_at_once() -> No
     async with asyncio.timeout(3), listening(registry) as server, lease_at(server) as lease:
         await lease.ready()
         registry.plan.append(refusal(404, "LEASE_UNKNOWN"))
-        await lease.drain(patience=60)
+        await lease.drain(timeout=60)
         assert lease.state is LeaseState.DRAINING
     assert [(verb, body.get("draining")) for verb, _, body in registry.asked] == [
         ("PUT", None),
@@ -170,8 +170,8 @@ async def test_leaving_a_hub_that_has_gone_takes_no_time() -> None:
 
 
 async def test_a_hub_that_says_nothing_holds_up_the_end_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker_sdk.lease._FAREWELL", 0.2)
-    monkeypatch.setattr("worker_sdk.lease._HOPELESS", 0.05)
+    monkeypatch.setattr("worker_sdk.lease._SHUTDOWN_TIMEOUT", 0.2)
+    monkeypatch.setattr("worker_sdk.lease._UNREACHABLE_TIMEOUT", 0.05)
     registry = Registry(heartbeat=60)
     async with asyncio.timeout(5), listening(registry) as server, lease_at(server) as lease:
         await lease.ready()

@@ -64,11 +64,11 @@ def test_a_signal_drains_the_worker_finishes_what_runs_and_leaves_with_0(tmp_pat
     with sleeper(tmp_path, hub, "polite") as worker:
         task = begin(hub, "polite", 1)
         worker.signal(signal.SIGTERM)
-        wait_for(lambda: "finishes 1 running" in worker.output)
+        wait_for(lambda: "finishes 1 running task(s)" in worker.output)
         assert worker.wait() == 0
     wait_for(lambda: state_of(hub, task)[0] == "completed")
     assert not is_live(hub.url, "sleeper:polite")
-    steps = ("stopping", "gets nothing new", "finishes 1", "has left", "has ended")
+    steps = ("stopping", "gets no new calls", "finishes 1", "is no longer enrolled", "has ended")
     places = [worker.output.index(step) for step in steps]
     assert places == sorted(places)
 
@@ -93,7 +93,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, hub: HubProcess) -> Non
     with sleeper(tmp_path, hub, "stuck") as worker:
         begin(hub, "stuck", 60)
         worker.signal(signal.SIGINT)
-        wait_for(lambda: "finishes 1 running" in worker.output)
+        wait_for(lambda: "finishes 1 running task(s)" in worker.output)
         threading.Event().wait(0.6)  # a signal that comes sooner counts as the same one
         worker.signal(signal.SIGINT)
         assert worker.wait(3) == 130

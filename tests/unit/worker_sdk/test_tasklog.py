@@ -70,7 +70,7 @@ async def test_at_the_cap_the_handler_waits_while_nobody_is_attached() -> None:
     log = begun(cap=2_000)
     while log.size < 2_000:
         say(log, "x" * 100)
-    waiting = asyncio.create_task(log.room())
+    waiting = asyncio.create_task(log.wait_for_space())
     await asyncio.sleep(0.01)
     assert not waiting.done()
     cursors: list[int] = []
@@ -88,7 +88,7 @@ async def test_memory_stays_bounded_and_a_slow_reader_misses_nothing() -> None:
     slow, quick = asyncio.create_task(read_all(log, 0, pause=0.0005)), asyncio.create_task(read_all(log, 0))
     await asyncio.sleep(0)
     for n in range(400):
-        await log.room()
+        await log.wait_for_space()
         say(log, f"{n:0100}")
         largest = max(largest, log.size)
     end(log)
@@ -101,7 +101,7 @@ async def test_what_was_handed_out_lately_is_kept_for_a_reader_that_was_cut() ->
     log = begun(cap=4_000)
     reader = log.follow(0)
     for _ in range(100):
-        await log.room()
+        await log.wait_for_space()
         say(log, "x" * 100)
         await reader.batch(1)
     reader.close()
@@ -138,7 +138,7 @@ async def test_a_snapshot_after_events_were_let_go_says_so(ended: bool) -> None:
     log = begun(cap=1_000)
     reader = log.follow(0)
     for _ in range(40):
-        await log.room()
+        await log.wait_for_space()
         say(log, "x" * 50)
         await reader.batch(1)
     if ended:
@@ -157,7 +157,7 @@ async def test_no_turn_is_lost_whatever_events_were_let_go() -> None:
     reader = log.follow(0)
     edges = set()
     for number in range(60):
-        await log.room()
+        await log.wait_for_space()
         say(log, "x" * 20)
         log.add_turn({"kind": "message", "role": "user", "messageId": f"m{number}", "parts": []})
         said.append(f"m{number}")
@@ -186,20 +186,20 @@ async def test_a_log_knows_whether_its_task_rests() -> None:
     assert log.state is TaskState.WORKING
     log.append(EventKind.STATUS, {"kind": "status-update", "status": {"state": "input-required"}}, TaskState.INPUT_REQUIRED)
     assert (log.resting, log.ended) == (True, False)
-    await asyncio.wait_for(log.settled(), 1)
+    await asyncio.wait_for(log.wait_until_resting(), 1)
     log.append(EventKind.STATUS, {"kind": "status-update", "status": {"state": "working"}}, TaskState.WORKING)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(log.settled(), 0.01)
+        await asyncio.wait_for(log.wait_until_resting(), 0.01)
     end(log)
     assert (log.resting, log.ended) == (True, True)
-    await asyncio.wait_for(log.settled(), 1)
+    await asyncio.wait_for(log.wait_until_resting(), 1)
 
 
 async def test_text_between_states_leaves_a_settled_task_settled() -> None:
     log = begun()
     end(log)
     say(log, "late")
-    await asyncio.wait_for(log.settled(), 1)
+    await asyncio.wait_for(log.wait_until_resting(), 1)
     assert log.state is TaskState.COMPLETED
 
 
@@ -208,14 +208,14 @@ async def test_a_reader_that_comes_late_counts_what_it_has_as_taken() -> None:
     log = begun(cap=1_000)
     reader = log.follow(0)
     for _ in range(30):
-        await log.room()
+        await log.wait_for_space()
         say(log, "x" * 20)
         await reader.batch(1)
     first = log.first
     assert first > 1
     late = log.follow(log.end)
     for _ in range(30):
-        await asyncio.wait_for(log.room(), 1)
+        await asyncio.wait_for(log.wait_for_space(), 1)
         say(log, "x" * 20)
         await reader.batch(1)
         batch = await late.batch(1)
@@ -255,7 +255,7 @@ async def test_who_leaves_lets_the_handler_go_on() -> None:
     quick, stuck = log.follow(0), log.follow(0)
     while log.size < 500:
         say(log, "x" * 20)
-    waiting = asyncio.create_task(log.room())
+    waiting = asyncio.create_task(log.wait_for_space())
     while await quick.batch(0.001):
         pass
     assert not waiting.done()
@@ -271,7 +271,7 @@ async def test_a_status_that_was_let_go_is_still_the_tasks_status() -> None:
     log.append(EventKind.STATUS, {"kind": "status-update", "status": told, "final": False}, TaskState.WORKING)
     reader = log.follow(0)
     for _ in range(40):
-        await log.room()
+        await log.wait_for_space()
         say(log, "x" * 50)
         await reader.batch(1)
     reader.close()

@@ -384,7 +384,7 @@ async def test_the_trace_of_each_turn_reaches_the_handler() -> None:
 
     async with worker_of(handler).test() as t:
         first = t.tasks.deliver(read_send({"message": {"parts": [{"text": "x"}]}}, Target(), trace="t1")).log
-        await first.settled()
+        await first.wait_until_resting()
         more = {"message": {"parts": [{"text": "y"}], "taskId": first.task_id}}
-        await t.tasks.deliver(read_send(more, Target(), trace="t2")).log.settled()
+        await t.tasks.deliver(read_send(more, Target(), trace="t2")).log.wait_until_resting()
     assert traces == ["t1", "t2"]
