@@ -1,4 +1,4 @@
-"""One hub with all workers for the whole session, and a second one with other settings. Tests share them and leave nothing."""
+"""One hub with all workers for the whole session, and a second one with other settings. Tests share them and clean up."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import NamedTuple
 import pytest
 
 from tests.helpers.processes import ROLECALL, HubProcess, Process, free_port, start_hub, start_worker
-from tests.seeds.door import Door, wait
-from tests.seeds.strangers import Parrot, Receiver
+from tests.seeds.door import RawClient, wait
+from tests.seeds.strangers import Receiver, ScriptedAgent
 
 WORKERS = Path(__file__).with_name("workers.py")
 ROLES = 7
-"""How many of the workers' script are listed when all are there."""
+"""How many workers the script enrols."""
 
 
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    """Webhooks may go to this machine, and quiet streams get a comment soon."""
+    """Webhooks may go to this machine, and silent streams get a comment after 0.3 s."""
     folder = tmp_path_factory.mktemp("hub")
     with start_hub(folder, push_allowed_cidrs="127.0.0.0/8", keep_alive=0.3, log_level="debug", log_format="json") as hub:
         yield hub
 
 
 @pytest.fixture(scope="session")
-def door(hub: HubProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    """The hub, once all workers are there."""
+def client(hub: HubProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
+    """The hub, once all workers are enrolled."""
     log = tmp_path_factory.mktemp("workers") / "log"
-    with Door(hub.url) as door, start_worker(WORKERS, "counter:here", hub.url, log=log):
-        wait(lambda: len(door.agents()) >= ROLES)
-        yield door
+    with RawClient(hub.url) as client, start_worker(WORKERS, "counter:here", hub.url, log=log):
+        wait(lambda: len(client.agents()) >= ROLES)
+        yield client
 
 
 @pytest.fixture(scope="session")
 def other_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    """No batches, a role for calls that name none, and short leases. Webhooks are guarded as by default, but for what two
-    variables allow by the names that they have elsewhere.
+    """No batches, a default role, and short leases. Webhooks are restricted as by default, except for what two variables
+    with names from other systems allow.
     """
     folder = tmp_path_factory.mktemp("other")
     env = {
@@ -57,15 +57,15 @@ def other_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 
 
 @pytest.fixture(scope="session")
-def other(other_hub: HubProcess) -> Iterator[Door]:
-    with Door(other_hub.url) as door:
-        yield door
+def other(other_hub: HubProcess) -> Iterator[RawClient]:
+    with RawClient(other_hub.url) as client:
+        yield client
 
 
 class Locked(NamedTuple):
-    """A hub that wants a token, and one that it takes."""
+    """A hub that requires a token, and a valid token."""
 
-    door: Door
+    client: RawClient
     token: str
 
 
@@ -76,15 +76,18 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     with Process(argv, log=folder / "token") as made:
         assert made.wait(30) == 0, made.output
     (token,) = re.findall(r"^rc_\S+$", made.output, re.MULTILINE)
-    with start_hub(folder) as hub, Door(hub.url) as door:
-        yield Locked(door, token)
+    with start_hub(folder) as hub, RawClient(hub.url) as client:
+        yield Locked(client, token)
 
 
 @pytest.fixture(scope="session")
-def parrot(door: Door) -> Iterator[Parrot]:
-    """An agent of another make, in the role of that name."""
-    with Parrot() as parrot, door.enrolled("parrot:p", parrot.url, capabilities={"streaming": True}, ttl_seconds=3600):
-        yield parrot
+def scripted(client: RawClient) -> Iterator[ScriptedAgent]:
+    """An agent without our SDK, in the role `parrot`."""
+    with (
+        ScriptedAgent() as scripted,
+        client.enrolled("parrot:p", scripted.url, capabilities={"streaming": True}, ttl_seconds=3600),
+    ):
+        yield scripted
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A caller with nothing but HTTP: what it sends is what a person would type, what it gets is kept as it came."""
+"""A caller that only uses HTTP: it sends what a person would type, and keeps every answer unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDED = ("completed", "failed", "canceled", "rejected")
 
 
 class Frame(NamedTuple):
-    """One server-sent event. `at`: when it came, in seconds of the monotonic clock."""
+    """One server-sent event. `at`: when it was received, in seconds of the monotonic clock."""
 
     id: str | None
     event: str | None
@@ -34,8 +34,8 @@ class Frame(NamedTuple):
         return found
 
 
-class Door:
-    """Where a hub is knocked at."""
+class RawClient:
+    """Calls one hub."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -50,7 +50,7 @@ class Door:
     # --- JSON-RPC
 
     def answer(self, method: str, params: Any, path: str = RPC, *, call: Any = 1, **headers: str) -> JsonObject:
-        """The whole response. HTTP's own status is 200 whatever it holds; an error of a streaming call is its one event."""
+        """The whole response. The HTTP status is always 200; an error of a streaming call is its only event."""
         response = self.post(path, {"jsonrpc": "2.0", "id": call, "method": method, "params": params}, **headers)
         assert response.status_code == 200
         document: JsonObject = json.loads(response.text.removeprefix("data: "))
@@ -74,8 +74,8 @@ class Door:
         return code
 
     def send(self, role: str, text: str, *, method: str = "message/send", **members: Any) -> JsonObject:
-        """A message to a role, in the words of 0.3."""
-        result: JsonObject = self.call(method, said(text, role, **members))
+        """Send a message to a role in 0.3."""
+        result: JsonObject = self.call(method, message_v03(text, role, **members))
         return result
 
     # --- HTTP
@@ -116,18 +116,18 @@ class Door:
         """The task, once it is in that state."""
         found: JsonObject = {}
 
-        def there() -> bool:
+        def reached() -> bool:
             nonlocal found
             found = self.call("tasks/get", {"id": task}, path)
             return bool(found["status"]["state"] == state)
 
-        wait(there, timeout)
+        wait(reached, timeout)
         return found
 
     # --- registration
 
     def enrol(self, name: str, url: str, **fields: Any) -> JsonObject:
-        """In the flat form."""
+        """Enrol in the flat form."""
         response = self.post("/registry/agents", {"name": name, "description": f"{name} here", "url": url, **fields})
         assert response.status_code in (200, 201), response.text
         lease: JsonObject = response.json()
@@ -150,12 +150,12 @@ class Door:
 
 
 class Stream:
-    """An open stream: iterate, and it gives frames as they come. Comments are kept aside."""
+    """An open stream: iterate for the frames as they arrive. Comments are collected in `keep_alive_lines`."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
         self.headers = response.headers
-        self.comments: list[str] = []
+        self.keep_alive_lines: list[str] = []
         self._lines = response.iter_lines()
 
     def __iter__(self) -> Iterator[Frame]:
@@ -164,7 +164,7 @@ class Stream:
         for line in self._lines:
             field, _, value = line.partition(": ")
             if line.startswith(":"):
-                self.comments.append(line)
+                self.keep_alive_lines.append(line)
             elif field == "id":
                 name = value
             elif field == "event":
@@ -174,7 +174,7 @@ class Stream:
                 name = event = None
 
 
-def said(text: str, role: str | None = None, *, configuration: JsonObject | None = None, **members: Any) -> JsonObject:
+def message_v03(text: str, role: str | None = None, *, configuration: JsonObject | None = None, **members: Any) -> JsonObject:
     """The params of a message in 0.3."""
     message = {"kind": "message", "messageId": str(uuid4()), "role": "user", "parts": [{"kind": "text", "text": text}]}
     params: JsonObject = {"message": {**message, **members}}
@@ -185,13 +185,13 @@ def said(text: str, role: str | None = None, *, configuration: JsonObject | None
     return params
 
 
-def asked(text: str, role: str | None = None, **members: Any) -> JsonObject:
+def message_v10(text: str, role: str | None = None, **members: Any) -> JsonObject:
     """The params of a message in 1.0."""
     message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **members}
     return {"message": message} | ({"tenant": role} if role is not None else {})
 
 
-def told(text: str, task: str | None = None, role: str | None = None, **members: Any) -> JsonObject:
+def message_v01(text: str, task: str | None = None, role: str | None = None, **members: Any) -> JsonObject:
     """The params of a message in 0.1, where the caller names the task."""
     params = {"id": task or str(uuid4()), "message": {"role": "user", "parts": [{"type": "text", "text": text}]}, **members}
     return params | ({"metadata": {"role": role}} if role is not None else {})
@@ -217,7 +217,7 @@ def wait(until: Callable[[], bool], timeout: float = 10.0) -> None:
 
 
 def together(*jobs: Callable[[], Any]) -> list[Any]:
-    """What they return, each run in a thread of its own."""
+    """Run each job in a thread of its own and return their results."""
     results: list[Any] = [None] * len(jobs)
 
     def run(at: int, job: Callable[[], Any]) -> None:

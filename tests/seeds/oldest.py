@@ -1,4 +1,4 @@
-"""Calls under the oldest names, as their callers make them."""
+"""Calls under the oldest method names."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from typing import Any
 from uuid import uuid4
 
-from tests.seeds.door import Door, Frame, told, wait
+from tests.seeds.door import Frame, RawClient, message_v01, wait
 
-DOOR = "/"
+ROOT_PATH = "/"
 SET, GET = "tasks/pushNotification/set", "tasks/pushNotification/get"
 UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
@@ -17,17 +17,17 @@ def fresh() -> str:
     return f"task-{uuid4()}"
 
 
-def finished(door: Door, text: str, role: str = "counter", **members: Any) -> dict[str, Any]:
+def finished(client: RawClient, text: str, role: str = "counter", **members: Any) -> dict[str, Any]:
     """A task, once it has ended."""
-    params = told(text, fresh(), role, **members)
-    door.call("tasks/send", params, DOOR)
-    wait(lambda: door.call("tasks/get", {"id": params["id"]}, DOOR)["status"]["state"] in ("completed", "failed"))
-    task: dict[str, Any] = door.call("tasks/get", {"id": params["id"]}, DOOR)
+    params = message_v01(text, fresh(), role, **members)
+    client.call("tasks/send", params, ROOT_PATH)
+    wait(lambda: client.call("tasks/get", {"id": params["id"]}, ROOT_PATH)["status"]["state"] in ("completed", "failed"))
+    task: dict[str, Any] = client.call("tasks/get", {"id": params["id"]}, ROOT_PATH)
     return task
 
 
-def subscribed(door: Door, params: dict[str, Any]) -> list[Frame]:
+def subscribe_frames(client: RawClient, params: dict[str, Any]) -> list[Frame]:
     body = {"jsonrpc": "2.0", "id": 5, "method": "tasks/sendSubscribe", "params": params}
-    with door.opened_at("/subscribe", body) as stream:
+    with client.opened_at("/subscribe", body) as stream:
         assert stream.status == 200
         return list(stream)

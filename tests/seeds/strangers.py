@@ -1,6 +1,4 @@
-"""Who is not built with our SDK: an agent that says exactly what it is told to, and receivers of webhooks. In threads, on
-real sockets.
-"""
+"""Peers that do not use our SDK: an agent that plays a script, and receivers of webhooks. In threads, on real sockets."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ class _Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """The hub left in the middle of an answer, as hubs that are killed or have heard enough do. All else is a fault."""
+        """Ignore a hub that disconnects during an answer, because it was killed or has read enough. All else is a fault."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -59,13 +57,13 @@ class _Handler(BaseHTTPRequestHandler):
 # --- an agent that follows a script
 
 
-class Parrot(_Server):
-    """A 0.3 agent without any SDK. The text of a message is the script: a JSON list of events, and of seconds to wait. The ids
-    are put in. Any other text is done at once.
+class ScriptedAgent(_Server):
+    """A 0.3 agent without any SDK. The text of a message is the script: a JSON list of events and of seconds to wait. The
+    agent adds the ids. Any other text completes at once.
     """
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _ParrotHandler)
+        super().__init__(("127.0.0.1", 0), _ScriptedAgentHandler)
         self.tasks: dict[str, JsonObject] = {}
 
     @staticmethod
@@ -87,24 +85,24 @@ class Parrot(_Server):
         return {"kind": "artifact-update", "artifact": artifact, **members}
 
 
-class _ParrotHandler(_Handler):
-    server: Parrot
+class _ScriptedAgentHandler(_Handler):
+    server: ScriptedAgent
 
     def do_POST(self) -> None:
-        asked = json.loads(self.body())
-        params, task = asked["params"], asked["params"].get("id")
-        if asked["method"] in ("message/stream", "message/send"):
-            self._play(asked["id"], params["message"])
+        request = json.loads(self.body())
+        params, task = request["params"], request["params"].get("id")
+        if request["method"] in ("message/stream", "message/send"):
+            self._play(request["id"], params["message"])
         elif task not in self.server.tasks:
-            self._reply(asked["id"], error={"code": -32001, "message": "who?"})
+            self._reply(request["id"], error={"code": -32001, "message": "who?"})
         else:
             known = self.server.tasks[task]
-            if asked["method"] == "tasks/cancel":
+            if request["method"] == "tasks/cancel":
                 known["status"] = {"state": "canceled", "timestamp": "2026-05-10T18:00:01Z"}
-            self._reply(asked["id"], result=known)
+            self._reply(request["id"], result=known)
 
-    def _reply(self, call: Any, **said: Any) -> None:
-        self.answer(200, json.dumps({"jsonrpc": "2.0", "id": call, **said}).encode())
+    def _reply(self, call: Any, **members: Any) -> None:
+        self.answer(200, json.dumps({"jsonrpc": "2.0", "id": call, **members}).encode())
 
     def _play(self, call: Any, message: JsonObject) -> None:
         ids = {"taskId": str(uuid4()), "contextId": message.get("contextId") or str(uuid4())}
@@ -117,7 +115,7 @@ class _ParrotHandler(_Handler):
         self.close_connection = True
         self._frame(call, task)
         text = message["parts"][0]["text"]
-        for event in json.loads(text) if text.startswith("[") else [Parrot.status("completed")]:
+        for event in json.loads(text) if text.startswith("[") else [ScriptedAgent.status("completed")]:
             if isinstance(event, int | float):
                 time.sleep(event)
                 continue
@@ -138,22 +136,22 @@ class _ParrotHandler(_Handler):
 
 
 @dataclass(frozen=True)
-class Post:
+class WebhookRequest:
     headers: dict[str, str]
     body: JsonObject
     at: float
 
 
 class Receiver(_Server):
-    """Keeps what it is sent. `answers`: the statuses to give, in turn; the last one for all that follow."""
+    """Keeps every request. `answers`: the statuses to return, in turn; the last one is repeated."""
 
     def __init__(self, answers: Sequence[int] = (200,)) -> None:
         super().__init__(("127.0.0.1", 0), _ReceiverHandler)
-        self.posts: list[Post] = []
+        self.requests: list[WebhookRequest] = []
         self._answers = list(answers)
 
-    def take(self, post: Post) -> int:
-        self.posts.append(post)
+    def take(self, post: WebhookRequest) -> int:
+        self.requests.append(post)
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
     def reply(self, body: JsonObject) -> bytes:
@@ -161,12 +159,12 @@ class Receiver(_Server):
 
     @property
     def states(self) -> list[str]:
-        return [post.body["status"]["state"] for post in self.posts if "status" in post.body]
+        return [post.body["status"]["state"] for post in self.requests if "status" in post.body]
 
     def wait(self, enough: Callable[[Receiver], bool], timeout: float = 10.0) -> None:
         until = time.monotonic() + timeout
         while not enough(self):
-            assert time.monotonic() < until, f"after {timeout:g} s there were {len(self.posts)} posts"
+            assert time.monotonic() < until, f"after {timeout:g} s there were {len(self.requests)} requests"
             time.sleep(0.01)
 
 
@@ -176,4 +174,4 @@ class _ReceiverHandler(_Handler):
     def do_POST(self) -> None:
         body = json.loads(self.body())
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.answer(self.server.take(Post(headers, body, time.monotonic())), self.server.reply(body))
+        self.answer(self.server.take(WebhookRequest(headers, body, time.monotonic())), self.server.reply(body))

@@ -1,6 +1,6 @@
-"""The workers of these tests, all in one process: `python tests/seeds/workers.py` serves each of them until a signal comes.
+"""The workers of these tests, all in one process: `python tests/seeds/workers.py` serves them until a signal comes.
 
-They are as plain as a newcomer's: what is tested is what the hub makes of them.
+They are simple, because the tests check the hub.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ import signal
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-from worker_sdk import Artifact, Message, NeedInput, Reject, Status, Task, UserError, Worker
+from rolecall import Artifact, Message, NeedInput, Reject, Status, Task, UserError, Worker
 from worker_sdk.run import serve
 
 SKILL = {
     "id": "count-up",
     "name": "Count up",
-    "description": "Counts from nought, one number at a time",
+    "description": "Counts from zero, one number at a time",
     "tags": ["numbers", "slow"],
     "inputModes": ["text/plain"],
     "outputModes": ["text/plain"],
     "examples": ["3", "10 0.1"],
 }
 
-counter = Worker("counter", description="Counts to the number it is told", skills=[SKILL], models=["acme:small"])
-asker = Worker("asker", description="Asks one question", skills=[{"id": "paint", "tags": ["colours"]}])
-refuser = Worker("refuser", description="Takes nothing on", skills=[{"id": "refuse"}])
-failer = Worker("failer", description="Breaks in the way it is told", skills=[{"id": "break"}])
-mirror = Worker("mirror", description="Says what reached it", skills=[{"id": "reflect"}, {"id": "shared"}])
-twins = [Worker("twin", instance=name, description="One of two", skills=[{"id": "shared"}]) for name in ("a", "b")]
+counter = Worker("counter", description="Counts to the given number", skills=[SKILL], models=["acme:small"])
+question_worker = Worker("asker", description="Asks one question", skills=[{"id": "paint", "tags": ["colours"]}])
+reject_worker = Worker("refuser", description="Rejects every task", skills=[{"id": "refuse"}])
+fail_worker = Worker("failer", description="Fails in the requested way", skills=[{"id": "break"}])
+echo_worker = Worker("mirror", description="Returns what it received", skills=[{"id": "reflect"}, {"id": "shared"}])
+pair = [Worker("twin", instance=name, description="One of two", skills=[{"id": "shared"}]) for name in ("a", "b")]
 
 
 @counter.on_message
 async def count(message: Message) -> AsyncIterator[str | Status | Artifact]:
-    """The text is `count` or `count pause`: how many, and seconds between them."""
+    """The text is `count` or `count pause`: how many numbers, and the seconds between them."""
     many, _, pause = message.text.partition(" ")
     yield Status("counting")
     for number in range(int(many)):
@@ -42,42 +42,44 @@ async def count(message: Message) -> AsyncIterator[str | Status | Artifact]:
     yield Artifact(name="sum", data={"counted": int(many)})
 
 
-@asker.on_message
+@question_worker.on_message
 async def ask(message: Message) -> AsyncGenerator[str | NeedInput, Message]:
     reply = yield NeedInput("Which colour?")
     yield f"{reply.text} it is"
 
 
-@refuser.on_message
+@reject_worker.on_message
 async def refuse(text: str) -> None:
     raise Reject(f"Not today: {text}")
 
 
-@failer.on_message
+@fail_worker.on_message
 async def fail(text: str) -> None:
     if text == "politely":
         raise UserError("The disk is full.")
     raise ValueError("a secret of the worker")
 
 
-@mirror.on_message
-async def reflect(message: Message, task: Task) -> dict[str, Any]:
+@echo_worker.on_message
+async def return_message(message: Message, task: Task) -> dict[str, Any]:
     return {"message": message.raw, "metadata": task.metadata}
 
 
-def _twin(worker: Worker) -> None:
+def _set_handler(worker: Worker) -> None:
     @worker.on_message
     async def name(text: str) -> str:
         return worker.instance
 
 
 async def main() -> None:
-    for worker in twins:
-        _twin(worker)
+    for worker in pair:
+        _set_handler(worker)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await asyncio.gather(*(serve(w, stop=stop) for w in (counter, asker, refuser, failer, mirror, *twins)))
+    await asyncio.gather(
+        *(serve(w, stop=stop) for w in (counter, question_worker, reject_worker, fail_worker, echo_worker, *pair))
+    )
 
 
 if __name__ == "__main__":

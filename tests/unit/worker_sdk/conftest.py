@@ -1,4 +1,4 @@
-"""The loop of tests that are marked `virtual_time`: their pauses cost nothing, and a loaded machine changes no limit."""
+"""The event loop of tests marked `virtual_time`: pauses take no time, and a loaded machine does not affect timeouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker on a real socket, and what a bare A2A client sees of it."""
+"""A worker on a real socket, and a plain A2A client for it."""
 
 from __future__ import annotations
 
@@ -69,5 +69,5 @@ async def served(worker: Worker) -> AsyncIterator[Caller]:
         await server
 
 
-def said(text: str, **members: Any) -> dict[str, Any]:
+def message_params(text: str, **members: Any) -> dict[str, Any]:
     return {"message": {"parts": [{"kind": "text", "text": text}], **members}}

@@ -1,4 +1,4 @@
-"""HubClient against a hub that plays a script: replies, errors with names, streams that come back."""
+"""HubClient against a scripted hub: replies, errors by reason, streams that resume."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def result(document: Any) -> bytes:
 
 def fault(code: int, reason: str = "", **facts: str) -> bytes:
     data = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "metadata": facts}] if reason else None
-    return json.dumps({"jsonrpc": "2.0", "id": "1", "error": {"code": code, "message": "said so", "data": data}}).encode()
+    return json.dumps({"jsonrpc": "2.0", "id": "1", "error": {"code": code, "message": "refused", "data": data}}).encode()
 
 
 def text_update(text: str) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def frame(cursor: int, document: Any) -> bytes:
     return chunk(b"id: %d\ndata: %b\n\n" % (cursor, result(document)))
 
 
-async def test_a_reply_gives_text_data_artifacts_and_ids() -> None:
+async def test_a_reply_has_text_data_artifacts_and_ids() -> None:
     async with RawServer(always(answer(result(TASK)))) as server, HubClient(server.url) as hub:
         reply = await hub.send_to_agent("echo", "hi", context_id="c1", metadata={"k": "v"})
     assert (reply.text, reply.data, reply.state) == ("hello", {"n": 1}, "completed")
@@ -101,7 +101,7 @@ async def test_an_instance_is_pinned_by_name_or_argument() -> None:
         (result({"kind": "task"}), RolecallError),
     ],
 )
-async def test_what_the_hub_refuses_has_a_class_of_its_own(body: bytes, kind: type[RolecallError]) -> None:
+async def test_each_refusal_of_the_hub_has_its_class(body: bytes, kind: type[RolecallError]) -> None:
     async with RawServer(always(answer(body))) as server, HubClient(server.url) as hub:
         with pytest.raises(RolecallError) as caught:
             await hub.send_to_agent("x", "hi")
@@ -113,7 +113,7 @@ async def test_what_the_hub_refuses_has_a_class_of_its_own(body: bytes, kind: ty
 @pytest.mark.parametrize(
     ("status", "kind"), [("401 No", AuthError), ("403 No", AuthError), ("404 No", RolecallError), ("502 No", RolecallError)]
 )
-async def test_http_refusals_are_told_apart(status: str, kind: type[RolecallError]) -> None:
+async def test_http_refusals_have_their_classes(status: str, kind: type[RolecallError]) -> None:
     async with RawServer(always(answer(b"no", status=status, kind="text/plain"))) as server, HubClient(server.url) as hub:
         with pytest.raises(kind):
             await hub.send_to_agent("x", "hi")
@@ -121,11 +121,11 @@ async def test_http_refusals_are_told_apart(status: str, kind: type[RolecallErro
             await hub.health()
 
 
-async def test_a_hub_that_is_not_there_and_one_that_hangs_up_are_unreachable() -> None:
-    async def hang_up(peer: Peer) -> None:
+async def test_an_absent_hub_and_one_that_disconnects_are_unreachable() -> None:
+    async def disconnect(peer: Peer) -> None:
         await peer.read_request()
 
-    async with RawServer(hang_up) as server, HubClient(server.url) as hub:
+    async with RawServer(disconnect) as server, HubClient(server.url) as hub:
         with pytest.raises(HubUnreachable, match="may have run"):
             await hub.send_to_agent("x", "hi")
     async with HubClient(server.url) as hub:
@@ -133,7 +133,7 @@ async def test_a_hub_that_is_not_there_and_one_that_hangs_up_are_unreachable() -
             await hub.send_to_agent("x", "hi")
 
 
-async def test_a_call_gives_up_after_its_timeout() -> None:
+async def test_a_call_raises_timed_out_after_its_timeout() -> None:
     async def silent(peer: Peer) -> None:
         await peer.read_request()
         await peer.gone()
@@ -170,7 +170,7 @@ async def test_discovery_sends_its_filters_and_follows_the_pages() -> None:
     ]
 
 
-async def test_a_stream_gives_typed_events_and_ends_with_the_task() -> None:
+async def test_a_stream_yields_typed_events_and_ends_with_the_task() -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await peer.write(
@@ -191,7 +191,7 @@ async def test_a_stream_gives_typed_events_and_ends_with_the_task() -> None:
 
 
 def cut_after(*frames: bytes) -> Script:
-    """The first connection is reset after these; later ones are asked to resubscribe and get the rest from 3 on."""
+    """Reset the first connection after these frames. Later ones must resubscribe and get the rest from 3 on."""
 
     async def script(peer: Peer) -> None:
         request = await peer.read_request()
@@ -201,8 +201,8 @@ def cut_after(*frames: bytes) -> Script:
             await asyncio.sleep(0.02)
             peer.reset()
             return
-        asked = json.loads(request.body)
-        assert (asked["method"], asked["params"]["id"], request.headers["last-event-id"]) == ("tasks/resubscribe", "t1", "2")
+        call = json.loads(request.body)
+        assert (call["method"], call["params"]["id"], request.headers["last-event-id"]) == ("tasks/resubscribe", "t1", "2")
         if peer.number == 2:
             await peer.write(answer(fault(-32000, "HUB_DRAINING")))
             return
@@ -212,36 +212,44 @@ def cut_after(*frames: bytes) -> Script:
     return script
 
 
-def quickly(stream: HubStream) -> HubStream:
+def fast(stream: HubStream) -> HubStream:
     stream._backoff = (0.001, 0.01)
     return stream
 
 
-async def test_a_cut_stream_comes_back_with_its_cursor_and_repeats_nothing() -> None:
+async def test_a_cut_stream_resumes_at_its_cursor_without_repeats() -> None:
     script = cut_after(frame(1, OPEN), frame(2, text_update("a")))
-    async with RawServer(script) as server, HubClient(server.url) as hub, quickly(hub.stream_to_agent("echo", "x")) as stream:
+    async with (
+        RawServer(script) as server,
+        HubClient(server.url) as hub,
+        fast(hub.stream_to_agent("echo", "x")) as stream,
+    ):
         events = [(event.kind, event.text, event.cursor) async for event in stream]
     assert events == [("task", "", "1"), ("text", "a", "2"), ("text", "b", "3"), ("input_required", "?", "4")]
 
 
-async def test_a_stream_that_ends_before_its_task_did_comes_back_as_well() -> None:
+async def test_a_stream_that_ends_before_its_task_resumes() -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
         rest = frame(1, OPEN) if peer.number == 1 else frame(1, OPEN) + frame(2, status_update("completed", final=True))
         await peer.write(chunked_head() + rest + LAST_CHUNK)
 
-    async with RawServer(script) as server, HubClient(server.url) as hub, quickly(hub.stream_to_agent("echo", "x")) as stream:
+    async with (
+        RawServer(script) as server,
+        HubClient(server.url) as hub,
+        fast(hub.stream_to_agent("echo", "x")) as stream,
+    ):
         assert [event.kind async for event in stream] == ["task", "done"]
 
 
-async def test_a_task_that_still_waits_opens_the_stream_of_its_answer_and_alone_ends_it() -> None:
+async def test_a_paused_task_starts_the_stream_of_its_answer_and_ends_a_followed_one() -> None:
     waits = {**OPEN, "status": {"state": "input-required"}}
     answered = frame(2, waits) + frame(3, status_update("working")) + frame(4, status_update("completed", final=True))
 
     async def script(peer: Peer) -> None:
         while (request := await peer.read_request()) is not None:
-            follows = b"tasks/resubscribe" in request.body
-            await peer.write(chunked_head() + (frame(2, waits) if follows else answered) + LAST_CHUNK)
+            resumed = b"tasks/resubscribe" in request.body
+            await peer.write(chunked_head() + (frame(2, waits) if resumed else answered) + LAST_CHUNK)
 
     async with RawServer(script) as server, HubClient(server.url) as hub:
         async with hub.stream_to_agent("echo", "yes", task_id="t1") as stream:
@@ -250,7 +258,7 @@ async def test_a_task_that_still_waits_opens_the_stream_of_its_answer_and_alone_
             assert [event.kind async for event in stream] == ["task"]
 
 
-async def test_a_stream_gives_up_after_a_while_and_says_where_it_was() -> None:
+async def test_a_stream_gives_up_after_its_limit_and_reports_its_cursor() -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
         if peer.number == 1:
@@ -258,29 +266,29 @@ async def test_a_stream_gives_up_after_a_while_and_says_where_it_was() -> None:
 
     kinds: list[str] = []
     async with RawServer(script) as server, HubClient(server.url) as hub:
-        stream = quickly(hub.stream_to_agent("echo", "x", give_up_after=0.1))
+        stream = fast(hub.stream_to_agent("echo", "x", give_up_after=0.1))
         with pytest.raises(StreamLost) as caught:
             async with stream:
                 async for event in stream:
-                    kinds.append(event.kind)  # noqa: PERF401 - what came before the error counts
+                    kinds.append(event.kind)  # noqa: PERF401 - keeps the events before the error
     assert kinds == ["task"]
     assert caught.value.facts == {"taskId": "t1", "cursor": "1"}
 
 
-async def test_a_hub_that_takes_the_call_back_and_says_nothing_has_not_come_back() -> None:
+async def test_a_hub_that_accepts_the_call_without_an_event_is_not_back() -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await peer.write(chunked_head() + (frame(1, OPEN) if peer.number == 1 else LAST_CHUNK))
 
     async with RawServer(script) as server, HubClient(server.url) as hub:
-        stream = quickly(hub.stream_to_agent("echo", "x", give_up_after=0.1))
+        stream = fast(hub.stream_to_agent("echo", "x", give_up_after=0.1))
         with pytest.raises(StreamLost, match="did not come back"):
             async with asyncio.timeout(5), stream:
                 assert [event async for event in stream]
     assert len(server.peers) > 2
 
 
-async def test_a_decision_is_told_for_as_long_as_the_hub_remembers_it() -> None:
+async def test_a_decision_is_returned_while_the_hub_has_it() -> None:
     made = {"task": "t/1", "role": "echo", "worker": "echo:a", "rule": "role", "candidates": 2, "at": "now"}
 
     async def script(peer: Peer) -> None:
@@ -310,7 +318,7 @@ async def test_a_stream_cut_before_its_first_event_is_not_started_again() -> Non
 
 
 @pytest.mark.parametrize("as_event", [True, False])
-async def test_an_error_of_a_streaming_call_is_raised_however_it_comes(as_event: bool) -> None:
+async def test_an_error_of_a_streaming_call_is_raised_in_either_form(as_event: bool) -> None:
     body = fault(-32000, "ROLE_UNKNOWN")
     event = chunked_head() + chunk(b"data: " + body + b"\n\n") + LAST_CHUNK
     async with RawServer(always(event if as_event else answer(body))) as server, HubClient(server.url) as hub:
@@ -319,7 +327,7 @@ async def test_an_error_of_a_streaming_call_is_raised_however_it_comes(as_event:
                 assert [event async for event in stream]
 
 
-async def test_a_bare_message_is_a_whole_reply_and_a_whole_stream() -> None:
+async def test_a_bare_message_is_a_complete_reply_and_stream() -> None:
     message = {"kind": "message", "role": "agent", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
 
     async def script(peer: Peer) -> None:

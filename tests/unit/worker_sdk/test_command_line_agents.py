@@ -1,6 +1,6 @@
-"""A worker that hands its work to a command-line agent: everything that such a wrapper needs is there in the handler's words.
+"""A worker that wraps a command-line agent.
 
-The agent writes one JSON event per line; what each becomes for callers is asserted here.
+The agent writes one JSON event per line. The tests check what callers get for each.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import pytest
 
 from worker_sdk import Artifact, Message, NeedInput, Reply, Status, UserError, Worker
 
-Yields = AsyncGenerator[str | Status | Artifact | NeedInput, Message]
+HandlerStream = AsyncGenerator[str | Status | Artifact | NeedInput, Message]
 
-# Says each event of its argument; a number is a pause, "answer" reads a line and says it, "deaf" ignores SIGTERM.
+# Prints each event of its argument; a number is a pause, "answer" reads a line and prints it, "stubborn" ignores SIGTERM.
 AGENT = """
 import json, signal, sys, time
-def say(**event): print(json.dumps(event), flush=True)
+def put(**event): print(json.dumps(event), flush=True)
 for event in json.loads(sys.argv[1]):
-    if isinstance(event, dict): say(**event)
-    elif event == "answer": say(kind="thinking", text=sys.stdin.readline().strip())
-    elif event == "deaf": signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if isinstance(event, dict): put(**event)
+    elif event == "answer": put(kind="thinking", text=sys.stdin.readline().strip())
+    elif event == "stubborn": signal.signal(signal.SIGTERM, signal.SIG_IGN)
     elif event == "fail": sys.exit(3)
     else: time.sleep(event)
 """
@@ -36,7 +36,7 @@ _LONGEST_RESULT = 200
 
 @asynccontextmanager
 async def running(script: str) -> AsyncGenerator[Process]:
-    """However the handler ends: the agent is asked to, and killed if it does not within two seconds."""
+    """Terminate the agent when the handler ends, and kill it if it still runs after two seconds."""
     agent = await asyncio.create_subprocess_exec(sys.executable, "-c", AGENT, script, stdin=PIPE, stdout=PIPE)
     try:
         yield agent
@@ -55,7 +55,7 @@ def wrapper(timeout: float = 10.0) -> Worker:
     worker = Worker("coder")
 
     @worker.on_message
-    async def run(message: Message) -> Yields:
+    async def run(message: Message) -> HandlerStream:
         async with running(message.text) as agent:
             assert agent.stdout is not None
             while True:
@@ -63,12 +63,12 @@ def wrapper(timeout: float = 10.0) -> Worker:
                     async with asyncio.timeout(timeout):
                         line = await agent.stdout.readline()
                 except TimeoutError:
-                    raise UserError(f"The agent said nothing for {timeout:g} s.") from None
+                    raise UserError(f"The agent was silent for {timeout:g} s.") from None
                 if not line:
                     break
-                for word in words_of(json.loads(line)):
-                    reply = yield word
-                    if isinstance(word, NeedInput):
+                for value in values_of(json.loads(line)):
+                    reply = yield value
+                    if isinstance(value, NeedInput):
                         assert agent.stdin is not None
                         agent.stdin.write(reply.text.encode() + b"\n")
             if await agent.wait():
@@ -77,7 +77,7 @@ def wrapper(timeout: float = 10.0) -> Worker:
     return worker
 
 
-def words_of(event: dict[str, Any]) -> Sequence[str | Status | Artifact | NeedInput]:
+def values_of(event: dict[str, Any]) -> Sequence[str | Status | Artifact | NeedInput]:
     kind = event.pop("kind")
     if kind == "init":
         return [Status("started"), *([Artifact("session", data=event)] if event else [])]
@@ -99,11 +99,11 @@ async def events_of(*script: Any) -> list[tuple[str, str]]:
         return [(event.kind, event.text) async for event in t.stream(json.dumps(script))]
 
 
-def last_words(reply: Reply) -> str:
+def status_text(reply: Reply) -> str:
     return reply.message.text if reply.message else ""
 
 
-async def test_its_start_is_work_and_what_it_says_of_itself_a_result() -> None:
+async def test_its_start_is_a_status_and_its_session_an_artifact() -> None:
     assert await events_of({"kind": "init"}) == [("task", ""), ("status", "started"), ("done", "")]
     async with wrapper().test() as t:
         reply = await t.send(json.dumps([{"kind": "init", "model": "m", "sessionId": "s"}]))
@@ -111,44 +111,44 @@ async def test_its_start_is_work_and_what_it_says_of_itself_a_result() -> None:
     assert reply.data == {"model": "m", "sessionId": "s"}
 
 
-async def test_its_thoughts_are_chunks_of_one_text_and_an_empty_one_is_none() -> None:
-    thoughts = [{"kind": "thinking", "text": text} for text in ("I ", "", "read")]
-    assert await events_of(*thoughts) == [("task", ""), ("text", "I "), ("text", "read"), ("text", ""), ("done", "")]
+async def test_its_thoughts_are_chunks_of_one_text_and_empty_ones_are_skipped() -> None:
+    events = [{"kind": "thinking", "text": text} for text in ("I ", "", "read")]
+    assert await events_of(*events) == [("task", ""), ("text", "I "), ("text", "read"), ("text", ""), ("done", "")]
 
 
-async def test_its_tools_are_told_as_progress_and_their_results_in_brief() -> None:
+async def test_its_tool_calls_are_progress_with_shortened_results() -> None:
     events = await events_of({"kind": "tool_use", "name": "grep"}, {"kind": "tool_result", "output": "x" * 1000})
     assert events[1:3] == [("status", "Using tool: grep"), ("status", "x" * _LONGEST_RESULT)]
 
 
-async def test_its_end_is_the_tasks_with_a_result_or_a_reason() -> None:
+async def test_its_end_ends_the_task_with_a_result_or_a_reason() -> None:
     async with wrapper().test() as t:
         done = await t.send(json.dumps([{"kind": "done", "summary": "all is well"}]))
         failed = await t.send(json.dumps([{"kind": "error", "text": "no such file"}]))
     assert (done.state, done.data) == ("completed", {"summary": "all is well"})
-    assert (failed.state, last_words(failed)) == ("failed", "no such file")
+    assert (failed.state, status_text(failed)) == ("failed", "no such file")
 
 
-async def test_its_question_pauses_the_task_and_the_answer_reaches_its_input() -> None:
+async def test_its_question_pauses_the_task_and_the_answer_goes_to_its_input() -> None:
     script = [{"kind": "approval_required", "question": "Run it?"}, "answer"]
     async with wrapper().test() as t:
-        asked = await t.send(json.dumps(script))
-        assert (asked.state, last_words(asked)) == ("input-required", "Run it?")
-        answered = await t.send("y", task_id=asked.task_id)
+        question = await t.send(json.dumps(script))
+        assert (question.state, status_text(question)) == ("input-required", "Run it?")
+        answered = await t.send("y", task_id=question.task_id)
     assert (answered.state, answered.text) == ("completed", "y")
 
 
-@pytest.mark.parametrize(("script", "timeout", "why"), [(["fail"], 10.0, "ended with 3"), ([60], 0.3, "nothing for 0.3 s")])
-async def test_its_failure_and_its_silence_fail_the_task(script: list[Any], timeout: float, why: str) -> None:
+@pytest.mark.parametrize(("script", "timeout", "reason"), [(["fail"], 10.0, "ended with 3"), ([60], 0.3, "silent for 0.3 s")])
+async def test_its_failure_and_its_silence_fail_the_task(script: list[Any], timeout: float, reason: str) -> None:
     async with wrapper(timeout).test() as t:
         failed = await t.send(json.dumps(script))
     assert failed.state == "failed"
-    assert why in last_words(failed)
+    assert reason in status_text(failed)
 
 
-@pytest.mark.parametrize(("ignore_input", "least", "most"), [(False, 0.0, 1.9), (True, 1.9, 8.0)])
-async def test_canceling_asks_it_to_end_and_then_makes_it(ignore_input: bool, least: float, most: float) -> None:
-    script = [*(["deaf"] if ignore_input else []), {"kind": "thinking", "text": "…"}, 60]
+@pytest.mark.parametrize(("ignore_signal", "least", "limit"), [(False, 0.0, 1.9), (True, 1.9, 8.0)])
+async def test_canceling_terminates_the_agent_and_then_kills_it(ignore_signal: bool, least: float, limit: float) -> None:
+    script = [*(["stubborn"] if ignore_signal else []), {"kind": "thinking", "text": "…"}, 60]
     async with wrapper().test() as t, asyncio.timeout(20):
         async for event in t.stream(json.dumps(script)):
             if event.kind == "text":
@@ -156,4 +156,4 @@ async def test_canceling_asks_it_to_end_and_then_makes_it(ignore_input: bool, le
         began = time.monotonic()
         canceled = await t.cancel(event.raw["taskId"])
     assert canceled.state == "canceled"
-    assert least <= time.monotonic() - began < most
+    assert least <= time.monotonic() - began < limit

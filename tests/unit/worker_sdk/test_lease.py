@@ -1,4 +1,4 @@
-"""The lease against a registry that plays a script: enrol for ever, beat, come back, leave in order."""
+"""The lease against a scripted registry: enrol, beat, recover, drain, withdraw."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ Changes = list[tuple[LeaseState, str]]
 
 
 def lease_at(server: RawServer, changes: Changes | None = None, **options: Any) -> Lease:
-    told: Changes = changes if changes is not None else []
+    seen: Changes = changes if changes is not None else []
     options.setdefault("backoff", (0.005, 0.02))
-    return Lease("echo:a", url="http://127.0.0.1:1/", hub=server.url, on_change=lambda *change: told.append(change), **options)
+    return Lease("echo:a", url="http://127.0.0.1:1/", hub=server.url, on_change=lambda *change: seen.append(change), **options)
 
 
-async def test_it_enrols_beats_with_its_load_and_withdraws_with_its_proof() -> None:
+async def test_it_enrols_beats_with_its_load_and_withdraws_with_its_secret() -> None:
     registry = Registry()
     async with listening(registry) as server:
         lease = lease_at(server, capacity=4, in_flight=lambda: 3, card={"name": "echo"}, labels={"a": "b"})
         async with lease:
-            await registry.until(lambda asked: len(asked) >= 3)
+            await registry.until(lambda requests: len(requests) >= 3)
             assert lease.state is LeaseState.READY
         assert lease.state is LeaseState.GONE
-    (put, path, offer), (post, beat_path, beat) = registry.asked[:2]
+    (put, path, offer), (post, beat_path, beat) = registry.requests[:2]
     assert (put, path) == ("PUT", "/registry/agents/echo/a")
     assert (offer["capacity"], offer["card"], offer["labels"], len(offer["boot"])) == (4, {"name": "echo"}, {"a": "b"}, 32)
     assert (post, beat_path) == ("POST", "/registry/agents/echo%3Aa/heartbeat")
     assert beat == {"epoch": 1, "lease": "s1", "in_flight": 3, "capacity": 4}
-    assert registry.asked[-1] == ("DELETE", "/registry/agents/echo%3Aa", {"epoch": 1, "lease": "s1"})
+    assert registry.requests[-1] == ("DELETE", "/registry/agents/echo%3Aa", {"epoch": 1, "lease": "s1"})
 
 
 async def test_an_unknown_lease_is_enrolled_again_at_once_under_the_same_boot() -> None:
     registry, changes = Registry(), Changes()
     async with listening(registry) as server, lease_at(server, changes, backoff=(60, 60)):
-        await registry.until(lambda asked: registry.count("POST") == 1)
+        await registry.until(lambda requests: registry.count("POST") == 1)
         registry.plan.append(refusal(404, "LEASE_UNKNOWN"))
-        await registry.until(lambda asked: registry.count("PUT") == 2 and asked[-1][0] == "POST")
-    offers = [body for verb, _, body in registry.asked if verb == "PUT"]
+        await registry.until(lambda requests: registry.count("PUT") == 2 and requests[-1][0] == "POST")
+    offers = [body for method, _, body in registry.requests if method == "PUT"]
     assert offers[0]["boot"] == offers[1]["boot"]
     assert [state for state, _ in changes] == ["ready", "enrolling", "ready", "gone"]
 
 
-async def test_a_superseded_lease_is_lost_for_good_and_touches_the_hub_no_more(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_superseded_lease_is_lost_and_sends_no_more_requests(caplog: pytest.LogCaptureFixture) -> None:
     registry, changes = Registry(), Changes()
     async with listening(registry) as server, lease_at(server, changes) as lease:
-        await registry.until(lambda asked: registry.count("POST") == 1)
+        await registry.until(lambda requests: registry.count("POST") == 1)
         registry.plan.append(refusal(409, "LEASE_SUPERSEDED"))
         await asyncio.wait_for(lease.taken_over(), 5)
         assert (lease.superseded, lease.state) == (True, LeaseState.LOST)
-        asked = len(registry.asked)
+        requests = len(registry.requests)
         await asyncio.sleep(0.06)
-        assert len(registry.asked) == asked
+        assert len(registry.requests) == requests
     assert registry.count("DELETE") == 0
     assert [record.levelno for record in caplog.records if "taken over" in record.getMessage()] == [logging.ERROR]
 
 
-async def test_a_conflict_at_enrolment_is_told_once_and_asked_again_until_the_name_is_free(
+async def test_a_conflict_at_enrolment_is_logged_once_and_retried_until_the_name_is_free(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     registry = Registry()
@@ -73,18 +73,18 @@ async def test_a_conflict_at_enrolment_is_told_once_and_asked_again_until_the_na
     async with listening(registry) as server, lease_at(server) as lease:
         await asyncio.wait_for(lease.ready(), 5)
     assert registry.count("PUT") == 5
-    told = [record for record in caplog.records if "told CONFLICT" in record.getMessage()]
-    assert [record.levelno for record in told] == [logging.WARNING]
+    warnings = [record for record in caplog.records if "refused: CONFLICT" in record.getMessage()]
+    assert [record.levelno for record in warnings] == [logging.WARNING]
 
 
-async def test_a_hub_that_is_not_there_yet_is_waited_for_and_one_line_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreachable_hub_is_retried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     registry, changes = Registry(), Changes()
     async with listening(registry) as gone:
         pass
     lease = lease_at(gone, changes)
     async with lease:
         async with asyncio.timeout(5):
-            while not changes:  # noqa: ASYNC110  nobody sets an event there
+            while not changes:  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.15)
         assert lease.state is LeaseState.ENROLLING
@@ -92,44 +92,44 @@ async def test_a_hub_that_is_not_there_yet_is_waited_for_and_one_line_is_logged(
     assert sum("No hub answers" in record.getMessage() for record in caplog.records) == 1
 
 
-async def test_beats_that_fail_lose_the_lease_and_one_that_succeeds_has_it_back() -> None:
+async def test_failed_beats_lose_the_lease_and_a_successful_one_restores_it() -> None:
     registry, changes = Registry(), Changes()
     async with listening(registry) as server, lease_at(server, changes):
-        await registry.until(lambda asked: registry.count("POST") == 1)
+        await registry.until(lambda requests: registry.count("POST") == 1)
         registry.plan.extend([(503, {"reason": "OVERLOADED", "detail": "full"})] * 3)
-        await registry.until(lambda asked: registry.count("POST") == 6)
+        await registry.until(lambda requests: registry.count("POST") == 6)
     assert [state for state, _ in changes] == ["ready", "lost", "ready", "gone"]
     assert registry.count("PUT") == 1
 
 
-async def test_drain_beats_at_once_and_returns_when_the_hub_has_heard() -> None:
+async def test_drain_beats_at_once_and_returns_when_the_hub_has_confirmed() -> None:
     registry = Registry(heartbeat=60)
     async with listening(registry) as server, lease_at(server) as lease:
         await asyncio.wait_for(lease.ready(), 5)
         await asyncio.wait_for(lease.drain(), 5)
-        assert registry.asked[-1][2]["draining"] is True
+        assert registry.requests[-1][2]["draining"] is True
         assert lease.state is LeaseState.DRAINING
 
 
-async def test_draining_is_said_again_after_the_hub_forgot() -> None:
+async def test_draining_is_sent_again_after_the_hub_lost_the_lease() -> None:
     registry = Registry()
     async with listening(registry) as server, lease_at(server) as lease:
         await lease.ready()
         await lease.drain()
         registry.plan.append(refusal(404, "LEASE_UNKNOWN"))
-        await registry.until(lambda asked: registry.count("PUT") == 2 and asked[-1][0] == "POST")
-        assert registry.asked[-1][2]["draining"] is True
+        await registry.until(lambda requests: registry.count("PUT") == 2 and requests[-1][0] == "POST")
+        assert registry.requests[-1][2]["draining"] is True
 
 
-async def test_a_worker_that_enrols_anew_while_it_drains_says_so_at_once() -> None:
-    """Not a heartbeat later, in which it would be given work."""
+async def test_a_worker_that_enrols_again_while_draining_reports_it_at_once() -> None:
+    """Waiting for the next heartbeat would let the hub send it calls."""
     registry = Registry(heartbeat=60)
     async with asyncio.timeout(3), listening(registry) as server, lease_at(server) as lease:
         await lease.ready()
         registry.plan.append(refusal(404, "LEASE_UNKNOWN"))
         await lease.drain(timeout=60)
         assert lease.state is LeaseState.DRAINING
-    assert [(verb, body.get("draining")) for verb, _, body in registry.asked] == [
+    assert [(method, body.get("draining")) for method, _, body in registry.requests] == [
         ("PUT", None),
         ("POST", True),
         ("PUT", None),
@@ -138,27 +138,27 @@ async def test_a_worker_that_enrols_anew_while_it_drains_says_so_at_once() -> No
     ]
 
 
-async def test_a_worker_that_drains_before_it_has_enrolled_says_so_at_once() -> None:
+async def test_a_worker_that_drains_before_enrolment_reports_it_at_once() -> None:
     registry = Registry(heartbeat=60)
     registry.plan.extend([(503, {"reason": "OVERLOADED", "detail": "full"})])
     async with asyncio.timeout(3), listening(registry) as server, lease_at(server, backoff=(0.2, 0.2)) as lease:
-        await registry.until(lambda asked: registry.count("PUT") == 1)
+        await registry.until(lambda requests: registry.count("PUT") == 1)
         await lease.drain()
         assert lease.state is LeaseState.DRAINING
-    assert [verb for verb, *_ in registry.asked] == ["PUT", "PUT", "POST", "DELETE"]
+    assert [method for method, *_ in registry.requests] == ["PUT", "PUT", "POST", "DELETE"]
 
 
-async def test_draining_without_a_hub_waits_for_nothing() -> None:
+async def test_draining_does_not_wait_for_an_unreachable_hub() -> None:
     async with listening(Registry()) as gone:
         pass
     async with asyncio.timeout(0.9):
-        # Its pauses are long, and still nobody waits for a hub that refuses.
+        # Its retry pauses are long, but leaving does not wait for them.
         async with lease_at(gone, backoff=(60, 60)) as lease:
             await asyncio.sleep(0.05)
             await lease.drain()
 
 
-async def test_leaving_a_hub_that_has_gone_takes_no_time() -> None:
+async def test_withdrawing_does_not_wait_for_an_unreachable_hub() -> None:
     async with asyncio.timeout(5), listening(Registry(heartbeat=60)) as server:
         leaving = lease_at(server, backoff=(60, 60))
         await leaving.__aenter__()
@@ -169,7 +169,7 @@ async def test_leaving_a_hub_that_has_gone_takes_no_time() -> None:
     assert leaving.state is LeaseState.GONE
 
 
-async def test_a_hub_that_says_nothing_holds_up_the_end_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_hub_delays_shutdown_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker_sdk.lease._SHUTDOWN_TIMEOUT", 0.2)
     monkeypatch.setattr("worker_sdk.lease._UNREACHABLE_TIMEOUT", 0.05)
     registry = Registry(heartbeat=60)
@@ -180,7 +180,7 @@ async def test_a_hub_that_says_nothing_holds_up_the_end_only_briefly(monkeypatch
     assert lease.state is LeaseState.GONE
 
 
-async def test_leaving_at_the_moment_that_a_probe_ends_ends_the_lease() -> None:
+async def test_leaving_as_a_probe_ends_ends_the_lease() -> None:
     probed = asyncio.Event()
 
     async def probe() -> bool:
@@ -192,7 +192,7 @@ async def test_leaving_at_the_moment_that_a_probe_ends_ends_the_lease() -> None:
     assert lease.state is LeaseState.GONE
 
 
-async def test_a_failing_probe_holds_the_lease_back_and_skips_beats() -> None:
+async def test_a_failing_probe_delays_enrolment_and_skips_beats() -> None:
     registry, changes, alive, probes = Registry(), Changes(), asyncio.Event(), 0
 
     async def probe() -> bool:
@@ -203,9 +203,9 @@ async def test_a_failing_probe_holds_the_lease_back_and_skips_beats() -> None:
         return alive.is_set()
 
     async with asyncio.timeout(10), listening(registry) as server, lease_at(server, changes, probe=probe) as lease:
-        while probes < 4:  # noqa: ASYNC110 - the probe is what is counted
+        while probes < 4:  # noqa: ASYNC110 - counts probes
             await asyncio.sleep(0.005)
-        assert registry.asked == []
+        assert registry.requests == []
         alive.set()
         await asyncio.wait_for(lease.ready(), 5)
         alive.clear()
@@ -216,7 +216,7 @@ async def test_a_failing_probe_holds_the_lease_back_and_skips_beats() -> None:
         assert lease.state is LeaseState.LOST
 
 
-async def test_the_token_of_the_environment_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_token_of_the_environment_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLECALL_TOKEN", "t0p")
     registry = Registry()
     async with listening(registry) as server, lease_at(server) as lease:
@@ -224,17 +224,17 @@ async def test_the_token_of_the_environment_is_shown(monkeypatch: pytest.MonkeyP
     assert {request.headers["authorization"] for request in server.requests} == {"Bearer t0p"}
 
 
-def test_the_own_address_is_the_one_that_the_hub_reaches() -> None:
+def test_the_advertised_address_is_reachable_from_the_hub() -> None:
     assert url_towards("http://127.0.0.1:8420", 9) == "http://127.0.0.1:9/"
     assert url_towards("http://localhost:8420", 9) == "http://127.0.0.1:9/"
     assert url_towards("http://[::1]:8420", 9) == "http://127.0.0.1:9/"
 
 
-@pytest.mark.parametrize("advertised", [True, False])
-async def test_under_another_server_a_worker_enrols_only_where_it_is_told_its_address(
-    advertised: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("with_url", [True, False])
+async def test_under_another_server_a_worker_enrols_only_with_an_advertised_address(
+    with_url: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry, said = Registry(), asyncio.Queue[str]()
+    registry, events_sent = Registry(), asyncio.Queue[str]()
     events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     worker = Worker("echo:a", concurrency=2)
 
@@ -243,63 +243,63 @@ async def test_under_another_server_a_worker_enrols_only_where_it_is_told_its_ad
         return text
 
     async def send(event: dict[str, Any]) -> None:
-        said.put_nowait(event["type"])
+        events_sent.put_nowait(event["type"])
 
     async with listening(registry) as server:
         monkeypatch.setenv("ROLECALL_HUB", server.url)
-        if advertised:
+        if with_url:
             monkeypatch.setenv("ROLECALL_ADVERTISE_URL", "http://10.0.0.7:9000/")
         lifespan = asyncio.create_task(worker({"type": "lifespan"}, events.get, send))
         events.put_nowait({"type": "lifespan.startup"})
-        assert await said.get() == "lifespan.startup.complete"
-        if advertised:
-            await registry.until(lambda asked: registry.count("POST") >= 1)
+        assert await events_sent.get() == "lifespan.startup.complete"
+        if with_url:
+            await registry.until(lambda requests: registry.count("POST") >= 1)
         events.put_nowait({"type": "lifespan.shutdown"})
         await asyncio.wait_for(lifespan, 5)
-    assert said.get_nowait() == "lifespan.shutdown.complete"
-    assert registry.count("DELETE") == advertised
-    if advertised:
-        assert registry.asked[0][2]["card"]["url"] == registry.asked[0][2]["url"] == "http://10.0.0.7:9000/"
-        assert registry.asked[-2][2]["draining"] is True
+    assert events_sent.get_nowait() == "lifespan.shutdown.complete"
+    assert registry.count("DELETE") == with_url
+    if with_url:
+        assert registry.requests[0][2]["card"]["url"] == registry.requests[0][2]["url"] == "http://10.0.0.7:9000/"
+        assert registry.requests[-2][2]["draining"] is True
 
 
-async def test_what_a_worker_does_not_know_of_itself_is_not_said() -> None:
+async def test_unset_fields_are_not_sent() -> None:
     registry = Registry()
     async with listening(registry) as server, lease_at(server):
-        await registry.until(lambda asked: registry.count("POST") >= 1)
-    (_, _, offer), (_, _, beat) = registry.asked[:2]
+        await registry.until(lambda requests: registry.count("POST") >= 1)
+    (_, _, offer), (_, _, beat) = registry.requests[:2]
     assert set(offer) == {"url", "boot", "description", "labels"}
     assert beat == {"epoch": 1, "lease": "s1"}
 
 
-async def test_what_it_knows_is_said_when_it_enrols() -> None:
+async def test_set_fields_are_sent_at_enrolment() -> None:
     registry = Registry()
     known: dict[str, Any] = {"models": ("m1", "m2"), "ttl": 60.0, "description": "does things", "boot": "b1"}
     async with listening(registry) as server, lease_at(server, **known):
-        await registry.until(lambda asked: len(asked) >= 1)
-    offer = registry.asked[0][2]
+        await registry.until(lambda requests: len(requests) >= 1)
+    offer = registry.requests[0][2]
     assert (offer["models_supported"], offer["ttl_seconds"]) == (["m1", "m2"], 60.0)
     assert (offer["description"], offer["boot"]) == ("does things", "b1")
 
 
-async def test_a_hub_that_knows_no_lease_at_all_is_not_asked_without_a_pause() -> None:
+async def test_a_hub_that_never_knows_the_lease_is_retried_with_pauses() -> None:
     registry = Registry()
     registry.plan.extend([refusal(404, "LEASE_UNKNOWN")] * 200)
     async with listening(registry) as server, lease_at(server, backoff=(0.2, 0.2)):
-        await registry.until(lambda asked: registry.count("PUT") >= 2)
+        await registry.until(lambda requests: registry.count("PUT") >= 2)
         await asyncio.sleep(0.3)
     assert 2 <= registry.count("PUT") <= 6
 
 
-async def test_an_answer_that_says_little_is_an_enrolment_all_the_same() -> None:
+async def test_an_incomplete_answer_still_counts_as_enrolment() -> None:
     registry = Registry()
     registry.plan.append((200, {"heartbeat_seconds": 0.01}))
     registry.plan.append((200, {"epoch": "seven", "lease": None, "heartbeat_seconds": "soon"}))
     registry.plan.append((200, {"epoch": 4, "lease": "s", "heartbeat_seconds": -1}))
     async with asyncio.timeout(5), listening(registry) as server, lease_at(server) as lease:
-        await registry.until(lambda asked: registry.count("POST") >= 3)
+        await registry.until(lambda requests: registry.count("POST") >= 3)
         assert lease.state is LeaseState.READY
-    beats = [(body["epoch"], body["lease"]) for verb, _, body in registry.asked if verb == "POST"]
+    beats = [(body["epoch"], body["lease"]) for method, _, body in registry.requests if method == "POST"]
     assert beats[:3] == [(0, None), (0, None), (4, "s")]
 
 
@@ -308,12 +308,12 @@ def test_a_hub_on_this_machine_reaches_the_worker_on_loopback(host: str) -> None
     assert url_towards(f"http://{host}:1", 9) == "http://127.0.0.1:9/"
 
 
-def test_the_own_address_towards_a_hub_elsewhere_is_asked_of_the_system() -> None:
-    """Every address of this machine leads back to it, whatever networks it has."""
+def test_the_address_towards_a_remote_hub_comes_from_its_route() -> None:
+    """0.0.0.0 routes to this machine on every network."""
     assert url_towards("http://0.0.0.0:1", 9) == "http://127.0.0.1:9/"
 
 
-def test_an_own_address_of_ipv6_stands_in_brackets() -> None:
+def test_an_ipv6_address_is_in_brackets() -> None:
     try:
         found = url_towards("http://[::]", 9)
     except OSError:
@@ -321,7 +321,7 @@ def test_an_own_address_of_ipv6_stands_in_brackets() -> None:
     assert found == "http://[::1]:9/"
 
 
-def test_a_worker_is_named_by_argument_name_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_instance_comes_from_argument_name_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worker_name("echo:a", None) == ("echo", "a")
     assert worker_name("echo:a", "b") == ("echo", "b")
     assert worker_name("echo:a:b", None) == ("echo", "a:b")
@@ -335,6 +335,6 @@ def test_a_worker_is_named_by_argument_name_or_environment(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("role", "instance", "why"), [("Echo", None, "role"), ("agents", None, "role"), ("echo", "a b", "instance")]
 )
-def test_a_name_that_no_hub_takes_is_refused_here(role: str, instance: str | None, why: str) -> None:
+def test_an_invalid_name_is_refused(role: str, instance: str | None, why: str) -> None:
     with pytest.raises(ValueError, match=f"cannot be an? {why}"):
         worker_name(role, instance)

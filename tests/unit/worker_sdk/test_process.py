@@ -1,4 +1,4 @@
-"""A worker as a process: found by name, drained by a signal, gone when another process has its name."""
+"""A worker as a process: loaded by name, drained by a signal, stopped when another process takes its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from worker_sdk import HubClient, Worker, load_worker
 from worker_sdk.config import hub_address, read_settings
 from worker_sdk.errors import ConfigError
 
-SLEEPER = """
+SLEEP_SCRIPT = """
     import asyncio
     from worker_sdk import Worker
     worker = Worker("sleeper", drain_timeout={drain})
@@ -37,9 +37,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
         yield hub
 
 
-def sleeper(folder: Path, hub: HubProcess, instance: str, *, drain: float = 30) -> Process:
+def sleep_worker(folder: Path, hub: HubProcess, instance: str, *, drain: float = 30) -> Process:
     script = folder / "sleeper.py"
-    script.write_text(textwrap.dedent(SLEEPER).format(drain=drain))
+    script.write_text(textwrap.dedent(SLEEP_SCRIPT).format(drain=drain))
     env = {"ROLECALL_HUB": hub.url, "ROLECALL_INSTANCE": instance}
     worker = Process((sys.executable, script), log=folder / f"{instance}.log", env=env, name=instance)
     worker.wait_until(lambda: is_live(hub.url, f"sleeper:{instance}"))
@@ -60,8 +60,8 @@ def state_of(hub: HubProcess, task: str) -> tuple[str, str]:
     return status["state"], parts[0]["text"]
 
 
-def test_a_signal_drains_the_worker_finishes_what_runs_and_leaves_with_0(tmp_path: Path, hub: HubProcess) -> None:
-    with sleeper(tmp_path, hub, "polite") as worker:
+def test_a_signal_drains_the_worker_finishes_its_tasks_and_exits_with_0(tmp_path: Path, hub: HubProcess) -> None:
+    with sleep_worker(tmp_path, hub, "polite") as worker:
         task = begin(hub, "polite", 1)
         worker.signal(signal.SIGTERM)
         wait_for(lambda: "finishes 1 running task(s)" in worker.output)
@@ -69,38 +69,38 @@ def test_a_signal_drains_the_worker_finishes_what_runs_and_leaves_with_0(tmp_pat
     wait_for(lambda: state_of(hub, task)[0] == "completed")
     assert not is_live(hub.url, "sleeper:polite")
     steps = ("stopping", "gets no new calls", "finishes 1", "is no longer enrolled", "has ended")
-    places = [worker.output.index(step) for step in steps]
-    assert places == sorted(places)
+    positions = [worker.output.index(step) for step in steps]
+    assert positions == sorted(positions)
 
 
-def test_a_worker_whose_hub_has_gone_ends_at_once(tmp_path: Path) -> None:
-    with start_hub(tmp_path / "hub") as own, sleeper(tmp_path, own, "alone") as worker:
+def test_a_worker_whose_hub_was_killed_stops_at_once(tmp_path: Path) -> None:
+    with start_hub(tmp_path / "hub") as own, sleep_worker(tmp_path, own, "alone") as worker:
         own.kill9()
-        told = time.monotonic()
+        began = time.monotonic()
         assert worker.stop() == 0
-        assert time.monotonic() - told < 2
+        assert time.monotonic() - began < 2
     assert "Traceback" not in worker.output
 
 
-def test_what_has_not_ended_in_time_is_failed_with_a_reason(tmp_path: Path, hub: HubProcess) -> None:
-    with sleeper(tmp_path, hub, "hasty", drain=0.1) as worker:
+def test_a_task_that_does_not_end_in_time_fails_with_a_reason(tmp_path: Path, hub: HubProcess) -> None:
+    with sleep_worker(tmp_path, hub, "hasty", drain=0.1) as worker:
         task = begin(hub, "hasty", 60)
         assert worker.stop() == 0
     wait_for(lambda: state_of(hub, task) == ("failed", "The worker was stopped before the task had ended."))
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path: Path, hub: HubProcess) -> None:
-    with sleeper(tmp_path, hub, "stuck") as worker:
+def test_a_second_signal_stops_the_worker_at_once(tmp_path: Path, hub: HubProcess) -> None:
+    with sleep_worker(tmp_path, hub, "stuck") as worker:
         begin(hub, "stuck", 60)
         worker.signal(signal.SIGINT)
         wait_for(lambda: "finishes 1 running task(s)" in worker.output)
-        threading.Event().wait(0.6)  # a signal that comes sooner counts as the same one
+        threading.Event().wait(0.6)  # an earlier signal counts as the same one
         worker.signal(signal.SIGINT)
         assert worker.wait(3) == 130
 
 
-async def test_a_worker_whose_name_was_taken_ends_with_3(tmp_path: Path, hub: HubProcess) -> None:
-    with sleeper(tmp_path, hub, "taken") as worker:
+async def test_a_worker_whose_name_was_taken_exits_with_3(tmp_path: Path, hub: HubProcess) -> None:
+    with sleep_worker(tmp_path, hub, "taken") as worker:
         async with HubClient(hub.url) as client:
             url = (await client.agent("sleeper:taken")).url
         async with httpx.AsyncClient(base_url=hub.url, trust_env=False) as http:
@@ -112,36 +112,36 @@ async def test_a_worker_whose_name_was_taken_ends_with_3(tmp_path: Path, hub: Hu
 
 
 def test_the_module_runs_a_named_worker_and_an_echo_without_one(tmp_path: Path, hub: HubProcess) -> None:
-    (tmp_path / "mine.py").write_text(textwrap.dedent(SLEEPER).format(drain=1))
+    (tmp_path / "mine.py").write_text(textwrap.dedent(SLEEP_SCRIPT).format(drain=1))
     argv = (sys.executable, "-m", "worker_sdk", "--server", hub.url, "--agent-description", "D")
     with (
         Process((*argv, "--agent-name", "renamed:x", "mine:worker"), log=tmp_path / "1", cwd=tmp_path) as named,
-        Process((*argv, "--agent-name", "parrot:x"), log=tmp_path / "2", cwd=tmp_path) as parrot,
+        Process((*argv, "--agent-name", "parrot:x"), log=tmp_path / "2", cwd=tmp_path) as echo,
         Process((*argv, "mine:nothing"), log=tmp_path / "3", cwd=tmp_path) as wrong,
     ):
         assert wrong.wait() == 2
         assert "It has: mine:worker" in wrong.output
         named.wait_until(lambda: is_live(hub.url, "renamed:x"))
-        parrot.wait_until(lambda: is_live(hub.url, "parrot:x"))
+        echo.wait_until(lambda: is_live(hub.url, "parrot:x"))
         agent = httpx.get(f"{hub.url}/registry/agents/parrot:x", trust_env=False).json()
     assert agent["description"] == agent["card"]["description"] == "D"
 
 
-def test_a_worker_is_loaded_by_name_and_what_is_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_is_loaded_by_name_and_errors_name_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "good_one.py").write_text("from worker_sdk import Worker\nworker = Worker('a')\nother = 1\n")
     (tmp_path / "needs_more.py").write_text("import no_such_library\n")
     assert isinstance(load_worker("good_one:worker"), Worker)
     assert load_worker("good_one") is load_worker("good_one.py:worker")
-    for target, said in (("good_one:other", "is a int"), ("good_one:x", "has no 'x'"), ("no_such_module:x", "no module")):
-        with pytest.raises(ConfigError, match=said):
+    for target, problem in (("good_one:other", "is a int"), ("good_one:x", "has no 'x'"), ("no_such_module:x", "no module")):
+        with pytest.raises(ConfigError, match=problem):
             load_worker(target)
     with pytest.raises(ModuleNotFoundError, match="no_such_library"):
         load_worker("needs_more:worker")
 
 
-def test_the_environment_is_read_with_both_families_of_names(tmp_path: Path) -> None:
+def test_the_environment_may_use_either_family_of_names(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
     env = {
         "A2A_SERVER_URL": "http://old/",
@@ -202,22 +202,22 @@ COUNTER = """
 """
 
 
-async def test_a_stream_of_the_client_outlives_a_hub_that_is_killed(tmp_path: Path) -> None:
+async def test_a_stream_of_the_client_survives_a_killed_hub(tmp_path: Path) -> None:
     (tmp_path / "counter.py").write_text(textwrap.dedent(COUNTER))
     hub = start_hub(tmp_path / "data")
     env = {"ROLECALL_HUB": hub.url, "ROLECALL_INSTANCE": "a"}
     try:
         with Process((sys.executable, tmp_path / "counter.py"), log=tmp_path / "log", env=env) as worker:
             worker.wait_until(lambda: is_live(hub.url, "counter:a"))
-            heard, cursors = "", []
+            text, cursors = "", []
             async with HubClient(hub.url) as client, client.stream_to_agent("counter", "60") as stream:
                 async for event in stream:
-                    heard += event.text if event.kind == "text" else ""
+                    text += event.text if event.kind == "text" else ""
                     cursors.append(int(event.cursor or 0))
                     if len(cursors) == 20:
                         hub.kill9()
                         hub = start_hub(hub.data_dir, port=hub.port)
-            assert heard == "".join(f"{number} " for number in range(60))
+            assert text == "".join(f"{number} " for number in range(60))
             assert cursors == list(range(1, len(cursors) + 1))
     finally:
         hub.end()

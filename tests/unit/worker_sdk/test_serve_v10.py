@@ -1,4 +1,4 @@
-"""A worker of the SDK, spoken to in 1.0."""
+"""A worker of the SDK, called in 1.0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def caller() -> AsyncIterator[Caller]:
 
     @worker.on_message
     async def handler(text: str) -> AsyncGenerator[Any, Message]:
-        """Says it again, or asks."""
+        """Returns the text, or asks."""
         if text == "ask":
             reply = yield NeedInput("what?")
             yield reply.text
@@ -28,12 +28,12 @@ async def caller() -> AsyncIterator[Caller]:
         yield client
 
 
-def said(text: str, **members: Any) -> dict[str, Any]:
+def message_params(text: str, **members: Any) -> dict[str, Any]:
     return {"message": {"role": "ROLE_USER", "parts": [{"text": text}], **members}}
 
 
-async def test_an_answer_is_wrapped_and_a_task_that_is_asked_for_is_not(caller: Caller) -> None:
-    answer = await caller.result("SendMessage", said("hi"))
+async def test_a_send_result_is_wrapped_and_a_get_result_is_not(caller: Caller) -> None:
+    answer = await caller.result("SendMessage", message_params("hi"))
     task = answer["task"]
     assert (list(answer), task["status"]["state"]) == (["task"], "TASK_STATE_COMPLETED")
     assert task["artifacts"][0]["parts"] == [{"text": "hi"}]
@@ -41,23 +41,23 @@ async def test_an_answer_is_wrapped_and_a_task_that_is_asked_for_is_not(caller: 
     assert await caller.result("GetTask", {"id": task["id"]}) == task
 
 
-async def test_a_stream_opens_with_the_task_and_each_frame_says_what_it_is(caller: Caller) -> None:
-    events = await caller.events("SendStreamingMessage", said("hi"))
+async def test_a_stream_starts_with_the_task_and_each_frame_has_its_kind(caller: Caller) -> None:
+    events = await caller.events("SendStreamingMessage", message_params("hi"))
     assert [list(event) for _, event in events] == [["task"], ["artifactUpdate"], ["artifactUpdate"], ["statusUpdate"]]
     assert "final" not in events[-1][1]["statusUpdate"]
     assert all(position for position, _ in events)
 
 
-async def test_a_question_is_answered_in_the_other_dialect(caller: Caller) -> None:
-    task = (await caller.result("SendMessage", said("ask")))["task"]
+async def test_a_question_can_be_answered_in_the_other_dialect(caller: Caller) -> None:
+    task = (await caller.result("SendMessage", message_params("ask")))["task"]
     assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     part = {"kind": "text", "text": "this"}
     answer = await caller.result("message/send", {"message": {"parts": [part], "taskId": task["id"]}})
     assert (answer["kind"], answer["artifacts"][0]["parts"]) == ("task", [part])
 
 
-async def test_nobody_subscribes_to_what_has_ended_but_who_comes_back_gets_the_rest(caller: Caller) -> None:
-    events = await caller.events("SendStreamingMessage", said("hi"))
+async def test_an_ended_task_can_only_be_resumed(caller: Caller) -> None:
+    events = await caller.events("SendStreamingMessage", message_params("hi"))
     task = events[0][1]["task"]["id"]
     ((_, refusal),) = await caller.events("SubscribeToTask", {"id": task})
     assert refusal["error"]["code"] == -32004
@@ -84,6 +84,6 @@ async def test_an_error_has_the_code_that_1_0_gives_it(caller: Caller, method: s
     assert await caller.code(method, params) == code
 
 
-async def test_a_version_that_nobody_speaks_is_refused(caller: Caller) -> None:
+async def test_an_unknown_version_is_refused(caller: Caller) -> None:
     response = await caller.call("GetTask", {"id": "t"}, **{"a2a-version": "2.0"})
     assert response.json()["error"]["code"] == -32009

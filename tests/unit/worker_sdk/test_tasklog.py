@@ -1,4 +1,4 @@
-"""The task log: exact for every reader, bounded in memory, and nothing is let go that nobody received."""
+"""The task log: exact for every reader, bounded in memory, and no event is dropped before it was received."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def begun(cap: int = 10_000) -> TaskLog:
     return log
 
 
-def say(log: TaskLog, text: str) -> None:
+def put_text(log: TaskLog, text: str) -> None:
     artifact = {"artifactId": "a", "parts": [{"kind": "text", "text": text}]}
     log.append(EventKind.ARTIFACT, {"kind": "artifact-update", "artifact": artifact, "append": True})
 
@@ -41,23 +41,23 @@ async def read_all(log: TaskLog, after: int, *, pause: float = 0) -> list[int]:
 
 async def test_concurrent_readers_from_any_place_each_get_exactly_what_follows() -> None:
     chance, log = random.Random(7), begun(cap=10**7)
-    places = [1, 1]
-    readers = [asyncio.create_task(read_all(log, 1)) for _ in places]
+    positions = [1, 1]
+    readers = [asyncio.create_task(read_all(log, 1)) for _ in positions]
     for n in range(600):
-        say(log, str(n))
+        put_text(log, str(n))
         if n % 40 == 0:
-            places.append(chance.randint(0, log.end))
-            readers.append(asyncio.create_task(read_all(log, places[-1])))
+            positions.append(chance.randint(0, log.end))
+            readers.append(asyncio.create_task(read_all(log, positions[-1])))
         if n % 3 == 0:
             await asyncio.sleep(0)
     end(log)
-    places.append(5)
+    positions.append(5)
     readers.append(asyncio.create_task(read_all(log, 5)))
-    for place, cursors in zip(places, await asyncio.gather(*readers), strict=True):
-        assert cursors == list(range(place + 1, log.end + 1))
+    for position, cursors in zip(positions, await asyncio.gather(*readers), strict=True):
+        assert cursors == list(range(position + 1, log.end + 1))
 
 
-async def test_a_reader_hears_nothing_as_an_empty_batch_and_stops_when_told() -> None:
+async def test_a_silent_log_gives_an_empty_batch_and_stop_ends_the_reader() -> None:
     log = begun()
     reader = log.follow(1)
     assert await reader.batch(0.001) == ()
@@ -66,10 +66,10 @@ async def test_a_reader_hears_nothing_as_an_empty_batch_and_stops_when_told() ->
     reader.close()
 
 
-async def test_at_the_cap_the_handler_waits_while_nobody_is_attached() -> None:
+async def test_at_the_cap_the_handler_waits_without_a_reader() -> None:
     log = begun(cap=2_000)
     while log.size < 2_000:
-        say(log, "x" * 100)
+        put_text(log, "x" * 100)
     waiting = asyncio.create_task(log.wait_for_space())
     await asyncio.sleep(0.01)
     assert not waiting.done()
@@ -89,7 +89,7 @@ async def test_memory_stays_bounded_and_a_slow_reader_misses_nothing() -> None:
     await asyncio.sleep(0)
     for n in range(400):
         await log.wait_for_space()
-        say(log, f"{n:0100}")
+        put_text(log, f"{n:0100}")
         largest = max(largest, log.size)
     end(log)
     assert await slow == await quick == list(range(1, log.end + 1))
@@ -97,12 +97,12 @@ async def test_memory_stays_bounded_and_a_slow_reader_misses_nothing() -> None:
     assert log.first > 300
 
 
-async def test_what_was_handed_out_lately_is_kept_for_a_reader_that_was_cut() -> None:
+async def test_recently_delivered_events_are_kept_for_a_reader_that_was_cut() -> None:
     log = begun(cap=4_000)
     reader = log.follow(0)
     for _ in range(100):
         await log.wait_for_space()
-        say(log, "x" * 100)
+        put_text(log, "x" * 100)
         await reader.batch(1)
     reader.close()
     kept = log.end - log.first + 1
@@ -113,9 +113,9 @@ async def test_what_was_handed_out_lately_is_kept_for_a_reader_that_was_cut() ->
     again.close()
 
 
-async def test_a_snapshot_is_the_fold_up_to_its_place_with_turns_where_they_were_said() -> None:
+async def test_a_snapshot_is_the_fold_up_to_its_event_with_turns_in_order() -> None:
     log = begun()
-    say(log, "one")
+    put_text(log, "one")
     log.append(
         EventKind.STATUS,
         {"kind": "status-update", "status": {"state": "input-required"}, "final": True},
@@ -123,7 +123,7 @@ async def test_a_snapshot_is_the_fold_up_to_its_place_with_turns_where_they_were
     )
     log.add_turn({"kind": "message", "role": "user", "messageId": "m2", "parts": []})
     log.append(EventKind.STATUS, {"kind": "status-update", "status": {"state": "working"}, "final": False}, TaskState.WORKING)
-    say(log, "two")
+    put_text(log, "two")
     early, late = parse(log.snapshot(upto=2)), parse(log.snapshot())
     assert [part["text"] for part in early["artifacts"][0]["parts"]] == ["one"]
     assert [message["messageId"] for message in early["history"]] == ["m"]
@@ -134,12 +134,12 @@ async def test_a_snapshot_is_the_fold_up_to_its_place_with_turns_where_they_were
 
 
 @pytest.mark.parametrize("ended", [False, True])
-async def test_a_snapshot_after_events_were_let_go_says_so(ended: bool) -> None:
+async def test_a_snapshot_counts_dropped_events(ended: bool) -> None:
     log = begun(cap=1_000)
     reader = log.follow(0)
     for _ in range(40):
         await log.wait_for_space()
-        say(log, "x" * 50)
+        put_text(log, "x" * 50)
         await reader.batch(1)
     if ended:
         end(log)
@@ -150,39 +150,39 @@ async def test_a_snapshot_after_events_were_let_go_says_so(ended: bool) -> None:
     reader.close()
 
 
-async def test_no_turn_is_lost_whatever_events_were_let_go() -> None:
-    """One stands behind every event: whichever is the last that goes, the turn at its edge stays in the history."""
+async def test_no_turn_is_lost_with_dropped_events() -> None:
+    """A turn follows every event: whichever event is the last one dropped, its turn stays in the history."""
     log = begun(cap=1_000)
-    said = ["m"]
+    message_ids = ["m"]
     reader = log.follow(0)
-    edges = set()
+    first_events = set()
     for number in range(60):
         await log.wait_for_space()
-        say(log, "x" * 20)
+        put_text(log, "x" * 20)
         log.add_turn({"kind": "message", "role": "user", "messageId": f"m{number}", "parts": []})
-        said.append(f"m{number}")
+        message_ids.append(f"m{number}")
         await reader.batch(1)
-        edges.add(log.first)
-        assert [message["messageId"] for message in parse(log.snapshot())["history"]] == said
+        first_events.add(log.first)
+        assert [message["messageId"] for message in parse(log.snapshot())["history"]] == message_ids
     reader.close()
-    assert len(edges) > 5
+    assert len(first_events) > 5
 
 
-async def test_a_snapshot_of_an_earlier_moment_holds_the_turns_of_before() -> None:
+async def test_a_snapshot_of_an_earlier_event_has_only_the_turns_before_it() -> None:
     log = begun()
     for number in (2, 3):
-        say(log, str(number))
+        put_text(log, str(number))
         log.add_turn({"kind": "message", "role": "user", "messageId": f"m{number}", "parts": []})
-    histories = [[message["messageId"] for message in parse(log.snapshot(upto=at))["history"]] for at in (1, 2, 3)]
-    assert histories == [["m"], ["m", "m2"], ["m", "m2", "m3"]]
+    snapshots = [[message["messageId"] for message in parse(log.snapshot(upto=at))["history"]] for at in (1, 2, 3)]
+    assert snapshots == [["m"], ["m", "m2"], ["m", "m2", "m3"]]
 
 
-async def test_a_log_knows_whether_its_task_rests() -> None:
+async def test_a_log_reports_whether_its_task_is_resting() -> None:
     log = TaskLog("t", "c")
     assert (log.state, log.end, log.first, log.size) == (TaskState.SUBMITTED, 0, 1, 0)
     log = begun()
     assert (log.state, log.resting, log.ended) == (TaskState.WORKING, False, False)
-    say(log, "x")
+    put_text(log, "x")
     assert log.state is TaskState.WORKING
     log.append(EventKind.STATUS, {"kind": "status-update", "status": {"state": "input-required"}}, TaskState.INPUT_REQUIRED)
     assert (log.resting, log.ended) == (True, False)
@@ -195,28 +195,28 @@ async def test_a_log_knows_whether_its_task_rests() -> None:
     await asyncio.wait_for(log.wait_until_resting(), 1)
 
 
-async def test_text_between_states_leaves_a_settled_task_settled() -> None:
+async def test_text_after_the_end_leaves_a_task_resting() -> None:
     log = begun()
     end(log)
-    say(log, "late")
+    put_text(log, "late")
     await asyncio.wait_for(log.wait_until_resting(), 1)
     assert log.state is TaskState.COMPLETED
 
 
-async def test_a_reader_that_comes_late_counts_what_it_has_as_taken() -> None:
-    """So that it does not hold what everybody has, and is given what nobody let go."""
+async def test_a_late_reader_counts_earlier_events_as_received() -> None:
+    """So it does not keep events that every reader has, and gets those that are still stored."""
     log = begun(cap=1_000)
     reader = log.follow(0)
     for _ in range(30):
         await log.wait_for_space()
-        say(log, "x" * 20)
+        put_text(log, "x" * 20)
         await reader.batch(1)
     first = log.first
     assert first > 1
     late = log.follow(log.end)
     for _ in range(30):
         await asyncio.wait_for(log.wait_for_space(), 1)
-        say(log, "x" * 20)
+        put_text(log, "x" * 20)
         await reader.batch(1)
         batch = await late.batch(1)
         assert batch is not None
@@ -226,10 +226,10 @@ async def test_a_reader_that_comes_late_counts_what_it_has_as_taken() -> None:
         one.close()
 
 
-async def test_a_page_is_no_longer_than_a_few_hundred_events() -> None:
+async def test_a_page_has_at_most_256_events() -> None:
     log = begun(cap=10**7)
     for number in range(600):
-        say(log, str(number))
+        put_text(log, str(number))
     reader = log.follow(0)
     sizes = []
     while log.end > sum(sizes):
@@ -244,36 +244,36 @@ async def test_a_snapshot_of_the_beginning_is_the_first_event_and_its_history_ca
     assert "history" not in parse(log.snapshot(history_length=0))
     log.add_turn({"kind": "message", "role": "user", "messageId": "m2", "parts": []})
     assert [message["messageId"] for message in parse(log.snapshot(history_length=1))["history"]] == ["m2"]
-    say(log, "x")
-    # A moment that has been let go, or is none, is now.
+    put_text(log, "x")
+    # An event that was dropped or does not exist means now.
     assert parse(log.snapshot(upto=0)) == parse(log.snapshot())
 
 
-async def test_who_leaves_lets_the_handler_go_on() -> None:
-    """A reader that takes nothing holds everybody up only while it is attached."""
+async def test_a_reader_that_is_closed_no_longer_blocks_the_handler() -> None:
+    """A reader that does not read blocks the handler only while it is attached."""
     log = begun(cap=500)
-    quick, stuck = log.follow(0), log.follow(0)
+    quick, blocked = log.follow(0), log.follow(0)
     while log.size < 500:
-        say(log, "x" * 20)
+        put_text(log, "x" * 20)
     waiting = asyncio.create_task(log.wait_for_space())
     while await quick.batch(0.001):
         pass
     assert not waiting.done()
-    stuck.close()
+    blocked.close()
     await quick.batch(0.001)
     await asyncio.wait_for(waiting, 1)
     quick.close()
 
 
-async def test_a_status_that_was_let_go_is_still_the_tasks_status() -> None:
+async def test_a_dropped_status_is_still_the_tasks_status() -> None:
     log = begun(cap=1_000)
-    told = {"state": "working", "message": {"kind": "message", "role": "agent", "messageId": "half", "parts": []}}
-    log.append(EventKind.STATUS, {"kind": "status-update", "status": told, "final": False}, TaskState.WORKING)
+    status = {"state": "working", "message": {"kind": "message", "role": "agent", "messageId": "half", "parts": []}}
+    log.append(EventKind.STATUS, {"kind": "status-update", "status": status, "final": False}, TaskState.WORKING)
     reader = log.follow(0)
     for _ in range(40):
         await log.wait_for_space()
-        say(log, "x" * 50)
+        put_text(log, "x" * 50)
         await reader.batch(1)
     reader.close()
     assert log.first > 2
-    assert parse(log.snapshot())["status"] == told
+    assert parse(log.snapshot())["status"] == status

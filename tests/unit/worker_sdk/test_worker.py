@@ -1,4 +1,4 @@
-"""What a handler says, and what becomes of its task."""
+"""What a handler yields, returns or raises, and the resulting task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from worker_sdk import (
 )
 from worker_sdk.tasks.task_table import TaskLimits
 
-Yields = AsyncGenerator[Any, Message]
+HandlerStream = AsyncGenerator[Any, Message]
 
 
 def worker_of(handler: Callable[..., Any], **options: Any) -> Worker:
@@ -38,14 +38,14 @@ def worker_of(handler: Callable[..., Any], **options: Any) -> Worker:
     return worker
 
 
-async def pausing(text: str) -> Yields:
+async def ask(text: str) -> HandlerStream:
     reply = yield NeedInput(f"{text}?")
     yield reply.text
 
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - threads and handlers of others have no event for us
+        while not condition():  # noqa: ASYNC110 - threads and handlers have no event to wait for
             await asyncio.sleep(0)
 
 
@@ -93,8 +93,8 @@ async def test_a_plain_function_runs_in_a_thread_of_its_own() -> None:
         assert (await t.send("main:")).text == "main: False"
 
 
-async def test_yielded_words_are_streamed_in_order_and_the_last_chunk_is_marked() -> None:
-    async def handler() -> Yields:
+async def test_yielded_values_are_streamed_in_order_and_the_last_chunk_is_marked() -> None:
+    async def handler() -> HandlerStream:
         yield Status("thinking")
         yield "a"
         yield Artifact("report", text="R")
@@ -119,8 +119,8 @@ async def test_yielded_words_are_streamed_in_order_and_the_last_chunk_is_marked(
     assert [event.raw["final"] for event in events if event.kind in ("status", "done")] == [False, True]
 
 
-async def test_an_empty_word_is_no_event() -> None:
-    async def handler() -> Yields:
+async def test_an_empty_text_is_not_an_event() -> None:
+    async def handler() -> HandlerStream:
         yield ""
         yield "a"
         yield ""
@@ -130,7 +130,7 @@ async def test_an_empty_word_is_no_event() -> None:
     assert [(event.kind, event.text) for event in events] == [("task", ""), ("text", "a"), ("text", ""), ("done", "")]
 
 
-async def test_a_long_text_goes_out_in_events_that_readers_take() -> None:
+async def test_a_long_text_is_split_into_events_that_readers_accept() -> None:
     async def handler() -> str:
         return "\x01" * 300_000
 
@@ -141,8 +141,8 @@ async def test_a_long_text_goes_out_in_events_that_readers_take() -> None:
     assert [event.raw["lastChunk"] for event in events if event.kind == "text"] == [False, False, True]
 
 
-async def test_a_question_pauses_the_task_and_its_answer_goes_on_where_it_yielded() -> None:
-    async with worker_of(pausing).test() as t:
+async def test_a_question_pauses_the_task_and_its_answer_resumes_at_the_yield() -> None:
+    async with worker_of(ask).test() as t:
         asked = await t.send("ship")
         assert (asked.state, asked.text) == ("input-required", "ship?")
         with pytest.raises(InputRequired):
@@ -152,8 +152,8 @@ async def test_a_question_pauses_the_task_and_its_answer_goes_on_where_it_yielde
     assert [Message(message).text for message in done.raw["history"]] == ["ship", "ship?", "yes"]
 
 
-async def test_the_stream_ends_at_a_question_and_the_next_one_opens_with_the_working_task() -> None:
-    async with worker_of(pausing).test() as t:
+async def test_the_stream_ends_at_a_question_and_the_next_one_starts_with_the_working_task() -> None:
+    async with worker_of(ask).test() as t:
         first = [event async for event in t.stream("ship")]
         task_id = first[0].raw["id"]
         second = [event async for event in t.stream("yes", task_id=task_id)]
@@ -164,16 +164,16 @@ async def test_the_stream_ends_at_a_question_and_the_next_one_opens_with_the_wor
     assert [event.cursor for event in second] == ["3", "4", "5", "6"]
 
 
-async def test_reject_and_user_error_pass_their_text_and_other_exceptions_only_an_error_id(
+async def test_reject_and_user_error_keep_their_text_and_other_exceptions_get_an_error_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def handler(text: str) -> str:
         raise {"reject": Reject("not mine"), "user": UserError("no such file")}.get(text) or RuntimeError("secret /etc")
 
     async with worker_of(handler).test() as t:
-        rejected, told, failed = [await t.send(kind) for kind in ("reject", "user", "bug")]
+        rejected, user_error, failed = [await t.send(kind) for kind in ("reject", "user", "bug")]
     assert (rejected.state, rejected.text) == ("rejected", "not mine")
-    assert (told.state, told.text) == ("failed", "no such file")
+    assert (user_error.state, user_error.text) == ("failed", "no such file")
     assert failed.state == "failed"
     assert failed.text.startswith("Agent failed (error id ")
     assert "secret" not in str(failed.raw)
@@ -183,11 +183,11 @@ async def test_reject_and_user_error_pass_their_text_and_other_exceptions_only_a
     with pytest.raises(TaskRejected, match="not mine"):
         rejected.raise_for_state()
     with pytest.raises(TaskFailed, match="no such file"):
-        told.raise_for_state()
+        user_error.raise_for_state()
 
 
 async def test_yielding_something_else_fails_the_task() -> None:
-    async def handler() -> Yields:
+    async def handler() -> HandlerStream:
         yield 1
 
     async with worker_of(handler).test() as t:
@@ -197,7 +197,7 @@ async def test_yielding_something_else_fails_the_task() -> None:
 async def test_cancel_raises_in_the_handler_and_the_task_is_canceled_when_it_has_ended() -> None:
     seen: list[str] = []
 
-    async def handler() -> Yields:
+    async def handler() -> HandlerStream:
         yield "begun"
         try:
             await asyncio.Event().wait()
@@ -217,8 +217,8 @@ async def test_cancel_raises_in_the_handler_and_the_task_is_canceled_when_it_has
     assert canceled.state == "canceled"
 
 
-async def test_cancel_before_the_handler_has_begun_and_while_it_asks() -> None:
-    async with worker_of(pausing).test() as t:
+async def test_cancel_works_before_the_handler_starts_and_while_it_waits() -> None:
+    async with worker_of(ask).test() as t:
         early = await t.send("x", blocking=False)
         asked = await t.send("y")
         assert early.task_id and asked.task_id
@@ -229,7 +229,7 @@ async def test_cancel_before_the_handler_has_begun_and_while_it_asks() -> None:
             await t.send("answer", task_id=asked.task_id)
 
 
-async def test_a_terminal_state_that_was_reached_first_stays() -> None:
+async def test_the_first_terminal_state_is_kept() -> None:
     async def handler(text: str) -> str:
         return text
 
@@ -240,25 +240,25 @@ async def test_a_terminal_state_that_was_reached_first_stays() -> None:
         assert (await t.get(reply.task_id or "")).state == "completed"
 
 
-async def test_above_its_concurrency_a_call_is_refused_and_never_queued() -> None:
-    authenticator = asyncio.Event()
+async def test_a_call_above_the_concurrency_is_refused_and_never_queued() -> None:
+    may_end = asyncio.Event()
 
     async def handler(text: str) -> str:
-        await authenticator.wait()
+        await may_end.wait()
         return text
 
     async with worker_of(handler, concurrency=2).test() as t:
         running = [await t.send(str(n), blocking=False) for n in range(2)]
         with pytest.raises(WorkerRefused):
             await t.send("too much")
-        authenticator.set()
+        may_end.set()
         await until(lambda: t.tasks.slots.busy == 0)
         assert (await t.send("again")).text == "again"
         assert [(await t.get(reply.task_id or "")).text for reply in running] == ["0", "1"]
 
 
 async def test_a_paused_task_takes_no_slot_and_its_answer_needs_one() -> None:
-    async with worker_of(pausing, concurrency=1).test() as t:
+    async with worker_of(ask, concurrency=1).test() as t:
         first, second = await t.send("a"), await t.send("b")
         assert t.tasks.slots.busy == 0
         assert (await t.send("A", task_id=first.task_id)).text == "A"
@@ -270,10 +270,10 @@ async def test_a_paused_task_takes_no_slot_and_its_answer_needs_one() -> None:
 
 
 async def test_a_cancelled_plain_function_keeps_its_slot_until_its_thread_ends() -> None:
-    authenticator = threading.Event()
+    may_end = threading.Event()
 
     def handler() -> None:
-        authenticator.wait(5)
+        may_end.wait(5)
 
     async with worker_of(handler, concurrency=1).test() as t:
         reply = await t.send("x", blocking=False)
@@ -281,7 +281,7 @@ async def test_a_cancelled_plain_function_keeps_its_slot_until_its_thread_ends()
         assert (await t.cancel(reply.task_id or "")).state == "canceled"
         with pytest.raises(WorkerRefused):
             await t.send("y")
-        authenticator.set()
+        may_end.set()
         await until(lambda: t.tasks.slots.busy == 0)
 
 
@@ -303,19 +303,19 @@ async def test_a_repeated_message_runs_once_and_gives_the_same_task() -> None:
     assert [(event.cursor, event.kind) for event in streamed] == [("1", "task"), ("2", "text"), ("3", "done")]
 
 
-async def test_a_repeated_answer_is_not_given_twice() -> None:
-    async with worker_of(pausing).test() as t:
+async def test_a_repeated_answer_runs_once() -> None:
+    async with worker_of(ask).test() as t:
         asked = await t.send("q")
         answer = {"messageId": "m2", "parts": [{"kind": "text", "text": "a"}]}
         done = await t.send(answer, task_id=asked.task_id)
         assert (await t.send(answer, task_id=asked.task_id)).raw == done.raw
 
 
-async def test_messages_to_tasks_that_cannot_take_them_are_refused() -> None:
-    authenticator = asyncio.Event()
+async def test_messages_to_tasks_that_cannot_accept_them_are_refused() -> None:
+    may_end = asyncio.Event()
 
     async def handler() -> None:
-        await authenticator.wait()
+        await may_end.wait()
 
     async with worker_of(handler).test() as t:
         with pytest.raises(TaskNotFound):
@@ -325,66 +325,66 @@ async def test_messages_to_tasks_that_cannot_take_them_are_refused() -> None:
             await t.send("y", task_id=running.task_id)
         with pytest.raises(InvalidParams, match="context"):
             await t.send("y", task_id=running.task_id, context_id="another")
-        authenticator.set()
+        may_end.set()
         await until(lambda: t.tasks.get(running.task_id or "").ended)
         with pytest.raises(TaskEnded):
             await t.send("y", task_id=running.task_id)
 
 
-async def test_ended_tasks_are_forgotten_by_age_and_by_number_and_running_ones_never() -> None:
-    clock, authenticator = MovableClock(), asyncio.Event()
+async def test_ended_tasks_are_removed_by_age_and_number_and_running_ones_never() -> None:
+    clock, may_end = MovableClock(), asyncio.Event()
 
     async def handler(text: str) -> str:
         if text == "stay":
-            await authenticator.wait()
+            await may_end.wait()
         return text
 
     worker = worker_of(handler, limits=TaskLimits(keep=10, keep_tasks=2), monotonic=clock.monotonic)
     async with worker.test() as t:
-        stays = await t.send("stay", blocking=False)
+        running = await t.send("stay", blocking=False)
         old = await t.send("old")
         clock.advance(9)
-        young = await t.send("young")
+        recent = await t.send("young")
         clock.advance(1)
         with pytest.raises(TaskNotFound):
             await t.get(old.task_id or "")
-        assert (await t.get(young.task_id or "")).text == "young"
+        assert (await t.get(recent.task_id or "")).text == "young"
         for n in range(3):
             await t.send(str(n))
         with pytest.raises(TaskNotFound):
-            await t.get(young.task_id or "")
-        assert (await t.get(stays.task_id or "")).state == "working"
+            await t.get(recent.task_id or "")
+        assert (await t.get(running.task_id or "")).state == "working"
 
 
-async def test_finishing_lets_what_runs_end_and_fails_the_rest_with_a_reason() -> None:
-    authenticator = asyncio.Event()
+async def test_finish_waits_for_running_tasks_and_fails_the_rest_with_a_reason() -> None:
+    may_end = asyncio.Event()
 
     async def handler(text: str) -> str:
-        await (authenticator if text == "quick" else asyncio.Event()).wait()
+        await (may_end if text == "quick" else asyncio.Event()).wait()
         return text
 
     async with worker_of(handler).test() as t:
-        quick, stuck = await t.send("quick", blocking=False), await t.send("stuck", blocking=False)
-        authenticator.set()
+        quick, blocked = await t.send("quick", blocking=False), await t.send("stuck", blocking=False)
+        may_end.set()
         assert await t.tasks.finish(0.05, "stopped") == 1
         with pytest.raises(WorkerRefused, match="drained"):
             await t.send("late")
         assert (await t.get(quick.task_id or "")).state == "completed"
-        failed = await t.get(stuck.task_id or "")
+        failed = await t.get(blocked.task_id or "")
     assert (failed.state, failed.text) == ("failed", "stopped")
 
 
 async def test_the_trace_of_each_turn_reaches_the_handler() -> None:
-    traces: list[str | None] = []
+    trace_headers: list[str | None] = []
 
-    async def handler(task: Task) -> Yields:
-        traces.append(task.trace)
+    async def handler(task: Task) -> HandlerStream:
+        trace_headers.append(task.trace)
         yield NeedInput("?")
-        traces.append(task.trace)
+        trace_headers.append(task.trace)
 
     async with worker_of(handler).test() as t:
         first = t.tasks.deliver(read_send({"message": {"parts": [{"text": "x"}]}}, Target(), trace="t1")).log
         await first.wait_until_resting()
         more = {"message": {"parts": [{"text": "y"}], "taskId": first.task_id}}
         await t.tasks.deliver(read_send(more, Target(), trace="t2")).log.wait_until_resting()
-    assert traces == ["t1", "t2"]
+    assert trace_headers == ["t1", "t2"]
