@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from rolecall.model.setting import variable
+from rolecall.setting import variable
 
 
 class ClientGone(Exception):

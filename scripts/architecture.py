@@ -31,6 +31,7 @@ COMPOSES = ("hub.app",)
 SMALL = {
     "hub.clock": "hub.app",
     "rolecall.errors": "rolecall.model",
+    "rolecall.setting": "rolecall.model",
     "rolecall.log": "rolecall.model",
     "rolecall.testing": "worker_sdk",
 }

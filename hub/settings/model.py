@@ -18,7 +18,7 @@ from hub.settings import values as read
 from hub.settings.sources import Given, find_file, from_env, from_file, platform_data_dir, suggestion
 from hub.settings.values import Spec, setting
 from rolecall.errors import ConfigError
-from rolecall.model.setting import variable
+from rolecall.setting import variable
 
 __all__ = [
     "SPECS",

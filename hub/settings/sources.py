@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from rolecall.model.setting import PREFIX, variable
+from rolecall.setting import PREFIX, variable
 
 FILE_NAME = "rolecall.toml"
 # Read by the client, the command line and workers. The hub must not report them as unknown.
