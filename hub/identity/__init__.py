@@ -1,1 +1,1 @@
-"""Who is asking: tokens, and the vault that seals secrets."""
+"""Authentication: tokens. Also the vault, which seals secrets."""

@@ -1,1 +1,1 @@
-"""The hub's settings: one model, and where values come from."""
+"""The hub's settings: the model, and the sources of values."""

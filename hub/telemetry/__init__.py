@@ -1,1 +1,1 @@
-"""What the hub says of itself: log lines and metrics."""
+"""The hub's metrics."""

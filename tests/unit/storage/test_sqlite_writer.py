@@ -218,12 +218,12 @@ async def test_work_runs_again_after_a_fault_in_its_batch_and_its_last_result_co
     def fail(db: sqlite3.Connection) -> None:
         raise ValueError("cannot be stored")
 
-    published: list[int] = []
+    results: list[int] = []
     async with blocked_writer(engine):
-        counted = engine._writer.submit(count, published.append, short=True)
+        counted = engine._writer.submit(count, results.append, short=True)
         failed = engine._writer.submit(fail, short=True)
     assert await counted == 3  # on the loop, on the thread, and alone
-    assert (runs, published) == ([1, 2, 3], [3])
+    assert (runs, results) == ([1, 2, 3], [3])
     with pytest.raises(StoreUnavailable):
         await failed
 
