@@ -54,17 +54,17 @@ async def serve(
     chosen_hub = hub_url(hub) if hub else settings.hub
     listener = _listen(host, port if port is not None else settings.port or 0)
     bound = int(listener.getsockname()[1])
-    public_url = url or settings.advertise_url or url_towards(chosen_hub, bound)
-    if is_loopback(host) and not is_loopback(urlsplit(public_url).hostname or ""):
-        log.warning("%s listens on %s only, but is offered at %s: give --host 0.0.0.0", worker.name, host, public_url)
+    own_url = url or settings.advertise_url or url_towards(chosen_hub, bound)
+    if is_loopback(host) and not is_loopback(urlsplit(own_url).hostname or ""):
+        log.warning("%s listens on %s only, but is offered at %s: give --host 0.0.0.0", worker.name, host, own_url)
     stopping = stop or asyncio.Event()
     if stop is None:
         _on_signals(stopping.set)
     served = asyncio.Event()
     server = asyncio.create_task(serve_http(worker, listener, served), name=f"server of {worker.name}")
     try:
-        log.info("%s serves at %s", worker.name, public_url)
-        async with worker.lease(public_url, hub=chosen_hub, token=token) as lease:
+        log.info("%s serves at %s", worker.name, own_url)
+        async with worker.lease(own_url, hub=chosen_hub, token=token) as lease:
             code = await _until_stopped(worker, lease, stopping, server)
     finally:
         served.set()
