@@ -1,11 +1,11 @@
-from worker_sdk import Worker
+from rolecall import Worker
 
 worker = Worker("echo")
 
 
 @worker.on_message
 async def echo(text: str) -> str:
-    """Says what you say."""
+    """Returns what you send."""
     return text
 
 

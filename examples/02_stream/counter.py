@@ -1,14 +1,14 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from worker_sdk import Artifact, Reject, Status, Worker
+from rolecall import Artifact, Reject, Status, Worker
 
 worker = Worker("counter", concurrency=4)
 
 
 @worker.on_message
 async def count(text: str) -> AsyncGenerator[str | Status | Artifact, None]:
-    """Counts to a number, aloud."""
+    """Counts to a number."""
     if not text.strip().isdigit():
         raise Reject("Give me a whole number.")
     last = int(text)

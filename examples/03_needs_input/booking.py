@@ -1,6 +1,6 @@
 from collections.abc import AsyncGenerator
 
-from worker_sdk import Message, NeedInput, Reject, Worker
+from rolecall import Message, NeedInput, Reject, Worker
 
 worker = Worker("booking")
 
