@@ -1,1 +1,1 @@
-"""Outbound: the only room with an HTTP client. Whatever goes wrong out there becomes one of rolecall.errors here."""
+"""Outbound: the only room with an HTTP client. Every failure becomes one of rolecall.errors here."""

@@ -1,4 +1,4 @@
-"""From the bytes of a worker's answer to what was heard. Nothing of the worker's content gets into an error."""
+"""Parses a worker's answer into events. Errors contain nothing of the worker's content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rolecall.protocol.workers.events import Malformed
 
 _BUSY_CODE = -32000
 _BUSY = "WORKER_BUSY"
-_PIECE = 16 * 1024
+_PARSE_CHUNK = 16 * 1024
 
 
 def is_stream(response: Response) -> bool:
@@ -24,7 +24,7 @@ def is_stream(response: Response) -> bool:
 
 
 def check_type(response: Response) -> None:
-    """InvalidAnswer if the body cannot be JSON. A worker that names no type is given the benefit of the doubt."""
+    """InvalidAnswer if the body cannot be JSON. A missing Content-Type is accepted."""
     kind = _media_type(response)
     if kind in (b"text/html", b"application/xhtml+xml"):
         raise InvalidAnswer(response.worker, f"it is an HTML page (HTTP {response.status})")
@@ -37,7 +37,7 @@ def _media_type(response: Response) -> bytes:
 
 
 async def raise_failure(response: Response, protocol: WorkerProtocol, limit: int) -> NoReturn:
-    """What a status other than 200 to 299 means."""
+    """Raises the error for a status outside 200 to 299."""
     status = response.status
     if status == 503 and b"x-not-processed" in response.headers:
         raise WorkerRefused(response.worker)
@@ -55,7 +55,7 @@ async def raise_failure(response: Response, protocol: WorkerProtocol, limit: int
 
 
 def fault_of(worker: str, reply: Reply, *, fresh: bool) -> WorkerError:
-    """`fresh`: nothing else was heard in this answer, so that "busy" can mean that nothing was done."""
+    """`fresh`: this answer had no earlier event, so WORKER_BUSY means that nothing was executed."""
     if fresh and reply.code == _BUSY_CODE and reply.reason == _BUSY:
         return WorkerRefused(worker)
     return WorkerFault(reply.code if reply.code is not None else -32603, reply.text)
@@ -90,8 +90,8 @@ def _reply(worker: str, protocol: WorkerProtocol, text: bytes | bytearray, *, fr
 
 
 class StreamedAnswer(AsyncIterator[Sequence[WorkerEvent]]):
-    """The events of a stream; a batch is what arrived together. An empty batch: bytes came, but no event was complete.
-    That is a sign of life, such as a comment or a piece of a long event.
+    """The events of a stream; a batch is what arrived together. An empty batch is a sign of life: bytes without a complete
+    event, such as a comment or a part of a long event.
     """
 
     def __init__(self, response: Response, protocol: WorkerProtocol, *, replays: bool, max_event: int) -> None:
@@ -102,8 +102,8 @@ class StreamedAnswer(AsyncIterator[Sequence[WorkerEvent]]):
         self._reader = FrameReader(limit=max_event)
         self._unread = b""
         self._fresh = True
-        self.said_all = False
-        """The last event was one that a worker ends its stream after."""
+        self.finished = False
+        """The last event was one that ends a worker's stream."""
         self._failure: WorkerError | None = None
 
     async def __anext__(self) -> Sequence[WorkerEvent]:
@@ -123,12 +123,12 @@ class StreamedAnswer(AsyncIterator[Sequence[WorkerEvent]]):
         return self._read(frames)
 
     async def _next_piece(self) -> bytes:
-        """Much that came at once is read a piece at a time, and others have their turn between."""
+        """Large input is parsed in pieces, so that other tasks run in between."""
         if self._unread:
             await asyncio.sleep(0)
         else:
             self._unread = await self._response.next_chunk()
-        piece, self._unread = self._unread[:_PIECE], self._unread[_PIECE:]
+        piece, self._unread = self._unread[:_PARSE_CHUNK], self._unread[_PARSE_CHUNK:]
         return piece
 
     def _read(self, frames: Sequence[Frame]) -> Sequence[WorkerEvent]:
@@ -149,27 +149,27 @@ class StreamedAnswer(AsyncIterator[Sequence[WorkerEvent]]):
             self._fresh = False
         if batch:
             last = batch[-1]
-            self.said_all = last.state in TERMINAL or last.state in PAUSED or last.kind is EventKind.MESSAGE
+            self.finished = last.state in TERMINAL or last.state in PAUSED or last.kind is EventKind.MESSAGE
         return batch
 
     def _end(self, failure: WorkerError) -> None:
-        """What was heard before it still counts; nothing is read after it."""
+        """Earlier events still count; nothing is read after this."""
         self._failure = failure
         self._response.close()
 
 
 class SingleAnswer(AsyncIterator[Sequence[WorkerEvent]]):
-    """One response as a stream of one event. Empty batches tell that a long one is still coming."""
+    """One response as a stream of one event. Empty batches are signs of life while a long one arrives."""
 
     def __init__(self, response: Response, protocol: WorkerProtocol, *, limit: int) -> None:
         self._response = response
         self._protocol = protocol
         self._limit = limit
         self._body = bytearray()
-        self.said_all = False
+        self.finished = False
 
     async def __anext__(self) -> Sequence[WorkerEvent]:
-        if self.said_all:
+        if self.finished:
             raise StopAsyncIteration
         chunk = await self._response.next_chunk()
         if chunk and len(self._body) + len(chunk) > self._limit:
@@ -178,5 +178,5 @@ class SingleAnswer(AsyncIterator[Sequence[WorkerEvent]]):
         self._body += chunk
         if chunk and not self._response.complete:
             return ()
-        self.said_all = True
+        self.finished = True
         return (read_worker_event(self._response.worker, self._protocol, self._body),)

@@ -1,7 +1,7 @@
-"""The hub's own HTTP/1.1 client: a stack of idle connections per origin, one write per request, nothing repeated.
+"""The hub's own HTTP/1.1 client: a stack of idle connections per origin, one write per request, no retries.
 
-A general client spends most of a short call in its pool and its layers; this one does what calls to workers need, and no
-more: POST, JSON, no redirects, no cookies, no proxies, no decompression.
+A general client spends most of a short call in its pool and its layers. This one does only what calls to workers need: POST,
+JSON, no redirects, no cookies, no proxies, no decompression.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from hub.outbound.worker_guard import NotAllowed
 from rolecall.errors import WorkerBroke, WorkerRefused, WorkerUnreachable
 from rolecall.model.value import replace
 
-_BREAKS_A_HEAD = re.compile(r"[\r\n\0]")
+_LINE_BREAK = re.compile(r"[\r\n\0]")
 _HEAD = b"%bContent-Type: %b\r\nAccept: %b\r\nContent-Length: %d\r\n%b\r\n%b"
-_CLOSING = 1.0
+_CLOSE_TIMEOUT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """`idle` is shorter than the keep-alive of common servers, so that they do not close what is just being used."""
+    """`idle` is shorter than the keep-alive of common servers, so that they do not close a connection just as it is used."""
 
     per_origin: int = 1024
     overall: int = 8192
@@ -40,11 +40,11 @@ class Policy(Protocol):
     """Where this client may connect to."""
 
     async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
-        """(family, address) pairs, all of them allowed; these are connected to. NotAllowed, OSError."""
+        """(family, address) pairs, all of them allowed; the client connects only to these. NotAllowed, OSError."""
 
 
 class _Pool:
-    """Connections to one origin, all judged alike. The one that came back last is taken first."""
+    """Connections to one origin under one policy. The last one released is used first."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.name = name
@@ -56,15 +56,15 @@ class _Pool:
     def opened(self, connection: ClientConnection) -> None:
         self._client.opened(self, connection)
 
-    def rest(self, connection: ClientConnection) -> None:
-        self._client.rest(self, connection)
+    def release(self, connection: ClientConnection) -> None:
+        self._client.release(self, connection)
 
-    def forget(self, connection: ClientConnection) -> None:
-        self._client.forget(self, connection)
+    def remove(self, connection: ClientConnection) -> None:
+        self._client.remove(self, connection)
 
 
 class Client:
-    """An async context manager; leaving it closes every connection."""
+    """An async context manager; its exit closes every connection."""
 
     def __init__(self, policy: Policy, limits: ClientLimits | None = None, *, tls: ssl.SSLContext | None = None) -> None:
         self._policy = policy
@@ -73,7 +73,7 @@ class Client:
         self._pools: dict[str, _Pool] = {}
         self._idle: dict[ClientConnection, tuple[float, _Pool]] = {}
         self._open = 0
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._closed: asyncio.Event | None = None
 
     async def __aenter__(self) -> Client:
@@ -83,16 +83,16 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Calls under way break off. Waits briefly for the connections to be gone."""
+        """Aborts open calls, and waits up to a second until the connections are closed."""
         self._closed = asyncio.Event()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         for pool in list(self._pools.values()):
             for connection in list(pool.connections):
                 connection.abort()
         if self._pools:
             try:
-                await asyncio.wait_for(self._closed.wait(), _CLOSING)
+                await asyncio.wait_for(self._closed.wait(), _CLOSE_TIMEOUT)
             except TimeoutError:
                 pass
 
@@ -109,8 +109,8 @@ class Client:
         http_method: bytes = b"POST",
         within: tuple[str, ...] = (),
     ) -> Response:
-        """Returns when the answer's head is in. WorkerUnreachable, WorkerRefused: nothing was sent. `within`: networks that
-        the address has to lie in, beside what the policy says.
+        """Returns when the answer's head has been received. WorkerUnreachable, WorkerRefused: nothing was sent. WorkerBroke.
+        `within`: networks that must contain the address, in addition to the policy.
         """
         try:
             target = _target(url, within)
@@ -136,32 +136,32 @@ class Client:
         return response
 
     async def probe(self, url: str, timeout: float, within: tuple[str, ...] = ()) -> bool:
-        """Does anything accept connections there?"""
+        """Whether a connection to that URL is accepted."""
         try:
             target = _target(url, within)
             async with asyncio.timeout(timeout):
-                transport = await self._dial(target, asyncio.Protocol, None)
+                transport = await self._open_transport(target, asyncio.Protocol, None)
         except (BadUrl, NotAllowed, OSError):
             return False
         transport.abort()
         return True
 
-    # --- the pools' side
+    # --- called by the pools
 
     def opened(self, pool: _Pool, connection: ClientConnection) -> None:
         pool.connections.add(connection)
         self._open += 1
 
-    def rest(self, pool: _Pool, connection: ClientConnection) -> None:
-        """A connection is free again."""
+    def release(self, pool: _Pool, connection: ClientConnection) -> None:
+        """The connection is idle again."""
         loop = connection.loop
         pool.idle[connection] = None
         self._idle[connection] = (loop.time(), pool)
-        if self._sweeper is None:
-            self._sweeper = loop.call_later(self._limits.idle, self._sweep, loop)
+        if self._idle_timer is None:
+            self._idle_timer = loop.call_later(self._limits.idle, self._close_idle, loop)
 
-    def forget(self, pool: _Pool, connection: ClientConnection) -> None:
-        """A connection is gone, or is about to be."""
+    def remove(self, pool: _Pool, connection: ClientConnection) -> None:
+        """The connection is closed, or about to be."""
         if connection in pool.connections:
             pool.connections.discard(connection)
             self._open -= 1
@@ -181,20 +181,20 @@ class Client:
             connection.close()
         return None
 
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One timer for all pools: the oldest stand first."""
-        self._sweeper = None
+    def _close_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Closes connections that were idle for too long. One timer serves all pools, because the oldest come first."""
+        self._idle_timer = None
         while self._idle:
             connection, (since, _) = next(iter(self._idle.items()))
             left = since + self._limits.idle - loop.time()
             if left > 0:
-                self._sweeper = loop.call_later(left, self._sweep, loop)
+                self._idle_timer = loop.call_later(left, self._close_idle, loop)
                 return
-            self._retire(connection)
+            self._close_oldest(connection)
 
-    def _retire(self, connection: ClientConnection) -> None:
+    def _close_oldest(self, connection: ClientConnection) -> None:
         _, pool = self._idle[connection]
-        self.forget(pool, connection)
+        self.remove(pool, connection)
         connection.close()
 
     async def _connect(self, target: ParsedUrl, worker: str) -> ClientConnection:
@@ -202,11 +202,11 @@ class Client:
         if pool is None:
             pool = self._pools[target.pool] = _Pool(self, target.pool)
         try:
-            self._make_room(pool, worker)
+            self._check_limits(pool, worker)
             pool.connecting += 1
             self._open += 1
             try:
-                connection = await self._dialled(target, pool, worker)
+                connection = await self._open_connection(target, pool, worker)
             finally:
                 pool.connecting -= 1
                 self._open -= 1
@@ -218,7 +218,7 @@ class Client:
             raise WorkerUnreachable(worker, target.origin, "it closed the connection at once")
         return connection
 
-    def _make_room(self, pool: _Pool, worker: str) -> None:
+    def _check_limits(self, pool: _Pool, worker: str) -> None:
         if self._closed is not None:
             raise WorkerRefused(worker, "the hub is closing")
         if pool.connecting + len(pool.connections) >= self._limits.per_origin:
@@ -227,24 +227,24 @@ class Client:
             oldest = next(iter(self._idle), None)
             if oldest is None:
                 raise WorkerRefused(worker, f"the hub has {self._limits.overall} connections open to workers, its limit")
-            self._retire(oldest)
+            self._close_oldest(oldest)
 
-    async def _dialled(self, target: ParsedUrl, pool: _Pool, worker: str) -> ClientConnection:
+    async def _open_connection(self, target: ParsedUrl, pool: _Pool, worker: str) -> ClientConnection:
         loop = asyncio.get_running_loop()
         connection = ClientConnection(loop, pool)
         try:
             async with asyncio.timeout(self._limits.connect):
-                await self._dial(target, lambda: connection, self._context() if target.secure else None)
+                await self._open_transport(target, lambda: connection, self._tls_context() if target.secure else None)
         except NotAllowed as error:
             raise WorkerUnreachable(worker, target.origin, "address not allowed by policy") from error
         except (OSError, UnicodeError) as error:
-            raise WorkerUnreachable(worker, target.origin, self._said(error)) from error
+            raise WorkerUnreachable(worker, target.origin, self._failure_text(error)) from error
         return connection
 
-    async def _dial(
+    async def _open_transport(
         self, target: ParsedUrl, factory: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
     ) -> asyncio.Transport:
-        """Connect to one of the checked addresses; they share the time, so that a dead one does not use it up."""
+        """Connects to one of the checked addresses. They share the time, so that a dead one does not use all of it."""
         loop = asyncio.get_running_loop()
         addresses = await self._policy.addresses(target)
         share = self._limits.connect / max(1, len(addresses))
@@ -260,13 +260,13 @@ class Client:
                 failure = error
         raise failure
 
-    def _context(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
             self._tls = ssl.create_default_context()
         return self._tls
 
-    def _said(self, error: Exception) -> str:
-        """An operating system's failure in our words."""
+    def _failure_text(self, error: Exception) -> str:
+        """A connection failure as text, without the operating system's message."""
         if isinstance(error, ConnectionRefusedError):
             return "connection refused"
         if isinstance(error, TimeoutError):
@@ -300,6 +300,6 @@ def _target(url: str, within: tuple[str, ...]) -> ParsedUrl:
 
 def _header(pair: tuple[str, str]) -> bytes:
     name, value = pair
-    if not value.isprintable() and _BREAKS_A_HEAD.search(value):
+    if not value.isprintable() and _LINE_BREAK.search(value):
         raise BadUrl(f"the header {name} would hold a line break")
     return f"{name}: {value}\r\n".encode()

@@ -1,6 +1,6 @@
-"""One HTTP/1.1 connection, and the answer that comes over it.
+"""One HTTP/1.1 connection, and the answer that it receives.
 
-The parser calls back while bytes are fed; whoever waits for the answer is woken once per feed, not once per piece.
+The parser calls back while bytes are fed; a task that waits for the answer is woken once per feed, not once per callback.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import httptools
 
 from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError
 
-_MOST_HEAD = 64 * 1024
-_MOST_BUFFERED = 256 * 1024
-_MOST_DISCARDED = 64 * 1024
-_LONGEST_DISCARDING = 1.0
-_KEPT = frozenset(
+_MAX_HEAD = 64 * 1024
+_MAX_BUFFERED = 256 * 1024
+_MAX_DISCARDED = 64 * 1024
+_DISCARD_TIMEOUT = 1.0
+_READ_HEADERS = frozenset(
     {b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"x-not-processed", b"retry-after"}
 )
 _WITHOUT_BODY = frozenset({204, 304})
 
 
 class Owner(Protocol):
-    """The pool that a connection belongs to."""
+    """The pool that owns a connection."""
 
     def opened(self, connection: ClientConnection) -> None: ...
-    def rest(self, connection: ClientConnection) -> None: ...
-    def forget(self, connection: ClientConnection) -> None: ...
+    def release(self, connection: ClientConnection) -> None: ...
+    def remove(self, connection: ClientConnection) -> None: ...
 
 
 class Response:
-    """One answer as it arrives. Its connection goes back to the pool by itself once the answer is complete."""
+    """One answer as it arrives. Once it is complete, its connection returns to the pool."""
 
     __slots__ = (
         "_chunks",
@@ -59,9 +59,7 @@ class Response:
         self._connection: ClientConnection | None = None
 
     async def next_chunk(self) -> bytes:
-        """Everything that has come and was not yet taken, in one piece; empty once at the proper end. A cut raises
-        WorkerBroke, behind the last byte that came.
-        """
+        """All unread bytes, in one piece; empty at the proper end. After a cut, WorkerBroke follows the last bytes received."""
         while not self._chunks:
             if self.complete:
                 return b""
@@ -86,7 +84,7 @@ class Response:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def wait(self) -> None:
-        """Until something has changed. Raises what broke the answer."""
+        """Waits for any change. Raises the failure of the answer. WorkerError."""
         if self._failure is not None:
             raise self._failure
         if self._connection is None:
@@ -98,28 +96,26 @@ class Response:
             self._waiter = None
 
     def close(self) -> None:
-        """Leave. An answer that is not complete takes its connection with it."""
+        """Ends the call. If the answer is incomplete, its connection is closed."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.leave(self)
+            connection.cancel(self)
         self.wake()
 
     def discard(self) -> None:
-        """What is left is of no interest. Usually it is the mere end of the body, a moment away: then the connection can
-        be used again. Otherwise this is `close`.
-        """
+        """Ignores the rest. If it is short and arrives soon, the connection can be used again; otherwise this is `close`."""
         self.discarded = True
         self._chunks.clear()
         self.buffered = 0
         if self._connection is not None:
             self._connection.await_end(self)
 
-    # --- the connection's side
+    # --- called by the connection
 
     def begin(self, connection: ClientConnection) -> None:
         self._connection = connection
 
-    def take(self, data: bytes) -> None:
+    def add_body(self, data: bytes) -> None:
         if not self.discarded:
             self._chunks.append(data)
         self.buffered += len(data)
@@ -141,18 +137,18 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
         self._response: Response | None = None
-        self._patience: asyncio.TimerHandle | None = None
+        self._discard_timer: asyncio.TimerHandle | None = None
         self._clear()
 
     def _clear(self) -> None:
-        """As before an answer's first byte."""
-        self._began = False
+        """The state before an answer's first byte."""
+        self._started = False
         self._interim = False
         self._keep = False
-        self._until_eof = False
+        self._ends_with_connection = False
         self._surplus = False
         self._head_size = 0
-        self._bare = 0
+        self._bytes_without_progress = 0
         self._why = ""
 
     @property
@@ -161,31 +157,31 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def blocked(self) -> bool:
-        """Part of the request has not been taken by the peer's side yet."""
+        """Part of the request still waits in the write buffer."""
         return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     def send(self, request: bytes, response: Response) -> None:
-        """Only on a connection that is usable."""
+        """The connection must be `usable`."""
         assert self._transport is not None
         self._clear()
         self._response = response
         response.begin(self)
         self._transport.write(request)
 
-    def leave(self, response: Response) -> None:
-        """Nobody wants this answer any more."""
+    def cancel(self, response: Response) -> None:
+        """Stops receiving this answer."""
         if self._response is response:
             self._response = None
             self.abort()
 
     def await_end(self, response: Response) -> None:
-        """Read over what is left of this answer, within limits."""
+        """Receives and discards the rest of this answer, within limits."""
         if self._response is response:
             self.resume(response)
-            self._patience = self.loop.call_later(_LONGEST_DISCARDING, self.leave, response)
+            self._discard_timer = self.loop.call_later(_DISCARD_TIMEOUT, self.cancel, response)
 
     def resume(self, response: Response) -> None:
-        """The consumer has taken what was buffered."""
+        """The consumer has read what was buffered."""
         if self._response is response and self._transport is not None and not self._transport.is_reading():
             self._transport.resume_reading()
 
@@ -201,7 +197,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        # So that resume_writing comes when the whole request is out: see `blocked`.
+        # So that resume_writing is called when the whole request is sent: see `blocked`.
         self._transport.set_write_buffer_limits(high=0)
         self._parser = httptools.HttpResponseParser(self)
         self._owner.opened(self)
@@ -209,11 +205,11 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         response = self._response
         if response is None:
-            # Bytes that nobody asked for: whatever they belong to, it is not the next answer.
-            self._owner.forget(self)
+            # Unexpected bytes cannot belong to the next answer.
+            self._owner.remove(self)
             self.abort()
             return
-        self._began = True
+        self._started = True
         before = response.buffered
         try:
             self._parser.feed_data(data)
@@ -225,36 +221,36 @@ class ClientConnection(asyncio.Protocol):
         if response.complete:
             self._finish(response)
         elif response.buffered == before:
-            # Heads, trailers and chunk extensions bring nothing forward, so there must be an end to them.
-            self._bare += len(data)
-            if self._bare > _MOST_HEAD:
+            # Heads, trailers and chunk extensions are no progress, so their size is limited.
+            self._bytes_without_progress += len(data)
+            if self._bytes_without_progress > _MAX_HEAD:
                 self._refuse(response, "its head or trailer never ends")
                 return
         else:
-            self._bare = 0
-            self._hold_back(response)
+            self._bytes_without_progress = 0
+            self._limit_buffer(response)
         if response.status:
             response.wake()
 
     def eof_received(self) -> bool:
         response = self._response
-        self._owner.forget(self)
-        if response is not None and response.status and self._until_eof:
+        self._owner.remove(self)
+        if response is not None and response.status and self._ends_with_connection:
             response.complete = True
             self._response = None
             response.wake()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._owner.forget(self)
+        self._owner.remove(self)
         response, self._response = self._response, None
-        if self._patience is not None:
-            self._patience.cancel()
-        # The parser holds this object's methods: without this the pair would wait for the cycle collector.
+        if self._discard_timer is not None:
+            self._discard_timer.cancel()
+        # Parser and connection refer to each other: this breaks the cycle, so that no garbage collection is needed.
         self._parser = self._transport = None
         if response is None:
             return
-        if not self._began:
+        if not self._started:
             why = "it closed the connection without an answer"
         elif not response.status:
             why = "its answer was cut off in the head"
@@ -276,11 +272,11 @@ class ClientConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes | None) -> None:
         self._head_size += len(name) + len(value or b"") + 4
-        if self._head_size > _MOST_HEAD:
-            self._stop(f"its head is longer than {_MOST_HEAD} bytes")
+        if self._head_size > _MAX_HEAD:
+            self._fail(f"its head is longer than {_MAX_HEAD} bytes")
         response = self._response
         name = name.lower()
-        if name in _KEPT and response is not None and not response.status and not response.complete:
+        if name in _READ_HEADERS and response is not None and not response.status and not response.complete:
             headers = response.headers
             headers[name] = headers[name] + b", " + (value or b"") if name in headers else value or b""
 
@@ -292,21 +288,21 @@ class ClientConnection(asyncio.Protocol):
         if status < 200:
             self._interim = True
             if status == 101:
-                self._stop("it switched to another protocol")
+                self._fail("it switched to another protocol")
             return
         headers = response.headers
         if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"identity", b""):
-            self._stop("it is compressed, which the hub had ruled out")
+            self._fail("it is compressed, which the hub had ruled out")
         coding = headers.get(b"transfer-encoding")
         if coding is not None and coding.strip().lower() != b"chunked":
-            self._stop("it has a transfer coding that the hub had not offered to take")
-        self._until_eof = coding is None and b"content-length" not in headers and status not in _WITHOUT_BODY
-        self._keep = not self._until_eof and self._parser.should_keep_alive()
+            self._fail("it has a transfer coding that the hub had not offered to take")
+        self._ends_with_connection = coding is None and b"content-length" not in headers and status not in _WITHOUT_BODY
+        self._keep = not self._ends_with_connection and self._parser.should_keep_alive()
         response.status = status
 
     def on_body(self, data: bytes) -> None:
         if self._response is not None and not self._surplus:
-            self._response.take(data)
+            self._response.add_body(data)
 
     def on_message_complete(self) -> None:
         response = self._response
@@ -317,36 +313,36 @@ class ClientConnection(asyncio.Protocol):
 
     # --- pieces
 
-    def _hold_back(self, response: Response) -> None:
+    def _limit_buffer(self, response: Response) -> None:
         if response.discarded:
-            if response.buffered > _MOST_DISCARDED:
-                self.leave(response)
-        elif response.buffered > _MOST_BUFFERED and self._transport is not None and self._transport.is_reading():
+            if response.buffered > _MAX_DISCARDED:
+                self.cancel(response)
+        elif response.buffered > _MAX_BUFFERED and self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
 
-    def _stop(self, why: str) -> None:
-        """Out of a callback; the parser then refuses to go on."""
+    def _fail(self, why: str) -> None:
+        """Raises out of a callback, so that httptools stops parsing."""
         self._why = why
         raise ValueError(why)
 
     def _refuse(self, response: Response, why: str) -> None:
         self._response = None
-        self._owner.forget(self)
+        self._owner.remove(self)
         self.abort()
         response.fail(InvalidAnswer(response.worker, why))
 
     def _finish(self, response: Response) -> None:
         self._response = None
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._discard_timer is not None:
+            self._discard_timer.cancel()
+            self._discard_timer = None
         if self._keep and not self._surplus and self.usable and not self.blocked:
             if self._transport is not None and not self._transport.is_reading():
                 self._transport.resume_reading()
-            self._owner.rest(self)
+            self._owner.release(self)
         else:
-            self._owner.forget(self)
-            # What is left of the request has no reader any more: closing gently would wait for one.
+            self._owner.remove(self)
+            # The rest of the request has no reader: a graceful close would wait for one.
             if self.blocked:
                 self.abort()
             else:

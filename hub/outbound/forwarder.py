@@ -1,4 +1,4 @@
-"""Calls workers over A2A. Implements ports.Forwarder; repeats nothing."""
+"""Calls workers over A2A. Implements ports.Forwarder; it never retries."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
-    """`brief` bounds what a worker has ready: its task, its cancelling, an error's text. An answer to a message has no
-    such bound, because a worker may think for long before it speaks: its caller watches the silence.
+    """`reply_timeout` limits answers that a worker has ready: a task, a cancellation, an error. An answer to a message has no
+    such limit, because a worker may work for long before its first event: the relay watches its silence.
     """
 
     max_answer: int = 16 * 1024 * 1024
     max_event: int = 1024 * 1024
     max_error: int = 1024 * 1024
-    brief: float = 10.0
-    probe: float = 1.5
+    reply_timeout: float = 10.0
+    probe_timeout: float = 1.5
 
 
 class HttpForwarder:
     def __init__(self, client: Client, limits: AnswerLimits | None = None, vault: Vault | None = None) -> None:
-        """`vault` opens what workers want to be shown; without one, nothing is shown."""
+        """`vault` opens the credentials for workers; without it none are sent."""
         self._client = client
         self._vault = vault
         self._limits = limits or AnswerLimits()
@@ -50,48 +50,53 @@ class HttpForwarder:
         send, stream = dispatch.send, offer.streaming
         protocol = _protocol(offer, dispatch.ids)
         params = calls.send_params(send, dispatch.ids, dispatch.references, stream=stream)
-        said = protocol.request(WorkerMethod.STREAM if stream else WorkerMethod.SEND, dispatch.ids, params, send.extensions)
-        headers = [*said.headers, ("A2A-Hop", str(send.hops + 1))]
+        request = protocol.request(WorkerMethod.STREAM if stream else WorkerMethod.SEND, dispatch.ids, params, send.extensions)
+        headers = [*request.headers, ("A2A-Hop", str(send.hops + 1))]
         if offer.credential:
             headers += self._credential(offer)
         if send.trace is not None:
             headers += _trace(send.trace)
         if offer.replays:
-            # Two callers may use one messageId for the same words: to the worker they are two calls all the same.
+            # Two callers may use the same messageId and content: for the worker these must be two calls.
             headers.append(("Idempotency-Key", dispatch.ids.task))
-        return _Call(self._client, self._limits, offer, protocol, replace(said, headers=tuple(headers)), streams=stream)
+        return _Call(self._client, self._limits, offer, protocol, replace(request, headers=tuple(headers)), streams=stream)
 
     def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
         protocol = _protocol(offer, attach.ids)
-        said = protocol.request(WorkerMethod.SUBSCRIBE, attach.ids, calls.task_params(attach.ids))
-        headers = [*said.headers, *self._credential(offer), *_trace(attach.trace)]
+        request = protocol.request(WorkerMethod.SUBSCRIBE, attach.ids, calls.task_params(attach.ids))
+        headers = [*request.headers, *self._credential(offer), *_trace(attach.trace)]
         if attach.position is not None:
             headers.append(("Last-Event-ID", attach.position))
-        return _Call(self._client, self._limits, offer, protocol, replace(said, headers=tuple(headers)), streams=True)
+        return _Call(self._client, self._limits, offer, protocol, replace(request, headers=tuple(headers)), streams=True)
 
     async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:
-        return await self._ask(offer, ids, WorkerMethod.GET)
+        return await self._call(offer, ids, WorkerMethod.GET)
 
     async def cancel(self, offer: Offer, ids: Ids) -> WorkerEvent:
-        return await self._ask(offer, ids, WorkerMethod.CANCEL)
+        return await self._call(offer, ids, WorkerMethod.CANCEL)
 
     async def probe(self, offer: Offer) -> bool:
-        return await self._client.probe(offer.url, self._limits.probe, offer.networks)
+        return await self._client.probe(offer.url, self._limits.probe_timeout, offer.networks)
 
     def _credential(self, offer: Offer) -> list[tuple[str, str]]:
         if not offer.credential or self._vault is None:
             return []
         return [("Authorization", self._vault.open(b64decode(offer.credential)).decode())]
 
-    async def _ask(self, offer: Offer, ids: Ids, ask: WorkerMethod) -> WorkerEvent:
+    async def _call(self, offer: Offer, ids: Ids, method: WorkerMethod) -> WorkerEvent:
         worker, protocol = str(offer.worker), _protocol(offer, ids)
-        said = protocol.request(ask, ids, calls.task_params(ids))
-        headers = [*said.headers, *self._credential(offer)]
-        limit = self._limits.brief
+        request = protocol.request(method, ids, calls.task_params(ids))
+        headers = [*request.headers, *self._credential(offer)]
+        limit = self._limits.reply_timeout
         try:
             async with asyncio.timeout(limit):
                 response = await self._client.post(
-                    said.url, said.body, worker=worker, headers=headers, http_method=said.http_method, within=offer.networks
+                    request.url,
+                    request.body,
+                    worker=worker,
+                    headers=headers,
+                    http_method=request.http_method,
+                    within=offer.networks,
                 )
                 try:
                     if not 200 <= response.status < 300:
@@ -106,7 +111,7 @@ class HttpForwarder:
 
 
 class _Call:
-    """One message or subscription under way: entering sends it, leaving gives up what has not come yet."""
+    """One message or subscription: entering the context sends it, leaving cancels what has not arrived."""
 
     def __init__(
         self,
@@ -114,7 +119,7 @@ class _Call:
         limits: AnswerLimits,
         offer: Offer,
         protocol: WorkerProtocol,
-        said: WorkerRequest,
+        request: WorkerRequest,
         *,
         streams: bool,
     ) -> None:
@@ -122,20 +127,20 @@ class _Call:
         self._limits = limits
         self._offer = offer
         self._protocol = protocol
-        self._said = said
+        self._request = request
         self._accept = _STREAM if streams else _JSON
         self._response: Response | None = None
         self._answer: StreamedAnswer | SingleAnswer | None = None
 
     async def __aenter__(self) -> AsyncIterator[Sequence[WorkerEvent]]:
-        offer, said = self._offer, self._said
+        offer, request = self._offer, self._request
         response = await self._client.post(
-            said.url,
-            said.body,
+            request.url,
+            request.body,
             worker=str(offer.worker),
             accept=self._accept,
-            headers=said.headers,
-            http_method=said.http_method,
+            headers=request.headers,
+            http_method=request.http_method,
             within=offer.networks,
         )
         try:
@@ -155,14 +160,14 @@ class _Call:
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         if self._response is None or self._answer is None:
             return
-        if kind is None and self._answer.said_all:
+        if kind is None and self._answer.finished:
             self._response.discard()
         else:
             self._response.close()
 
     async def _raise_failure(self, response: Response) -> None:
         try:
-            async with asyncio.timeout(self._limits.brief):
+            async with asyncio.timeout(self._limits.reply_timeout):
                 await raise_failure(response, self._protocol, self._limits.max_error)
         except TimeoutError as error:
             raise WorkerBroke(response.worker, f"HTTP {response.status}, and no end to it") from error
@@ -173,5 +178,5 @@ def _protocol(offer: Offer, ids: Ids) -> WorkerProtocol:
 
 
 def _trace(trace: str | None) -> list[tuple[str, str]]:
-    """A caller's text goes into a header only if it is what that header may hold."""
+    """The caller's traceparent, only if it is valid."""
     return [("traceparent", trace)] if trace is not None and _TRACEPARENT.fullmatch(trace) else []

@@ -1,4 +1,4 @@
-"""A URL that the hub is to call: read strictly, once."""
+"""Strict parsing of the URLs that the hub calls."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from urllib.parse import urlsplit
 from rolecall import __version__
 from rolecall.model.value import Value
 
-LONGEST = 2048
+MAX_URL = 2048
 _PORTS = {"http": 80, "https": 443}
 _VISIBLE = re.compile(r"[!-~]+")
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,252})")
-# What some resolvers read as an IPv4 address in disguise: 127.1, 2130706433, 0x7f000001, 0177.0.0.1.
-_DISGUISED = re.compile(r"(.*\.)?([0-9]+|0[xX][0-9A-Fa-f]*)\.?")
+# Other spellings of an IPv4 address that some resolvers accept: 127.1, 2130706433, 0x7f000001, 0177.0.0.1.
+_ADDRESS_VARIANT = re.compile(r"(.*\.)?([0-9]+|0[xX][0-9A-Fa-f]*)\.?")
 
 
 class BadUrl(ValueError):
-    """The text says why, without quoting the URL."""
+    """The text contains the reason, but not the URL."""
 
 
 class ParsedUrl(Value, frozen=True):
-    """Where a request goes. `opening` is the part of its head that is the same for every request to this URL."""
+    """The target of a request. `opening`: the part of the head that all requests to this URL share."""
 
     secure: bool
     host: str
@@ -31,16 +31,16 @@ class ParsedUrl(Value, frozen=True):
     origin: str
     opening: bytes
     within: tuple[str, ...] = ()
-    """Networks that its address has to lie in, beside what the policy says."""
+    """Networks that must contain the address, in addition to the policy."""
 
     @property
     def pool(self) -> str:
-        """What connections to it may be shared with: those that were judged alike."""
+        """The key of the connection pool: connections are shared only under the same policy."""
         return f"{self.origin} {' '.join(self.within)}" if self.within else self.origin
 
 
 def literal(host: str) -> IPv4Address | IPv6Address | None:
-    """The address that `host` spells, in the one spelling that everybody reads alike."""
+    """The address, if `host` is one in standard notation."""
     try:
         return ip_address(host)
     except ValueError:
@@ -49,8 +49,8 @@ def literal(host: str) -> IPv4Address | IPv6Address | None:
 
 @lru_cache(maxsize=8192)
 def read_url(url: str) -> ParsedUrl:
-    if len(url) > LONGEST:
-        raise BadUrl(f"longer than {LONGEST} characters")
+    if len(url) > MAX_URL:
+        raise BadUrl(f"longer than {MAX_URL} characters")
     if not _VISIBLE.fullmatch(url) or "\\" in url:
         raise BadUrl("spaces, backslashes, control characters and everything beyond ASCII must be percent-encoded")
     try:
@@ -77,7 +77,7 @@ def _checked_host(host: str) -> str:
         if "%" in host or literal(host) is None:
             raise BadUrl("not an IPv6 address")
         return host
-    if _DISGUISED.fullmatch(host):
+    if _ADDRESS_VARIANT.fullmatch(host):
         if literal(host) is None:
             raise BadUrl("an IPv4 address is four decimal numbers without leading zeros")
     elif not _NAME.fullmatch(host):

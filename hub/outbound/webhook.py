@@ -17,15 +17,15 @@ from hub.ports.webhooks import WebhookRequest, WebhookResult
 from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerUnreachable
 from rolecall.model.push import PushConfig
 
-_WITHIN = 10.0
+_TIMEOUT = 10.0
 _SECRET = "whsec_"
 _MEDIA = {"1.0": b"application/a2a+json"}
-_USUAL_MEDIA = b"application/json"
+_DEFAULT_MEDIA = b"application/json"
 _BEARER = "Bearer"
 
 
 class HttpWebhooks:
-    """`secret`: what letters are signed with, as in Standard Webhooks; without one they are not."""
+    """`secret`: signs the requests as in Standard Webhooks; without one they are not signed."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class HttpWebhooks:
         wall: Callable[[], float],
         *,
         secret: str | None = None,
-        within: float = _WITHIN,
+        within: float = _TIMEOUT,
     ) -> None:
         self._client = client
         self._guard = guard
@@ -52,7 +52,7 @@ class HttpWebhooks:
                     request.config.url,
                     request.body,
                     worker=request.id,
-                    media=_MEDIA.get(request.config.dialect, _USUAL_MEDIA),
+                    media=_MEDIA.get(request.config.dialect, _DEFAULT_MEDIA),
                     accept=b"*/*",
                     headers=[*authorization(request.config), *self._envelope(request)],
                 )
@@ -62,7 +62,7 @@ class HttpWebhooks:
             return WebhookResult(0, error.why)
         except WorkerError:
             return WebhookResult(0, "the hub has too many connections open")
-        # Its head says it all. A short rest lets the connection be used again; an endless one is cut off.
+        # Only the head matters. If the rest is short, the connection can be used again; otherwise it is closed.
         response.discard()
         return WebhookResult(response.status, f"HTTP {response.status}", self._retry_after(response))
 
@@ -84,7 +84,7 @@ class HttpWebhooks:
 
 
 def authorization(config: PushConfig) -> list[tuple[str, str]]:
-    """The two places in which receivers look. A token alone is a bearer token as well; beside bearer credentials it wins."""
+    """The two headers that receivers check. A token is also sent as bearer token, and wins over bearer credentials."""
     scheme = config.schemes[0] if config.schemes else _BEARER
     credentials = config.credentials
     if config.token is not None and (credentials is None or scheme.lower() == _BEARER.lower()):
@@ -94,7 +94,7 @@ def authorization(config: PushConfig) -> list[tuple[str, str]]:
 
 
 def signing_key(secret: str) -> bytes:
-    """ValueError: not a secret as Standard Webhooks writes it."""
+    """ValueError: not a secret in the form of Standard Webhooks."""
     try:
         return base64.b64decode(secret.removeprefix(_SECRET), validate=True)
     except binascii.Error as error:

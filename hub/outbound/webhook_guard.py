@@ -1,4 +1,4 @@
-"""Where webhooks may go. Anybody may name one, so a URL is judged when it is set, and its address again at connect."""
+"""The address policy for webhooks. Callers choose the URL: it is checked when it is set, and its address again at connect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 PORTS = frozenset({443, 8443})
 _GLOBAL = IPv6Network("2000::/3")
-# Everything of IANA's special-purpose registries that is not public unicast, and what only looks so.
+# Everything in IANA's special-purpose registries that is not public unicast, and what only looks public.
 _NOT_PUBLIC = tuple(
     ip_network(text)
     for text in (
@@ -24,7 +24,7 @@ _NOT_PUBLIC = tuple(
         "10.0.0.0/8",
         "100.64.0.0/10",
         "127.0.0.0/8",
-        "168.63.129.16/32",  # a cloud's own, for its machines
+        "168.63.129.16/32",  # a cloud's internal service address
         "169.254.0.0/16",
         "172.16.0.0/12",
         "192.0.0.0/24",
@@ -40,18 +40,18 @@ _NOT_PUBLIC = tuple(
         "224.0.0.0/3",
         "2001::/23",
         "2001:db8::/32",
-        "2002::/16",  # 6to4: an IPv4 address in disguise
+        "2002::/16",  # 6to4: contains an IPv4 address
         "2620:4f:8000::/48",
         "3fff::/20",
     )
 )
 _NAT64 = IPv6Network("64:ff9b::/96")
-_RESOLVE_WITHIN = 5.0
+_RESOLVE_TIMEOUT = 5.0
 _NOT_RESOLVED = "its name must resolve, and to public addresses only"
 
 
 def read_networks(texts: Sequence[str]) -> tuple[Sequence[Network], Sequence[str]]:
-    """The networks, and the texts that are none."""
+    """The networks, and the texts that are not networks."""
     networks: list[Network] = []
     unread: list[str] = []
     for text in texts:
@@ -63,8 +63,8 @@ def read_networks(texts: Sequence[str]) -> tuple[Sequence[Network], Sequence[str
 
 
 class WebhookGuard:
-    """`hosts`: names that are not judged at all. `networks`: addresses that may be called with plain http, on any port.
-    Everything else must be https, on one of `ports`, to a name all of whose addresses are public.
+    """`hosts`: names that are not checked at all. `networks`: addresses that may be called with plain http, on any port. All
+    others must be https, on one of `ports`, and every address of the name must be public.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class WebhookGuard:
         self._networks = tuple(networks)
         self._own = OwnAddresses(own)
         self._ports = ports
-        self._resolver = resolver or _OwnThreads().resolve
+        self._resolver = resolver or _ResolverThreads().resolve
 
     async def check(self, url: str) -> str:
-        """What can be said when a URL is set. The host's name, or WebhookRejected."""
+        """The check when a URL is set. Returns the host's name. WebhookRejected."""
         try:
             target = read_url(url)
         except BadUrl as error:
@@ -92,7 +92,7 @@ class WebhookGuard:
         if host in self._hosts:
             return host
         if not self._networks:
-            self._check_spelling(target)
+            self._check_scheme_and_port(target)
         try:
             addresses = await self._resolved(target)
         except OSError as error:
@@ -102,7 +102,7 @@ class WebhookGuard:
         return host
 
     async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
-        """(family, address) pairs that are all allowed now; connect to exactly these. NotAllowed, OSError."""
+        """(family, address) pairs, all of them allowed now; connect to exactly these. NotAllowed, OSError."""
         found = await self._resolved(target)
         if plain_name(target.host) not in self._hosts:
             try:
@@ -118,12 +118,12 @@ class WebhookGuard:
             raise WebhookRejected("it is the hub's own address")
         if any(address in network for network in self._networks):
             return
-        self._check_spelling(target)
+        self._check_scheme_and_port(target)
         if not _is_public(address):
             raise WebhookRejected(_NOT_RESOLVED if literal(target.host) is None else "its address is not public")
 
-    def _check_spelling(self, target: ParsedUrl) -> None:
-        """What is asked of every public receiver."""
+    def _check_scheme_and_port(self, target: ParsedUrl) -> None:
+        """Scheme and port of a public receiver."""
         if not target.secure:
             raise WebhookInsecure
         if target.port not in self._ports:
@@ -133,7 +133,7 @@ class WebhookGuard:
         own = literal(target.host)
         if own is not None:
             return (own,)
-        async with asyncio.timeout(_RESOLVE_WITHIN):
+        async with asyncio.timeout(_RESOLVE_TIMEOUT):
             texts = await self._resolver(target.host, target.port)
         found = [address for text in texts if (address := literal(text)) is not None]
         if not found or len(found) < len(texts):
@@ -152,18 +152,18 @@ def _is_public(address: Address) -> bool:
     return not any(address in network for network in _NOT_PUBLIC)
 
 
-class _OwnThreads:
-    """Names that anybody chose are resolved apart: one that never answers holds up other webhooks at most."""
+class _ResolverThreads:
+    """Callers choose these names, so they have threads of their own: a name that never resolves delays only other webhooks."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="webhook resolver")
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        answers = await asyncio.get_running_loop().run_in_executor(self._threads, _getaddrinfo, host, port)
+        answers = await asyncio.get_running_loop().run_in_executor(self._threads, _resolve, host, port)
         return list(dict.fromkeys(answers))
 
 
-def _getaddrinfo(host: str, port: int) -> list[str]:
+def _resolve(host: str, port: int) -> list[str]:
     try:
         return [str(where[0]) for _, _, _, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except UnicodeError as error:

@@ -1,4 +1,4 @@
-"""Where the hub may connect to. A worker names its own URL, so the address is judged when it is known: at connect."""
+"""The address policy for workers. A worker chooses its URL, so the address is checked at connect, when it is known."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _METADATA = (
     "168.63.129.16/32",
     "192.0.0.192/32",
 )
-_NOWHERE = (
+_NEVER_ALLOWED = (
     "0.0.0.0/8",
     "192.88.99.0/24",
     "240.0.0.0/4",
     "fec0::/10",
-    # Teredo and locally defined NAT64 hide an address in a way that only their operator can read.
+    # Teredo and local NAT64 contain an address in a form that only their operator knows.
     "2001::/32",
     "64:ff9b:1::/48",
 )
-_REFUSED = tuple(ip_network(text) for text in (*_METADATA, *_NOWHERE))
+_REFUSED = tuple(ip_network(text) for text in (*_METADATA, *_NEVER_ALLOWED))
 _NAT64 = IPv6Network("64:ff9b::/96")
 _COMPATIBLE = IPv6Network("::/96")
-_MOST_REMEMBERED = 8192
+_MAX_CACHED = 8192
 
 
 class NotAllowed(Exception):
@@ -41,7 +41,7 @@ class NotAllowed(Exception):
 
 
 class OwnAddresses:
-    """The hub's own, so that it is never made to call itself."""
+    """The hub's own addresses: the hub must never call itself."""
 
     def __init__(self, own: Sequence[tuple[str, int]]) -> None:
         self._own = frozenset((plain_name(host), port) for host, port in own)
@@ -54,7 +54,7 @@ class OwnAddresses:
             if port != own_port:
                 continue
             own = literal(host)
-            if own is not None and (_is_here(address) if own.is_unspecified else own == address):
+            if own is not None and (_is_local(address) if own.is_unspecified else own == address):
                 return True
             if own is None and host == "localhost" and address.is_loopback:
                 return True
@@ -62,18 +62,18 @@ class OwnAddresses:
 
 
 class Guard:
-    """`networks`: where workers may be; without any, every private or public unicast address, and loopback only if
-    `allow_loopback`. `own`: the hub's own addresses, so that it is never made to call itself.
+    """`networks`: where workers may be; if empty, any private or public unicast address, and loopback only with
+    `allow_loopback`. `own`: the hub's own addresses, which are refused.
     """
 
     def __init__(self, networks: Sequence[Network], own: Sequence[tuple[str, int]], *, allow_loopback: bool) -> None:
         self._networks = tuple(networks)
         self._own = OwnAddresses(own)
         self._allow_loopback = allow_loopback
-        self._known: dict[tuple[str, int], tuple[int, str]] = {}
+        self._cached: dict[tuple[str, int], tuple[int, str]] = {}
 
     def check_url(self, url: str, networks: Sequence[Network] = ()) -> None:
-        """What can be said at enrolment, without asking any resolver. `networks`: those of whoever enrols. OfferInvalid."""
+        """The check at enrolment, without DNS. `networks`: those of the enrolling token. OfferInvalid."""
         try:
             target = read_url(url)
         except BadUrl as error:
@@ -81,7 +81,7 @@ class Guard:
         address = literal(target.host)
         if self._own.named(target.host, target.port) or (address and not self._allowed(address, target.port)):
             raise OfferInvalid("url", "that address is not allowed by policy ({setting})", setting="worker_networks")
-        if networks and address and not any(_unwrapped(address) in network for network in networks):
+        if networks and address and not any(_inner(address) in network for network in networks):
             raise OfferInvalid("url", "it must lie in the networks of the token that enrols it")
 
     async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
@@ -90,22 +90,22 @@ class Guard:
             networks = _read(target.within)
             for _, text in found:
                 address = literal(text)
-                if address is None or not any(_unwrapped(address) in network for network in networks):
+                if address is None or not any(_inner(address) in network for network in networks):
                     raise NotAllowed
         return found
 
     async def resolve(self, host: str, port: int) -> Sequence[tuple[int, str]]:
-        """(family, address) pairs that are all allowed; connect to exactly these. NotAllowed, OSError."""
-        known = self._known.get((host, port))
-        if known is not None:
-            return (known,)
+        """(family, address) pairs, all of them allowed; connect to exactly these. NotAllowed, OSError."""
+        cached = self._cached.get((host, port))
+        if cached is not None:
+            return (cached,)
         if self._own.named(host, port):
             raise NotAllowed
         address = literal(host)
         if address is not None:
             if not self._allowed(address, port):
                 raise NotAllowed
-            return (self._remember(address, host, port),)
+            return (self._cache_literal(address, host, port),)
         answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         found = [(int(family), str(where[0])) for family, _, _, _, where in answers]
         for _, text in found:
@@ -114,18 +114,18 @@ class Guard:
                 raise NotAllowed
         return found
 
-    def _remember(self, address: Address, host: str, port: int) -> tuple[int, str]:
-        """A literal always means the same; a name may mean something else the next time."""
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
+    def _cache_literal(self, address: Address, host: str, port: int) -> tuple[int, str]:
+        """Caches literal addresses only: a name may resolve differently next time."""
+        if len(self._cached) >= _MAX_CACHED:
+            self._cached.clear()
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-        self._known[host, port] = (int(family), str(address))
-        return self._known[host, port]
+        self._cached[host, port] = (int(family), str(address))
+        return self._cached[host, port]
 
     def _allowed(self, address: Address, port: int) -> bool:
         if isinstance(address, IPv6Address) and address.scope_id is not None:
             return False
-        inner = _unwrapped(address)
+        inner = _inner(address)
         if any(inner in network or address in network for network in _REFUSED):
             return False
         if inner.is_link_local or inner.is_multicast or inner.is_unspecified:
@@ -148,8 +148,8 @@ def plain_name(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
 
 
-def _unwrapped(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for, where it does."""
+def _inner(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address contains, if any."""
     if isinstance(address, IPv4Address):
         return address
     if address.ipv4_mapped is not None:
@@ -161,8 +161,8 @@ def _unwrapped(address: Address) -> Address:
     return address
 
 
-def _is_here(address: Address) -> bool:
-    """Does this machine have that address? Only then can a socket be bound to it."""
+def _is_local(address: Address) -> bool:
+    """Whether this machine has the address: only then can a socket bind to it."""
     if address.is_loopback:
         return True
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6

@@ -1,4 +1,4 @@
-"""How one worker is spoken to: its dialect, in JSON-RPC or as REST."""
+"""The requests to one worker, in its dialect, as JSON-RPC or REST."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rolecall.protocol.workers import requests as calls
 
 
 class WorkerMethod(Enum):
-    """What a worker is asked for: the name of the method in its dialect's calls, then verb and path of the REST form."""
+    """A method of a worker: its key in the dialect's table of names, then HTTP method and path of the REST form."""
 
     SEND = ("SEND", b"POST", "/message:send")
     STREAM = ("STREAM", b"POST", "/message:stream")
@@ -23,14 +23,14 @@ class WorkerMethod(Enum):
     CANCEL = ("CANCEL", b"POST", "/tasks/{}:cancel")
     SUBSCRIBE = ("SUBSCRIBE", b"POST", "/tasks/{}:subscribe")
 
-    def __init__(self, method: str, http_method: bytes, path: str) -> None:
-        self.method = method
+    def __init__(self, name_key: str, http_method: bytes, path: str) -> None:
+        self.name_key = name_key
         self.http_method = http_method
         self.path = path
 
 
 class WorkerRequest(Value, frozen=True):
-    """A request, ready to be sent."""
+    """A request that is ready to be sent."""
 
     http_method: bytes
     url: str
@@ -39,7 +39,7 @@ class WorkerRequest(Value, frozen=True):
 
 
 class WorkerProtocol:
-    """Knows nothing of a call, so that one serves all calls to an interface: see `speech_for`."""
+    """Has no state of a call, so one instance serves all calls to an interface: see `protocol_for`."""
 
     def __init__(self, interface: Interface) -> None:
         self._interface = interface
@@ -47,23 +47,29 @@ class WorkerProtocol:
         self._calls = calls.CALLS[interface.dialect]
         self.form = "a JSON answer" if self._rest else "a JSON-RPC response"
         self.reply = _rest_reply if self._rest else read_reply
-        """What was answered, whichever way. ValueError where it is neither a result nor an error."""
+        """Parses an answer. ValueError: neither a result nor an error."""
         self.read_event, self.read_task = calls.readers(interface.dialect)
-        """Of an answer to a message, or an event of a stream; of an answer that can only be a task. Malformed."""
+        """Parse the answer to a message or an event of a stream, and an answer that can only be a task. Malformed."""
 
-    def request(self, ask: WorkerMethod, ids: Ids, params: JsonObject, extensions: tuple[str, ...] = ()) -> WorkerRequest:
+    def request(self, method: WorkerMethod, ids: Ids, params: JsonObject, extensions: tuple[str, ...] = ()) -> WorkerRequest:
         interface = self._interface
         headers = _headers(interface.dialect, extensions)
         if self._rest:
             tenant = f"/{quote(interface.tenant, safe='')}" if interface.tenant else ""
-            url = interface.url.rstrip("/") + tenant + ask.path.format(quote(ids.worker_task, safe=""))
+            url = interface.url.rstrip("/") + tenant + method.path.format(quote(ids.worker_task, safe=""))
             body = (
-                dump(params) if ask in (WorkerMethod.SEND, WorkerMethod.STREAM) else b"" if ask.http_method == b"GET" else b"{}"
+                dump(params)
+                if method in (WorkerMethod.SEND, WorkerMethod.STREAM)
+                else b""
+                if method.http_method == b"GET"
+                else b"{}"
             )
-            return WorkerRequest(ask.http_method, url, body, headers)
+            return WorkerRequest(method.http_method, url, body, headers)
         if interface.tenant:
             params = {**params, "tenant": interface.tenant}
-        return WorkerRequest(b"POST", interface.url, write_request(ids.task, getattr(self._calls, ask.method), params), headers)
+        return WorkerRequest(
+            b"POST", interface.url, write_request(ids.task, getattr(self._calls, method.name_key), params), headers
+        )
 
 
 @lru_cache(maxsize=8192)
@@ -96,10 +102,10 @@ def _rest_reply(text: bytes | bytearray) -> Reply:
 
 
 def _rest_error(error: JsonObject) -> Reply:
-    """The reason in the details tells best, then the status's name."""
+    """The code follows from the reason in the details, else from the name of the status."""
     details = error.get("details")
     reasons = [detail.get("reason") for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
-    reason = next((said for said in reasons if isinstance(said, str)), "")
+    reason = next((value for value in reasons if isinstance(value, str)), "")
     status, text = error.get("status"), error.get("message")
     code = _CODES.get(reason) or (_CODES.get(status) if isinstance(status, str) else None) or -32603
     if reason == "WORKER_BUSY":
@@ -108,7 +114,7 @@ def _rest_error(error: JsonObject) -> Reply:
 
 
 def _headers(dialect: str, extensions: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """0.3 had no version header, and another name for the extensions."""
+    """0.3 has no version header, and another name for the extensions header."""
     if not extensions and dialect == "0.3":
         return ()
     named = ", ".join(extensions)

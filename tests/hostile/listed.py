@@ -13,7 +13,7 @@ _TOO_LARGE = f"{_REQUESTS}::test_4_and_5_what_is_too_large_is_refused_in_whateve
 _TOKENS = "tests/acceptance/test_tokens.py"
 _GUARD = "tests/unit/outbound/test_webhook_guard.py"
 _HOOK = "tests/unit/outbound/test_webhook.py"
-_SPELLINGS = f"{_GUARD}::test_no_spelling_of_an_address_that_is_not_public_causes_a_connection"
+_SPELLINGS = f"{_GUARD}::test_no_spelling_of_a_private_address_causes_a_connection"
 _HOSTILE_HOOKS = "tests/acceptance/test_push.py::test_hostile_urls_are_refused_by_name_and_nobody_is_called"
 
 NOT_SPOKEN = (61, 62)
@@ -111,21 +111,21 @@ LISTED: dict[int, tuple[str, ...]] = {
     49: (_SPELLINGS, _HOSTILE_HOOKS),
     50: (_SPELLINGS, _HOSTILE_HOOKS),
     51: (_SPELLINGS, _HOSTILE_HOOKS),
-    52: (f"{_GUARD}::test_tricks_in_a_url_cause_no_connection",),
-    53: (f"{_GUARD}::test_public_addresses_are_called_on_the_usual_ports_alone",),
-    54: (f"{_GUARD}::test_one_answer_that_is_not_public_refuses_the_name",),
+    52: (f"{_GUARD}::test_deceptive_urls_cause_no_connection",),
+    53: (f"{_GUARD}::test_public_addresses_are_called_only_on_the_usual_ports",),
+    54: (f"{_GUARD}::test_one_private_address_refuses_the_name",),
     55: (
-        f"{_GUARD}::test_a_name_that_changes_its_meaning_between_set_and_send_is_not_connected_to",
+        f"{_GUARD}::test_a_name_that_turns_private_between_set_and_send_is_not_connected_to",
         "tests/flow/push/test_failures.py::test_a_receiver_whose_name_turns_private_is_retried_and_then_given_up",
     ),
     56: (f"{_HOOK}::test_a_redirect_is_not_followed",),
     57: (
-        f"{_HOOK}::test_an_answer_without_an_end_is_cut_off_and_its_head_counts",
-        f"{_HOOK}::test_a_receiver_that_does_not_answer_in_time_has_failed",
+        f"{_HOOK}::test_an_endless_answer_is_cut_off_and_its_status_counts",
+        f"{_HOOK}::test_a_receiver_that_does_not_answer_in_time_is_a_failure",
     ),
     58: (
         "tests/flow/push/test_configs.py::test_what_could_break_a_head_is_refused_when_it_is_set",
-        f"{_HOOK}::test_a_secret_with_a_line_break_never_gets_into_a_head",
+        f"{_HOOK}::test_a_token_with_a_line_break_is_never_sent",
     ),
     59: (f"{_TOKENS}::test_anothers_task_is_unknown_to_the_byte",),
     60: (f"{_REQUESTS}::test_60_a_cursor_that_cannot_be_is_refused_or_ignored",),

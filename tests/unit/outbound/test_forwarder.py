@@ -60,18 +60,18 @@ def status(state: str) -> dict[str, Any]:
     return {"kind": "status-update", "taskId": "t-worker", "contextId": "c-worker", "status": {"state": state}}
 
 
-async def hear(client: Client, url: str, *, streaming: bool = True, replays: bool = False) -> list[WorkerEvent]:
-    heard: list[WorkerEvent] = []
+async def collect(client: Client, url: str, *, streaming: bool = True, replays: bool = False) -> list[WorkerEvent]:
+    events: list[WorkerEvent] = []
     async with HttpForwarder(client).deliver(offer(url, streaming=streaming, replays=replays), dispatch()) as batches:
         async for batch in batches:
-            heard.extend(batch)
-    return heard
+            events.extend(batch)
+    return events
 
 
 async def test_a_stream_gives_its_events_in_order(client: Client) -> None:
     async with RawServer(always(stream(frame(result(task("working"))), frame(result(status("completed")))))) as server:
-        heard = await hear(client, server.url)
-    assert [(one.kind, one.state) for one in heard] == [
+        received = await collect(client, server.url)
+    assert [(one.kind, one.state) for one in received] == [
         (EventKind.TASK, TaskState.WORKING),
         (EventKind.STATUS, TaskState.COMPLETED),
     ]
@@ -84,8 +84,8 @@ async def test_a_stream_gives_its_events_in_order(client: Client) -> None:
 
 async def test_a_worker_that_cannot_stream_is_asked_not_to_block(client: Client) -> None:
     async with RawServer(always(answer(result(task())))) as server:
-        (heard,) = await hear(client, server.url, streaming=False)
-    assert heard.state is TaskState.COMPLETED
+        (received,) = await collect(client, server.url, streaming=False)
+    assert received.state is TaskState.COMPLETED
     body = json.loads(server.requests[0].body)
     assert body["method"] == "message/send"
     assert body["params"]["configuration"]["blocking"] is False
@@ -94,11 +94,11 @@ async def test_a_worker_that_cannot_stream_is_asked_not_to_block(client: Client)
 
 async def test_a_json_answer_to_a_stream_call_is_one_event(client: Client) -> None:
     async with RawServer(always(answer(result(task())))) as server:
-        (heard,) = await hear(client, server.url)
-    assert heard.kind is EventKind.TASK
+        (received,) = await collect(client, server.url)
+    assert received.kind is EventKind.TASK
 
 
-async def test_events_that_arrive_together_are_one_batch_and_a_comment_is_an_empty_one(client: Client) -> None:
+async def test_events_that_arrive_together_are_one_batch_and_a_comment_is_an_empty_batch(client: Client) -> None:
     taken = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -116,10 +116,10 @@ async def test_events_that_arrive_together_are_one_batch_and_a_comment_is_an_emp
 
 
 @pytest.mark.parametrize("replays", [True, False])
-async def test_positions_count_only_where_the_worker_replays(client: Client, replays: bool) -> None:
+async def test_positions_are_read_only_from_workers_that_replay(client: Client, replays: bool) -> None:
     async with RawServer(always(stream(frame(result(task()), id="boot.7")))) as server:
-        (heard,) = await hear(client, server.url, replays=replays)
-    assert heard.position == ("boot.7" if replays else None)
+        (received,) = await collect(client, server.url, replays=replays)
+    assert received.position == ("boot.7" if replays else None)
 
 
 async def test_attach_sends_the_position_and_the_trace(client: Client) -> None:
@@ -139,7 +139,7 @@ async def test_attach_sends_the_position_and_the_trace(client: Client) -> None:
     assert request.headers["traceparent"] == trace
 
 
-async def test_a_trace_that_is_none_is_not_passed_on(client: Client) -> None:
+async def test_an_invalid_traceparent_is_not_passed_on(client: Client) -> None:
     async with (
         RawServer(always(answer(result(task())))) as server,
         HttpForwarder(client).deliver(offer(server.url), dispatch(trace="x\r\nX-Evil: 1")) as batches,
@@ -149,14 +149,14 @@ async def test_a_trace_that_is_none_is_not_passed_on(client: Client) -> None:
     assert "x-evil" not in server.requests[0].headers
 
 
-@pytest.mark.parametrize(("came_through", "says"), [(0, "1"), (3, "4")])
-async def test_each_hub_on_the_way_is_counted(client: Client, came_through: int, says: str) -> None:
+@pytest.mark.parametrize(("hops", "header"), [(0, "1"), (3, "4")])
+async def test_each_hub_adds_one_hop(client: Client, hops: int, header: str) -> None:
     async with (
         RawServer(always(answer(result(task())))) as server,
-        HttpForwarder(client).deliver(offer(server.url), dispatch(hops=came_through)) as batches,
+        HttpForwarder(client).deliver(offer(server.url), dispatch(hops=hops)) as batches,
     ):
         assert [len(batch) async for batch in batches] == [1]
-    assert server.requests[0].headers["a2a-hop"] == says
+    assert server.requests[0].headers["a2a-hop"] == header
 
 
 async def test_fetch_and_cancel_name_the_workers_task(client: Client) -> None:
@@ -164,19 +164,19 @@ async def test_fetch_and_cancel_name_the_workers_task(client: Client) -> None:
         forwarder = HttpForwarder(client)
         assert (await forwarder.fetch(offer(server.url), IDS)).state is TaskState.WORKING
         await forwarder.cancel(offer(server.url), IDS)
-    said = [json.loads(request.body) for request in server.requests]
-    assert [(one["method"], one["params"]["id"]) for one in said] == [("tasks/get", "t-worker"), ("tasks/cancel", "t-worker")]
+    bodies = [json.loads(request.body) for request in server.requests]
+    assert [(one["method"], one["params"]["id"]) for one in bodies] == [("tasks/get", "t-worker"), ("tasks/cancel", "t-worker")]
     assert len(server.peers) == 1
 
 
-async def test_fetch_gives_up_after_its_time(client: Client) -> None:
+async def test_fetch_has_a_timeout(client: Client) -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await peer.gone()
 
     async with RawServer(script) as server:
         with pytest.raises(WorkerBroke, match=r"within 0\.05 s"):
-            await HttpForwarder(client, AnswerLimits(brief=0.05)).fetch(offer(server.url), IDS)
+            await HttpForwarder(client, AnswerLimits(reply_timeout=0.05)).fetch(offer(server.url), IDS)
 
 
 async def test_an_unknown_task_is_the_workers_own_error(client: Client) -> None:
@@ -186,7 +186,7 @@ async def test_an_unknown_task_is_the_workers_own_error(client: Client) -> None:
     assert (caught.value.code, caught.value.text) == (-32001, "Task not found")
 
 
-async def test_probe_tells_whether_anything_listens(client: Client) -> None:
+async def test_probe_reports_whether_a_port_listens(client: Client) -> None:
     async with RawServer(always(b"")) as server:
         assert await HttpForwarder(client).probe(offer(server.url))
     assert not await HttpForwarder(client).probe(offer(server.url))
@@ -196,11 +196,11 @@ async def test_a_closed_port_is_unreachable(client: Client) -> None:
     async with RawServer(always(b"")) as server:
         pass
     with pytest.raises(WorkerUnreachable, match="connection refused"):
-        await hear(client, server.url)
+        await collect(client, server.url)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "data",
     [
         answer(b"", status="503 Service Unavailable", more="X-Not-Processed: 1\r\n"),
         answer(fault(BUSY)),
@@ -209,10 +209,10 @@ async def test_a_closed_port_is_unreachable(client: Client) -> None:
         answer(fault({**BUSY, "data": {"reason": "WORKER_BUSY"}})),
     ],
 )
-async def test_a_worker_that_did_nothing_may_be_passed_over(client: Client, said: bytes) -> None:
-    async with RawServer(always(said)) as server:
+async def test_a_worker_that_did_nothing_may_be_passed_over(client: Client, data: bytes) -> None:
+    async with RawServer(always(data)) as server:
         with pytest.raises(WorkerRefused):
-            await hear(client, server.url)
+            await collect(client, server.url)
 
 
 async def test_busy_after_an_event_is_no_refusal(client: Client) -> None:
@@ -229,14 +229,14 @@ async def test_busy_after_an_event_is_no_refusal(client: Client) -> None:
 async def test_an_error_status_with_a_json_rpc_error_is_the_workers_fault(client: Client, code: str) -> None:
     async with RawServer(always(answer(fault({"code": -32602, "message": "bad"}), status=code))) as server:
         with pytest.raises(WorkerFault, match="bad"):
-            await hear(client, server.url)
+            await collect(client, server.url)
 
 
 SECRET = b"s3cret-of-the-worker"
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("data", "why"),
     [
         (answer(b"<html>" + SECRET, kind="text/html"), "HTML page"),
         (answer(SECRET, kind="text/plain; x=s3cret-of-the-worker"), "neither JSON"),
@@ -254,10 +254,10 @@ SECRET = b"s3cret-of-the-worker"
         (stream(frame(result(["x"]))), "not an object"),
     ],
 )
-async def test_what_is_not_a2a_is_refused_without_quoting_it(client: Client, said: bytes, why: str) -> None:
-    async with RawServer(always(said)) as server:
+async def test_what_is_not_a2a_is_refused_without_quoting_it(client: Client, data: bytes, why: str) -> None:
+    async with RawServer(always(data)) as server:
         with pytest.raises(InvalidAnswer, match=why) as caught:
-            await hear(client, server.url)
+            await collect(client, server.url)
     assert "s3cret" not in str(caught.value)
     assert len(server.requests) == 1
 
@@ -274,19 +274,19 @@ async def test_events_before_a_malformed_one_still_count(client: Client) -> None
 
 
 @pytest.mark.parametrize("cut", ["reset", "close"])
-async def test_a_cut_stream_is_no_end(client: Client, cut: str) -> None:
-    heard_first = asyncio.Event()
+async def test_a_cut_stream_is_not_a_normal_end(client: Client, cut: str) -> None:
+    first_received = asyncio.Event()
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await peer.write(chunked_head() + chunk(frame(result(task("working")))))
-        await heard_first.wait()
+        await first_received.wait()
         if cut == "reset":
             peer.reset()
 
     async with RawServer(script) as server, HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
         assert len(await anext(batches)) == 1
-        heard_first.set()
+        first_received.set()
         with pytest.raises(WorkerBroke, match="cut off"):
             await anext(batches)
 
@@ -301,14 +301,14 @@ def until_closed(body: bytes) -> Script:
 
 async def test_a_stream_without_a_length_ends_with_its_connection(client: Client) -> None:
     async with RawServer(until_closed(frame(result(task())))) as server:
-        assert len(await hear(client, server.url)) == 1
+        assert len(await collect(client, server.url)) == 1
 
 
-@pytest.mark.parametrize("said", [frame(result(task()))[:-1], frame(result(task()))[:-9]])
-async def test_an_end_within_an_event_is_a_cut(client: Client, said: bytes) -> None:
-    async with RawServer(until_closed(said)) as server:
+@pytest.mark.parametrize("data", [frame(result(task()))[:-1], frame(result(task()))[:-9]])
+async def test_an_end_within_an_event_is_a_cut(client: Client, data: bytes) -> None:
+    async with RawServer(until_closed(data)) as server:
         with pytest.raises(WorkerBroke, match="within an event"):
-            await hear(client, server.url)
+            await collect(client, server.url)
 
 
 async def test_an_endless_line_is_cut_at_the_limit(client: Client) -> None:
@@ -325,8 +325,8 @@ async def test_an_endless_line_is_cut_at_the_limit(client: Client) -> None:
 
     async with RawServer(script) as server:
         with pytest.raises(InvalidAnswer, match="longer than 1048576 bytes"):
-            await hear(client, server.url)
-    # What the limit, the client's buffer and the kernel's buffers hold, and no more.
+            await collect(client, server.url)
+    # At most what the limit, the client's buffer and the kernel's buffers hold.
     assert sent < 16 * 1024 * 1024
 
 
@@ -342,25 +342,25 @@ async def test_an_answer_that_is_too_long_is_cut(client: Client) -> None:
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
 async def test_a_stream_cut_in_two_anywhere_gives_the_same_events(client: Client, line_end: bytes) -> None:
-    said = b": hi\n\n" + frame(result(task("working")), id="b.1") + b"event: x\n" + frame(result(status("completed")), id="b.2")
-    said = said.replace(b"\n", line_end)
-    cuts = iter(range(1, len(said)))
+    data = b": hi\n\n" + frame(result(task("working")), id="b.1") + b"event: x\n" + frame(result(status("completed")), id="b.2")
+    data = data.replace(b"\n", line_end)
+    positions = iter(range(1, len(data)))
 
     async def script(peer: Peer) -> None:
         while await peer.read_request() is not None:
-            at = next(cuts)
-            await peer.write(chunked_head() + chunk(said[:at]))
+            at = next(positions)
+            await peer.write(chunked_head() + chunk(data[:at]))
             await asyncio.sleep(0.0005)
-            await peer.write(chunk(said[at:]) + LAST_CHUNK)
+            await peer.write(chunk(data[at:]) + LAST_CHUNK)
 
     async with RawServer(script) as server:
-        for _ in range(1, len(said)):
-            heard = await hear(client, server.url, replays=True)
-            assert [(one.state, one.position) for one in heard] == [(TaskState.WORKING, "b.1"), (TaskState.COMPLETED, "b.2")]
+        for _ in range(1, len(data)):
+            received = await collect(client, server.url, replays=True)
+            assert [(one.state, one.position) for one in received] == [(TaskState.WORKING, "b.1"), (TaskState.COMPLETED, "b.2")]
         assert len(server.peers) == 1
 
 
-async def test_leaving_early_closes_the_connection(client: Client) -> None:
+async def test_cancelling_early_closes_the_connection(client: Client) -> None:
     gone = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -376,23 +376,23 @@ async def test_leaving_early_closes_the_connection(client: Client) -> None:
             await gone.wait()
 
 
-async def test_leaving_after_the_last_event_keeps_the_connection(client: Client) -> None:
-    left, ended = asyncio.Event(), asyncio.Event()
+async def test_the_connection_is_kept_after_the_last_event(client: Client) -> None:
+    done, ended = asyncio.Event(), asyncio.Event()
 
     async def script(peer: Peer) -> None:
         while await peer.read_request() is not None:
             await peer.write(chunked_head() + chunk(frame(result(task()))))
-            await left.wait()
+            await done.wait()
             await peer.write(chunk(b": the end comes a moment later\n\n") + LAST_CHUNK)
             ended.set()
 
     async with RawServer(script) as server:
         for _ in range(3):
-            left.clear()
+            done.clear()
             ended.clear()
             async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
                 assert len(await anext(batches)) == 1
-            left.set()
+            done.set()
             await ended.wait()
             await all_read()
         assert len(server.peers) == 1

@@ -1,4 +1,4 @@
-"""What comes over one connection: framing, bounds, back-pressure, TLS."""
+"""Answers on one connection: framing, limits, back-pressure, TLS."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ async def ask(client: Client, url: str) -> bytes:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7])
-async def test_an_answer_in_pieces_reads_like_one_in_one_piece(client: Client, step: int) -> None:
-    said = b"HTTP/1.1 100 Continue\r\n\r\n" + chunked_head() + chunk(b"data: 1\n") + chunk(b"\n") + LAST_CHUNK
+async def test_an_answer_in_pieces_is_parsed_like_one_in_one_piece(client: Client, step: int) -> None:
+    data = b"HTTP/1.1 100 Continue\r\n\r\n" + chunked_head() + chunk(b"data: 1\n") + chunk(b"\n") + LAST_CHUNK
 
     async def script(peer: Peer) -> None:
         while await peer.read_request() is not None:
-            for at in range(0, len(said), step):
-                await peer.write(said[at : at + step])
+            for at in range(0, len(data), step):
+                await peer.write(data[at : at + step])
                 await asyncio.sleep(0)
 
     async with RawServer(script) as server:
@@ -44,32 +44,32 @@ async def test_an_answer_in_pieces_reads_like_one_in_one_piece(client: Client, s
         assert len(server.peers) == 1
 
 
-async def test_an_answer_cut_in_two_anywhere_reads_the_same(client: Client) -> None:
-    said = chunked_head() + chunk(b"first") + chunk(b"second") + b"0\r\nX-Trailer: 1\r\n\r\n"
-    cuts = iter(range(1, len(said)))
+async def test_an_answer_split_anywhere_is_parsed_the_same(client: Client) -> None:
+    data = chunked_head() + chunk(b"first") + chunk(b"second") + b"0\r\nX-Trailer: 1\r\n\r\n"
+    positions = iter(range(1, len(data)))
 
     async def script(peer: Peer) -> None:
         while await peer.read_request() is not None:
-            at = next(cuts)
-            await peer.write(said[:at])
+            at = next(positions)
+            await peer.write(data[:at])
             await asyncio.sleep(0.001)
-            await peer.write(said[at:])
+            await peer.write(data[at:])
 
     async with RawServer(script) as server:
-        for _ in range(1, len(said)):
+        for _ in range(1, len(data)):
             assert await ask(client, server.url) == b"firstsecond"
         assert len(server.peers) == 1
 
 
-async def test_an_empty_header_does_not_swallow_the_next(client: Client) -> None:
-    said = b"HTTP/1.1 200 OK\r\nX-Empty:\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
-    async with RawServer(always(said)) as server:
+async def test_an_empty_header_does_not_hide_the_next(client: Client) -> None:
+    data = b"HTTP/1.1 200 OK\r\nX-Empty:\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    async with RawServer(always(data)) as server:
         response = await client.post(server.url, BODY, worker="echo:1")
         assert response.headers[b"content-type"] == b"application/json"
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("data", "why"),
     [
         (answer(b"\x1f\x8b", more="Content-Encoding: gzip\r\n"), "compressed"),
         (answer(b"{}", more="Content-Encoding: identity\r\nContent-Encoding: br\r\n"), "compressed"),
@@ -87,23 +87,23 @@ async def test_an_empty_header_does_not_swallow_the_next(client: Client) -> None
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"x" * 2_000_000, "head or trailer|longer"),
     ],
 )
-async def test_an_answer_that_is_not_what_was_asked_for_is_refused(client: Client, said: bytes, why: str) -> None:
-    async with RawServer(always(said)) as server:
+async def test_an_answer_that_is_not_acceptable_is_refused(client: Client, data: bytes, why: str) -> None:
+    async with RawServer(always(data)) as server:
         with pytest.raises(InvalidAnswer, match=why):
             await ask(client, server.url)
 
 
-async def test_an_answer_before_the_request_was_read_is_heard_and_ends_the_connection(client: Client) -> None:
-    taken = 0
+async def test_an_answer_before_the_request_was_read_is_received_and_closes_the_connection(client: Client) -> None:
+    size_read = 0
     gone = asyncio.Event()
 
     async def script(peer: Peer) -> None:
-        nonlocal taken
+        nonlocal size_read
         await peer.write(answer(b"too large", status="413 Too Large"))
         await asyncio.sleep(0.05)
         try:
             while piece := await peer.reader.read(1 << 20):
-                taken += len(piece)
+                size_read += len(piece)
         finally:
             gone.set()
 
@@ -113,8 +113,8 @@ async def test_an_answer_before_the_request_was_read_is_heard_and_ends_the_conne
         assert await response.read_all(100) == b"too large"
         async with asyncio.timeout(2):
             await gone.wait()
-    # What was in the kernel's hands already; the rest of the request has no reader any more.
-    assert taken < 40_000_000
+    # At most what the kernel had buffered: the rest of the request has no reader.
+    assert size_read < 40_000_000
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\0b"])
@@ -128,7 +128,7 @@ async def test_a_header_with_a_line_break_is_not_sent(client: Client, value: str
 # --- back-pressure
 
 
-async def test_a_server_is_held_back_while_nobody_reads(client: Client) -> None:
+async def test_a_server_is_paused_while_the_answer_is_not_read(client: Client) -> None:
     sent = 0
     total = 64 * 1024 * 1024
 
@@ -173,9 +173,9 @@ def certificate(tmp_path: Path) -> Path:
 async def test_https_checks_the_certificate_and_the_name(certificate: Path) -> None:
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     own.load_cert_chain(certificate)
-    trusting = ssl.create_default_context(cafile=str(certificate))
+    context = ssl.create_default_context(cafile=str(certificate))
     async with RawServer(always(answer(BODY)), tls=own) as server:
-        async with Client(GUARD, tls=trusting) as client:
+        async with Client(GUARD, tls=context) as client:
             for _ in range(2):
                 assert await ask(client, f"https://localhost:{server.port}/") == BODY
             assert len(server.requests) == 2

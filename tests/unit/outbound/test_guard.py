@@ -1,4 +1,4 @@
-"""The address policy: what a worker's URL may say, and where the hub may connect to."""
+"""The address policy for workers: which URLs are accepted, and where the hub connects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rolecall.model.value import replace
 from tests.helpers.raw_server import RawServer, always, answer
 
 OPEN = Guard([], [], allow_loopback=True)
-CLUSTER = Guard([], [("10.0.0.1", 8420)], allow_loopback=False)
+REMOTE_ONLY = Guard([], [("10.0.0.1", 8420)], allow_loopback=False)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ CLUSTER = Guard([], [("10.0.0.1", 8420)], allow_loopback=False)
         "http://8.8.8.8:65535/",
     ],
 )
-def test_a_usual_url_may_enrol(url: str) -> None:
+def test_an_ordinary_url_is_accepted(url: str) -> None:
     OPEN.check_url(url)
 
 
@@ -81,16 +81,27 @@ def test_a_usual_url_may_enrol(url: str) -> None:
         "http://worker/" + "x" * 2048,
     ],
 )
-def test_a_url_with_a_trick_in_it_may_not_enrol(url: str) -> None:
+def test_a_malformed_or_deceptive_url_is_refused(url: str) -> None:
     with pytest.raises(OfferInvalid):
         OPEN.check_url(url)
 
 
-ODD = ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0", "0x7f.1", "127.0.0.1.", "127.0.0.01", "1.2.3.4.5", "a.0x1"]
+VARIANT_HOSTS = [
+    "127.1",
+    "2130706433",
+    "0x7f000001",
+    "0177.0.0.1",
+    "0",
+    "0x7f.1",
+    "127.0.0.1.",
+    "127.0.0.01",
+    "1.2.3.4.5",
+    "a.0x1",
+]
 
 
-@pytest.mark.parametrize("host", ODD)
-async def test_an_address_in_disguise_is_no_host(host: str) -> None:
+@pytest.mark.parametrize("host", VARIANT_HOSTS)
+async def test_a_nonstandard_spelling_of_an_address_is_refused(host: str) -> None:
     with pytest.raises(OfferInvalid, match="IPv4"):
         OPEN.check_url(f"http://{host}/")
     async with Client(OPEN) as client:
@@ -149,17 +160,17 @@ LOOPBACK = [
 
 
 @pytest.mark.parametrize("address", LOOPBACK)
-async def test_loopback_is_allowed_only_where_it_is_said(address: str) -> None:
+async def test_loopback_is_allowed_only_by_the_option(address: str) -> None:
     assert [found for _, found in await OPEN.resolve(address, 9000)]
     with pytest.raises(NotAllowed):
-        await CLUSTER.resolve(address, 9000)
+        await REMOTE_ONLY.resolve(address, 9000)
 
 
 @pytest.mark.parametrize(
     "address", ["10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "8.8.8.8", "fd12::1", "2606:4700::1111"]
 )
 async def test_without_networks_any_other_unicast_address_is_allowed(address: str) -> None:
-    assert [found for _, found in await CLUSTER.resolve(address, 9000)] == [address]
+    assert [found for _, found in await REMOTE_ONLY.resolve(address, 9000)] == [address]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +184,7 @@ async def test_without_networks_any_other_unicast_address_is_allowed(address: st
         ("fd12::1", True),
     ],
 )
-async def test_networks_are_the_whole_truth_where_given(address: str, allowed: bool) -> None:
+async def test_only_the_given_networks_are_allowed(address: str, allowed: bool) -> None:
     guard = Guard([ip_network("10.1.0.0/16"), ip_network("fd12::/16")], [], allow_loopback=True)
     if allowed:
         await guard.resolve(address, 9000)
@@ -203,7 +214,7 @@ async def test_the_hub_never_calls_itself(own: str, host: str) -> None:
         await guard.resolve(host, 8420)
 
 
-async def test_another_port_of_the_hubs_machine_is_a_worker_like_any() -> None:
+async def test_another_port_of_the_hubs_machine_is_allowed() -> None:
     guard = Guard([], [("0.0.0.0", 8420), ("localhost", 8420)], allow_loopback=True)
     assert await guard.resolve("127.0.0.1", 9000) == ((socket.AF_INET, "127.0.0.1"),)
 
@@ -213,7 +224,7 @@ async def test_an_address_of_another_machine_is_not_the_hubs_own() -> None:
     assert await guard.resolve("203.0.113.7", 8420)
 
 
-def resolving_to(*addresses: str) -> Any:
+def resolver_of(*addresses: str) -> Any:
     async def getaddrinfo(*_: Any, **__: Any) -> Sequence[tuple[Any, ...]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses]
 
@@ -222,30 +233,30 @@ def resolving_to(*addresses: str) -> Any:
 
 async def test_one_forbidden_answer_refuses_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "getaddrinfo", resolving_to("8.8.8.8", "169.254.169.254"))
+    monkeypatch.setattr(loop, "getaddrinfo", resolver_of("8.8.8.8", "169.254.169.254"))
     with pytest.raises(NotAllowed):
         await OPEN.resolve("worker.example", 80)
 
 
-async def test_a_name_that_changes_its_meaning_is_judged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_that_resolves_differently_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "getaddrinfo", resolving_to("8.8.8.8"))
+    monkeypatch.setattr(loop, "getaddrinfo", resolver_of("8.8.8.8"))
     assert await OPEN.resolve("worker.example", 80)
-    monkeypatch.setattr(loop, "getaddrinfo", resolving_to("169.254.169.254"))
+    monkeypatch.setattr(loop, "getaddrinfo", resolver_of("169.254.169.254"))
     with pytest.raises(NotAllowed):
         await OPEN.resolve("worker.example", 80)
 
 
 async def test_the_checked_address_is_the_one_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async with RawServer(always(answer(b"{}"))) as server, Client(OPEN) as client:
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolving_to("127.0.0.1"))
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolver_of("127.0.0.1"))
         response = await client.post(f"http://worker.example:{server.port}/", b"{}", worker="echo:1")
         assert await response.read_all(100) == b"{}"
         assert server.requests[0].headers["host"] == f"worker.example:{server.port}"
 
 
 async def test_a_refusal_at_connect_means_that_nothing_was_sent() -> None:
-    async with RawServer(always(answer(b"{}"))) as server, Client(CLUSTER) as client:
+    async with RawServer(always(answer(b"{}"))) as server, Client(REMOTE_ONLY) as client:
         with pytest.raises(WorkerUnreachable, match="not allowed by policy"):
             await client.post(server.url, b"{}", worker="echo:1")
         assert not await client.probe(server.url, 1)
@@ -264,30 +275,30 @@ async def test_a_name_that_cannot_be_resolved_is_unreachable() -> None:
 NEAR, FAR = ("127.0.0.0/8",), ("10.9.0.0/16",)
 
 
-def test_a_literal_address_outside_a_tokens_networks_may_not_enrol() -> None:
+def test_a_literal_address_outside_a_tokens_networks_is_refused() -> None:
     networks = [ip_network("10.9.0.0/16"), ip_network("fd12::/16")]
-    for host in ("10.9.1.1", "[fd12::1]", "[::ffff:10.9.1.1]", "judged-later.example"):
+    for host in ("10.9.1.1", "[fd12::1]", "[::ffff:10.9.1.1]", "checked-later.example"):
         OPEN.check_url(f"http://{host}:9000/", networks)
     for host in ("10.8.1.1", "[fd13::1]", "[::ffff:10.8.1.1]", "8.8.8.8"):
         with pytest.raises(OfferInvalid, match="networks of the token"):
             OPEN.check_url(f"http://{host}:9000/", networks)
 
 
-async def test_every_address_of_a_name_has_to_lie_in_the_tokens_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_address_of_a_name_must_lie_in_the_tokens_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     target = replace(read_url("http://worker.example/"), within=FAR)
-    monkeypatch.setattr(loop, "getaddrinfo", resolving_to("10.9.1.1", "10.9.1.2"))
+    monkeypatch.setattr(loop, "getaddrinfo", resolver_of("10.9.1.1", "10.9.1.2"))
     assert len(await OPEN.addresses(target)) == 2
-    monkeypatch.setattr(loop, "getaddrinfo", resolving_to("10.9.1.1", "10.8.1.2"))
+    monkeypatch.setattr(loop, "getaddrinfo", resolver_of("10.9.1.1", "10.8.1.2"))
     with pytest.raises(NotAllowed):
         await OPEN.addresses(target)
 
 
-async def test_a_tokens_networks_are_asked_at_connect_whatever_was_connected_before() -> None:
+async def test_a_tokens_networks_are_checked_at_connect_despite_pooled_connections() -> None:
     async with RawServer(always(answer(b"{}"))) as server, Client(OPEN) as client:
         for within in ((), NEAR):
             await (await client.post(server.url, b"{}", worker="echo:1", within=within)).read_all(100)
-        assert len(server.peers) == 2, "connections that were judged differently are not shared"
+        assert len(server.peers) == 2, "connections under different policies are not shared"
         with pytest.raises(WorkerUnreachable, match="not allowed by policy"):
             await client.post(server.url, b"{}", worker="echo:1", within=FAR)
         assert not await client.probe(server.url, 1, FAR)

@@ -1,4 +1,4 @@
-"""The HTTP client against scripted servers on real sockets: the pool, and what each failure is called."""
+"""The HTTP client against scripted servers on real sockets: the pool, and the error for each failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def ask(client: Client, url: str, *, head_timeout: float | None = None) ->
 # --- the pool
 
 
-async def test_a_connection_is_used_again(client: Client) -> None:
+async def test_a_connection_is_reused(client: Client) -> None:
     async with RawServer(always(answer(BODY))) as server:
         for _ in range(5):
             assert await ask(client, server.url) == BODY
@@ -48,7 +48,7 @@ async def test_head_and_body_are_one_request_with_only_our_headers(client: Clien
     }
 
 
-async def test_calls_at_once_take_a_connection_each_and_the_last_one_back_is_taken_first(client: Client) -> None:
+async def test_concurrent_calls_use_a_connection_each_and_the_last_released_is_used_first(client: Client) -> None:
     async def script(peer: Peer) -> None:
         while await peer.read_request() is not None:
             await asyncio.sleep(0.02 * peer.number)
@@ -61,7 +61,7 @@ async def test_calls_at_once_take_a_connection_each_and_the_last_one_back_is_tak
 
 
 @pytest.mark.parametrize(
-    "said",
+    "data",
     [
         answer(BODY, more="Connection: close\r\n"),
         answer(BODY).replace(b"HTTP/1.1", b"HTTP/1.0"),
@@ -69,34 +69,34 @@ async def test_calls_at_once_take_a_connection_each_and_the_last_one_back_is_tak
         answer(BODY) + b"garbage",
     ],
 )
-async def test_a_connection_with_an_end_or_a_rest_is_not_used_again(client: Client, said: bytes) -> None:
-    async with RawServer(always(said)) as server:
+async def test_a_connection_with_close_or_surplus_bytes_is_not_reused(client: Client, data: bytes) -> None:
+    async with RawServer(always(data)) as server:
         for _ in range(2):
             assert await ask(client, server.url) == BODY
         assert [len(peer.requests) for peer in server.peers] == [1, 1]
 
 
-async def test_bytes_that_come_while_nobody_asks_spoil_the_connection(client: Client) -> None:
-    answered, poisoned = asyncio.Event(), asyncio.Event()
+async def test_a_connection_with_unexpected_bytes_while_idle_is_not_reused(client: Client) -> None:
+    answered, sent = asyncio.Event(), asyncio.Event()
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await peer.write(answer(b"%d" % peer.number))
         await answered.wait()
         await peer.write(answer(b"poison"))
-        poisoned.set()
+        sent.set()
         await peer.gone()
 
     async with RawServer(script) as server:
         assert await ask(client, server.url) == b"1"
         answered.set()
-        await poisoned.wait()
+        await sent.wait()
         await all_read()
         async with asyncio.timeout(10):
             assert await ask(client, server.url) == b"2"
 
 
-async def test_a_connection_that_the_peer_closed_while_idle_is_not_used(client: Client) -> None:
+async def test_a_connection_that_the_peer_closed_while_idle_is_not_reused(client: Client) -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await peer.write(answer(b"%d" % peer.number))
@@ -107,7 +107,7 @@ async def test_a_connection_that_the_peer_closed_while_idle_is_not_used(client: 
             await asyncio.sleep(0.02)
 
 
-async def test_idle_connections_are_closed_by_the_clock() -> None:
+async def test_idle_connections_are_closed_after_a_timeout() -> None:
     gone = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -126,16 +126,16 @@ async def test_idle_connections_are_closed_by_the_clock() -> None:
 
 async def test_above_the_limit_of_an_origin_nothing_is_sent() -> None:
     async with RawServer(always(chunked_head())) as server, Client(GUARD, ClientLimits(per_origin=2)) as client:
-        held = [await client.post(server.url, BODY, worker="echo:1") for _ in range(2)]
+        responses = [await client.post(server.url, BODY, worker="echo:1") for _ in range(2)]
         with pytest.raises(WorkerRefused):
             await client.post(server.url, BODY, worker="echo:1")
         assert len(server.requests) == 2
-        held.pop().close()
+        responses.pop().close()
         await asyncio.sleep(0.02)
         (await client.post(server.url, BODY, worker="echo:1")).close()
 
 
-async def test_above_the_limit_of_all_an_idle_connection_makes_room() -> None:
+async def test_above_the_overall_limit_an_idle_connection_is_closed() -> None:
     async with (
         RawServer(always(answer(BODY))) as first,
         RawServer(always(chunked_head())) as second,
@@ -150,7 +150,7 @@ async def test_above_the_limit_of_all_an_idle_connection_makes_room() -> None:
             await client.post(first.url, BODY, worker="echo:1")
 
 
-async def test_failed_connections_use_up_no_place() -> None:
+async def test_failed_connections_do_not_count() -> None:
     async with RawServer(always(answer(BODY))) as server:
         pass
     async with Client(GUARD, ClientLimits(per_origin=1, overall=1)) as client:
@@ -186,7 +186,7 @@ async def test_closing_the_client_closes_every_connection() -> None:
             await ask(client, server.url)
 
 
-# --- what is a cut, and when it is safe
+# --- cut connections
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -205,7 +205,7 @@ async def test_a_fresh_connection_that_dies_without_an_answer_may_have_run_the_c
         assert len(server.peers) == 1
 
 
-async def test_a_reused_connection_that_dies_without_an_answer_is_not_tried_again(client: Client) -> None:
+async def test_a_call_on_a_reused_connection_that_dies_is_not_retried(client: Client) -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await peer.write(answer(BODY))
@@ -220,19 +220,19 @@ async def test_a_reused_connection_that_dies_without_an_answer_is_not_tried_agai
 
 
 @pytest.mark.parametrize(
-    "said", [answer(BODY)[:-1], answer(BODY)[:20], chunked_head() + chunk(b"x"), chunked_head() + b"5\r\nab"]
+    "data", [answer(BODY)[:-1], answer(BODY)[:20], chunked_head() + chunk(b"x"), chunked_head() + b"5\r\nab"]
 )
-async def test_an_answer_that_stops_short_is_cut(client: Client, said: bytes) -> None:
+async def test_an_incomplete_answer_is_reported_as_cut(client: Client, data: bytes) -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.write(said)
+        await peer.write(data)
 
     async with RawServer(script) as server:
         with pytest.raises(WorkerBroke, match="cut off"):
             await ask(client, server.url)
 
 
-async def test_what_came_before_the_cut_is_handed_over_first(client: Client) -> None:
+async def test_bytes_before_the_cut_are_returned_first(client: Client) -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await peer.write(chunked_head() + chunk(b"one") + chunk(b"two"))
@@ -254,7 +254,7 @@ async def test_a_body_without_a_length_ends_with_the_connection(client: Client) 
         assert await ask(client, server.url) == b"all of it"
 
 
-async def test_a_slow_head_runs_out_of_time_and_takes_the_connection_along(client: Client) -> None:
+async def test_a_slow_head_times_out_and_closes_the_connection(client: Client) -> None:
     gone = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -270,7 +270,7 @@ async def test_a_slow_head_runs_out_of_time_and_takes_the_connection_along(clien
             await gone.wait()
 
 
-async def test_a_peer_that_does_not_take_the_request_runs_out_of_time() -> None:
+async def test_a_peer_that_does_not_read_the_request_times_out() -> None:
     async def script(peer: Peer) -> None:
         peer.writer.transport.pause_reading()
         await asyncio.sleep(5)

@@ -1,4 +1,4 @@
-"""How a notification goes out, and what each answer of a receiver is called."""
+"""The request of a notification, and the result for each answer of a receiver."""
 
 from __future__ import annotations
 
@@ -25,31 +25,29 @@ GUARD = WebhookGuard(["127.0.0.1"], [], [])
 NOW = 1_700_000_000.5
 
 
-def a_config(url: str = "https://app.example/", **members: Any) -> PushConfig:
+def push_config(url: str = "https://app.example/", **members: Any) -> PushConfig:
     return PushConfig(TaskId("task"), "c", url, members.pop("dialect", "0.3"), **members)
 
 
-async def posted(
-    url: str, *, secret: str | None = None, within: float = 5, body: bytes = b"{}", **members: Any
-) -> WebhookResult:
+async def post(url: str, *, secret: str | None = None, within: float = 5, body: bytes = b"{}", **members: Any) -> WebhookResult:
     async with Client(GUARD) as client:
         webhooks = HttpWebhooks(client, GUARD, lambda: NOW, secret=secret, within=within)
-        return await webhooks.post(WebhookRequest("task.c.7", a_config(url, **members), body))
+        return await webhooks.post(WebhookRequest("task.c.7", push_config(url, **members), body))
 
 
-async def receipt_of(script: Script, **members: Any) -> WebhookResult:
+async def result_of(script: Script, **members: Any) -> WebhookResult:
     async with RawServer(script) as server:
-        return await posted(server.url, **members)
+        return await post(server.url, **members)
 
 
-# --- what goes out
+# --- the request
 
 
-async def test_a_notification_is_one_post_with_its_id_and_moment() -> None:
+async def test_a_notification_is_one_post_with_id_and_timestamp() -> None:
     async with RawServer(always(answer(b""))) as server:
-        receipt = await posted(server.url + "hook?a=b", body=b'{"kind":"task"}')
+        result = await post(server.url + "hook?a=b", body=b'{"kind":"task"}')
         (request,) = server.requests
-    assert (receipt.status, request.line, request.body) == (200, "POST /hook?a=b HTTP/1.1", b'{"kind":"task"}')
+    assert (result.status, request.line, request.body) == (200, "POST /hook?a=b HTTP/1.1", b'{"kind":"task"}')
     assert request.headers.pop("user-agent").startswith("rolecall/")
     assert request.headers == {
         "host": f"127.0.0.1:{server.port}",
@@ -67,7 +65,7 @@ async def test_a_notification_is_one_post_with_its_id_and_moment() -> None:
 )
 async def test_each_dialect_has_its_media_type(dialect: str, media: str) -> None:
     async with RawServer(always(answer(b""))) as server:
-        await posted(server.url, dialect=dialect)
+        await post(server.url, dialect=dialect)
         assert server.requests[0].headers["content-type"] == media
 
 
@@ -86,46 +84,46 @@ async def test_each_dialect_has_its_media_type(dialect: str, media: str) -> None
         ({"schemes": ("Bearer",)}, None, None),
     ],
 )
-def test_token_and_credentials_go_where_receivers_look_for_them(
+def test_token_and_credentials_are_in_the_headers_that_receivers_check(
     members: dict[str, Any], bearer: str | None, token: str | None
 ) -> None:
-    headers = dict(authorization(a_config(**members)))
+    headers = dict(authorization(push_config(**members)))
     assert (headers.get("Authorization"), headers.get("X-A2A-Notification-Token")) == (bearer, token)
 
 
-def test_the_signature_is_the_one_of_standard_webhooks() -> None:
-    """Secret, id, moment, body and result as their libraries' tests have them."""
+def test_the_signature_is_that_of_standard_webhooks() -> None:
+    """Secret, id, timestamp, body and signature are those of the tests of its libraries."""
     key = signing_key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     signed = signature(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", b'{"test": 2432232314}')
     assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-async def test_with_a_secret_the_request_is_signed_over_its_own_id_moment_and_body() -> None:
+async def test_with_a_secret_id_timestamp_and_body_are_signed() -> None:
     secret = "whsec_" + base64.b64encode(b"k" * 32).decode()
     async with RawServer(always(answer(b""))) as server:
-        await posted(server.url, secret=secret, body=b'{"a":1}')
+        await post(server.url, secret=secret, body=b'{"a":1}')
         (request,) = server.requests
     content = f"{request.headers['webhook-id']}.{request.headers['webhook-timestamp']}.".encode() + request.body
     expected = base64.b64encode(hmac.new(b"k" * 32, content, "sha256").digest()).decode()
     assert request.headers["webhook-signature"] == f"v1,{expected}"
 
 
-# --- what comes back
+# --- the answer
 
 
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content", "404 Not Found", "429 Too Many", "500 Oops"])
-async def test_the_status_is_the_answer(status: str) -> None:
-    receipt = await receipt_of(always(answer(b"" if "204" in status else b"x", status=status)))
-    assert (receipt.status, receipt.why) == (int(status[:3]), f"HTTP {status[:3]}")
+async def test_the_result_has_the_status(status: str) -> None:
+    result = await result_of(always(answer(b"" if "204" in status else b"x", status=status)))
+    assert (result.status, result.why) == (int(status[:3]), f"HTTP {status[:3]}")
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"])
 async def test_a_redirect_is_not_followed(status: str) -> None:
-    async with RawServer(always(answer(b""))) as canary:
-        redirect = answer(b"", status=status, more=f"Location: {canary.url}\r\n")
-        receipt = await receipt_of(always(redirect))
-        assert receipt.status == int(status[:3])
-        assert canary.peers == []
+    async with RawServer(always(answer(b""))) as target:
+        redirect = answer(b"", status=status, more=f"Location: {target.url}\r\n")
+        result = await result_of(always(redirect))
+        assert result.status == int(status[:3])
+        assert target.peers == []
 
 
 @pytest.mark.parametrize(
@@ -141,13 +139,13 @@ async def test_a_redirect_is_not_followed(status: str) -> None:
         ("²", None),
     ],
 )
-async def test_retry_after_is_read_as_seconds_or_as_a_date(text: str, seconds: float | None) -> None:
-    receipt = await receipt_of(always(answer(b"", status="503 Busy", more=f"Retry-After: {text}\r\n")))
-    assert receipt.retry_after == (None if seconds is None else timedelta(seconds=seconds))
+async def test_retry_after_is_parsed_as_seconds_or_as_a_date(text: str, seconds: float | None) -> None:
+    result = await result_of(always(answer(b"", status="503 Busy", more=f"Retry-After: {text}\r\n")))
+    assert result.retry_after == (None if seconds is None else timedelta(seconds=seconds))
 
 
-async def trickle(peer: Peer) -> None:
-    """A head, and then a byte now and then without an end."""
+async def slow_answer(peer: Peer) -> None:
+    """Sends a head, and then endlessly a byte now and then."""
     await peer.read_request()
     await peer.write(chunked_head())
     while True:
@@ -155,41 +153,41 @@ async def trickle(peer: Peer) -> None:
         await asyncio.sleep(0.05)
 
 
-async def flood(peer: Peer) -> None:
+async def endless_answer(peer: Peer) -> None:
     await peer.read_request()
     await peer.write(chunked_head())
     while True:
         await peer.write(chunk(b"x" * 65536))
 
 
-@pytest.mark.parametrize("script", [trickle, flood])
-async def test_an_answer_without_an_end_is_cut_off_and_its_head_counts(script: Script) -> None:
+@pytest.mark.parametrize("script", [slow_answer, endless_answer])
+async def test_an_endless_answer_is_cut_off_and_its_status_counts(script: Script) -> None:
     ended = asyncio.Event()
-    took = 0
+    size = 0
 
-    async def watched(peer: Peer) -> None:
-        nonlocal took
+    async def measured(peer: Peer) -> None:
+        nonlocal size
         write = peer.write
 
-        async def counting(data: bytes) -> None:
-            nonlocal took
+        async def counted(data: bytes) -> None:
+            nonlocal size
             await write(data)
-            took += len(data)
+            size += len(data)
 
-        peer.write = counting  # type: ignore[method-assign]
+        peer.write = counted  # type: ignore[method-assign]
         try:
             await script(peer)
         except ConnectionError:
             ended.set()
 
-    async with RawServer(watched) as server, Client(GUARD) as client:
+    async with RawServer(measured) as server, Client(GUARD) as client:
         webhooks = HttpWebhooks(client, GUARD, lambda: NOW)
         began = time.monotonic()
-        assert (await webhooks.post(WebhookRequest("t.c.1", a_config(server.url), b"{}"))).status == 200
+        assert (await webhooks.post(WebhookRequest("t.c.1", push_config(server.url), b"{}"))).status == 200
         assert time.monotonic() - began < 2
         await asyncio.wait_for(ended.wait(), 10)
-    # What socket buffers took on the way, but not the 10 GB that this peer would send.
-    assert took < 32 * 1024 * 1024
+    # At most what socket buffers hold, not the 10 GB that this peer would send.
+    assert size < 32 * 1024 * 1024
 
 
 async def silence(peer: Peer) -> None:
@@ -197,7 +195,7 @@ async def silence(peer: Peer) -> None:
     await peer.gone()
 
 
-async def half_a_head(peer: Peer) -> None:
+async def incomplete_head(peer: Peer) -> None:
     await peer.read_request()
     await peer.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
     while True:
@@ -205,11 +203,11 @@ async def half_a_head(peer: Peer) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("script", [silence, half_a_head])
-async def test_a_receiver_that_does_not_answer_in_time_has_failed(script: Script) -> None:
+@pytest.mark.parametrize("script", [silence, incomplete_head])
+async def test_a_receiver_that_does_not_answer_in_time_is_a_failure(script: Script) -> None:
     began = time.monotonic()
-    receipt = await receipt_of(script, within=0.3)
-    assert (receipt.status, receipt.why) == (0, "no answer within 0.3 s")
+    result = await result_of(script, within=0.3)
+    assert (result.status, result.why) == (0, "no answer within 0.3 s")
     assert time.monotonic() - began < 3
 
 
@@ -222,12 +220,12 @@ def cut(data: bytes) -> Script:
     return script
 
 
-async def test_a_receiver_that_is_cut_off_behind_its_head_has_taken_it() -> None:
+async def test_an_answer_cut_after_its_head_is_a_success() -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await peer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab")
 
-    assert (await receipt_of(script)).status == 200
+    assert (await result_of(script)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -239,29 +237,29 @@ async def test_a_receiver_that_is_cut_off_behind_its_head_has_taken_it() -> None
         cut(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx"),
     ],
 )
-async def test_what_is_no_answer_is_a_failure_without_a_word_of_the_receivers(script: Callable[[Peer], Any]) -> None:
-    receipt = await receipt_of(script)
-    assert receipt.status == 0
-    assert receipt.why
-    assert "SSH" not in receipt.why
+async def test_an_invalid_answer_is_a_failure_that_quotes_nothing(script: Callable[[Peer], Any]) -> None:
+    result = await result_of(script)
+    assert result.status == 0
+    assert result.why
+    assert "SSH" not in result.why
 
 
-async def test_a_port_where_nobody_listens_is_a_failure() -> None:
+async def test_a_closed_port_is_a_failure() -> None:
     async with RawServer(always(answer(b""))) as server:
         url = server.url
-    assert (await posted(url)).why == "connection refused"
+    assert (await post(url)).why == "connection refused"
 
 
-async def test_a_secret_with_a_line_break_never_gets_into_a_head() -> None:
-    """It is refused when it is set; this is the second door."""
+async def test_a_token_with_a_line_break_is_never_sent() -> None:
+    """It is refused when it is set; this is the second check."""
     async with RawServer(always(answer(b""))) as server:
-        assert (await posted(server.url, token="x\r\nX-Evil: 1")).status == 0
+        assert (await post(server.url, token="x\r\nX-Evil: 1")).status == 0
         assert server.requests == []
 
 
-async def test_connections_to_one_receiver_are_used_again() -> None:
+async def test_connections_to_one_receiver_are_reused() -> None:
     async with RawServer(always(answer(b"ok"))) as server, Client(GUARD) as client:
         webhooks = HttpWebhooks(client, GUARD, lambda: NOW)
         for number in range(5):
-            assert (await webhooks.post(WebhookRequest(f"t.c.{number}", a_config(server.url), b"{}"))).status == 200
+            assert (await webhooks.post(WebhookRequest(f"t.c.{number}", push_config(server.url), b"{}"))).status == 200
         assert len(server.peers) == 1

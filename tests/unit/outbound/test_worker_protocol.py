@@ -1,4 +1,4 @@
-"""How one worker is spoken to: address, verb, body and headers of every request, in JSON-RPC and as REST."""
+"""URL, method, body and headers of the requests to a worker, in JSON-RPC and as REST."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("ask", WorkerMethod)
-def test_json_rpc_names_the_method_as_the_dialect_does(ask: WorkerMethod) -> None:
-    for protocol, name in zip((RPC_03, RPC_10), NAMES[ask], strict=True):
-        said = protocol.request(ask, IDS, {"id": "wt/1"})
-        assert (said.http_method, said.url) == (b"POST", "http://w/a2a")
-        assert json.loads(said.body) == {"jsonrpc": "2.0", "id": "T", "method": name, "params": {"id": "wt/1"}}
+@pytest.mark.parametrize("method", WorkerMethod)
+def test_json_rpc_uses_the_dialects_method_names(method: WorkerMethod) -> None:
+    for protocol, name in zip((RPC_03, RPC_10), NAMES[method], strict=True):
+        request = protocol.request(method, IDS, {"id": "wt/1"})
+        assert (request.http_method, request.url) == (b"POST", "http://w/a2a")
+        assert json.loads(request.body) == {"jsonrpc": "2.0", "id": "T", "method": name, "params": {"id": "wt/1"}}
 
 
 @pytest.mark.parametrize(
-    ("ask", "http_method", "url", "body"),
+    ("method", "http_method", "url", "body"),
     [
         (WorkerMethod.SEND, b"POST", "http://w/rest/message:send", b'{"x":1}'),
         (WorkerMethod.STREAM, b"POST", "http://w/rest/message:stream", b'{"x":1}'),
@@ -43,12 +43,12 @@ def test_json_rpc_names_the_method_as_the_dialect_does(ask: WorkerMethod) -> Non
         (WorkerMethod.SUBSCRIBE, b"POST", "http://w/rest/tasks/wt%2F1:subscribe", b"{}"),
     ],
 )
-def test_rest_has_an_address_for_each(ask: WorkerMethod, http_method: bytes, url: str, body: bytes) -> None:
-    said = REST_10.request(ask, IDS, {"x": 1})
-    assert (said.http_method, said.url, said.body) == (http_method, url, body)
+def test_rest_has_a_path_for_each_method(method: WorkerMethod, http_method: bytes, url: str, body: bytes) -> None:
+    request = REST_10.request(method, IDS, {"x": 1})
+    assert (request.http_method, request.url, request.body) == (http_method, url, body)
 
 
-def test_a_tenant_is_named_in_every_call() -> None:
+def test_a_tenant_is_part_of_every_request() -> None:
     rpc = WorkerProtocol(Interface("http://w/", JSONRPC, "1.0", "a b"))
     assert json.loads(rpc.request(WorkerMethod.GET, IDS, {"id": "wt"}).body)["params"] == {"id": "wt", "tenant": "a b"}
     rest = WorkerProtocol(Interface("http://w", HTTP_JSON, "1.0", "a b/../c"))
@@ -63,7 +63,7 @@ def test_a_tenant_is_named_in_every_call() -> None:
         (REST_10, {"A2A-Version": "1.0"}, {"A2A-Version": "1.0", "A2A-Extensions": "a, b"}),
     ],
 )
-def test_version_and_extensions_stand_in_the_headers_that_the_dialect_has(
+def test_version_and_extensions_are_in_the_dialects_headers(
     protocol: WorkerProtocol, without: dict[str, str], with_two: dict[str, str]
 ) -> None:
     assert dict(protocol.request(WorkerMethod.SEND, IDS, {}).headers) == without
@@ -107,16 +107,16 @@ def test_a_rest_answer_is_bare() -> None:
         ({}, -32603),
     ],
 )
-def test_a_rest_error_is_told_by_its_reason_and_then_by_its_status(error: dict[str, Any], code: int) -> None:
+def test_a_rest_errors_code_follows_from_its_reason_or_else_its_status(error: dict[str, Any], code: int) -> None:
     reply = REST_10.reply(json.dumps({"error": {"message": "why", **error}}).encode())
     assert (reply.code, reply.text) == (code, "why")
 
 
-def test_an_error_without_words_has_none() -> None:
+def test_an_error_without_a_message_has_an_empty_text() -> None:
     assert REST_10.reply(b'{"error":{"message":5}}').text == ""
 
 
-def test_what_was_said_is_heard_in_the_interfaces_dialect() -> None:
+def test_answers_are_parsed_in_the_interfaces_dialect() -> None:
     old = {"kind": "task", "id": "wt", "status": {"state": "working"}}
     new = {"task": {"id": "wt", "status": {"state": "TASK_STATE_WORKING"}}}
     assert RPC_03.read_event(old, position="b.1").position == "b.1"
