@@ -1,1 +1,1 @@
-"""What hostile callers, workers and receivers send, and what they get. Which input of the list stands where: listed.py."""
+"""Tests with hostile callers, workers and receivers. listed.py maps the list of inputs to the tests."""

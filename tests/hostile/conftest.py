@@ -1,4 +1,4 @@
-"""A hub to be ill-treated, and somebody who feels its pulse meanwhile."""
+"""A hub for hostile inputs, and a probe of its latency meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.helpers.processes import HubProcess, start_hub
-from tests.hostile.pulse import Pulse
+from tests.hostile.latency import LatencyProbe
 from tests.hostile.raw import exchange, get
 
 
@@ -19,22 +19,22 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 
 
 @pytest.fixture(scope="module")
-def pulse(hub: HubProcess) -> Iterator[Pulse]:
-    with Pulse(hub) as pulse:
-        yield pulse
+def latency(hub: HubProcess) -> Iterator[LatencyProbe]:
+    with LatencyProbe(hub) as latency:
+        yield latency
 
 
 @pytest.fixture
-def unharmed(hub: HubProcess, pulse: Pulse) -> Iterator[None]:
-    """For every hostile input: the hub lives, was never long away, and has no bug to report."""
-    pulse.forget()
-    said = len(hub.output)
+def hub_healthy(hub: HubProcess, latency: LatencyProbe) -> Iterator[None]:
+    """After every hostile input: the hub is ready, had no long stall, and logged no bug."""
+    latency.reset()
+    start = len(hub.output)
     yield
     assert exchange(hub.port, get("/readyz")).status == 200
-    new = hub.output[said:]
+    new = hub.output[start:]
     assert "Traceback" not in new, new[-3000:]
     assert "request_failed" not in new, new[-3000:]
-    pulse.check()
+    latency.check()
 
 
 @pytest.fixture

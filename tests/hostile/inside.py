@@ -1,4 +1,4 @@
-"""The whole hub in this process, asked without sockets: for thousands of requests. Its workers are real servers."""
+"""The whole hub in this process, called without sockets: for thousands of requests. Its workers are real servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hub.settings.model import Settings
 from tests.helpers.raw_server import Peer, RawServer
 
 _PORT = 8420
-_WITHIN = 20.0
+_TIMEOUT = 20.0
 _Any = TypeVar("_Any")
 
 
@@ -23,16 +23,16 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Inside:
-    """A hub with one worker, `echo:a`, that answers with whatever bytes `says` holds."""
+class LocalHub:
+    """A hub with one worker, `echo:a`, that answers with the bytes in `worker_answer`."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
         self._rolecall: Rolecall | None = None
-        self.says = b""
+        self.worker_answer = b""
 
     def run(self, job: Coroutine[Any, Any, _Any]) -> _Any:
-        return self._runner.run(asyncio.wait_for(job, _WITHIN))
+        return self._runner.run(asyncio.wait_for(job, _TIMEOUT))
 
     async def open(self, stack: AsyncExitStack) -> None:
         settings = Settings.of(
@@ -45,19 +45,19 @@ class Inside:
 
     async def _play(self, peer: Peer) -> None:
         if await peer.read_request() is not None:
-            await peer.write(self.says)
+            await peer.write(self.worker_answer)
 
     async def ask(
-        self, verb: str, path: str, query: str = "", body: bytes = b"", headers: list[tuple[bytes, bytes]] | None = None
+        self, method: str, path: str, query: str = "", body: bytes = b"", headers: list[tuple[bytes, bytes]] | None = None
     ) -> Answer:
-        """What the hub answers, as far as it comes within a second: streams have no end."""
+        """The hub's answer, as much as arrives within a second: streams have no end."""
         assert self._rolecall is not None
         usual = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
-            "method": verb,
+            "method": method,
             "scheme": "http",
             "path": unquote(path),
             "raw_path": quote(path, safe="/:%").encode(),
@@ -68,45 +68,45 @@ class Inside:
             "server": ("127.0.0.1", _PORT),
             "extensions": {},
         }
-        said: list[Message] = []
-        asked = False
+        messages: list[Message] = []
+        body_read = False
         answered = asyncio.Event()
 
         async def receive() -> Message:
-            nonlocal asked
-            if asked:
+            nonlocal body_read
+            if body_read:
                 await answered.wait()
                 return {"type": "http.disconnect"}
-            asked = True
+            body_read = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: Message) -> None:
-            said.append(message)
+            messages.append(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 answered.set()
 
         answering = asyncio.create_task(self._rolecall.application(scope, receive, send))
         try:
-            # A stream has no end of its own; an answer that has not begun is waited for, on a machine that others use too.
+            # A stream has no end; an answer that has not begun gets more time, because the machine is shared.
             await asyncio.wait([answering], timeout=1)
-            if not said:
-                await asyncio.wait([answering], timeout=_WITHIN / 2)
+            if not messages:
+                await asyncio.wait([answering], timeout=_TIMEOUT / 2)
             if answering.done():
                 answering.result()
         finally:
             answering.cancel()
             await asyncio.gather(answering, return_exceptions=True)
-        started = [message for message in said if message["type"] == "http.response.start"]
-        assert len(started) == 1, said
-        return Answer(int(started[0]["status"]), b"".join(bytes(message.get("body", b"")) for message in said))
+        started = [message for message in messages if message["type"] == "http.response.start"]
+        assert len(started) == 1, messages
+        return Answer(int(started[0]["status"]), b"".join(bytes(message.get("body", b"")) for message in messages))
 
 
 @contextmanager
-def hub_inside() -> Iterator[Inside]:
+def local_hub() -> Iterator[LocalHub]:
     with asyncio.Runner() as runner:
-        inside, stack = Inside(runner), AsyncExitStack()
-        runner.run(inside.open(stack))
+        hub, stack = LocalHub(runner), AsyncExitStack()
+        runner.run(hub.open(stack))
         try:
-            yield inside
+            yield hub
         finally:
             runner.run(stack.aclose())

@@ -1,4 +1,4 @@
-"""Requests as bytes: what no proper client would send."""
+"""Requests as raw bytes, which no correct client would send."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 GET_X = b'{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}'
 
 
-class RequestCycle(NamedTuple):
-    """What came back: the status (0: nothing), all of it, and whether and when the hub closed the connection."""
+class RawAnswer(NamedTuple):
+    """The status (0: none), all bytes received, and whether and when the hub closed the connection."""
 
     status: int
     text: bytes
@@ -29,28 +29,28 @@ def get(path: str, *headers: str, host: str = "localhost") -> bytes:
     return "\r\n".join([f"GET {path} HTTP/1.1", f"Host: {host}", "Connection: close", *headers, "", ""]).encode("latin-1")
 
 
-def exchange(port: int, data: bytes, *, wait: float = 10.0, drip: bytes = b"", every: float = 0.2) -> RequestCycle:
-    """Send, and read until the hub closes or `wait` is over. `drip`: what is sent again and again meanwhile."""
-    began, heard = time.monotonic(), b""
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as line:
+def exchange(port: int, data: bytes, *, wait: float = 10.0, repeat: bytes = b"", every: float = 0.2) -> RawAnswer:
+    """Sends, and reads until the hub closes or `wait` is over. `repeat`: bytes sent again and again meanwhile."""
+    began, received = time.monotonic(), b""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         try:
-            line.sendall(data)
-            line.settimeout(every if drip else wait)
+            connection.sendall(data)
+            connection.settimeout(every if repeat else wait)
             while time.monotonic() - began < wait:
                 try:
-                    piece = line.recv(65536)
+                    piece = connection.recv(65536)
                 except TimeoutError:
-                    if drip:
-                        line.sendall(drip)
+                    if repeat:
+                        connection.sendall(repeat)
                     continue
                 if not piece:
-                    return _read(heard, True, began)
-                heard += piece
+                    return _read(received, True, began)
+                received += piece
         except ConnectionError:
-            return _read(heard, True, began)
-    return _read(heard, False, began)
+            return _read(received, True, began)
+    return _read(received, False, began)
 
 
-def _read(heard: bytes, closed: bool, began: float) -> RequestCycle:
-    status = int(heard[9:12]) if heard.startswith(b"HTTP/1.1 ") else 0
-    return RequestCycle(status, heard, closed, time.monotonic() - began)
+def _read(received: bytes, closed: bool, began: float) -> RawAnswer:
+    status = int(received[9:12]) if received.startswith(b"HTTP/1.1 ") else 0
+    return RawAnswer(status, received, closed, time.monotonic() - began)

@@ -1,5 +1,5 @@
-"""Anything at all, to the whole hub: in JSON-RPC, at its own addresses, and from its worker. Never a bug's answer, and no
-memory that does not come back.
+"""Random input to the whole hub: in JSON-RPC, on its own paths, and from its worker. It never causes an internal error or a
+memory leak.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.hostile.inside import Answer, Inside, hub_inside
-from tests.hostile.pulse import resident
+from tests.hostile.inside import Answer, LocalHub, local_hub
+from tests.hostile.latency import memory_of
 from tests.unit.protocol.test_methods import METHODS
 
 DONE = b'{"jsonrpc":"2.0","id":"1","result":{"kind":"task","id":"t","contextId":"c","status":{"state":"completed"}}}'
-ROOM = 100
+MEMORY_LIMIT = 100
 
 
 def words(text: str) -> list[str]:
     return text.split()
 
 
-NO_BUG = frozenset({501, 502, 503, 504, 507, 508})
+EXPECTED_STATUSES = frozenset({501, 502, 503, 504, 507, 508})
 
 NAMES = st.sampled_from(
     words("""
@@ -121,9 +121,9 @@ EVENTS = st.one_of(
     MESSAGES,
     VALUES,
 )
-ENVELOPES = EVENTS.map(lambda event: {"jsonrpc": "2.0", "id": "1", "result": event}) | OBJECTS
+RESPONSES = EVENTS.map(lambda event: {"jsonrpc": "2.0", "id": "1", "result": event}) | OBJECTS
 LINES = st.one_of(
-    ENVELOPES.map(lambda value: b"data: " + json.dumps(value).encode() + b"\n\n"),
+    RESPONSES.map(lambda value: b"data: " + json.dumps(value).encode() + b"\n\n"),
     st.just(b"data: " + DONE + b"\n\n"),
     st.sampled_from(
         [b"\n", b"\r", b"\r\n", b": x\n\n", b"data:\n\n", b"id: 1\n", b"event: x\n", b"retry: x\n", b"data: {\n\n"]
@@ -147,20 +147,20 @@ many = pytest.mark.parametrize("rounds", [pytest.param(1, id="few"), pytest.para
 
 
 @pytest.fixture(scope="module")
-def inside() -> Iterator[Inside]:
-    with hub_inside() as inside:
-        yield inside
+def hub() -> Iterator[LocalHub]:
+    with local_hub() as hub:
+        yield hub
 
 
 @pytest.fixture(autouse=True)
-def unharmed(inside: Inside, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    inside.says = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(DONE) + DONE
+def hub_healthy(hub: LocalHub, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    hub.worker_answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(DONE) + DONE
     yield
-    assert inside.run(inside.ask("GET", "/readyz")).status == 200
+    assert hub.run(hub.ask("GET", "/readyz")).status == 200
     assert not [record for record in caplog.records if record.exc_info or record.levelname == "ERROR"]
 
 
-def tried(examples: int) -> settings:
+def run_settings(examples: int) -> settings:
     checks = [
         HealthCheck.too_slow,
         HealthCheck.function_scoped_fixture,
@@ -170,38 +170,38 @@ def tried(examples: int) -> settings:
     return settings(max_examples=examples, deadline=None, database=None, suppress_health_check=checks)
 
 
-def again_and_again(rounds: int, one: Callable[[], None]) -> None:
-    """The generator remembers all that it made, so its rounds are short; what is left behind them is the hub's."""
+def repeat(rounds: int, one: Callable[[], None]) -> None:
+    """Hypothesis keeps all examples of a round, so rounds are short; memory that remains after them is the hub's."""
     one()
-    before = resident(os.getpid())
+    before = memory_of(os.getpid())
     for _ in range(rounds - 1):
         one()
-    assert resident(os.getpid()) - before < ROOM
+    assert memory_of(os.getpid()) - before < MEMORY_LIMIT
 
 
 def is_no_bug(answer: Answer) -> bool:
     if b"Internal error" in answer.body or b"Traceback" in answer.body or b'"reason":"INTERNAL"' in answer.body:
         return False
-    return answer.status < 500 or answer.status in NO_BUG or b"INVALID_AGENT_RESPONSE" in answer.body
+    return answer.status < 500 or answer.status in EXPECTED_STATUSES or b"INVALID_AGENT_RESPONSE" in answer.body
 
 
 @many
-def test_whatever_stands_in_a_call_is_answered(inside: Inside, rounds: int) -> None:
-    @tried(300)
+def test_any_call_is_answered(hub: LocalHub, rounds: int) -> None:
+    @run_settings(300)
     @given(st.sampled_from([name for name, _, _ in METHODS]), PARAMS, HEADERS, st.sampled_from(["/", "/agents/echo/"]))
     def call(method: str, params: Any, headers: list[tuple[bytes, bytes]], path: str) -> None:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
-        answer = inside.run(inside.ask("POST", path, body=body, headers=headers))
+        answer = hub.run(hub.ask("POST", path, body=body, headers=headers))
         assert is_no_bug(answer), answer
         assert answer.status == 200
         assert b"jsonrpc" in answer.body
 
-    again_and_again(rounds, call)
+    repeat(rounds, call)
 
 
 @many
-def test_whatever_comes_to_an_address_is_answered(inside: Inside, rounds: int) -> None:
-    @tried(300)
+def test_any_request_to_any_path_is_answered(hub: LocalHub, rounds: int) -> None:
+    @run_settings(300)
     @given(
         st.sampled_from(["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH"]),
         ADDRESSES,
@@ -211,27 +211,27 @@ def test_whatever_comes_to_an_address_is_answered(inside: Inside, rounds: int) -
         BODIES,
     )
     def request(
-        verb: str, address: str, segments: list[str], query: str, headers: list[tuple[bytes, bytes]], body: bytes
+        method: str, address: str, segments: list[str], query: str, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> None:
         path = "/" + address.format(*segments).lstrip("/")
-        answer = inside.run(inside.ask(verb, path, query, body, headers))
+        answer = hub.run(hub.ask(method, path, query, body, headers))
         assert is_no_bug(answer), answer
 
-    again_and_again(rounds, request)
+    repeat(rounds, request)
 
 
 @many
-def test_whatever_a_worker_says_has_an_end(inside: Inside, rounds: int) -> None:
+def test_any_answer_of_a_worker_is_handled(hub: LocalHub, rounds: int) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "params": {"message": {"role": "user", "parts": [{"kind": "text", "text": "x"}]}}}
 
-    @tried(60)
+    @run_settings(60)
     @given(HEADS, STREAMS, st.sampled_from(["message/send", "message/stream", "SendMessage", "SendStreamingMessage"]))
-    def listen(head: bytes, said: bytes, method: str) -> None:
-        inside.says = head + said
+    def call(head: bytes, events: bytes, method: str) -> None:
+        hub.worker_answer = head + events
         message = {**body["params"]["message"], "messageId": os.urandom(8).hex()}  # type: ignore[index]
         sent = json.dumps({**body, "method": method, "params": {"message": message}}).encode()
-        answer = inside.run(inside.ask("POST", "/agents/echo/", body=sent))
+        answer = hub.run(hub.ask("POST", "/agents/echo/", body=sent))
         assert is_no_bug(answer), answer
-        inside.run(asyncio.sleep(0))
+        hub.run(asyncio.sleep(0))
 
-    again_and_again(rounds, listen)
+    repeat(rounds, call)

@@ -1,4 +1,4 @@
-"""Inputs 18 to 23, 26, 27 and 63: what is wrong with the head, the speed or the address of a request."""
+"""Inputs 18 to 23, 26, 27 and 63: faults in the head, the speed or the address of a request."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from tests.helpers.processes import HubProcess
-from tests.hostile.raw import GET_X, RequestCycle, exchange, get, post
+from tests.hostile.raw import GET_X, RawAnswer, exchange, get, post
 
-pytestmark = pytest.mark.usefixtures("unharmed")
+pytestmark = pytest.mark.usefixtures("hub_healthy")
 
 CHUNKED = b"%x\r\n%b\r\n0\r\n\r\n" % (len(GET_X), GET_X)
 
@@ -30,31 +30,32 @@ SLOW_BODIES = {
     "REST": ("/message:send", "Content-Length: 5000", b"a"),
     "the registry": ("/registry/agents", "Content-Length: 5000", b"a"),
 }
-UNWANTED = "a body that is not wanted"
+REFUSED = "the body of a refused request"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def slow(hub: HubProcess) -> Iterator[dict[str, Future[RequestCycle]]]:
-    """All that takes its time, at once and beside the other tests."""
-    sent = {name: (head, drip, 12.0) for name, (head, drip) in SLOW_HEADS.items()}
-    for name, (path, length, drip) in SLOW_BODIES.items():
-        sent[name] = (post(length, body=b"", path=path, length=False), drip, 20.0)
-    sent[UNWANTED] = (post("Content-Length: 5000", body=b"", host="evil", length=False), b"a", 12.0)
+def slow(hub: HubProcess) -> Iterator[dict[str, Future[RawAnswer]]]:
+    """Runs all slow requests at once, beside the other tests."""
+    sent = {name: (head, repeat, 12.0) for name, (head, repeat) in SLOW_HEADS.items()}
+    for name, (path, length, repeat) in SLOW_BODIES.items():
+        sent[name] = (post(length, body=b"", path=path, length=False), repeat, 20.0)
+    sent[REFUSED] = (post("Content-Length: 5000", body=b"", host="evil", length=False), b"a", 12.0)
     with ThreadPoolExecutor(len(sent)) as threads:
         yield {
-            name: threads.submit(exchange, hub.port, data, drip=drip, wait=wait) for name, (data, drip, wait) in sent.items()
+            name: threads.submit(exchange, hub.port, data, repeat=repeat, wait=wait)
+            for name, (data, repeat, wait) in sent.items()
         }
 
 
-def with_lengths(*lengths: str, more: Sequence[str] = (), body: bytes = GET_X) -> bytes:
-    return post(*(f"Content-Length: {length}" for length in lengths), *more, body=body, length=False)
+def with_length(*values: str, more: Sequence[str] = (), body: bytes = GET_X) -> bytes:
+    return post(*(f"Content-Length: {value}" for value in values), *more, body=body, length=False)
 
 
 @pytest.mark.parametrize(
     "order", [["Content-Length: 5", "Transfer-Encoding: chunked"], ["Transfer-Encoding: chunked", "Content-Length: 5"]]
 )
 @pytest.mark.parametrize("path", ["/", "/message:send", "/registry/agents", "/livez"])
-def test_18_a_length_beside_chunks_is_refused_and_the_line_closed(hub: HubProcess, path: str, order: list[str]) -> None:
+def test_18_a_length_beside_chunks_is_refused_and_the_connection_closed(hub: HubProcess, path: str, order: list[str]) -> None:
     answer = exchange(hub.port, post(*order, body=CHUNKED, path=path, length=False))
     assert (answer.status, answer.closed) == (400, True)
     assert answer.text.count(b"HTTP/1.1 ") == 1
@@ -63,13 +64,13 @@ def test_18_a_length_beside_chunks_is_refused_and_the_line_closed(hub: HubProces
 @pytest.mark.parametrize(
     "data",
     [
-        with_lengths("65", "5"),
-        with_lengths("+5"),
-        with_lengths("0x5"),
-        with_lengths("-1"),
-        with_lengths("5 5"),
-        with_lengths("9" * 5000),
-        with_lengths("65, 5"),
+        with_length("65", "5"),
+        with_length("+5"),
+        with_length("0x5"),
+        with_length("-1"),
+        with_length("5 5"),
+        with_length("9" * 5000),
+        with_length("65, 5"),
         post("Transfer-Encoding: chunked", body=b"zz\r\nabc", length=False),
         post("Transfer-Encoding: chunked", body=b"-1\r\nabc", length=False),
         post("X: a\0b"),
@@ -81,12 +82,12 @@ def test_18_a_length_beside_chunks_is_refused_and_the_line_closed(hub: HubProces
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
     ],
 )
-def test_19_a_head_that_can_be_read_in_two_ways_is_refused(hub: HubProcess, data: bytes) -> None:
+def test_19_an_ambiguous_head_is_refused(hub: HubProcess, data: bytes) -> None:
     answer = exchange(hub.port, data)
     assert (answer.status, answer.closed) == (400, True)
 
 
-def test_19_a_coding_that_is_not_known_is_not_guessed(hub: HubProcess) -> None:
+def test_19_an_unknown_transfer_coding_is_refused(hub: HubProcess) -> None:
     answer = exchange(hub.port, post("Transfer-Encoding: gzip, chunked", body=CHUNKED, length=False))
     assert (answer.status, answer.closed) == (501, True)
 
@@ -100,12 +101,12 @@ def test_20_a_head_that_is_too_large_is_refused(hub: HubProcess, headers: list[s
     assert (answer.status, answer.closed) == (431, True)
 
 
-def test_20_what_a_browser_or_proxy_adds_is_not_too_much(hub: HubProcess) -> None:
+def test_20_the_headers_of_browsers_and_proxies_are_accepted(hub: HubProcess) -> None:
     answer = exchange(hub.port, get("/livez", "Cookie: " + "c" * 8000, *(f"X-{n}: a" for n in range(80))))
     assert answer.status == 200
 
 
-def test_23_two_thousand_idle_connections_keep_nobody_out_and_are_closed(hub: HubProcess) -> None:
+def test_23_two_thousand_idle_connections_block_no_other_and_are_closed(hub: HubProcess) -> None:
     lines = [socket.create_connection(("127.0.0.1", hub.port), timeout=10) for _ in range(2000)]
     try:
         asked = time.monotonic()
@@ -136,14 +137,14 @@ def test_23_two_thousand_idle_connections_keep_nobody_out_and_are_closed(hub: Hu
         "",
     ],
 )
-def test_26_another_sites_name_is_misdirected(hub: HubProcess, host: str) -> None:
+def test_26_a_foreign_host_is_refused(hub: HubProcess, host: str) -> None:
     for path in ("/", "/livez", "/registry/agents", "/.well-known/agent-card.json"):
         answer = exchange(hub.port, get(path, host=host))
         assert (answer.status, answer.closed) == (421, True)
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.0.0.1", "[::1]", "localhost:1", "[::1]:8420"])
-def test_26_this_machines_names_are_served(hub: HubProcess, host: str) -> None:
+def test_26_this_machines_hosts_are_served(hub: HubProcess, host: str) -> None:
     assert exchange(hub.port, get("/livez", host=host)).status == 200
 
 
@@ -175,39 +176,39 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_27_a_path_that_leads_out_leads_nowhere(hub: HubProcess, path: str) -> None:
-    for verb in (b"GET", b"POST", b"PUT", b"DELETE", b"TRACE"):
-        answer = exchange(hub.port, get(path).replace(b"GET", verb, 1))
-        assert answer.status in (400, 404, 405, 414, 415, 422, 431), verb
+def test_27_path_traversal_is_refused(hub: HubProcess, path: str) -> None:
+    for method in (b"GET", b"POST", b"PUT", b"DELETE", b"TRACE"):
+        answer = exchange(hub.port, get(path).replace(b"GET", method, 1))
+        assert answer.status in (400, 404, 405, 414, 415, 422, 431), method
         assert b"root:" not in answer.text
 
 
 @pytest.mark.parametrize("origin", ["null", "https://evil.example"])
 @pytest.mark.parametrize("path", ["/", "/registry/agents", "/message:send", "/registry/agents/a:b/drain"])
-def test_63_another_sites_page_may_not_write_and_is_told_nothing(hub: HubProcess, path: str, origin: str) -> None:
+def test_63_a_cross_site_page_may_neither_write_nor_read(hub: HubProcess, path: str, origin: str) -> None:
     site = ["Sec-Fetch-Site: cross-site", f"Origin: {origin}", "Cookie: session=1"]
     assert exchange(hub.port, post("Connection: close", *site, path=path)).status == 403
     asks = [f"Origin: {origin}", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type"]
-    preflight = exchange(hub.port, get(path, *asks).replace(b"GET", b"OPTIONS", 1))
-    assert preflight.status in (200, 404, 405)
-    assert b"access-control-allow" not in preflight.text.lower()
+    options = exchange(hub.port, get(path, *asks).replace(b"GET", b"OPTIONS", 1))
+    assert options.status in (200, 404, 405)
+    assert b"access-control-allow" not in options.text.lower()
 
 
 @pytest.mark.parametrize("name", SLOW_HEADS)
-def test_21_a_slow_head_is_cut_off(slow: dict[str, Future[RequestCycle]], name: str) -> None:
+def test_21_a_slow_head_is_cut_off(slow: dict[str, Future[RawAnswer]], name: str) -> None:
     answer = slow[name].result(30)
     assert answer.closed
     assert answer.seconds < 5 * 1.6
 
 
 @pytest.mark.parametrize("name", SLOW_BODIES)
-def test_22_a_slow_body_is_cut_off(slow: dict[str, Future[RequestCycle]], name: str) -> None:
+def test_22_a_slow_body_is_cut_off(slow: dict[str, Future[RawAnswer]], name: str) -> None:
     answer = slow[name].result(30)
     assert (answer.status, answer.closed) == (408, True)
     assert answer.seconds < 10 * 1.5
 
 
-def test_22_who_is_turned_away_cannot_hold_the_line_either(slow: dict[str, Future[RequestCycle]]) -> None:
-    answer = slow[UNWANTED].result(30)
+def test_22_a_refused_request_cannot_hold_its_connection_either(slow: dict[str, Future[RawAnswer]]) -> None:
+    answer = slow[REFUSED].result(30)
     assert (answer.status, answer.closed) == (421, True)
     assert answer.seconds < 5

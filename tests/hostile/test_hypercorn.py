@@ -1,4 +1,4 @@
-"""The other server, which one setting chooses: it speaks HTTP/2 besides, and what is wrong in that is refused as well."""
+"""The other server, chosen by a setting: it also supports HTTP/2, and refuses malformed HTTP/2 as well."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from h2.events import ResponseReceived
 
 from tests.helpers.processes import HubProcess, start_hub
 
-pytestmark = pytest.mark.usefixtures("unharmed")
+pytestmark = pytest.mark.usefixtures("hub_healthy")
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
         yield hub
 
 
-FINE = {":method": b"GET", ":path": b"/livez", ":scheme": b"http", ":authority": b"localhost"}
+VALID = {":method": b"GET", ":path": b"/livez", ":scheme": b"http", ":authority": b"localhost"}
 
 
 @pytest.mark.parametrize(
@@ -39,29 +39,29 @@ FINE = {":method": b"GET", ":path": b"/livez", ":scheme": b"http", ":authority":
     ],
     ids=str,
 )
-def test_19_nor_is_one_in_http_2(hub: HubProcess, headers: dict[str, bytes]) -> None:
-    """What the hub's own rules refuse is answered; what makes no sense to the server ends the connection."""
-    said = {**FINE, **headers}
-    if said[":method"] == b"CONNECT":
-        del said[":path"], said[":scheme"]
-    status = asked_in_http_2(hub.port, [(name.encode(), value) for name, value in said.items()])
+def test_19_a_malformed_head_in_http_2_is_refused(hub: HubProcess, headers: dict[str, bytes]) -> None:
+    """The hub answers what its own checks refuse; the server closes the connection on what it cannot parse."""
+    fields = {**VALID, **headers}
+    if fields[":method"] == b"CONNECT":
+        del fields[":path"], fields[":scheme"]
+    status = status_in_http_2(hub.port, [(name.encode(), value) for name, value in fields.items()])
     assert status in (0, 421)
 
 
-def test_19_http_2_is_spoken(hub: HubProcess) -> None:
-    assert asked_in_http_2(hub.port, [(name.encode(), value) for name, value in FINE.items()]) == 200
+def test_19_http_2_is_supported(hub: HubProcess) -> None:
+    assert status_in_http_2(hub.port, [(name.encode(), value) for name, value in VALID.items()]) == 200
 
 
-def asked_in_http_2(port: int, headers: list[tuple[bytes, bytes]]) -> int:
+def status_in_http_2(port: int, headers: list[tuple[bytes, bytes]]) -> int:
     """The status of the answer, 0 if the connection ends without one."""
     config = H2Configuration(client_side=True, validate_outbound_headers=False, normalize_outbound_headers=False)
-    talk = H2Connection(config)
-    talk.initiate_connection()
-    talk.send_headers(1, headers, end_stream=True)
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
-        line.sendall(talk.data_to_send())
-        while piece := line.recv(65536):
-            for event in talk.receive_data(piece):
+    http2 = H2Connection(config)
+    http2.initiate_connection()
+    http2.send_headers(1, headers, end_stream=True)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(http2.data_to_send())
+        while piece := connection.recv(65536):
+            for event in http2.receive_data(piece):
                 if isinstance(event, ResponseReceived):
                     return int(dict(event.headers or [])[b":status"])
     return 0

@@ -1,4 +1,4 @@
-"""Every input of the list is tested somewhere, and what is named as its test is there."""
+"""Every input of the list has a test, and every listed test exists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.helpers.processes import ROOT
-from tests.hostile.listed import LISTED, NOT_SPOKEN
+from tests.hostile.listed import NOT_SUPPORTED, TESTS_BY_INPUT
 
 
 def functions_of(path: str) -> set[str]:
@@ -16,20 +16,20 @@ def functions_of(path: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_every_input_has_a_place() -> None:
-    assert sorted((*LISTED, *NOT_SPOKEN)) == list(range(1, 65))
+def test_every_input_is_listed() -> None:
+    assert sorted((*TESTS_BY_INPUT, *NOT_SUPPORTED)) == list(range(1, 65))
 
 
-@pytest.mark.parametrize("number", LISTED)
-def test_every_place_is_a_test(number: int) -> None:
-    for place in LISTED[number]:
+@pytest.mark.parametrize("number", TESTS_BY_INPUT)
+def test_every_listed_test_exists(number: int) -> None:
+    for place in TESTS_BY_INPUT[number]:
         path, _, name = place.partition("::")
         assert name in functions_of(path), place
 
 
-def test_what_carries_a_number_is_listed_under_it() -> None:
+def test_a_numbered_test_is_listed_under_its_number() -> None:
     for path in (ROOT / "tests/hostile").glob("test_*.py"):
         for name in functions_of(str(path.relative_to(ROOT))):
             found = re.match(r"test_(\d+)(?:_and_(\d+))?_", name)
             for number in found.groups() if found else ():
-                assert number is None or f"tests/hostile/{path.name}::{name}" in LISTED[int(number)], name
+                assert number is None or f"tests/hostile/{path.name}::{name}" in TESTS_BY_INPUT[int(number)], name

@@ -1,4 +1,4 @@
-"""Inputs 29 to 40: what is wrong with an enrolment, with who sends it, or with a beat."""
+"""Inputs 29 to 40: faults in an enrolment, its sender, or a heartbeat."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess, start_hub
 from tests.helpers.raw_server import RawServer, always, answer
 
-pytestmark = pytest.mark.usefixtures("unharmed")
+pytestmark = pytest.mark.usefixtures("hub_healthy")
 
-XSS = "<img src=x onerror=alert(1)>"
+HTML = "<img src=x onerror=alert(1)>"
 DONE = answer(b'{"jsonrpc":"2.0","id":"1","result":{"kind":"task","id":"t","contextId":"c","status":{"state":"completed"}}}')
-MOST_HELD = 20
+LIMIT = 20
 
 
 @dataclass
-class Holders:
-    """A hub with tokens; `ann` and `bob` may enrol workers under the same roles, `near` and `far` in one network each."""
+class Tokens:
+    """A hub with tokens; `first` and `second` may enrol under the same roles, `near` and `far` in one network each."""
 
     hub: HubProcess
-    ann: str
-    bob: str
+    first: str
+    second: str
     other: str
     near: str
     far: str
@@ -37,22 +37,22 @@ class Holders:
 
 
 @pytest.fixture(scope="module")
-def holders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holders]:
-    data = tmp_path_factory.mktemp("holders")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokens]:
+    data = tmp_path_factory.mktemp("tokens")
     worker = ("--kind", "worker", "--role", "r*")
-    ann, bob = new_token(data, "--name", "ann", *worker), new_token(data, "--name", "bob", *worker)
+    first, second = new_token(data, "--name", "first", *worker), new_token(data, "--name", "second", *worker)
     other = new_token(data, "--name", "other", "--kind", "worker", "--role", "s")
     near = new_token(data, "--name", "near", *worker, "--network", "127.0.0.0/8")
     far = new_token(data, "--name", "far", *worker, "--network", "10.9.0.0/16")
     client = new_token(data, "--name", "client")
-    with start_hub(data, max_agents_per_token=MOST_HELD, max_rate=0) as hub:
-        yield Holders(hub, ann, bob, other, near, far, client)
+    with start_hub(data, max_agents_per_token=LIMIT, max_rate=0) as hub:
+        yield Tokens(hub, first, second, other, near, far, client)
 
 
 @asynccontextmanager
-async def at(hub: HubProcess, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    shown = {"Authorization": f"Bearer {token}"} if token is not None else {}
-    async with httpx.AsyncClient(base_url=hub.url, trust_env=False, verify=False, timeout=20, headers=shown) as client:
+async def client_of(hub: HubProcess, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    async with httpx.AsyncClient(base_url=hub.url, trust_env=False, verify=False, timeout=20, headers=headers) as client:
         yield client
 
 
@@ -61,22 +61,22 @@ async def enrol(http: httpx.AsyncClient, name: str, url: str = "http://127.0.0.1
     return await http.put(f"/registry/agents/{role}/{instance}", json={"url": url, **members})
 
 
-async def test_29_and_30_words_that_are_markup_are_data(http: httpx.AsyncClient) -> None:
+async def test_29_and_30_markup_is_data(http: httpx.AsyncClient) -> None:
     card = {
-        "name": XSS,
-        "description": XSS,
+        "name": HTML,
+        "description": HTML,
         "documentationUrl": "javascript:alert(1)",
-        "provider": {"organization": XSS, "url": "javascript:alert(1)"},
-        "skills": [{"id": XSS, "name": XSS, "description": XSS, "tags": [XSS]}],
+        "provider": {"organization": HTML, "url": "javascript:alert(1)"},
+        "skills": [{"id": HTML, "name": HTML, "description": HTML, "tags": [HTML]}],
     }
-    assert (await enrol(http, "xss:a", card=card, description=XSS)).status_code == 201
+    assert (await enrol(http, "xss:a", card=card, description=HTML)).status_code == 201
     for path in ("/registry/agents", "/registry/agents/xss:a", "/agents/xss/.well-known/agent-card.json", "/metrics"):
         page = await http.get(path)
         assert page.status_code == 200
         assert not page.headers["content-type"].startswith("text/html")
     for path in ("/", "/dashboard/"):
         page = await http.get(path, headers={"Accept": "text/html"}, follow_redirects=True)
-        assert XSS not in page.text
+        assert HTML not in page.text
         assert "javascript:" not in page.text
     await http.delete("/registry/agents/xss:a")
 
@@ -95,30 +95,34 @@ async def test_31_a_card_that_is_too_large_is_refused(http: httpx.AsyncClient, c
     assert (await http.get("/registry/agents", params={"role": "large"})).json()["count"] == 0
 
 
-async def test_32_to_enrol_takes_a_token_of_that_role(holders: Holders) -> None:
-    for token, status in ((None, 401), ("rc_made_up", 401), (holders.client, 403), (holders.other, 403)):
-        async with at(holders.hub, token) as http:
+async def test_32_enrolling_needs_a_token_for_the_role(tokens: Tokens) -> None:
+    for token, status in ((None, 401), ("rc_made_up", 401), (tokens.client, 403), (tokens.other, 403)):
+        async with client_of(tokens.hub, token) as http:
             assert (await enrol(http, "r32:a")).status_code == status
             flat = {"role": "r32", "instance_id": "a", "url": "http://127.0.0.1:9/"}
             assert (await http.post("/registry/agents", json=flat)).status_code == status
 
 
-async def test_33_a_live_name_stays_with_its_holder(holders: Holders) -> None:
-    async with RawServer(always(DONE)) as server, at(holders.hub, holders.ann) as ann, at(holders.hub, holders.bob) as bob:
-        lease = (await enrol(ann, "r33:a", server.url, boot="b1")).json()
+async def test_33_a_live_name_stays_with_its_holder(tokens: Tokens) -> None:
+    async with (
+        RawServer(always(DONE)) as server,
+        client_of(tokens.hub, tokens.first) as first,
+        client_of(tokens.hub, tokens.second) as second,
+    ):
+        lease = (await enrol(first, "r33:a", server.url, boot="b1")).json()
         for url in ("http://127.0.0.1:9/", server.url):
             for boot in ("b1", "b2", ""):
-                assert (await enrol(bob, "r33:a", url, boot=boot)).status_code == 409
-        stolen = {"epoch": lease["epoch"], "lease": lease["lease"]}
-        for verb, path in (("POST", "/registry/agents/r33:a/heartbeat"), ("DELETE", "/registry/agents/r33:a")):
-            assert (await bob.request(verb, path, json=stolen)).status_code == 404
-        async with at(holders.hub, holders.client) as client:
+                assert (await enrol(second, "r33:a", url, boot=boot)).status_code == 409
+        proof = {"epoch": lease["epoch"], "lease": lease["lease"]}
+        for method, path in (("POST", "/registry/agents/r33:a/heartbeat"), ("DELETE", "/registry/agents/r33:a")):
+            assert (await second.request(method, path, json=proof)).status_code == 404
+        async with client_of(tokens.hub, tokens.client) as client:
             body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": text_message("hi")}
             assert (await client.post("/agents/r33/", json=body)).json()["result"]["status"]["state"] == "completed"
-        await ann.request("DELETE", "/registry/agents/r33:a", json=stolen)
+        await first.request("DELETE", "/registry/agents/r33:a", json=proof)
 
 
-async def test_34_and_35_an_old_lease_renews_and_revives_nothing(http: httpx.AsyncClient) -> None:
+async def test_34_and_35_an_old_lease_neither_renews_nor_revives(http: httpx.AsyncClient) -> None:
     old = (await enrol(http, "beats:a", boot="b1", ttl_seconds=100)).json()
     new = (await enrol(http, "beats:a", boot="b2", ttl_seconds=10)).json()
     assert new["epoch"] > old["epoch"]
@@ -155,7 +159,7 @@ async def test_34_and_35_an_old_lease_renews_and_revives_nothing(http: httpx.Asy
         ("[120]", None),
     ],
 )
-async def test_36_a_time_is_a_number_within_bounds(http: httpx.AsyncClient, text: str, granted: int | None) -> None:
+async def test_36_a_ttl_is_a_number_within_limits(http: httpx.AsyncClient, text: str, granted: int | None) -> None:
     body = f'{{"url":"http://127.0.0.1:9/","ttl_seconds":{text}}}'
     response = await http.put("/registry/agents/odd/a", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code in ((200, 201) if granted else (400, 422))
@@ -164,22 +168,22 @@ async def test_36_a_time_is_a_number_within_bounds(http: httpx.AsyncClient, text
     await http.delete("/registry/agents/odd:a")
 
 
-async def test_37_one_token_can_register_so_many_and_takes_nobodys_place(holders: Holders) -> None:
-    async with at(holders.hub, holders.ann) as ann, at(holders.hub, holders.bob) as bob:
-        answers = await asyncio.gather(*(enrol(ann, f"r37:{n}") for n in range(3 * MOST_HELD)))
+async def test_37_one_token_has_a_limit_of_workers_and_does_not_affect_others(tokens: Tokens) -> None:
+    async with client_of(tokens.hub, tokens.first) as first, client_of(tokens.hub, tokens.second) as second:
+        answers = await asyncio.gather(*(enrol(first, f"r37:{n}") for n in range(3 * LIMIT)))
         refused = [answer for answer in answers if answer.status_code != 201]
-        assert len(answers) - len(refused) == MOST_HELD
+        assert len(answers) - len(refused) == LIMIT
         for answer_ in refused:
             assert (answer_.status_code, answer_.json()["reason"]) == (429, "OVERLOADED")
             assert int(answer_.headers["retry-after"]) >= 1
-        assert (await enrol(bob, "r37:bobs")).status_code == 201
-        held = [n for n, answer_ in enumerate(answers) if answer_.status_code == 201]
-        lease = answers[held[0]].json()
-        assert (await enrol(ann, f"r37:{held[0]}")).status_code == 200, "who is there may renew"
+        assert (await enrol(second, "r37:bobs")).status_code == 201
+        enrolled = [n for n, answer_ in enumerate(answers) if answer_.status_code == 201]
+        lease = answers[enrolled[0]].json()
+        assert (await enrol(first, f"r37:{enrolled[0]}")).status_code == 200, "an enrolled worker may renew"
         gone = {"epoch": lease["epoch"], "lease": lease["lease"]}
-        assert (await ann.request("DELETE", f"/registry/agents/r37:{held[0]}", json=gone)).status_code == 200
-        assert (await enrol(ann, "r37:another")).status_code == 201
-        assert (await enrol(ann, "r37:yet-another")).status_code == 429
+        assert (await first.request("DELETE", f"/registry/agents/r37:{enrolled[0]}", json=gone)).status_code == 200
+        assert (await enrol(first, "r37:another")).status_code == 201
+        assert (await enrol(first, "r37:yet-another")).status_code == 429
 
 
 FORBIDDEN = [
@@ -212,34 +216,38 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize("url", FORBIDDEN)
-async def test_38_and_40_an_address_that_may_not_be_called_enrols_nobody(http: httpx.AsyncClient, url: str) -> None:
+async def test_38_and_40_a_forbidden_url_cannot_enrol(http: httpx.AsyncClient, url: str) -> None:
     response = await enrol(http, "bad:a", url)
     assert (response.status_code, response.json()["reason"]) == (422, "OFFER_INVALID")
 
 
-async def test_38_a_card_leads_nowhere_else_than_its_workers_own_address(http: httpx.AsyncClient) -> None:
-    async with RawServer(always(DONE)) as canary, RawServer(always(DONE)) as server:
-        told = [{"url": canary.url, "protocolBinding": "JSONRPC", "protocolVersion": v} for v in ("0.3", "1.0")]
+async def test_38_urls_in_a_card_are_not_called(http: httpx.AsyncClient) -> None:
+    async with RawServer(always(DONE)) as forbidden_target, RawServer(always(DONE)) as server:
+        interfaces = [{"url": forbidden_target.url, "protocolBinding": "JSONRPC", "protocolVersion": v} for v in ("0.3", "1.0")]
         card = {
-            "url": canary.url,
-            "supportedInterfaces": told,
-            "additionalInterfaces": [{"url": canary.url, "transport": "JSONRPC"}],
+            "url": forbidden_target.url,
+            "supportedInterfaces": interfaces,
+            "additionalInterfaces": [{"url": forbidden_target.url, "transport": "JSONRPC"}],
         }
         assert (await enrol(http, "lured:a", server.url, card=card)).status_code == 201
         for method, version in (("message/send", "0.3"), ("SendMessage", "1.0")):
             body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": text_message("hi")}
             await http.post("/agents/lured/", json=body, headers={"A2A-Version": version})
         assert server.requests
-        assert canary.peers == []
+        assert forbidden_target.peers == []
         await http.delete("/registry/agents/lured:a")
 
 
-async def test_38_the_networks_of_a_token_are_judged_at_enrolment_and_at_connect(holders: Holders) -> None:
-    async with RawServer(always(DONE)) as server, at(holders.hub, holders.near) as near, at(holders.hub, holders.far) as far:
+async def test_38_the_networks_of_a_token_are_checked_at_enrolment_and_at_connect(tokens: Tokens) -> None:
+    async with (
+        RawServer(always(DONE)) as server,
+        client_of(tokens.hub, tokens.near) as near,
+        client_of(tokens.hub, tokens.far) as far,
+    ):
         named = f"http://localhost:{server.port}/"
         assert (await enrol(far, "r38:literal", server.url)).status_code == 422
-        assert (await enrol(far, "r38far:name", named)).status_code == 201, "what a name means is judged when it is called"
-        async with at(holders.hub, holders.client) as client:
+        assert (await enrol(far, "r38far:name", named)).status_code == 201, "a name is resolved and checked when it is called"
+        async with client_of(tokens.hub, tokens.client) as client:
             body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": text_message("hi")}
             error = (await client.post("/agents/r38far/", json=body)).json()["error"]
             assert error["data"][0]["reason"] == "WORKER_UNREACHABLE"
@@ -251,15 +259,17 @@ async def test_38_the_networks_of_a_token_are_judged_at_enrolment_and_at_connect
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "localhost.", "[::ffff:127.0.0.1]", "0.0.0.0"])
-async def test_39_the_hub_is_no_worker_under_any_of_its_names(http: httpx.AsyncClient, hub: HubProcess, name: str) -> None:
+async def test_39_the_hub_cannot_enrol_itself_under_any_of_its_names(
+    http: httpx.AsyncClient, hub: HubProcess, name: str
+) -> None:
     assert (await enrol(http, "loop:a", f"http://{name}:{hub.port}/agents/loop/")).status_code == 422
 
 
 @pytest.mark.parametrize(
     "url", ["https://hub.example/", "https://HUB.example.:443/a2a", "http://hub.example/", "https://hub.example/agents/x/"]
 )
-async def test_39_nor_under_the_name_that_others_call_it_by(public: HubProcess, url: str) -> None:
-    async with at(public) as http:
+async def test_39_the_hub_cannot_enrol_itself_under_its_public_name(public: HubProcess, url: str) -> None:
+    async with client_of(public) as http:
         assert (await enrol(http, "loop:a", url)).status_code == 422
         assert (await enrol(http, "fine:a", "https://worker.hub.example/")).status_code in (200, 201)
 

@@ -1,4 +1,4 @@
-"""Inputs 1 to 17, 28, 60 and 64: what is wrong with a call's body."""
+"""Inputs 1 to 17, 28, 60 and 64: faults in a call's body."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.processes import HubProcess
 from tests.helpers.raw_server import RawServer, always, answer
 from tests.hostile.raw import exchange, post
 
-pytestmark = pytest.mark.usefixtures("unharmed")
+pytestmark = pytest.mark.usefixtures("hub_healthy")
 
 JSON = {"Content-Type": "application/json"}
 TASK = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "completed"}}
@@ -26,7 +26,7 @@ TASK = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "comple
 
 @pytest.fixture
 async def worker(http: httpx.AsyncClient) -> AsyncIterator[RawServer]:
-    """Enrolled as `ear`; it is done at once, and what it was sent stands in its requests."""
+    """Enrolled as `ear`; it completes at once and records its requests."""
     async with RawServer(always(answer(dump({"jsonrpc": "2.0", "id": "1", "result": TASK})))) as server:
         assert (await http.put("/registry/agents/ear/a", json={"url": server.url})).status_code == 201
         yield server
@@ -44,8 +44,8 @@ async def refused(http: httpx.AsyncClient, body: bytes) -> tuple[int, Any]:
     return document["error"]["code"], document["id"]
 
 
-def sending(metadata: bytes = b"{}", text: bytes = b'"hi"', *, role: bytes = b'"user"', id: bytes = b"1") -> bytes:
-    """A whole call of message/send, with pieces of JSON that no library would write."""
+def send_request(metadata: bytes = b"{}", text: bytes = b'"hi"', *, role: bytes = b'"user"', id: bytes = b"1") -> bytes:
+    """A call of message/send, with parts of JSON that no library would write."""
     message = b'{"kind":"message","messageId":"%d","role":%b,"parts":[{"kind":"text","text":%b}],"metadata":%b}'
     return b'{"jsonrpc":"2.0","id":%b,"method":"message/send","params":{"message":%b}}' % (
         id,
@@ -63,24 +63,24 @@ def nested(depth: int) -> bytes:
         pytest.param(b"[" * 100_000, id="1"),
         pytest.param(b'{"a":' * 50_000, id="2"),
         pytest.param(nested(50_000), id="2, closed"),
-        pytest.param(sending(b'{"x":NaN}'), id="8, NaN"),
-        pytest.param(sending(b'{"x":Infinity}'), id="8, Infinity"),
-        pytest.param(sending(b'{"x":-Infinity}'), id="8, -Infinity"),
-        pytest.param(sending(b'{"x":1e999}'), id="8, 1e999"),
-        pytest.param(sending(b'{"x":-1E+999}'), id="8, -1E+999"),
-        pytest.param(sending(b'{"x":1' + b"0" * 400 + b".0}"), id="8, without an exponent"),
-        pytest.param(sending(b'{"x":%b}' % (b"9" * 5000)), id="9"),
-        pytest.param(sending(text=rb'"\ud800"'), id="11, lone surrogate"),
-        pytest.param(sending(text=rb'"\udc00\ud800"'), id="11, surrogates the wrong way round"),
-        pytest.param(sending(text=b'"\xff"'), id="11, no UTF-8"),
-        pytest.param(sending(text=b'"\xc0\x80"'), id="11, overlong"),
-        pytest.param(sending().decode().encode("utf-16"), id="11, UTF-16"),
-        pytest.param(b"\xef\xbb\xbf" + sending(), id="11, BOM"),
-        pytest.param(sending() + b" {}", id="16"),
-        pytest.param(sending(id=b"1e400"), id="13, 1e400"),
+        pytest.param(send_request(b'{"x":NaN}'), id="8, NaN"),
+        pytest.param(send_request(b'{"x":Infinity}'), id="8, Infinity"),
+        pytest.param(send_request(b'{"x":-Infinity}'), id="8, -Infinity"),
+        pytest.param(send_request(b'{"x":1e999}'), id="8, 1e999"),
+        pytest.param(send_request(b'{"x":-1E+999}'), id="8, -1E+999"),
+        pytest.param(send_request(b'{"x":1' + b"0" * 400 + b".0}"), id="8, without an exponent"),
+        pytest.param(send_request(b'{"x":%b}' % (b"9" * 5000)), id="9"),
+        pytest.param(send_request(text=rb'"\ud800"'), id="11, lone surrogate"),
+        pytest.param(send_request(text=rb'"\udc00\ud800"'), id="11, surrogates the wrong way round"),
+        pytest.param(send_request(text=b'"\xff"'), id="11, no UTF-8"),
+        pytest.param(send_request(text=b'"\xc0\x80"'), id="11, overlong"),
+        pytest.param(send_request().decode().encode("utf-16"), id="11, UTF-16"),
+        pytest.param(b"\xef\xbb\xbf" + send_request(), id="11, BOM"),
+        pytest.param(send_request() + b" {}", id="16"),
+        pytest.param(send_request(id=b"1e400"), id="13, 1e400"),
     ],
 )
-async def test_what_is_no_json_is_a_parse_error_and_goes_nowhere(
+async def test_invalid_json_is_a_parse_error_and_is_not_forwarded(
     http: httpx.AsyncClient, worker: RawServer, body: bytes
 ) -> None:
     began = time.monotonic()
@@ -90,9 +90,9 @@ async def test_what_is_no_json_is_a_parse_error_and_goes_nowhere(
 
 
 @pytest.mark.parametrize("depth", [64, 96, 97, 98, 150, 190, *range(194, 202), 1000])
-async def test_3_what_is_deep_is_taken_whole_or_refused(http: httpx.AsyncClient, worker: RawServer, depth: int) -> None:
-    """The limit is 100 levels of the whole request, the parser's own 200. What is taken can be read in every dialect."""
-    answer = await ask(http, sending(nested(depth)))
+async def test_3_deep_json_is_accepted_completely_or_refused(http: httpx.AsyncClient, worker: RawServer, depth: int) -> None:
+    """The limit is 100 levels of the whole request, the parser's own is 200. Accepted content can be read in every dialect."""
+    answer = await ask(http, send_request(nested(depth)))
     if depth > 97:
         assert worker.requests == []
         assert answer["error"]["code"] == -32600 or (answer["error"]["code"], depth > 190) == (-32700, True)
@@ -107,18 +107,20 @@ async def test_3_what_is_deep_is_taken_whole_or_refused(http: httpx.AsyncClient,
 
 
 @pytest.mark.parametrize("path", ["/message:send", "/v1/message:send", "/registry/agents"])
-async def test_3_what_is_too_deep_is_refused_by_the_settings_name_on_every_binding(http: httpx.AsyncClient, path: str) -> None:
+async def test_3_the_error_for_depth_names_the_setting_on_every_binding(http: httpx.AsyncClient, path: str) -> None:
     response = await http.post(path, content=nested(101), headers=JSON)
     assert response.status_code == 400
     assert "ROLECALL_MAX_DEPTH" in response.text
 
 
-async def test_3_brackets_in_a_text_are_not_depth(http: httpx.AsyncClient, worker: RawServer) -> None:
-    assert (await ask(http, sending(text=b'"' + b"[{" * 1000 + b'"')))["result"]["status"]["state"] == "completed"
-    assert (await ask(http, sending(b'{"a":[%b]}' % b",".join([b"{}"] * 1000))))["result"]["status"]["state"] == "completed"
+async def test_3_brackets_in_a_text_do_not_count_as_depth(http: httpx.AsyncClient, worker: RawServer) -> None:
+    assert (await ask(http, send_request(text=b'"' + b"[{" * 1000 + b'"')))["result"]["status"]["state"] == "completed"
+    assert (await ask(http, send_request(b'{"a":[%b]}' % b",".join([b"{}"] * 1000))))["result"]["status"][
+        "state"
+    ] == "completed"
 
 
-def test_4_and_5_what_is_too_large_is_refused_in_whatever_pieces(hub: HubProcess) -> None:
+def test_4_and_5_a_body_that_is_too_large_is_refused_in_any_framing(hub: HubProcess) -> None:
     chunks = b"".join(b"2710\r\n" + b"[" * 10_000 + b"\r\n" for _ in range(110))
     sent = []
     for path in ("/", "/agents/ear/", "/message:send", "/v1/message:send", "/registry/agents"):
@@ -132,7 +134,7 @@ def test_4_and_5_what_is_too_large_is_refused_in_whatever_pieces(hub: HubProcess
 async def test_6_a_megabyte_of_empty_objects_stalls_nobody(http: httpx.AsyncClient, worker: RawServer) -> None:
     many = b"[" + b",".join([b"{}"] * 340_000) + b"]"
     assert await refused(http, many) == (-32600, None)
-    response = await http.post("/agents/ear/", content=sending(b'{"x":%b}' % many), headers=JSON)
+    response = await http.post("/agents/ear/", content=send_request(b'{"x":%b}' % many), headers=JSON)
     assert response.status_code in (200, 413)
 
 
@@ -141,21 +143,21 @@ async def test_7_a_batch_of_ten_thousand_is_refused_as_a_whole(http: httpx.Async
     assert worker.requests == []
 
 
-async def test_10_of_two_members_of_one_name_everybody_sees_the_last(http: httpx.AsyncClient, worker: RawServer) -> None:
-    task = await ask(http, sending(b'{"x":1,"x":2}', role=b'"agent","role":"user"'))
+async def test_10_the_last_of_two_equal_members_counts(http: httpx.AsyncClient, worker: RawServer) -> None:
+    task = await ask(http, send_request(b'{"x":1,"x":2}', role=b'"agent","role":"user"'))
     assert task["result"]["status"]["state"] == "completed"
     (sent,) = worker.requests
     assert sent.body.count(b'"role"') == 1
     message = json.loads(sent.body)["params"]["message"]
     assert (message["role"], message["metadata"]["x"]) == ("user", 2)
-    twice = sending().replace(b'"method":"message/send"', b'"method":"message/send","method":"tasks/get"')
+    twice = send_request().replace(b'"method":"message/send"', b'"method":"message/send","method":"tasks/get"')
     assert (await refused(http, twice))[0] == -32602
 
 
 async def test_12_nul_is_kept_in_texts_and_refused_in_names(http: httpx.AsyncClient, worker: RawServer) -> None:
-    assert (await ask(http, sending(text=rb'"a\u0000b"')))["result"]["status"]["state"] == "completed"
+    assert (await ask(http, send_request(text=rb'"a\u0000b"')))["result"]["status"]["state"] == "completed"
     assert json.loads(worker.requests[0].body)["params"]["message"]["parts"][0]["text"] == "a\0b"
-    named = sending(rb'{"role":"ec\u0000ho"}')
+    named = send_request(rb'{"role":"ec\u0000ho"}')
     assert (await ask(http, named, path="/"))["error"]["code"] in (-32602, -32000)
     assert (await http.post("/registry/agents", json={"name": "a\0b", "url": "http://127.0.0.1:9/"})).status_code == 422
 
@@ -163,13 +165,13 @@ async def test_12_nul_is_kept_in_texts_and_refused_in_names(http: httpx.AsyncCli
 @pytest.mark.parametrize(
     "id", [b"{}", b"[]", b"1.5", b"true", b"null", b'"' + b"x" * 1_000_000 + b'"'], ids=lambda value: value[:9].decode()
 )
-async def test_13_an_id_that_cannot_be_one_is_not_repeated(http: httpx.AsyncClient, worker: RawServer, id: bytes) -> None:
-    assert await refused(http, sending(id=id)) == (-32600, None)
-    assert await refused(http, sending().replace(b'"id":1,', b"")) == (-32600, None)
+async def test_13_an_invalid_id_is_not_repeated(http: httpx.AsyncClient, worker: RawServer, id: bytes) -> None:
+    assert await refused(http, send_request(id=id)) == (-32600, None)
+    assert await refused(http, send_request().replace(b'"id":1,', b"")) == (-32600, None)
     assert worker.requests == []
 
 
-async def test_13_a_large_id_comes_back_as_it_was(http: httpx.AsyncClient) -> None:
+async def test_13_a_large_id_is_returned_unchanged(http: httpx.AsyncClient) -> None:
     for id in (b"-9223372036854775809", b"9" * 4000, b'"' + b"x" * 1000 + b'"'):
         response = await http.post("/", content=b'{"jsonrpc":"2.0","id":%b,"method":"x"}' % id, headers=JSON)
         assert b'"id":' + id + b"," in response.content
@@ -189,14 +191,14 @@ async def test_13_a_large_id_comes_back_as_it_was(http: httpx.AsyncClient) -> No
         (b"null", -32600),
     ],
 )
-async def test_14_an_envelope_that_is_none_has_its_code(http: httpx.AsyncClient, body: bytes, code: int) -> None:
+async def test_14_an_invalid_request_has_its_code(http: httpx.AsyncClient, body: bytes, code: int) -> None:
     assert (await refused(http, body))[0] == code
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""])
-async def test_15_what_a_page_may_send_unasked_is_no_request(http: httpx.AsyncClient, worker: RawServer, kind: str) -> None:
+async def test_15_media_types_without_preflight_are_refused(http: httpx.AsyncClient, worker: RawServer, kind: str) -> None:
     for path in ("/", "/agents/ear/", "/agents/ear/message:send", "/registry/agents"):
-        response = await http.post(path, content=sending(), headers={"Content-Type": kind})
+        response = await http.post(path, content=send_request(), headers={"Content-Type": kind})
         assert response.status_code == 415, path
     assert worker.requests == []
 
@@ -204,26 +206,26 @@ async def test_15_what_a_page_may_send_unasked_is_no_request(http: httpx.AsyncCl
 async def test_17_a_hundred_thousand_keys_stall_nobody(http: httpx.AsyncClient, worker: RawServer, hub: HubProcess) -> None:
     many = b"{%b}" % b",".join(b'"%d":0' % n for n in range(100_000))
     assert len(many) < 1024 * 1024
-    assert (await http.post("/agents/ear/", content=sending(many), headers=JSON)).status_code in (200, 413)
-    million = b"{%b}" % b",".join(b'"%d":0' % n for n in range(1_000_000))
-    head = post(f"Content-Length: {len(million)}", body=b"", length=False)
-    assert exchange(hub.port, head + million[:500_000]).status == 413
+    assert (await http.post("/agents/ear/", content=send_request(many), headers=JSON)).status_code in (200, 413)
+    too_many = b"{%b}" % b",".join(b'"%d":0' % n for n in range(1_000_000))
+    head = post(f"Content-Length: {len(too_many)}", body=b"", length=False)
+    assert exchange(hub.port, head + too_many[:500_000]).status == 413
 
 
 ROLES = ["../../x", "a/b", "a:b:c", "", "x" * 1024, "Ａdmin", "\u202eadmin", "a\nb", "a b", "<img src=x>", "*", "."]
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_28_a_name_that_cannot_be_is_refused_everywhere(http: httpx.AsyncClient, role: str) -> None:
+async def test_28_an_invalid_name_is_refused_everywhere(http: httpx.AsyncClient, role: str) -> None:
     offer = {"url": "http://127.0.0.1:9/"}
     flat = await http.post("/registry/agents", json={**offer, "role": role, "instance_id": "i"})
     assert (flat.status_code, flat.json()["reason"]) == (422, "OFFER_INVALID")
-    named = await ask(http, dump({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": saying(role)}), path="/")
+    named = await ask(http, dump({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params_for(role)}), path="/")
     assert named["error"]["code"] in (-32602, -32000)
     assert (await http.get("/registry/agents", params={"role": role or "."})).json()["agents"] == []
 
 
-def saying(role: str) -> dict[str, Any]:
+def params_for(role: str) -> dict[str, Any]:
     return {**text_message("hi"), "metadata": {"role": role}}
 
 
@@ -231,10 +233,8 @@ CURSORS = ["-1", "1e9", "1000000000", "abc", "9" * 10_000, "²", "0x1", "+1", "1
 
 
 @pytest.mark.parametrize("cursor", CURSORS, ids=lambda cursor: cursor[:12])
-async def test_60_a_cursor_that_cannot_be_is_refused_or_ignored(
-    http: httpx.AsyncClient, worker: RawServer, cursor: str
-) -> None:
-    task = (await ask(http, sending()))["result"]["id"]
+async def test_60_an_invalid_cursor_is_refused_or_ignored(http: httpx.AsyncClient, worker: RawServer, cursor: str) -> None:
+    task = (await ask(http, send_request()))["result"]["id"]
     body = dump({"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": task}})
     headers = [(b"Content-Type", b"application/json"), (b"Last-Event-ID", cursor.encode("latin-1"))]
     response = await http.post("/", content=body, headers=headers)
@@ -246,18 +246,16 @@ async def test_60_a_cursor_that_cannot_be_is_refused_or_ignored(
     assert feed.status_code == 400
 
 
-FORGED = (
+LOG_LINE = (
     '\n{"level":"error","event":"forged"}\r\n ERROR forged \x1b[31mred\x1b[0m Bearer rc_abcdefghijklmnopqrstuvwxyz0123456789'
 )
 
 
-async def test_64_nothing_that_is_said_writes_a_line_of_the_log(
-    http: httpx.AsyncClient, worker: RawServer, hub: HubProcess
-) -> None:
-    await ask(http, sending(text=dump(FORGED), metadata=dump({"role": FORGED})))
-    await ask(http, dump({"jsonrpc": "2.0", "id": FORGED, "method": FORGED, "params": {"id": FORGED}}))
-    await http.put("/registry/agents/forger/a", json={"url": "http://127.0.0.1:9/", "description": FORGED})
-    await http.post("/registry/agents/forger:a/drain", json={"reason": FORGED})
+async def test_64_no_input_forges_a_line_of_the_log(http: httpx.AsyncClient, worker: RawServer, hub: HubProcess) -> None:
+    await ask(http, send_request(text=dump(LOG_LINE), metadata=dump({"role": LOG_LINE})))
+    await ask(http, dump({"jsonrpc": "2.0", "id": LOG_LINE, "method": LOG_LINE, "params": {"id": LOG_LINE}}))
+    await http.put("/registry/agents/forger/a", json={"url": "http://127.0.0.1:9/", "description": LOG_LINE})
+    await http.post("/registry/agents/forger:a/drain", json={"reason": LOG_LINE})
     lines = hub.output.splitlines()[1:]
     assert all(isinstance(json.loads(line), dict) for line in lines)
     assert "rc_abcdefghijklmnopqrstuvwxyz" not in hub.output

@@ -1,4 +1,4 @@
-"""Inputs 41 to 46: workers that send the hub elsewhere, fill it, starve it, or speak for tasks that are not theirs."""
+"""Inputs 41 to 46: workers that redirect, flood or ignore the hub, or send events for other workers' tasks."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from rolecall.protocol.text.jsontext import dump, parse
 from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess
 from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, Script, always, answer, chunk, chunked_head, frame, stream
-from tests.hostile.pulse import resident
+from tests.hostile.latency import memory_of
 
-pytestmark = pytest.mark.usefixtures("unharmed")
+pytestmark = pytest.mark.usefixtures("hub_healthy")
 
-BOMB = gzip.compress(bytes(200 * 1024 * 1024))
+LARGE_BODY = gzip.compress(bytes(200 * 1024 * 1024))
 FINAL = {"completed", "failed", "canceled", "rejected"}
 
 
 @asynccontextmanager
 async def serving(http: httpx.AsyncClient, script: Script | bytes, *, role: str = "bad") -> AsyncIterator[RawServer]:
-    """A worker that does as the script says, enrolled for as long as the block lasts."""
+    """A worker with that script, enrolled for the block."""
     async with RawServer(script if callable(script) else always(script)) as server:
         document = {"url": server.url, "capabilities": {"streaming": True}}
         assert (await http.put(f"/registry/agents/{role}/w", json=document)).status_code == 201
@@ -43,7 +43,7 @@ async def ask(http: httpx.AsyncClient, role: str = "bad", method: str = "message
 
 
 async def frames(http: httpx.AsyncClient, role: str = "bad") -> list[dict[str, Any]]:
-    """What a streaming caller sees, to the end."""
+    """All events that a streaming caller receives."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": text_message("hi")}
     async with http.stream("POST", f"/agents/{role}/", json=body) as response:
         lines = [line async for line in response.aiter_lines()]
@@ -51,19 +51,21 @@ async def frames(http: httpx.AsyncClient, role: str = "bad") -> list[dict[str, A
 
 
 def task(state: str = "working", *, id: str = "mine", **members: Any) -> bytes:
-    return said({"kind": "task", "id": id, "contextId": "c", "status": {"state": state}, **members})
+    return rpc_frame({"kind": "task", "id": id, "contextId": "c", "status": {"state": state}, **members})
 
 
 def status(state: str, *, id: str = "mine", final: bool = False) -> bytes:
-    return said({"kind": "status-update", "taskId": id, "contextId": "c", "status": {"state": state}, "final": final})
+    return rpc_frame({"kind": "status-update", "taskId": id, "contextId": "c", "status": {"state": state}, "final": final})
 
 
 def artifact(text: str, *, id: str = "mine") -> bytes:
     parts = [{"kind": "text", "text": text}]
-    return said({"kind": "artifact-update", "taskId": id, "contextId": "c", "artifact": {"artifactId": "a", "parts": parts}})
+    return rpc_frame(
+        {"kind": "artifact-update", "taskId": id, "contextId": "c", "artifact": {"artifactId": "a", "parts": parts}}
+    )
 
 
-def said(result: dict[str, Any]) -> bytes:
+def rpc_frame(result: dict[str, Any]) -> bytes:
     return frame(dump({"jsonrpc": "2.0", "id": "1", "result": result}))
 
 
@@ -71,20 +73,20 @@ def said(result: dict[str, Any]) -> bytes:
     "code", ["301 Moved", "302 Found", "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect"]
 )
 async def test_41_a_redirect_is_not_followed(http: httpx.AsyncClient, code: str) -> None:
-    async with RawServer(always(answer(b"{}"))) as canary:
-        async with serving(http, answer(b"", status=code, more=f"Location: {canary.url}\r\n")):
+    async with RawServer(always(answer(b"{}"))) as target:
+        async with serving(http, answer(b"", status=code, more=f"Location: {target.url}\r\n")):
             assert (await ask(http))["error"]["code"] == -32006
-        assert canary.peers == []
+        assert target.peers == []
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "identity, gzip"])
-async def test_42_what_is_packed_is_not_unpacked(http: httpx.AsyncClient, hub: HubProcess, coding: str, kind: str) -> None:
-    before = resident(hub.pid)
-    async with serving(http, answer(BOMB, kind=kind, more=f"Content-Encoding: {coding}\r\n")) as server:
+async def test_42_a_compressed_answer_is_refused(http: httpx.AsyncClient, hub: HubProcess, coding: str, kind: str) -> None:
+    before = memory_of(hub.pid)
+    async with serving(http, answer(LARGE_BODY, kind=kind, more=f"Content-Encoding: {coding}\r\n")) as server:
         assert (await ask(http))["error"]["code"] == -32006
         assert server.requests[0].headers["accept-encoding"] == "identity"
-    assert resident(hub.pid) - before < 10
+    assert memory_of(hub.pid) - before < 10
 
 
 def endless(piece: bytes, kind: str = "text/event-stream") -> Script:
@@ -109,20 +111,18 @@ def endless(piece: bytes, kind: str = "text/event-stream") -> Script:
     ],
     ids=["a line", "data", "many lines of data", "an id", "blanks", "brackets"],
 )
-async def test_43_an_answer_without_an_end_is_cut_off(
-    http: httpx.AsyncClient, hub: HubProcess, piece: bytes, kind: str
-) -> None:
-    before = resident(hub.pid)
+async def test_43_an_endless_answer_is_cut_off(http: httpx.AsyncClient, hub: HubProcess, piece: bytes, kind: str) -> None:
+    before = memory_of(hub.pid)
     async with serving(http, endless(piece, kind)):
         assert (await ask(http))["error"]["code"] == -32006
-    assert resident(hub.pid) - before < 60
+    assert memory_of(hub.pid) - before < 60
 
 
 @pytest.mark.parametrize("piece", [b"\n" * 50_000, b": \n\n" * 20_000, b"data:\n\n" * 10_000, status("working") * 300])
-async def test_43_a_flood_of_small_events_is_read_at_the_hubs_own_pace(
+async def test_43_a_flood_of_small_events_does_not_stall_the_hub(
     http: httpx.AsyncClient, hub: HubProcess, piece: bytes
 ) -> None:
-    """The pulse of the hub is felt meanwhile."""
+    """The latency of the hub is checked meanwhile."""
     started = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -134,14 +134,14 @@ async def test_43_a_flood_of_small_events_is_read_at_the_hubs_own_pace(
             await peer.write(chunk(piece))
         await peer.write(chunk(status("completed", final=True)) + LAST_CHUNK)
 
-    before = resident(hub.pid)
+    before = memory_of(hub.pid)
     async with serving(http, script):
         answer_ = await ask(http)
     assert answer_["result"]["status"]["state"] == "completed"
-    assert resident(hub.pid) - before < 80
+    assert memory_of(hub.pid) - before < 80
 
 
-async def test_44_one_end_and_nothing_behind_it(http: httpx.AsyncClient) -> None:
+async def test_44_events_after_the_end_are_dropped(http: httpx.AsyncClient) -> None:
     late = [
         status("failed", final=True),
         artifact("late"),
@@ -157,8 +157,8 @@ async def test_44_one_end_and_nothing_behind_it(http: httpx.AsyncClient) -> None
     assert seen[-1]["result"]["final"] is True
 
 
-async def test_44_a_worker_speaks_for_its_own_task_alone(http: httpx.AsyncClient) -> None:
-    """It names another worker's task by the hub's id; that task does not move, and its own goes on or fails by itself."""
+async def test_44_a_worker_can_change_only_its_own_task(http: httpx.AsyncClient) -> None:
+    """It sends another worker's task id; that task does not change, and its own continues or fails."""
     hold = asyncio.Event()
 
     async def waiting(peer: Peer) -> None:
@@ -170,14 +170,16 @@ async def test_44_a_worker_speaks_for_its_own_task_alone(http: httpx.AsyncClient
     async with serving(http, waiting, role="good"):
         body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": text_message("hi")}
         body["params"]["configuration"] = {"blocking": False}  # type: ignore[index]
-        victim = (await http.post("/agents/good/", json=body)).json()["result"]["id"]
-        for foreign in (victim, "theirs"):
-            lies = [status("failed", id=foreign, final=True), artifact("forged", id=foreign), task("failed", id=foreign)]
-            async with serving(http, stream(task(), *lies, status("completed", final=True))):
+        other_task = (await http.post("/agents/good/", json=body)).json()["result"]["id"]
+        for foreign in (other_task, "theirs"):
+            events = [status("failed", id=foreign, final=True), artifact("forged", id=foreign), task("failed", id=foreign)]
+            async with serving(http, stream(task(), *events, status("completed", final=True))):
                 seen = await frames(http)
-            assert {event["result"].get("taskId", event["result"].get("id")) for event in seen if "result" in event} != {victim}
-            assert all(victim not in str(event) for event in seen)
-            get = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": victim}}
+            assert {event["result"].get("taskId", event["result"].get("id")) for event in seen if "result" in event} != {
+                other_task
+            }
+            assert all(other_task not in str(event) for event in seen)
+            get = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": other_task}}
             found = (await http.post("/", json=get)).json()["result"]
             assert found["status"]["state"] == "working"
             assert "forged" not in str(found)
@@ -200,7 +202,7 @@ def envelope(**members: Any) -> bytes:
     return answer(dump({"jsonrpc": "2.0", "id": "1", **members}))
 
 
-NONSENSE: list[Callable[[], bytes]] = [
+MALFORMED: list[Callable[[], bytes]] = [
     lambda: answer(b""),
     lambda: answer(b"null"),
     lambda: answer(b"[" * 100_000),
@@ -228,9 +230,9 @@ NONSENSE: list[Callable[[], bytes]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(NONSENSE)))
-async def test_46_what_is_no_answer_is_an_invalid_one(http: httpx.AsyncClient, number: int) -> None:
-    async with serving(http, NONSENSE[number]()):
+@pytest.mark.parametrize("number", range(len(MALFORMED)))
+async def test_46_a_malformed_answer_is_an_invalid_one(http: httpx.AsyncClient, number: int) -> None:
+    async with serving(http, MALFORMED[number]()):
         error = (await ask(http))["error"]
     assert error["code"] == -32006
     assert "Traceback" not in error["message"]
@@ -239,6 +241,6 @@ async def test_46_what_is_no_answer_is_an_invalid_one(http: httpx.AsyncClient, n
 @pytest.mark.parametrize(
     "error", [5, "x", [], {}, {"code": "x"}, {"code": 10**30, "message": {}}, {"code": -32001, "data": [[[]]]}]
 )
-async def test_46_an_error_that_is_none_is_not_passed_on(http: httpx.AsyncClient, error: Any) -> None:
+async def test_46_a_malformed_error_is_not_passed_on(http: httpx.AsyncClient, error: Any) -> None:
     async with serving(http, envelope(error=error)):
         assert (await ask(http))["error"]["code"] in (-32006, -32603, -32001)

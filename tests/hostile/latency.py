@@ -1,4 +1,4 @@
-"""How long a hub answers nobody else while it chews on something."""
+"""How long a hub does not answer other requests while it handles a hostile one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Self
 
 from tests.helpers.processes import HubProcess
 
-MOST = 0.2
-_SLACK = 2.0
+MAX_SECONDS = 0.2
+_RATIO = 2.0
 _PAUSE = 0.02
-_ASK = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+_REQUEST = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Pulse:
-    """Asks again and again whether the hub lives. A stall counts as far as the hub was working during it: what the machine
-    gave to others in that time is not the hub's fault.
+class LatencyProbe:
+    """Polls the hub's liveness. A stall counts only as far as the hub used the CPU during it: time that the machine gave to
+    other processes is not the hub's fault.
     """
 
     def __init__(self, hub: HubProcess) -> None:
@@ -31,29 +31,29 @@ class Pulse:
         self.worst = 0.0
         self.failure = ""
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.worst = 0.0
 
     def check(self) -> None:
         assert not self.failure, self.failure
         print(f"longest stall of the hub: {1000 * self.worst:.0f} ms")
-        assert self.worst < MOST * _SLACK
+        assert self.worst < MAX_SECONDS * _RATIO
 
     def _run(self) -> None:
         try:
             while not self._stop.wait(_PAUSE):
-                self._feel()
+                self._poll()
         except OSError as failure:
             self.failure = f"the hub did not answer: {failure}"
 
-    def _feel(self) -> None:
-        with socket.create_connection(("127.0.0.1", self._hub.port), timeout=20) as line:
+    def _poll(self) -> None:
+        with socket.create_connection(("127.0.0.1", self._hub.port), timeout=20) as connection:
             while not self._stop.wait(_PAUSE):
-                began, worked = time.monotonic(), cpu_seconds(self._hub.pid)
-                line.sendall(_ASK)
-                if not line.recv(4096).startswith(b"HTTP/1.1 200"):
+                began, cpu_before = time.monotonic(), cpu_seconds(self._hub.pid)
+                connection.sendall(_REQUEST)
+                if not connection.recv(4096).startswith(b"HTTP/1.1 200"):
                     return
-                stalled = min(time.monotonic() - began, cpu_seconds(self._hub.pid) - worked)
+                stalled = min(time.monotonic() - began, cpu_seconds(self._hub.pid) - cpu_before)
                 self.worst = max(self.worst, stalled)
 
     def __enter__(self) -> Self:
@@ -66,13 +66,13 @@ class Pulse:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has computed so far."""
+    """The CPU time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def resident(pid: int) -> float:
-    """Its memory in megabytes."""
+def memory_of(pid: int) -> float:
+    """The resident memory of a process, in megabytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
