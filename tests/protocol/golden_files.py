@@ -34,13 +34,13 @@ def exactly(document: Any) -> str:
     return json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False)
 
 
-def as_protobuf_says(document: Any) -> Any:
-    """It leaves out what is zero or empty, and every number in a Struct is a float."""
+def as_protobuf_writes(document: Any) -> Any:
+    """Without zero and empty values, and with every number in a Struct as a float."""
     if isinstance(document, dict):
-        said = {name: as_protobuf_says(value) for name, value in document.items()}
-        return {name: value for name, value in said.items() if not _is_zero(name, value)}
+        written = {name: as_protobuf_writes(value) for name, value in document.items()}
+        return {name: value for name, value in written.items() if not _is_zero(name, value)}
     if isinstance(document, list):
-        return [as_protobuf_says(item) for item in document]
+        return [as_protobuf_writes(item) for item in document]
     return float(document) if isinstance(document, int) and not isinstance(document, bool) else document
 
 

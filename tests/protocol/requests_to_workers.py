@@ -1,6 +1,6 @@
-"""Every request that the hub makes to a worker, byte for byte as it arrives: for each binding, and each caller's dialect.
+"""Every request that the hub makes to a worker, byte for byte: for each binding, and each caller's dialect.
 
-`python -m tests.protocol.requests_to_workers` writes the files anew.
+`python -m tests.protocol.requests_to_workers` rewrites the files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rolecall.protocol.callers.requests import READ_SEND
 from tests.helpers.raw_server import RawServer, Request, always, answer
 from tests.protocol.golden_files import write_transcript
 
-WAYS = {
+INTERFACES = {
     "jsonrpc-0.3": Interface("", JSONRPC, "0.3"),
     "jsonrpc-1.0": Interface("", JSONRPC, "1.0", "tenant-1"),
     "rest-1.0": Interface("", HTTP_JSON, "1.0", "tenant-1"),
@@ -44,8 +44,8 @@ _HOOK = {"url": "https://example.org/hook", "token": "t"}
 _TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def _asked(dialect: str, **members: Any) -> Send:
-    """A message with all that can go with it."""
+def _send_in(dialect: str, **members: Any) -> Send:
+    """A message with every option."""
     modes = ["text/plain"]
     if dialect == "0.1":
         message = {"role": "user", "parts": [{"type": "text", "text": "hi"}, {"type": "data", "data": {"a": 1}}]}
@@ -71,20 +71,20 @@ def _asked(dialect: str, **members: Any) -> Send:
     return value.replace(send, message_id="m-1")
 
 
-async def made(way: Interface) -> dict[str, str]:
-    """The requests, by what they are for."""
+async def made(interface: Interface) -> dict[str, str]:
+    """The requests, by their purpose."""
     sections: dict[str, str] = {}
     async with RawServer(always(answer(b"{}"))) as server, Client(Guard([], [], allow_loopback=True)) as client:
         forwarder = HttpForwarder(client)
-        offer = Offer(WorkerId("echo", "1"), server.url, streaming=True, interfaces=(way._replace(url=server.url),))
-        first = Ids(TaskId("t-hub"), "", log_dialect=way.dialect)
-        known = Ids(TaskId("t-hub"), "c-hub", "t-worker", "c-worker", way.dialect)
+        offer = Offer(WorkerId("echo", "1"), server.url, streaming=True, interfaces=(interface._replace(url=server.url),))
+        first = Ids(TaskId("t-hub"), "", log_dialect=interface.dialect)
+        known = Ids(TaskId("t-hub"), "c-hub", "t-worker", "c-worker", interface.dialect)
 
         async def note(name: str, call: Any) -> None:
             try:
                 await call
             except WorkerError:
-                pass  # the server says nothing that makes sense
+                pass  # the server's answers make no sense
             sections[name] = _written(server.requests[-1])
 
         async def deliver(offer: Offer, dispatch: Dispatch) -> None:
@@ -98,15 +98,17 @@ async def made(way: Interface) -> dict[str, str]:
                     pass
 
         for dialect in ("0.1", "0.3", "1.0"):
-            await note(f"a stream, asked in {dialect}", deliver(offer, Dispatch(_asked(dialect), first, {})))
+            await note(f"a stream, asked in {dialect}", deliver(offer, Dispatch(_send_in(dialect), first, {})))
             still = replace(offer, streaming=False)
-            await note(f"a worker that cannot stream, asked in {dialect}", deliver(still, Dispatch(_asked(dialect), first, {})))
+            await note(
+                f"a worker that cannot stream, asked in {dialect}", deliver(still, Dispatch(_send_in(dialect), first, {}))
+            )
             if dialect != "0.1":
-                later = _asked(dialect, taskId="t-hub", referenceTaskIds=["t-other"])
+                later = _send_in(dialect, taskId="t-hub", referenceTaskIds=["t-other"])
                 dispatch = Dispatch(later, known, {"t-other": "t-theirs"})
                 await note(f"an answer with a reference, asked in {dialect}", deliver(offer, dispatch))
         ours = replace(offer, replays=True)
-        await note("a worker that recognises a message", deliver(ours, Dispatch(_asked("0.3"), first, {})))
+        await note("a worker that recognises a message", deliver(ours, Dispatch(_send_in("0.3"), first, {})))
         await note("coming back to a worker that replays", attach(ours, "boot.7"))
         await note("its task", forwarder.fetch(offer, known))
         await note("its cancelling", forwarder.cancel(offer, known))
@@ -119,8 +121,8 @@ def _written(request: Request) -> str:
 
 
 async def _write() -> None:
-    for name, way in WAYS.items():
-        write_transcript(f"workers/{name}", await made(way))
+    for name, interface in INTERFACES.items():
+        write_transcript(f"workers/{name}", await made(interface))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whatever is sent to the hub's front, in whichever dialect and binding: an answer, or a refusal in our own words."""
+"""Any request to the A2A application, in any dialect and binding, gets an answer or an error of ours."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rolecall.protocol.text.jsontext import dump, parse
 from tests.flow.callers import enrol
 from tests.flow.conftest import House, made_house
 from tests.helpers.scripted import chunk, message, status, task
-from tests.protocol.transcripts import Asked, exchange, front_of
-from tests.unit.protocol.contents import damage
+from tests.protocol.transcripts import HttpRequest, exchange, front_of
+from tests.unit.protocol.contents import mutate
 from tests.unit.protocol.test_methods import METHODS
 from tests.unit.protocol.test_requests_total import CALLS, SENDS
 
 _TASK = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NAMES = [name for name, _, _ in METHODS]
-_ROOTS = ("", "/v1", "/echo", "/agents/echo", "/a2a/rest")
-_PLACES = (
+_PREFIXES = ("", "/v1", "/echo", "/agents/echo", "/a2a/rest")
+_ADDRESSES = (
     *("POST /message:send", "POST /message:stream", "GET /tasks", "GET /tasks/{}", "POST /tasks/{}:cancel"),
     *("GET /tasks/{}:subscribe", "POST /tasks/{}/pushNotificationConfigs", "GET /tasks/{}/pushNotificationConfigs"),
     *("GET /tasks/{}/pushNotificationConfigs/p", "DELETE /tasks/{}/pushNotificationConfigs/p"),
@@ -46,7 +46,7 @@ async def test_no_request_is_an_internal_error(seed: int, caplog: pytest.LogCapt
         tasks, served, refused = ["none"], 0, 0
         for number in range(250):
             _plan(house, random)
-            answered = await exchange(front, _asked(random, random.choice(tasks), number))
+            answered = await exchange(front, _random_request(random, random.choice(tasks), number))
             tasks = [*tasks[-9:], *_TASK.findall(answered[2])[:1]]
             assert "Internal error" not in answered[2]
             refused += '"error"' in answered[2]
@@ -55,8 +55,8 @@ async def test_no_request_is_an_internal_error(seed: int, caplog: pytest.LogCapt
     assert not [record for record in caplog.records if record.exc_info]
 
 
-def _asked(random: Random, known: str, number: int) -> Asked:
-    # Nobody waits for a worker here: the clock of the house stands still.
+def _random_request(random: Random, known: str, number: int) -> HttpRequest:
+    # No call waits for a worker here, because the clock does not advance.
     document: dict[str, Any] = parse(
         dump(random.choice((*SENDS.values(), *CALLS))).replace(b'"waitSeconds":1', b'"waitSeconds":0')
     )
@@ -67,8 +67,8 @@ def _asked(random: Random, known: str, number: int) -> Asked:
         if random.random() < 0.5:
             holder["id" if random.random() < 0.5 else "taskId"] = known
     for _ in range(random.randrange(3)):
-        damaged = damage(document, random)
-        document = damaged if isinstance(damaged, dict) else document
+        mutated = mutate(document, random)
+        document = mutated if isinstance(mutated, dict) else document
     headers = [("a2a-version", random.choice(("", "1.0", "0.3", "0.1")))]
     headers += [("last-event-id", str(random.randrange(4)))] if random.random() < 0.3 else []
     headers += [("idempotency-key", random.choice("abc"))] if random.random() < 0.2 else []
@@ -76,13 +76,15 @@ def _asked(random: Random, known: str, number: int) -> Asked:
         method = random.choice(_NAMES)
         assert read_method(method, None)
         body = {"jsonrpc": "2.0", "id": number, "method": method, "params": document}
-        return Asked("POST", random.choice(("/", "/agents/echo/", "/agents/echo:a")), body, tuple(headers))
-    method, _, path = random.choice(_PLACES).partition(" ")
-    return Asked(method, random.choice(_ROOTS) + path.format(known) + random.choice(_QUERIES), document, tuple(headers))
+        return HttpRequest("POST", random.choice(("/", "/agents/echo/", "/agents/echo:a")), body, tuple(headers))
+    method, _, path = random.choice(_ADDRESSES).partition(" ")
+    return HttpRequest(
+        method, random.choice(_PREFIXES) + path.format(known) + random.choice(_QUERIES), document, tuple(headers)
+    )
 
 
 def _plan(house: House, random: Random) -> None:
-    """What the worker says to the next call, whichever task that is about: it calls all of them the same."""
+    """Plan the worker's answer to the next call; the worker uses one id for all tasks."""
     house.forwarder.scripts.clear()
     house.forwarder.plan_fetch("echo:a", task("canceled"))
     begins = (task("input-required", "which?"),), (message("yes"),), (task(), chunk("x", False))

@@ -1,4 +1,4 @@
-"""Whole requests and answers, byte for byte, in every dialect and binding; and what the official SDKs make of them."""
+"""Requests and answers, byte for byte, in every dialect and binding; and how the official SDKs read them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from rolecall.model.a2a import JsonObject
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import made_house
-from tests.protocol.golden_files import as_protobuf_says, exactly, names_in, transcript
-from tests.protocol.requests_to_workers import WAYS, made
-from tests.protocol.sdk import understood
-from tests.protocol.transcripts import CONVERSATIONS, held
+from tests.protocol.golden_files import as_protobuf_writes, exactly, names_in, transcript
+from tests.protocol.requests_to_workers import INTERFACES, made
+from tests.protocol.sdk import parsed_by_sdk
+from tests.protocol.transcripts import CONVERSATIONS, run_conversation
 
-# What the SDKs call the answers to each step. Streams are told by their frames.
+# The SDKs' types of the answers to each step. Streams have the type of their frames.
 RESULTS_03 = {
     "send": "SendMessageResponse",
     "stream": "SendStreamingMessageResponse",
@@ -56,49 +56,49 @@ PARAMS_10 = {
     "GetExtendedAgentCard": "GetExtendedAgentCardRequest",
 }
 PAGES = ("ListTasksResponse", "ListTaskPushNotificationConfigsResponse")
-"""Protobuf says numbers as such here, and leaves out an empty token."""
+"""Protobuf writes numbers as integers here, and leaves out an empty token."""
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
-async def test_a_conversation_goes_just_so(name: str) -> None:
+async def test_a_conversation_equals_its_transcript(name: str) -> None:
     async with made_house() as house:
-        sections = await held(CONVERSATIONS[name], house)
+        sections = await run_conversation(CONVERSATIONS[name], house)
     expected = transcript(f"exchanges/{name}")
     assert list(sections) == list(expected)
     for step, text in sections.items():
         assert text == expected[step], step
 
 
-@pytest.mark.parametrize("name", WAYS)
-async def test_a_worker_is_asked_just_so(name: str) -> None:
-    sections = await made(WAYS[name])
+@pytest.mark.parametrize("name", INTERFACES)
+async def test_requests_to_a_worker_equal_their_transcript(name: str) -> None:
+    sections = await made(INTERFACES[name])
     expected = transcript(f"workers/{name}")
     assert list(sections) == list(expected)
-    for asked, text in sections.items():
-        assert text == expected[asked], asked
+    for request_name, text in sections.items():
+        assert text == expected[request_name], request_name
 
 
-def test_there_is_no_transcript_that_nothing_is_compared_with() -> None:
+def test_every_transcript_is_compared() -> None:
     assert names_in("exchanges") == CONVERSATIONS.keys()
-    assert names_in("workers") == WAYS.keys()
+    assert names_in("workers") == INTERFACES.keys()
 
 
-# --- in the eyes of the official SDKs
+# --- as the official SDKs read them
 
 
 def bodies(text: str) -> tuple[str, list[JsonObject]]:
     """The request's body, and the documents of the answer: one, or one for each frame."""
-    asked, _, answered = text.partition("\nHTTP ")
+    request_name, _, answered = text.partition("\nHTTP ")
     head, _, body = answered.partition("\n\n")
     if "text/event-stream" in head:
         documents = [parse(line.removeprefix("data: ").encode()) for line in body.splitlines() if line.startswith("data: ")]
     else:
         documents = [parse(body.encode())]
-    return asked.partition("\n\n")[2], documents
+    return request_name.partition("\n\n")[2], documents
 
 
 def answers_in(name: str) -> list[tuple[str, JsonObject]]:
-    """Every document that a caller got, with the step it got it for."""
+    """Every document that a caller got, with its step."""
     return [(step, document) for step, text in transcript(f"exchanges/{name}").items() for document in bodies(text)[1]]
 
 
@@ -110,8 +110,8 @@ def kind_of(step: str, table: dict[str, str]) -> str | None:
 def test_the_0_3_sdk_reads_every_answer_and_loses_nothing(name: str) -> None:
     answers = answers_in(name)
     typed = [(str(kind_of(step, RESULTS_03)), document) for step, document in answers]
-    for (step, document), theirs in zip(answers, understood("0.3", typed), strict=True):
-        assert exactly(theirs) == exactly(document), step
+    for (step, document), parsed in zip(answers, parsed_by_sdk("0.3", typed), strict=True):
+        assert exactly(parsed) == exactly(document), step
 
 
 @pytest.mark.parametrize("name", ["jsonrpc-1.0", "jsonrpc-1.0-of-a-0.3-worker", "rest-1.0"])
@@ -123,16 +123,16 @@ def test_the_1_x_sdk_knows_every_member_of_every_answer(name: str) -> None:
         if kind is not None and result and "error" not in document:
             typed.append((kind, result))
     assert {kind for kind, _ in typed} >= {"SendMessageResponse", "StreamResponse", "Task"}
-    for (kind, document), theirs in zip(typed, understood("1.x", typed), strict=True):
+    for (kind, document), parsed in zip(typed, parsed_by_sdk("1.x", typed), strict=True):
         if kind not in PAGES:
-            assert exactly(theirs) == exactly(as_protobuf_says(document)), kind
+            assert exactly(parsed) == exactly(as_protobuf_writes(document)), kind
 
 
 def test_a_server_of_the_0_3_sdk_reads_every_request_and_loses_nothing() -> None:
     requests = [parse(bodies(text)[0].encode()) for text in transcript("exchanges/jsonrpc-0.3").values()]
     requests += [parse(text.partition("\n\n")[2].encode()) for text in transcript("workers/jsonrpc-0.3").values()]
-    for request, theirs in zip(requests, understood("0.3", [("A2ARequest", request) for request in requests]), strict=True):
-        assert exactly(theirs) == exactly(request)
+    for request, parsed in zip(requests, parsed_by_sdk("0.3", [("A2ARequest", request) for request in requests]), strict=True):
+        assert exactly(parsed) == exactly(request)
 
 
 def test_a_server_of_the_1_x_sdk_knows_every_member_of_every_request() -> None:
@@ -141,7 +141,7 @@ def test_a_server_of_the_1_x_sdk_knows_every_member_of_every_request() -> None:
     typed = [(PARAMS_10[request["method"]], request["params"]) for request in requests]
     for name in ("exchanges/rest-1.0", "workers/rest-1.0"):
         for text in transcript(name).values():
-            asked = bodies(text)[0] if name.startswith("exchanges") else text.partition("\n\n")[2]
+            request_name = bodies(text)[0] if name.startswith("exchanges") else text.partition("\n\n")[2]
             if ":send" in text.splitlines()[0] or ":stream" in text.splitlines()[0]:
-                typed.append(("SendMessageRequest", parse(asked.encode())))
-    assert len(understood("1.x", typed)) == len(typed) > 40
+                typed.append(("SendMessageRequest", parse(request_name.encode())))
+    assert len(parsed_by_sdk("1.x", typed)) == len(typed) > 40

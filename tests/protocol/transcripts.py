@@ -1,7 +1,7 @@
 """Whole conversations with the hub's front, byte for byte: what a client sends, and what it gets back.
 
 A transcript is a file of sections, in the form that REST clients in editors read. Ids that the hub makes are numbered.
-`python -m tests.protocol.transcripts` writes the files anew, for a look at what a change does to them.
+`python -m tests.protocol.transcripts` rewrites the files, to show the effect of a change.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _HOOK = {"id": "p", "url": "http://127.0.0.1:9/hook", "token": "t"}
 
 
 class Conversation(NamedTuple):
-    """Who speaks to whom, and what is asked; a step may ask for ids that an earlier one brought."""
+    """The dialects of caller and log, and the requests; a request may use the ids of an earlier answer."""
 
     dialect: str
     log_dialect: str
     steps: tuple[str, ...]
-    ask: Callable[[str, str], Asked]
+    ask: Callable[[str, str], HttpRequest]
 
 
-class Asked(NamedTuple):
+class HttpRequest(NamedTuple):
     method: str
     path: str
     body: Any = None
     headers: tuple[tuple[str, str], ...] = ()
 
 
-# --- what is asked, in each dialect and binding. `task` is the last task's id.
+# --- the requests, in each dialect and binding. `task` is the last task's id.
 
 
 def _message(dialect: str, text: str, **members: Any) -> dict[str, Any]:
@@ -88,7 +88,7 @@ _METHODS = {
 def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
     if step.startswith(("send", "stream", "ask", "answer")):
         if dialect == "0.1":
-            # The answer goes to the task that asks: there its name is all that tells.
+            # The answer goes to the task that asks; in 0.1 only its name identifies it.
             name = "task-ask" if step in ("ask", "answer") else f"task-{step}"
             return {"id": name, "sessionId": "session-1", "message": _message(dialect, step)}
         return {"message": _message(dialect, step, **({"taskId": task} if step == "answer" else {}))}
@@ -108,18 +108,18 @@ def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
     return {"id": {"get-unknown": "none"}.get(step, task), **({"historyLength": -1} if step == "get-wrong" else {})}
 
 
-def rpc(dialect: str) -> Callable[[str, str], Asked]:
-    def ask(step: str, task: str) -> Asked:
+def rpc(dialect: str) -> Callable[[str, str], HttpRequest]:
+    def ask(step: str, task: str) -> HttpRequest:
         what = {"ask": "send", "ask-again": "send", "answer": "stream"}.get(step, step)
         method = _METHODS[what if what in _METHODS else what.partition("-")[0]][dialect]
         params = {} if step == "card" and dialect == "0.3" else {"params": _params(dialect, step, task)}
         headers = (("last-event-id", "2"),) if step == "subscribe" else ()
-        return Asked("POST", "/agents/echo/", {"jsonrpc": "2.0", "id": step, "method": method, **params}, headers)
+        return HttpRequest("POST", "/agents/echo/", {"jsonrpc": "2.0", "id": step, "method": method, **params}, headers)
 
     return ask
 
 
-def rest(dialect: str) -> Callable[[str, str], Asked]:
+def rest(dialect: str) -> Callable[[str, str], HttpRequest]:
     root = "/agents/echo/v1" if dialect == "0.3" else "/echo"
     version = (("a2a-version", "1.0"),) if dialect == "1.0" else ()
     addresses = {
@@ -142,37 +142,37 @@ def rest(dialect: str) -> Callable[[str, str], Asked]:
         "wrong-verb": ("PUT", "/tasks/{}"),
     }
 
-    def ask(step: str, task: str) -> Asked:
+    def ask(step: str, task: str) -> HttpRequest:
         method, path = addresses[step if step in addresses else step.partition("-")[0]]
-        talks = step.startswith(("send", "stream", "ask", "answer"))
-        body = _params(dialect, step, task) if talks or step == "push-set" else None
+        has_message = step.startswith(("send", "stream", "ask", "answer"))
+        body = _params(dialect, step, task) if has_message or step == "push-set" else None
         headers = (*version, *((("last-event-id", "2"),) if step == "subscribe" else ()))
-        return Asked(method, root + path.format(task), body, headers)
+        return HttpRequest(method, root + path.format(task), body, headers)
 
     return ask
 
 
-_TALK = ("send", "stream", "subscribe", "get", "get-unknown", "get-wrong")
+_BASIC = ("send", "stream", "subscribe", "get", "get-unknown", "get-wrong")
 _PUSH = ("push-set", "push-get", "push-list", "push-delete")
 _PAUSE = ("ask", "answer", "ask-again", "cancel", "cancel-again")
 CONVERSATIONS = {
-    "jsonrpc-0.1": Conversation("0.1", "0.3", (*_TALK, "push-set", "push-get", "ask", "answer"), rpc("0.1")),
-    "jsonrpc-0.3": Conversation("0.3", "0.3", (*_TALK, *_PUSH, "card", *_PAUSE), rpc("0.3")),
-    "jsonrpc-1.0": Conversation("1.0", "1.0", (*_TALK, "list", *_PUSH, "card", *_PAUSE), rpc("1.0")),
-    "jsonrpc-0.3-of-a-1.0-worker": Conversation("0.3", "1.0", (*_TALK, "ask", "answer"), rpc("0.3")),
-    "jsonrpc-1.0-of-a-0.3-worker": Conversation("1.0", "0.3", (*_TALK, "ask", "answer"), rpc("1.0")),
-    "rest-0.3": Conversation("0.3", "0.3", (*_TALK, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("0.3")),
-    "rest-1.0": Conversation("1.0", "1.0", (*_TALK, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("1.0")),
+    "jsonrpc-0.1": Conversation("0.1", "0.3", (*_BASIC, "push-set", "push-get", "ask", "answer"), rpc("0.1")),
+    "jsonrpc-0.3": Conversation("0.3", "0.3", (*_BASIC, *_PUSH, "card", *_PAUSE), rpc("0.3")),
+    "jsonrpc-1.0": Conversation("1.0", "1.0", (*_BASIC, "list", *_PUSH, "card", *_PAUSE), rpc("1.0")),
+    "jsonrpc-0.3-of-a-1.0-worker": Conversation("0.3", "1.0", (*_BASIC, "ask", "answer"), rpc("0.3")),
+    "jsonrpc-1.0-of-a-0.3-worker": Conversation("1.0", "0.3", (*_BASIC, "ask", "answer"), rpc("1.0")),
+    "rest-0.3": Conversation("0.3", "0.3", (*_BASIC, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("0.3")),
+    "rest-1.0": Conversation("1.0", "1.0", (*_BASIC, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("1.0")),
 }
 
 
-# --- having them
+# --- running them
 
 
-async def held(conversation: Conversation, house: House) -> dict[str, str]:
+async def run_conversation(conversation: Conversation, house: House) -> dict[str, str]:
     """The sections of the transcript, by step."""
-    way = Interface("http://w/", JSONRPC, conversation.log_dialect)
-    await house.enrol("echo:a", interfaces=(way,))
+    interface = Interface("http://w/", JSONRPC, conversation.log_dialect)
+    await house.enrol("echo:a", interfaces=(interface,))
     front = front_of(house)
     house.clock.step_wall(0.25)
     names: dict[str, str] = {}
@@ -180,22 +180,25 @@ async def held(conversation: Conversation, house: House) -> dict[str, str]:
     task_id = "none"
     for number, step in enumerate(conversation.steps):
         _plan(house, step, f"w{number}")
-        asked = conversation.ask(step, task_id)
-        status, headers, body = await exchange(front, asked)
+        request = conversation.ask(step, task_id)
+        status, headers, body = await exchange(front, request)
         found = _UUID.search(body)
         if found is not None and step.startswith(("send", "stream", "ask")):
             task_id = found[0]
         elif conversation.dialect == "0.1" and step.startswith(("send", "stream", "ask")):
             task_id = "task-ask" if step.startswith("ask") else f"task-{step}"
-        sections[step] = _UUID.sub(lambda one: _numbered(names, one[0]), _written(asked, status, headers, body))
+        sections[step] = _UUID.sub(lambda one: _numbered(names, one[0]), _written(request, status, headers, body))
         house.clock.advance(1)
     return sections
 
 
 def _plan(house: House, step: str, name: str) -> None:
-    """What the worker is going to say."""
+    """Plan the worker's answer."""
     if step in ("send", "stream"):
-        house.forwarder.plan("echo:a", *(replace(heard, document=_renamed(heard.document, name), task=name) for heard in _DONE))
+        house.forwarder.plan(
+            "echo:a",
+            *(replace(worker_event, document=_renamed(worker_event.document, name), task=name) for worker_event in _DONE),
+        )
     elif step.startswith("ask"):
         house.forwarder.plan("echo:a", task("input-required", "Which?", "wq"))
     elif step == "answer":
@@ -209,7 +212,7 @@ def _renamed(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def front_of(house: House) -> App:
-    """Both bindings, with nobody to be kept out."""
+    """Both bindings, without authentication."""
     authenticator = Authenticator(None, max_head=10_000)
     cards = Cards(
         house.directory, name="hub", description="", public_url="http://hub", version=None, authenticator=authenticator
@@ -221,30 +224,30 @@ def front_of(house: House) -> App:
     async def front(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         authenticator.admit(request)
-        target, place = rpc_target(request.path), read_route(scope["raw_path"].decode(), request.method)
+        target, route = rpc_target(request.path), read_route(scope["raw_path"].decode(), request.method)
         if target is not None:
             await rpc(request, target)
         else:
-            assert place is not None
-            await rest(request, place)
+            assert route is not None
+            await rest(request, route)
 
     return front
 
 
-async def exchange(front: App, asked: Asked) -> tuple[int, list[tuple[bytes, bytes]], str]:
-    path, _, query = asked.path.partition("?")
-    headers = [(name.encode(), value.encode()) for name, value in asked.headers]
-    if asked.body is not None:
+async def exchange(front: App, request: HttpRequest) -> tuple[int, list[tuple[bytes, bytes]], str]:
+    path, _, query = request.path.partition("?")
+    headers = [(name.encode(), value.encode()) for name, value in request.headers]
+    if request.body is not None:
         headers.append((b"content-type", b"application/json"))
     scope = {
         "type": "http",
-        "method": asked.method,
+        "method": request.method,
         "path": path,
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "headers": headers,
     }
-    to_come = [{"type": "http.request", "body": dump(asked.body) if asked.body is not None else b"", "more_body": False}]
+    to_come = [{"type": "http.request", "body": dump(request.body) if request.body is not None else b"", "more_body": False}]
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -261,11 +264,11 @@ async def exchange(front: App, asked: Asked) -> tuple[int, list[tuple[bytes, byt
     return start["status"], list(start["headers"]), b"".join(part.get("body", b"") for part in bodies).decode()
 
 
-def _written(asked: Asked, status: int, headers: list[tuple[bytes, bytes]], body: str) -> str:
-    request = "".join(f"{name}: {value}\n" for name, value in asked.headers)
-    said = f"\n{dump(asked.body).decode()}\n" if asked.body is not None else ""
+def _written(request: HttpRequest, status: int, headers: list[tuple[bytes, bytes]], body: str) -> str:
+    sent = "".join(f"{name}: {value}\n" for name, value in request.headers)
+    content = f"\n{dump(request.body).decode()}\n" if request.body is not None else ""
     kept = "".join(f"{name.decode()}: {value.decode()}\n" for name, value in headers if name in _KEPT)
-    return f"{asked.method} {asked.path}\n{request}{said}\nHTTP {status}\n{kept}\n{body}\n"
+    return f"{request.method} {request.path}\n{sent}{content}\nHTTP {status}\n{kept}\n{body}\n"
 
 
 def _numbered(names: dict[str, str], uuid: str) -> str:
@@ -275,7 +278,7 @@ def _numbered(names: dict[str, str], uuid: str) -> str:
 async def _write() -> None:
     for name, conversation in CONVERSATIONS.items():
         async with made_house() as house:
-            write_transcript(f"exchanges/{name}", await held(conversation, house))
+            write_transcript(f"exchanges/{name}", await run_conversation(conversation, house))
 
 
 if __name__ == "__main__":

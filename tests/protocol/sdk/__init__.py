@@ -1,4 +1,4 @@
-"""The official Python SDKs, asked what they make of a document."""
+"""Parse documents with the official Python SDKs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TYPES = {
 }
 
 
-def understood(version: str, documents: list[tuple[str, Any]]) -> list[Any]:
-    """What the SDK ("0.3" or "1.x") has of these documents, each with the name of its type. It fails where it refuses one."""
+def parsed_by_sdk(version: str, documents: list[tuple[str, Any]]) -> list[Any]:
+    """These documents, each with the name of its type, as the SDK ("0.3" or "1.x") reads them. Fails if the SDK refuses one."""
     script = Path(__file__).parent / f"stock_{version.replace('.', '')}.py"
-    ran = subprocess.run(
+    process = subprocess.run(
         [sdk_python(version), script], input=json.dumps(documents), capture_output=True, text=True, timeout=60, check=False
     )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    return [json.loads(line) for line in ran.stdout.splitlines()]
+    assert process.returncode == 0, process.stderr[-2000:]
+    return [json.loads(line) for line in process.stdout.splitlines()]

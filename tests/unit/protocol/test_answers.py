@@ -1,4 +1,4 @@
-"""What is put around documents for callers, in each dialect."""
+"""What surrounds documents for callers, in each dialect."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ URL = "https://example.org/"
 
 
 @pytest.mark.parametrize("kind", EventKind)
-def test_in_1_0_a_member_tells_what_a_document_is(kind: EventKind) -> None:
+def test_in_1_0_a_member_names_the_kind_of_a_document(kind: EventKind) -> None:
     names = {"task": "task", "message": "message", "status-update": "statusUpdate", "artifact-update": "artifactUpdate"}
     assert parse(answers.wrapped(kind, b'{"a":1}', "1.0")) == {names[kind.value]: {"a": 1}}
     assert answers.wrapped(kind, b'{"a":1}', "0.3") == answers.wrapped(kind, b'{"a":1}', "0.1") == b'{"a":1}'
@@ -125,7 +125,7 @@ def test_an_error_of_json_rpc_itself_has_no_reason_of_a2a() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "classic", "newest", "status", "reason"),
+    ("code_of_worker", "classic", "newest", "status", "reason"),
     [
         (-32001, -32001, -32001, 404, "TASK_NOT_FOUND"),
         (-32005, -32005, -32005, 400, "CONTENT_TYPE_NOT_SUPPORTED"),
@@ -137,16 +137,16 @@ def test_an_error_of_json_rpc_itself_has_no_reason_of_a2a() -> None:
         (-32601, -32004, -32004, 400, "UNSUPPORTED_OPERATION"),
     ],
 )
-def test_a_workers_specified_error_is_the_callers_in_his_dialect(
-    said: int, classic: int, newest: int, status: int, reason: str | None
+def test_a_callers_dialect_has_its_code_for_a_workers_specified_error(
+    code_of_worker: int, classic: int, newest: int, status: int, reason: str | None
 ) -> None:
-    old, new = (fault_of(WorkerFault(said, "its own words"), dialect) for dialect in ("0.3", "1.0"))
+    old, new = (fault_of(WorkerFault(code_of_worker, "its own words"), dialect) for dialect in ("0.3", "1.0"))
     assert (old.code, old.message, old.data) == (classic, "its own words", None)
     assert (new.code, new.status, new.message) == (newest, status, "its own words")
     assert (new.data and new.data[0]["reason"]) == reason
 
 
-@pytest.mark.parametrize("said", [-32603, -32000, -32099, 0, 1, 500])
-def test_any_other_error_of_a_worker_may_hold_its_internals(said: int) -> None:
-    fault = fault_of(WorkerFault(said, "Traceback"), "1.0")
+@pytest.mark.parametrize("code_of_worker", [-32603, -32000, -32099, 0, 1, 500])
+def test_any_other_error_of_a_worker_may_hold_its_internals(code_of_worker: int) -> None:
+    fault = fault_of(WorkerFault(code_of_worker, "Traceback"), "1.0")
     assert (fault.code, fault.status, fault.message) == (-32603, 502, "The worker reported an internal error.")

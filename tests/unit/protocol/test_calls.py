@@ -1,4 +1,4 @@
-"""What workers are told: the caller's message under the worker's ids, in the worker's dialect."""
+"""Calls to workers: the caller's message with the worker's ids, in the worker's dialect."""
 
 from __future__ import annotations
 
@@ -70,33 +70,33 @@ ASKED: dict[str, JsonObject] = {
 PART: dict[str, JsonObject] = {"0.3": {"kind": "text", "text": "hi"}, "1.0": {"text": "hi"}}
 
 
-def asked(dialect: str, **members: Any) -> Send:
-    params = ASKED[dialect]
-    return READ_SEND[dialect]({**params, "message": {**params["message"], **members}}, ANY)
+def send_in(dialect: str, **members: Any) -> Send:
+    request = ASKED[dialect]
+    return READ_SEND[dialect]({**request, "message": {**request["message"], **members}}, ANY)
 
 
 @pytest.mark.parametrize("log_dialect", ["0.3", "1.0"])
 @pytest.mark.parametrize("dialect", ["0.1", "0.3", "1.0"])
-def test_a_first_message_is_said_in_the_workers_dialect_without_a_task(dialect: str, log_dialect: str) -> None:
-    send = asked(dialect)
-    said = calls.send_params(send, FIRST[log_dialect], {}, stream=True)["message"]
-    assert said["parts"] == [PART[log_dialect]]
-    assert said["role"] == ("user" if log_dialect == "0.3" else "ROLE_USER")
-    assert said.get("kind") == ("message" if log_dialect == "0.3" else None)
-    assert said["messageId"] == send.message_id
-    assert said["contextId"] == "c"
-    assert said["metadata"] == {"final": 1}
-    assert "taskId" not in said
+def test_a_first_message_is_sent_in_the_workers_dialect_without_a_task(dialect: str, log_dialect: str) -> None:
+    send = send_in(dialect)
+    message = calls.send_params(send, FIRST[log_dialect], {}, stream=True)["message"]
+    assert message["parts"] == [PART[log_dialect]]
+    assert message["role"] == ("user" if log_dialect == "0.3" else "ROLE_USER")
+    assert message.get("kind") == ("message" if log_dialect == "0.3" else None)
+    assert message["messageId"] == send.message_id
+    assert message["contextId"] == "c"
+    assert message["metadata"] == {"final": 1}
+    assert "taskId" not in message
 
 
 @pytest.mark.parametrize("log_dialect", ["0.3", "1.0"])
 @pytest.mark.parametrize("dialect", ["0.1", "0.3", "1.0"])
-def test_around_it_stands_what_the_worker_needs_and_nothing_that_is_the_hubs(dialect: str, log_dialect: str) -> None:
-    streamed = calls.send_params(asked(dialect), FIRST[log_dialect], {}, stream=True)
-    polled = calls.send_params(asked(dialect), FIRST[log_dialect], {}, stream=False)
-    for told in (streamed, polled):
-        assert told["metadata"] == METADATA
-        assert told["configuration"]["acceptedOutputModes"] == ["text/plain"]
+def test_params_have_what_the_worker_needs_and_nothing_that_only_the_hub_needs(dialect: str, log_dialect: str) -> None:
+    streamed = calls.send_params(send_in(dialect), FIRST[log_dialect], {}, stream=True)
+    blocking = calls.send_params(send_in(dialect), FIRST[log_dialect], {}, stream=False)
+    for params in (streamed, blocking):
+        assert params["metadata"] == METADATA
+        assert params["configuration"]["acceptedOutputModes"] == ["text/plain"]
         names = {
             "historyLength",
             "pushNotificationConfig",
@@ -105,43 +105,43 @@ def test_around_it_stands_what_the_worker_needs_and_nothing_that_is_the_hubs(dia
             "tenant",
             "sessionId",
         }
-        assert names.isdisjoint(told.keys() | told["configuration"].keys())
+        assert names.isdisjoint(params.keys() | params["configuration"].keys())
     waits = {"0.3": ("blocking", False), "1.0": ("returnImmediately", True)}
     name, value = waits[log_dialect]
-    assert polled["configuration"][name] is value
+    assert blocking["configuration"][name] is value
     assert streamed["configuration"].get(name) is not value
 
 
 @pytest.mark.parametrize("dialect", ["0.3", "1.0"])
 def test_a_worker_of_the_callers_dialect_gets_every_member_it_may_know(dialect: str) -> None:
-    told = calls.send_params(asked(dialect), FIRST[dialect], {}, stream=True)
-    assert (told["odd"], told["message"]["strange"]) == (1, 1)
+    params = calls.send_params(send_in(dialect), FIRST[dialect], {}, stream=True)
+    assert (params["odd"], params["message"]["strange"]) == (1, 1)
 
 
 @pytest.mark.parametrize(("dialect", "log_dialect"), [("0.3", "1.0"), ("1.0", "0.3"), ("0.1", "1.0"), ("0.1", "0.3")])
-def test_a_worker_of_another_dialect_gets_what_can_be_said_in_both(dialect: str, log_dialect: str) -> None:
-    told = calls.send_params(asked(dialect), FIRST[log_dialect], {}, stream=True)
-    assert "odd" not in told
-    assert "strange" not in told["message"]
+def test_a_worker_of_another_dialect_gets_what_both_can_express(dialect: str, log_dialect: str) -> None:
+    params = calls.send_params(send_in(dialect), FIRST[log_dialect], {}, stream=True)
+    assert "odd" not in params
+    assert "strange" not in params["message"]
 
 
 @pytest.mark.parametrize("log_dialect", ["0.3", "1.0"])
 @pytest.mark.parametrize("dialect", ["0.3", "1.0"])
-def test_a_later_message_stands_under_the_workers_own_ids(dialect: str, log_dialect: str) -> None:
-    send = asked(dialect, taskId="T", contextId="C", referenceTaskIds=["R", "Q"])
-    said = calls.send_params(send, LATER[log_dialect], {"R": "wr"}, stream=True)["message"]
-    assert (said["taskId"], said["contextId"], said["referenceTaskIds"]) == ("wt", "wc", ["wr", "Q"])
+def test_a_later_message_has_the_workers_ids(dialect: str, log_dialect: str) -> None:
+    send = send_in(dialect, taskId="T", contextId="C", referenceTaskIds=["R", "Q"])
+    message = calls.send_params(send, LATER[log_dialect], {"R": "wr"}, stream=True)["message"]
+    assert (message["taskId"], message["contextId"], message["referenceTaskIds"]) == ("wt", "wc", ["wr", "Q"])
 
 
 @pytest.mark.parametrize("log_dialect", ["0.3", "1.0"])
-def test_the_callers_own_params_are_left_as_they_were(log_dialect: str) -> None:
-    send = asked(log_dialect, taskId="T")
+def test_the_callers_params_do_not_change(log_dialect: str) -> None:
+    send = send_in(log_dialect, taskId="T")
     before = repr(send.params)
     calls.send_params(send, LATER[log_dialect], {}, stream=False)
     assert repr(send.params) == before
 
 
-def test_nothing_is_said_of_a_configuration_that_has_nothing_in_it() -> None:
+def test_an_empty_configuration_is_left_out() -> None:
     for dialect in ("0.3", "1.0"):
         send = READ_SEND[dialect]({"message": {"parts": [PART[dialect]]}}, ANY)
         for log_dialect in ("0.3", "1.0"):

@@ -1,4 +1,4 @@
-"""Cards: what a stranger's says, and what ours say to readers of either version."""
+"""Cards: reading those of agents, and writing ours for readers of either version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FALLBACK = "http://127.0.0.1:9/"
 NONE = (Interface(FALLBACK, "JSONRPC", "0.3"),)
 
 
-def way(**members: Any) -> JsonObject:
+def interface_10(**members: Any) -> JsonObject:
     return {"url": URL, "protocolBinding": "JSONRPC", "protocolVersion": "1.0", **members}
 
 
@@ -45,23 +45,23 @@ def way(**members: Any) -> JsonObject:
             },
             [(URL, "JSONRPC", "0.3", None)],
         ),
-        ({"supportedInterfaces": [way(tenant="x"), way(tenant="")]}, [(URL, "JSONRPC", "1.0", "x")]),
+        ({"supportedInterfaces": [interface_10(tenant="x"), interface_10(tenant="")]}, [(URL, "JSONRPC", "1.0", "x")]),
         (
             {"supported_interfaces": [{"url": URL, "protocol_binding": "HTTP+JSON", "protocol_version": "1.1"}]},
             [(URL, "HTTP+JSON", "1.0", None)],
         ),
         ({"supportedInterfaces": [{"url": URL, "protocolBinding": "JSONRPC"}]}, [(URL, "JSONRPC", "1.0", None)]),
         (
-            {"supportedInterfaces": [way(protocolVersion="0.3"), way(protocolVersion="1")]},
+            {"supportedInterfaces": [interface_10(protocolVersion="0.3"), interface_10(protocolVersion="1")]},
             [(URL, "JSONRPC", "0.3", None), (URL, "JSONRPC", "1.0", None)],
         ),
         (
-            {"supportedInterfaces": [way()], "url": OTHER, "protocolVersion": "0.3.0"},
+            {"supportedInterfaces": [interface_10()], "url": OTHER, "protocolVersion": "0.3.0"},
             [(URL, "JSONRPC", "1.0", None), (OTHER, "JSONRPC", "0.3", None)],
         ),
     ],
 )
-def test_every_way_in_is_found_the_favourite_first(card: JsonObject, found: list[tuple[Any, ...]]) -> None:
+def test_every_interface_is_found_the_preferred_one_first(card: JsonObject, found: list[tuple[Any, ...]]) -> None:
     assert [tuple(interface) for interface in interfaces(card, FALLBACK)] == found
 
 
@@ -84,20 +84,39 @@ def test_every_way_in_is_found_the_favourite_first(card: JsonObject, found: list
         {"url": URL + " x"},
         {"url": URL + "\r\nHost: x"},
         {"url": URL + "x" * 3000},
-        {"supportedInterfaces": [None, 1, "x", [], {}, way(url=7), way(protocolBinding="GRPC"), way(protocolBinding="urn:x")]},
-        {"supportedInterfaces": [way(protocolVersion="2.0"), way(protocolVersion={}), way(protocolVersion="1.0; x")]},
+        {
+            "supportedInterfaces": [
+                None,
+                1,
+                "x",
+                [],
+                {},
+                interface_10(url=7),
+                interface_10(protocolBinding="GRPC"),
+                interface_10(protocolBinding="urn:x"),
+            ]
+        },
+        {
+            "supportedInterfaces": [
+                interface_10(protocolVersion="2.0"),
+                interface_10(protocolVersion={}),
+                interface_10(protocolVersion="1.0; x"),
+            ]
+        },
         {"supportedInterfaces": {"url": URL}, "additionalInterfaces": "JSONRPC"},
     ],
 )
-def test_a_card_without_a_way_in_that_we_can_take_leads_to_the_address_it_came_with(card: Any) -> None:
+def test_a_card_without_a_usable_interface_leads_to_the_fallback_address(card: Any) -> None:
     assert interfaces(card, FALLBACK) == NONE
 
 
 _NAMES = ["url", "preferredTransport", "protocolVersion", "supportedInterfaces", "additionalInterfaces", "protocolBinding"]
 _NAMES += ["transport", "tenant", "capabilities", "extensions", "uri", "params", "skills", "id", "name", "tags", "streaming"]
-_scalars = st.none() | st.booleans() | st.integers() | st.sampled_from([URL, "JSONRPC", "1.0", "0.3"]) | st.text(max_size=4)
+_plain_values = (
+    st.none() | st.booleans() | st.integers() | st.sampled_from([URL, "JSONRPC", "1.0", "0.3"]) | st.text(max_size=4)
+)
 _values = st.recursive(
-    _scalars,
+    _plain_values,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_NAMES), inner, max_size=4),
     max_leaves=12,
 )
@@ -105,23 +124,23 @@ _values = st.recursive(
 
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 @given(_values | st.dictionaries(st.sampled_from(_NAMES), _values))
-def test_no_card_is_so_hostile_that_reading_it_raises(card: Any) -> None:
+def test_reading_any_card_raises_nothing(card: Any) -> None:
     found = interfaces(card, FALLBACK)
-    assert found and all(way.dialect in ("0.3", "1.0") and way.binding in ("JSONRPC", "HTTP+JSON") for way in found)
-    profile = Profile("x", "x", "1", (*found, *TWO_WAYS), capabilities(card), skills(card))
+    assert found and all(one.dialect in ("0.3", "1.0") and one.binding in ("JSONRPC", "HTTP+JSON") for one in found)
+    profile = Profile("x", "x", "1", (*found, *TWO_INTERFACES), capabilities(card), skills(card))
     assert capabilities(merged(profile)) == profile.capabilities
     assert skills(merged(profile)) == profile.skills
     dump(merged(profile))
 
 
-TWO_WAYS = (Interface(URL, "JSONRPC", "1.0"), Interface(URL, "JSONRPC", "0.3"))
+TWO_INTERFACES = (Interface(URL, "JSONRPC", "1.0"), Interface(URL, "JSONRPC", "0.3"))
 
 
 def test_capabilities_in_snake_case_are_understood_and_written_in_camel_case() -> None:
-    said = {"push_notifications": True, "state_transition_history": True, "extended_agent_card": True, "streaming": 1}
-    read = capabilities({"capabilities": said})
+    written = {"push_notifications": True, "state_transition_history": True, "extended_agent_card": True, "streaming": 1}
+    read = capabilities({"capabilities": written})
     assert read == Capabilities(push_notifications=True, state_transition_history=True, extended_card=True)
-    profile = Profile("x", "x", "1", TWO_WAYS, read)
+    profile = Profile("x", "x", "1", TWO_INTERFACES, read)
     old = {"streaming": False, "pushNotifications": True, "stateTransitionHistory": True}
     new = {"streaming": False, "pushNotifications": True, "extendedAgentCard": True}
     assert pure_03(profile)["capabilities"] == old
@@ -129,7 +148,7 @@ def test_capabilities_in_snake_case_are_understood_and_written_in_camel_case() -
     assert merged(profile)["capabilities"] == old | new
 
 
-def test_extensions_are_read_as_far_as_they_have_an_address() -> None:
+def test_extensions_without_an_address_are_ignored() -> None:
     entries = [
         {"uri": "urn:a", "required": True, "params": {"x": 1}},
         {"uri": "urn:b", "params": []},
@@ -142,7 +161,7 @@ def test_extensions_are_read_as_far_as_they_have_an_address() -> None:
     )
 
 
-def test_the_old_word_for_an_extended_card_is_understood() -> None:
+def test_the_old_member_for_an_extended_card_is_understood() -> None:
     assert capabilities({"supportsAuthenticatedExtendedCard": True}).extended_card
 
 
@@ -155,21 +174,25 @@ def test_what_a_skill_lacks_is_filled_in() -> None:
 
 
 @pytest.mark.parametrize(("write", "dialect"), [(pure_03, "1.0"), (pure_10, "0.3"), (merged, "1.0"), (merged, "0.3")])
-def test_a_card_for_readers_who_would_find_no_way_in_is_not_written(write: Any, dialect: str) -> None:
+def test_a_card_without_an_interface_of_its_version_is_not_written(write: Any, dialect: str) -> None:
     with pytest.raises(ValueError, match="needs an interface"):
         write(Profile("x", "x", "1", (Interface(URL, "JSONRPC", dialect),)))
 
 
-def test_an_oauth_scheme_that_1_0_can_not_say_is_refused() -> None:
-    flows = {"clientCredentials": {"tokenUrl": URL, "scopes": {}}, "implicit": {"authorizationUrl": URL, "scopes": {}}}
-    profile = Profile("x", "x", "1", TWO_WAYS, security_schemes={"login": {"type": "oauth2", "flows": flows}})
+def test_an_oauth_scheme_that_1_0_cannot_express_is_refused() -> None:
+    both_flows = {"clientCredentials": {"tokenUrl": URL, "scopes": {}}, "implicit": {"authorizationUrl": URL, "scopes": {}}}
+    profile = Profile("x", "x", "1", TWO_INTERFACES, security_schemes={"login": {"type": "oauth2", "flows": both_flows}})
     with pytest.raises(ValueError, match="one flow"):
         merged(profile)
 
 
 def test_our_own_cards_lead_back_to_their_interfaces() -> None:
-    ways = (Interface(URL, "JSONRPC", "1.0", "x"), Interface(OTHER, "HTTP+JSON", "1.0"), Interface(URL, "JSONRPC", "0.3"))
-    profile = Profile("x", "x", "1", ways)
-    assert interfaces(merged(profile), FALLBACK) == ways
-    assert interfaces(pure_10(profile), FALLBACK) == ways[:2]
-    assert interfaces(pure_03(profile), FALLBACK) == ways[2:]
+    interfaces_of_card = (
+        Interface(URL, "JSONRPC", "1.0", "x"),
+        Interface(OTHER, "HTTP+JSON", "1.0"),
+        Interface(URL, "JSONRPC", "0.3"),
+    )
+    profile = Profile("x", "x", "1", interfaces_of_card)
+    assert interfaces(merged(profile), FALLBACK) == interfaces_of_card
+    assert interfaces(pure_10(profile), FALLBACK) == interfaces_of_card[:2]
+    assert interfaces(pure_03(profile), FALLBACK) == interfaces_of_card[2:]

@@ -1,4 +1,4 @@
-"""From what a worker says to the log, and from the log to the task."""
+"""From a worker's events to the log, and from the log to the task."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def turn(text: str, after: int = 0, message_id: str = "m1") -> Turn:
     return codec.record(v03.read_send(params, Target()), after=Cursor(after))
 
 
-def said(**document: Any) -> WorkerEvent:
+def event_of(**document: Any) -> WorkerEvent:
     return read_result(document)
 
 
 def task(state: str = "working", **members: Any) -> WorkerEvent:
-    return said(kind="task", id="wt", contextId="wc", status={"state": state}, **members)
+    return event_of(kind="task", id="wt", contextId="wc", status={"state": state}, **members)
 
 
 def status(state: str, text: str | None = None, message_id: str = "s1") -> WorkerEvent:
     words = {"message": agent(text, message_id)} if text else {}
-    return said(kind="status-update", taskId="wt", contextId="wc", status={"state": state, **words}, final=False)
+    return event_of(kind="status-update", taskId="wt", contextId="wc", status={"state": state, **words}, final=False)
 
 
 def artifact(artifact_id: str, *texts: str, append: bool = False) -> WorkerEvent:
     parts = [{"kind": "text", "text": text} for text in texts]
-    return said(
+    return event_of(
         kind="artifact-update", taskId="wt", contextId="wc", artifact={"artifactId": artifact_id, "parts": parts}, append=append
     )
 
@@ -56,16 +56,16 @@ def agent(text: str, message_id: str) -> dict[str, Any]:
     }
 
 
-def logged(*heards: WorkerEvent, turns: tuple[Turn, ...] = ()) -> list[Logged]:
+def logged(*worker_events: WorkerEvent, turns: tuple[Turn, ...] = ()) -> list[Logged]:
     turns = turns or (turn("hi"),)
     log: list[Logged] = []
-    for heard in heards:
+    for worker_event in worker_events:
         if not log:
-            events = codec.begin(heard, IDS, turns[0])
-        elif heard.kind is EventKind.TASK:
-            events = codec.missing(heard, IDS, turns, log, gap=False)
+            events = codec.begin(worker_event, IDS, turns[0])
+        elif worker_event.kind is EventKind.TASK:
+            events = codec.missing(worker_event, IDS, turns, log, gap=False)
         else:
-            events = [codec.adopt(heard, IDS)]
+            events = [codec.adopt(worker_event, IDS)]
         for event in events:
             log.append(Logged(Cursor(len(log) + 1), event))
     return log
@@ -88,7 +88,7 @@ def test_the_first_frame_is_a_task_that_opens_with_the_callers_message() -> None
     assert first["history"][0]["taskId"] == "T"
 
 
-def test_a_workers_own_copy_of_the_callers_message_is_not_a_second_one() -> None:
+def test_a_workers_copy_of_the_callers_message_is_not_added_twice() -> None:
     first = parse(
         logged(task(history=[{"role": "user", "messageId": "m1", "parts": [], "taskId": "wt"}, agent("yes", "a1")]))[
             0
@@ -98,21 +98,21 @@ def test_a_workers_own_copy_of_the_callers_message_is_not_a_second_one() -> None
     assert {m["taskId"] for m in first["history"]} == {"T"}
 
 
-@pytest.mark.parametrize("heard", [status("working"), artifact("a", "x")])
-def test_a_worker_that_does_not_begin_with_a_task_gets_one_put_before(heard: WorkerEvent) -> None:
-    log = logged(heard)
-    assert [logged.event.kind for logged in log] == [EventKind.TASK, heard.kind]
+@pytest.mark.parametrize("worker_event", [status("working"), artifact("a", "x")])
+def test_an_event_before_any_task_gets_a_task_before_it(worker_event: WorkerEvent) -> None:
+    log = logged(worker_event)
+    assert [logged.event.kind for logged in log] == [EventKind.TASK, worker_event.kind]
 
 
 def test_a_bare_message_is_the_only_event_and_ends() -> None:
-    log = logged(said(kind="message", role="agent", messageId="a", parts=[], contextId="wc"))
+    log = logged(event_of(kind="message", role="agent", messageId="a", parts=[], contextId="wc"))
     assert len(log) == 1
     assert log[0].event.ends
     assert parse(log[0].event.body)["contextId"] == "C"
 
 
 def test_a_message_after_the_task_completes_it() -> None:
-    log = logged(task(), said(kind="message", role="agent", messageId="a", parts=[{"kind": "text", "text": "bye"}]))
+    log = logged(task(), event_of(kind="message", role="agent", messageId="a", parts=[{"kind": "text", "text": "bye"}]))
     assert log[-1].event.state is TaskState.COMPLETED
     assert folded(log)["status"]["message"]["parts"][0]["text"] == "bye"
 
@@ -120,7 +120,7 @@ def test_a_message_after_the_task_completes_it() -> None:
 @pytest.mark.parametrize(
     ("state", "final"), [("working", False), ("input-required", True), ("completed", True), ("auth-required", True)]
 )
-def test_final_says_whether_the_state_rests(state: str, final: bool) -> None:
+def test_final_is_true_for_a_terminal_or_paused_state(state: str, final: bool) -> None:
     assert parse(logged(task(), status(state))[1].event.body)["final"] is final
 
 
@@ -170,7 +170,7 @@ def test_what_came_after_a_gap_is_marked() -> None:
     assert parse(events[0].body)["metadata"]["rolecall"] == {"gap": True}
 
 
-def test_words_that_were_said_in_a_gap_come_as_status_updates_before_the_last_one() -> None:
+def test_messages_in_a_gap_become_status_updates_before_the_last_one() -> None:
     log = logged(task())
     seen = task("completed", history=[agent("one", "a1"), agent("two", "a2")])
     events = codec.missing(seen, IDS, (turn("hi"),), log, gap=False)
@@ -188,7 +188,7 @@ def test_a_replaced_status_message_moves_to_history() -> None:
     assert "message" not in document["status"]
 
 
-def test_later_turns_stand_behind_the_question_that_they_answer() -> None:
+def test_later_turns_follow_the_question_that_they_answer() -> None:
     log = logged(task(), status("input-required", "which?", "q1"), status("working"), status("completed", "done", "d1"))
     document = folded(log, turn("hi"), turn("that one", after=2, message_id="m2"))
     assert [m["messageId"] for m in document["history"]] == ["m1", "q1", "m2"]
@@ -203,13 +203,13 @@ def test_history_is_cut_to_the_newest(length: int | None, ids: list[str] | None)
     assert (history and [m["messageId"] for m in history]) == ids
 
 
-def test_a_single_event_is_the_task_in_its_own_bytes() -> None:
+def test_a_log_of_one_event_is_the_task_in_the_same_bytes() -> None:
     log = logged(task("completed", strange={"kept": [1, 2.5, None]}))
     assert codec.snapshot((turn("hi"),), log, dialect="0.3", history_length=None) is log[0].event.body
     assert folded(log)["strange"] == {"kept": [1, 2.5, None]}
 
 
-def test_a_verdict_names_its_reason_in_metadata_and_words() -> None:
+def test_a_verdict_has_its_reason_in_metadata_and_text() -> None:
     log = logged(task())
     event = codec.verdict(IDS, TaskState.FAILED, WorkerLost("a:b has gone."))
     document = folded([*log, Logged(Cursor(2), event)])
@@ -237,7 +237,7 @@ def test_a_recorded_message_is_recalled_as_it_was() -> None:
         [],
         "x",
         {},
-        {"kind": "song"},
+        {"kind": "xyz"},
         {"kind": "task"},
         {"kind": "task", "id": 5, "status": {"state": "working"}},
         {"kind": "task", "id": "x", "status": "working"},
@@ -268,14 +268,16 @@ def test_what_is_no_event_is_malformed(result: object) -> None:
         ({"id": "x", "status": {"state": "dreaming"}, "artifacts": None}, EventKind.TASK, TaskState.UNKNOWN),
     ],
 )
-def test_a_careless_workers_event_is_understood(result: dict[str, Any], kind: EventKind, state: TaskState | None) -> None:
-    heard = read_result(result)
-    assert (heard.kind, heard.state) == (kind, state)
-    assert dump(heard.document)
+def test_an_incomplete_event_of_a_worker_is_understood(
+    result: dict[str, Any], kind: EventKind, state: TaskState | None
+) -> None:
+    worker_event = read_result(result)
+    assert (worker_event.kind, worker_event.state) == (kind, state)
+    assert dump(worker_event.document)
 
 
 @pytest.mark.parametrize(("length", "states"), [(None, ["working", "working", "completed"]), (1, ["completed"]), (0, None)])
-def test_under_the_oldest_names_history_is_what_the_task_went_through(length: int | None, states: list[str] | None) -> None:
+def test_in_0_1_the_history_is_the_tasks_statuses(length: int | None, states: list[str] | None) -> None:
     log = logged(task(), status("working", "counting"), artifact("a", "1"), status("completed"))
     body = parse(codec.snapshot((turn("hi"),), log, dialect="0.1", history_length=length, alias="mine"))
     history = body.get("history")

@@ -1,4 +1,4 @@
-"""The codec where dialects differ: what goes into a log of either, and what readers of the others get."""
+"""The codec with several dialects: the log in each, and what readers of the others get."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ASKED: dict[str, JsonObject] = {
     "0.3": {"message": {"messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}},
     "1.0": {"message": {"messageId": "m", "parts": [{"text": "hi"}]}},
 }
-SPOKEN = ["0.3", "1.0"]
-DIALECTS = ["0.1", *SPOKEN]
+LOG_DIALECTS = ["0.3", "1.0"]
+DIALECTS = ["0.1", *LOG_DIALECTS]
 
 
 def ids(log_dialect: str) -> Ids:
@@ -38,9 +38,11 @@ def turn(dialect: str, after: int = 0) -> Turn:
 
 
 def bare(log_dialect: str, text: str = "yes") -> JsonObject:
-    said = {"messageId": "a", "role": "agent" if log_dialect == "0.3" else "ROLE_AGENT", "contextId": "wc"}
+    message = {"messageId": "a", "role": "agent" if log_dialect == "0.3" else "ROLE_AGENT", "contextId": "wc"}
     part = {"kind": "text", "text": text} if log_dialect == "0.3" else {"text": text}
-    return {"kind": "message", **said, "parts": [part]} if log_dialect == "0.3" else {"message": {**said, "parts": [part]}}
+    return (
+        {"kind": "message", **message, "parts": [part]} if log_dialect == "0.3" else {"message": {**message, "parts": [part]}}
+    )
 
 
 def artifact(name: str, log_dialect: str = "0.3") -> JsonObject:
@@ -49,7 +51,7 @@ def artifact(name: str, log_dialect: str = "0.3") -> JsonObject:
     return {"kind": "artifact-update", **update} if log_dialect == "0.3" else {"artifactUpdate": update}
 
 
-def placed(events: Sequence[Event]) -> list[Logged]:
+def log_of(events: Sequence[Event]) -> list[Logged]:
     return [Logged(Cursor(at + 1), event) for at, event in enumerate(events)]
 
 
@@ -76,21 +78,21 @@ def row(log_dialect: str = "0.3", state: TaskState = TaskState.COMPLETED) -> Tas
     )
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
 @pytest.mark.parametrize("dialect", ["0.3", "1.0"])
 def test_a_bare_message_is_a_whole_answer(dialect: str, log_dialect: str) -> None:
     (event,) = codec.begin(calls.readers(log_dialect)[0](bare(log_dialect)), ids(log_dialect), turn(dialect))
     assert (event.kind, event.dialect) == (EventKind.MESSAGE, log_dialect)
-    said = parse(codec.spelled(event, dialect))
-    assert (said["role"], said["contextId"]) == ("agent" if dialect == "0.3" else "ROLE_AGENT", "C")
+    message = parse(codec.spelled(event, dialect))
+    assert (message["role"], message["contextId"]) == ("agent" if dialect == "0.3" else "ROLE_AGENT", "C")
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
-def test_under_the_oldest_names_it_is_a_task_that_ends_with_it(log_dialect: str) -> None:
-    asked = turn("0.1")
-    log = placed(codec.begin(calls.readers(log_dialect)[0](bare(log_dialect)), ids(log_dialect), asked))
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
+def test_in_0_1_a_bare_message_is_a_task_that_it_completes(log_dialect: str) -> None:
+    user_turn = turn("0.1")
+    log = log_of(codec.begin(calls.readers(log_dialect)[0](bare(log_dialect)), ids(log_dialect), user_turn))
     assert [logged.event.state for logged in log] == [TaskState.SUBMITTED, TaskState.COMPLETED]
-    task = parse(codec.snapshot((asked,), log, dialect="0.1", history_length=0, alias="mine"))
+    task = parse(codec.snapshot((user_turn,), log, dialect="0.1", history_length=0, alias="mine"))
     assert task == {
         "id": "mine",
         "sessionId": "C",
@@ -102,27 +104,27 @@ def test_under_the_oldest_names_it_is_a_task_that_ends_with_it(log_dialect: str)
     }
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_the_caller_said_opens_the_history_in_the_logs_dialect(dialect: str, log_dialect: str) -> None:
+def test_the_callers_message_opens_the_history_in_the_logs_dialect(dialect: str, log_dialect: str) -> None:
     opening = parse(codec.opening(ids(log_dialect), turn(dialect)).body)
-    (asked,) = opening["history"]
-    assert asked["parts"] == [{"kind": "text", "text": "hi"} if log_dialect == "0.3" else {"text": "hi"}]
-    assert (asked["taskId"], asked["contextId"]) == ("T", "C")
-    assert asked["role"] == ("user" if log_dialect == "0.3" else "ROLE_USER")
+    (message,) = opening["history"]
+    assert message["parts"] == [{"kind": "text", "text": "hi"} if log_dialect == "0.3" else {"text": "hi"}]
+    assert (message["taskId"], message["contextId"]) == ("T", "C")
+    assert message["role"] == ("user" if log_dialect == "0.3" else "ROLE_USER")
     assert opening["status"] == {"state": "submitted" if log_dialect == "0.3" else "TASK_STATE_SUBMITTED", "timestamp": NOW}
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
-def test_what_the_hub_says_itself_every_dialect_can_read(log_dialect: str) -> None:
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
+def test_the_hubs_own_events_can_be_read_in_every_dialect(log_dialect: str) -> None:
     events = [
         codec.opening(ids(log_dialect), turn("0.3")),
         codec.resumed(ids(log_dialect)),
         codec.verdict(ids(log_dialect), TaskState.FAILED, WorkerLost("echo:a has gone.")),
     ]
     for dialect in DIALECTS:
-        pen = EventEncoder(dialect, "mine")
-        _, resumed, verdict = (parse(pen.encode(event)) for event in events)
+        encoder = EventEncoder(dialect, "mine")
+        _, resumed, verdict = (parse(encoder.encode(event)) for event in events)
         assert resumed["status"]["state"] == ("TASK_STATE_WORKING" if dialect == "1.0" else "working")
         assert verdict["status"]["state"] == ("TASK_STATE_FAILED" if dialect == "1.0" else "failed")
         assert verdict["metadata"] == {"rolecall": {"reason": "WORKER_LOST"}}
@@ -132,16 +134,16 @@ def test_what_the_hub_says_itself_every_dialect_can_read(log_dialect: str) -> No
         assert verdict["status"]["message"]["role"] == ("ROLE_AGENT" if dialect == "1.0" else "agent")
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
-def test_later_turns_stand_in_the_history_in_the_readers_dialect(log_dialect: str) -> None:
-    """The first was said in 0.3 and the second in 1.0."""
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
+def test_later_turns_are_in_the_history_in_the_readers_dialect(log_dialect: str) -> None:
+    """The first turn is in 0.3 and the second in 1.0."""
     asks = {"state": "input-required" if log_dialect == "0.3" else "TASK_STATE_INPUT_REQUIRED"}
     task: JsonObject = {"id": "wt", "contextId": "wc", "status": asks}
-    heard = calls.readers(log_dialect)[0]({"kind": "task", **task} if log_dialect == "0.3" else {"task": task})
+    worker_event = calls.readers(log_dialect)[0]({"kind": "task", **task} if log_dialect == "0.3" else {"task": task})
     first = turn("0.3")
-    log = placed([*codec.begin(heard, ids(log_dialect), first), codec.resumed(ids(log_dialect))])
+    log = log_of([*codec.begin(worker_event, ids(log_dialect), first), codec.resumed(ids(log_dialect))])
     answer = Turn(Cursor(1), "m2", "1.0", dump({"message": {"messageId": "m2", "role": "ROLE_USER", "parts": [{"data": [1]}]}}))
-    for dialect in SPOKEN:
+    for dialect in LOG_DIALECTS:
         history = parse(codec.snapshot((first, answer), log, dialect=dialect, history_length=None))["history"]
         assert [message["messageId"] for message in history] == ["m", "m2"]
         (part,) = history[1]["parts"]
@@ -152,53 +154,53 @@ def test_later_turns_stand_in_the_history_in_the_readers_dialect(log_dialect: st
 # --- webhooks
 
 
-def notices(dialect: str, *heards: JsonObject) -> list[JsonObject]:
-    asked = turn("0.1")
-    events = list(codec.begin(calls.readers("0.3")[0](heards[0]), ids("0.3"), asked))
-    events += [codec.adopt(calls.readers("0.3")[0](heard), ids("0.3")) for heard in heards[1:]]
-    log = placed(events)
-    told = [codec.notice(row(), (asked,), log[:at], dialect=dialect) for at in range(1, len(log) + 1)]
-    return [parse(body) for body in told]
+def notices(dialect: str, *results: JsonObject) -> list[JsonObject]:
+    user_turn = turn("0.1")
+    events = list(codec.begin(calls.readers("0.3")[0](results[0]), ids("0.3"), user_turn))
+    events += [codec.adopt(calls.readers("0.3")[0](worker_event), ids("0.3")) for worker_event in results[1:]]
+    log = log_of(events)
+    bodies = [codec.notice(row(), (user_turn,), log[:at], dialect=dialect) for at in range(1, len(log) + 1)]
+    return [parse(body) for body in bodies]
 
 
-def test_a_webhook_of_the_oldest_dialect_hears_of_artifacts_by_their_place() -> None:
-    told = notices("0.1", artifact("a"), artifact("b"), artifact("a"))
-    assert [notice["eventType"] for notice in told] == ["status", "artifact", "artifact", "artifact"]
-    assert [notice["artifact"]["index"] for notice in told[1:]] == [0, 1, 0]
-    assert {notice["taskId"] for notice in told} == {"mine"}
+def test_a_webhook_of_0_1_gets_artifacts_by_their_index() -> None:
+    sent = notices("0.1", artifact("a"), artifact("b"), artifact("a"))
+    assert [notice["eventType"] for notice in sent] == ["status", "artifact", "artifact", "artifact"]
+    assert [notice["artifact"]["index"] for notice in sent[1:]] == [0, 1, 0]
+    assert {notice["taskId"] for notice in sent} == {"mine"}
 
 
-def test_a_webhook_of_0_3_hears_the_task_and_one_of_1_0_the_event() -> None:
+def test_a_webhook_of_0_3_gets_the_task_and_one_of_1_0_the_event() -> None:
     assert [notice["kind"] for notice in notices("0.3", artifact("a"))] == ["task", "task"]
     assert [list(notice) for notice in notices("1.0", artifact("a"))] == [["task"], ["artifactUpdate"]]
 
 
-# --- what cannot be said
+# --- what cannot be translated
 
 
-def odd_log() -> tuple[Turn, list[Logged]]:
-    asked = turn("0.3")
-    song = {
+def untranslatable_log() -> tuple[Turn, list[Logged]]:
+    user_turn = turn("0.3")
+    update = {
         "kind": "artifact-update",
         "taskId": "wt",
-        "artifact": {"artifactId": "a", "parts": [{"kind": "song", "song": "la"}]},
+        "artifact": {"artifactId": "a", "parts": [{"kind": "xyz", "xyz": "la"}]},
     }
-    opening = codec.opening(ids("0.3"), asked)
-    return asked, placed([opening, codec.adopt(calls.readers("0.3")[0](song), ids("0.3"))])
+    opening = codec.opening(ids("0.3"), user_turn)
+    return user_turn, log_of([opening, codec.adopt(calls.readers("0.3")[0](update), ids("0.3"))])
 
 
-def test_content_that_only_its_own_dialect_can_carry_is_refused_to_the_others_and_never_cut() -> None:
-    asked, log = odd_log()
-    own = parse(codec.snapshot((asked,), log, dialect="0.3", history_length=None))
-    assert own["artifacts"][0]["parts"] == [{"kind": "song", "song": "la"}]
+def test_untranslatable_content_is_refused_in_other_dialects_and_never_cut() -> None:
+    user_turn, log = untranslatable_log()
+    own = parse(codec.snapshot((user_turn,), log, dialect="0.3", history_length=None))
+    assert own["artifacts"][0]["parts"] == [{"kind": "xyz", "xyz": "la"}]
     for dialect in ("0.1", "1.0"):
         with pytest.raises(InvalidAnswer, match=r'"task\.artifacts\[0\]\.parts\[0\]" must be a text, file or data part'):
-            codec.snapshot((asked,), log, dialect=dialect, history_length=None)
-        assert codec.snapshot((asked,), log, dialect=dialect, history_length=None, artifacts=False)
+            codec.snapshot((user_turn,), log, dialect=dialect, history_length=None)
+        assert codec.snapshot((user_turn,), log, dialect=dialect, history_length=None, artifacts=False)
 
 
 @pytest.mark.parametrize(("dialect", "state"), [("0.3", "completed"), ("1.0", "TASK_STATE_COMPLETED")])
-def test_its_outline_says_what_state_it_is_in_and_that_the_rest_is_missing(dialect: str, state: str) -> None:
+def test_its_outline_has_its_state_and_marks_that_the_rest_is_missing(dialect: str, state: str) -> None:
     expected: dict[str, Any] = {
         "id": "T",
         "contextId": "C",

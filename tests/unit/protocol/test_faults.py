@@ -1,4 +1,4 @@
-"""What differs between the versions in what they call an error."""
+"""Errors whose code differs between the versions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rolecall.protocol.faults import fault_of
 
 
 @pytest.mark.parametrize(("dialect", "code"), [("0.3", -32007), ("1.0", -32004)])
-def test_a_card_that_no_card_claims_is_refused_as_each_version_wants_it(dialect: str, code: int) -> None:
+def test_an_extended_card_is_refused_with_the_code_of_each_version(dialect: str, code: int) -> None:
     fault = fault_of(ExtendedCardNotConfigured(), dialect)
     assert (fault.code, fault.status) == (code, 400)
     assert "extended card" in fault.message

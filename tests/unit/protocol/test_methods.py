@@ -44,13 +44,13 @@ def test_every_operation_has_a_name() -> None:
 def test_the_name_decides_and_a_version_picks_only_where_names_are_shared(
     name: str, operation: Operation, dialect: str | None, version: str | None
 ) -> None:
-    said = "0.3" if (version or "").startswith(("0.2", "0.3")) else None
-    assert read_method(name, version) == (operation, dialect or said)
+    requested = "0.3" if (version or "").startswith(("0.2", "0.3")) else None
+    assert read_method(name, version) == (operation, dialect or requested)
     assert dialect_of(name) == dialect
 
 
 @pytest.mark.parametrize("name", ["", "sing", "message/Send", "sendMessage", "tasks/get ", "GetTask\0", "x" * 1000])
-def test_another_name_is_not_found_and_not_repeated_at_length(name: str) -> None:
+def test_an_unknown_name_is_not_found_and_quoted_in_part_only(name: str) -> None:
     with pytest.raises(MethodNotFound) as refusal:
         read_method(name, "1.0")
     assert refusal.value.message == f"Method not found: {name[:100]}"
@@ -58,14 +58,14 @@ def test_another_name_is_not_found_and_not_repeated_at_length(name: str) -> None
 
 
 @pytest.mark.parametrize("version", ["2", "2.0", "v1", "one", "-1", "1,0", "10.0", "\ufffd", "00.3", "1 .0x"])
-def test_a_major_version_that_nobody_speaks_is_refused(version: str) -> None:
+def test_an_unsupported_major_version_is_refused(version: str) -> None:
     with pytest.raises(VersionNotSupported) as refusal:
         read_method("GetTask", version)
     assert refusal.value.message == f"A2A version {version[:20]!r} is not supported. Use 0.1, 0.3 or 1.0."
 
 
 @pytest.mark.parametrize(
-    ("said", "dialect"),
+    ("requested", "dialect"),
     [
         ("0.1", "0.1"),
         ("0.1.0", "0.1"),
@@ -77,5 +77,5 @@ def test_a_major_version_that_nobody_speaks_is_refused(version: str) -> None:
         (None, None),
     ],
 )
-def test_a_version_is_read_by_its_major_and_before_1_by_its_minor(said: str | None, dialect: str | None) -> None:
-    assert read_version(said) == dialect
+def test_a_version_is_read_by_its_major_and_before_1_by_its_minor(requested: str | None, dialect: str | None) -> None:
+    assert read_version(requested) == dialect

@@ -1,4 +1,4 @@
-"""Whatever a caller or a worker sends: it is read, or refused in our own words. Nothing else ever comes out."""
+"""Any input of a caller or a worker is parsed, or refused with an error of ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rolecall.protocol.rest import params_of, read_query, read_route, refuse_pro
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.workers import requests as calls
 from rolecall.protocol.workers.events import Malformed
-from tests.unit.protocol.contents import damaged, strange_documents
+from tests.unit.protocol.contents import mutated, random_documents
 
 many = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 ANY = Target()
@@ -100,7 +100,7 @@ DIALECTS = ["0.1", "0.3", "1.0"]
 STATUS_03: JsonObject = {"state": "working", "message": MESSAGE_03, "timestamp": "2025-01-01T00:00:00Z"}
 STATUS_10: JsonObject = {"state": "TASK_STATE_WORKING", "message": MESSAGE_10, "timestamp": "2025-01-01T00:00:00Z"}
 IDS = {"taskId": "t", "contextId": "c"}
-SAID: dict[str, tuple[JsonObject, ...]] = {
+RESULTS: dict[str, tuple[JsonObject, ...]] = {
     "0.3": (
         {
             "kind": "task",
@@ -129,16 +129,16 @@ SAID: dict[str, tuple[JsonObject, ...]] = {
         {"message": MESSAGE_10},
     ),
 }
-SPOKEN = ["0.3", "1.0"]
+LOG_DIALECTS = ["0.3", "1.0"]
 codec = Codec(lambda: 0.0)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_any_message_of_a_caller_is_read_or_refused_and_what_was_read_can_be_said_to_every_worker(dialect: str) -> None:
+def test_any_message_of_a_caller_is_refused_or_can_be_sent_to_every_worker(dialect: str) -> None:
     outcomes: Counter[bool] = Counter()
 
     @many
-    @given(damaged(SENDS[dialect]) | strange_documents)
+    @given(mutated(SENDS[dialect]) | random_documents)
     def try_one(params: JsonObject) -> None:
         try:
             send = requests.READ_SEND[dialect](params, ANY)
@@ -147,10 +147,10 @@ def test_any_message_of_a_caller_is_read_or_refused_and_what_was_read_can_be_sai
             return
         outcomes[True] += 1
         turn = codec.record(send, after=START)
-        for log_dialect in SPOKEN:
+        for log_dialect in LOG_DIALECTS:
             ids = Ids(TaskId("T"), "C", "wt", "wc", log_dialect)
-            told = calls.send_params(send, ids, {}, stream=False)
-            SHAPES[log_dialect].read(EventKind.MESSAGE, told["message"])
+            sent = calls.send_params(send, ids, {}, stream=False)
+            SHAPES[log_dialect].read(EventKind.MESSAGE, sent["message"])
             log = [Logged(Cursor(1), codec.opening(ids, turn))]
             for reader in DIALECTS:
                 assert codec.snapshot((turn,), log, dialect=reader, history_length=None)
@@ -160,86 +160,86 @@ def test_any_message_of_a_caller_is_read_or_refused_and_what_was_read_can_be_sai
 
 
 @pytest.mark.parametrize("dialect", [*DIALECTS, None])
-@pytest.mark.parametrize("asked", READERS)
-def test_any_other_call_is_read_or_refused(asked: str, dialect: str | None) -> None:
+@pytest.mark.parametrize("call", READERS)
+def test_any_other_call_is_read_or_refused(call: str, dialect: str | None) -> None:
     @settings(many, max_examples=150)
-    @given(damaged(*CALLS) | strange_documents)
+    @given(mutated(*CALLS) | random_documents)
     def try_one(params: JsonObject) -> None:
         try:
-            READERS[asked](params, dialect)
+            READERS[call](params, dialect)
         except HubError as error:
             assert len(error.message) < 1000
 
     try_one()
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
-def test_anything_that_a_worker_says_is_heard_or_malformed_and_what_was_heard_can_be_logged(log_dialect: str) -> None:
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
+def test_any_event_of_a_worker_is_malformed_or_can_be_logged(log_dialect: str) -> None:
     outcomes: Counter[bool] = Counter()
 
     @settings(many, max_examples=1000)
-    @given(damaged(*SAID[log_dialect]) | strange_documents)
-    def try_one(said: Any) -> None:
+    @given(mutated(*RESULTS[log_dialect]) | random_documents)
+    def try_one(result: Any) -> None:
         try:
-            heard = calls.readers(log_dialect)[0](said)
+            worker_event = calls.readers(log_dialect)[0](result)
         except Malformed as error:
             outcomes[False] += 1
             assert len(str(error)) < 200
             return
         outcomes[True] += 1
-        log_and_read(heard, log_dialect)
+        log_and_read(worker_event, log_dialect)
 
     try_one()
     assert min(outcomes[True], outcomes[False]) > 50
 
 
-def log_and_read(heard: WorkerEvent, log_dialect: str) -> None:
-    """InvalidAnswer is the one thing that a reader of another dialect may get; one of the same always gets the event."""
-    ids = Ids(TaskId("T"), "C", heard.task, heard.context, log_dialect)
+def log_and_read(worker_event: WorkerEvent, log_dialect: str) -> None:
+    """A reader of another dialect may get InvalidAnswer; one of the same dialect always gets the event."""
+    ids = Ids(TaskId("T"), "C", worker_event.task, worker_event.context, log_dialect)
     turn = codec.record(requests.READ_SEND["0.3"]({"message": {"parts": [TEXT_03]}}, ANY), after=START)
-    events = codec.begin(heard, ids, turn)
+    events = codec.begin(worker_event, ids, turn)
     log = [Logged(Cursor(at + 1), event) for at, event in enumerate(events)]
     assert all(parse(event.body) for event in events)
     for dialect in DIALECTS:
-        pen = EventEncoder(dialect, "alias")
+        encoder = EventEncoder(dialect, "alias")
         try:
-            assert all(pen.encode(event) for event in events)
+            assert all(encoder.encode(event) for event in events)
             if events[0].kind is not EventKind.MESSAGE:
                 codec.snapshot((turn,), log, dialect=dialect, history_length=1)
         except InvalidAnswer:
             assert dialect != log_dialect
-    if heard.kind is EventKind.TASK:
+    if worker_event.kind is EventKind.TASK:
         opened = [Logged(Cursor(1), codec.opening(ids, turn))]
-        for event in codec.missing(heard, ids, (turn,), opened, gap=True):
+        for event in codec.missing(worker_event, ids, (turn,), opened, gap=True):
             assert event.state is not None or event.kind is EventKind.ARTIFACT
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
-@pytest.mark.parametrize("said", [None, [], "x", 1, True, {}])
-def test_what_is_no_document_at_all_is_malformed(said: Any, log_dialect: str) -> None:
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
+@pytest.mark.parametrize("result", [None, [], "x", 1, True, {}])
+def test_a_result_that_is_not_a_document_is_malformed(result: Any, log_dialect: str) -> None:
     for read in calls.readers(log_dialect):
         with pytest.raises(Malformed):
-            read(said)
+            read(result)
 
 
 _KNOWN = ("tasks", "t", "t:cancel", ":subscribe", "v1", "a2a", "rest", "agents", "echo", "message:send", "card")
-_ODD = ("", "echo%3Aa", "c", "%2F", "%00", "%", "%zz", "..", "%E2%82%AC", "%FF", "message:", "A" * 300)
-_words = st.sampled_from((*_KNOWN, *_ODD, "pushNotificationConfigs"))
+_UNUSUAL = ("", "echo%3Aa", "c", "%2F", "%00", "%", "%zz", "..", "%E2%82%AC", "%FF", "message:", "A" * 300)
+_words = st.sampled_from((*_KNOWN, *_UNUSUAL, "pushNotificationConfigs"))
 _paths = st.lists(_words, max_size=6).map("/".join) | st.text(max_size=20)
-_verbs = st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
+_http_methods = st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
 
 
 @many
-@given(_paths, _verbs, damaged(*CALLS, *SENDS.values()) | strange_documents, st.sampled_from(["0.3", "1.0", None]))
-def test_any_address_with_any_body_is_read_or_refused(path: str, method: str, said: JsonObject, dialect: str | None) -> None:
-    place = read_route(f"/{path}", method)
-    if place is None:
+@given(_paths, _http_methods, mutated(*CALLS, *SENDS.values()) | random_documents, st.sampled_from(["0.3", "1.0", None]))
+def test_any_address_with_any_body_is_read_or_refused(path: str, method: str, body: JsonObject, dialect: str | None) -> None:
+    route = read_route(f"/{path}", method)
+    if route is None:
         return
-    assert place.methods
-    assert (place.operation is not None) == (method in place.methods)
+    assert route.methods
+    assert (route.operation is not None) == (method in route.methods)
     try:
-        refuse_proto_form(said)
-        params = params_of(place, said, dialect)
+        refuse_proto_form(body)
+        params = params_of(route, body, dialect)
         for read in READERS.values():
             read(params, dialect)
     except HubError:

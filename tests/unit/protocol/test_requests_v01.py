@@ -1,4 +1,4 @@
-"""Requests under the oldest names: the caller makes the task's id, and does not wait."""
+"""Requests in 0.1: the caller makes the task's id, and does not wait."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ANY = Target()
 
 
 def params(message: dict[str, Any] | None = None, **members: Any) -> dict[str, Any]:
-    said = {"role": "user", "parts": [{"type": "text", "text": "hi"}], **(message or {})}
-    return {"id": "task-1", "sessionId": "session-1", "message": said, **members}
+    full = {"role": "user", "parts": [{"type": "text", "text": "hi"}], **(message or {})}
+    return {"id": "task-1", "sessionId": "session-1", "message": full, **members}
 
 
 def test_every_member_of_a_message_is_read() -> None:
@@ -52,7 +52,7 @@ def test_every_member_of_a_message_is_read() -> None:
         (params(sessionId=[]), '"params.sessionId" must be a string of 1 to 256 characters.'),
         (params({"parts": []}), '"message.parts" must be a list with at least one part.'),
         (params({"parts": [5]}), '"message.parts[0]" must be an object.'),
-        (params({"parts": [{"type": "song"}]}), '"message.parts[0]" must be a text, file or data part.'),
+        (params({"parts": [{"type": "xyz"}]}), '"message.parts[0]" must be a text, file or data part.'),
         (params({"parts": [{"type": "text", "text": 5}]}), '"message.parts[0].text" must be a string.'),
         (params({"parts": [{"type": "file", "file": {}}]}), '"message.parts[0].file" must have either bytes or uri.'),
         (params({"parts": [{"type": "data", "data": []}]}), '"message.parts[0].data" must be an object.'),
@@ -66,29 +66,29 @@ def test_every_member_of_a_message_is_read() -> None:
         (params(pushNotification={"url": 5}), '"pushNotificationConfig.url" must be a URL of at most 2048 characters.'),
     ],
 )
-def test_a_wrong_message_is_refused_with_the_name_of_the_place(wrong: dict[str, Any], text: str) -> None:
+def test_a_wrong_message_is_refused_with_the_path_of_the_member(wrong: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidParams) as refusal:
         v01.read_send(wrong, ANY)
     assert refusal.value.message == text
 
 
-def test_without_an_id_the_task_has_no_name_of_its_callers() -> None:
+def test_without_an_id_the_task_has_no_alias() -> None:
     first, second = (v01.read_send({"message": params()["message"]}, ANY) for _ in range(2))
     assert (first.alias, first.context_id) == ("", None)
-    assert first.params != second.params, "nothing says that the two are one"
+    assert first.params != second.params, "nothing shows that the two are the same"
 
 
-def test_a_message_has_no_id_and_the_same_one_is_told_to_every_worker() -> None:
-    """Its content is what it is recognised by, so nothing may be put into it."""
+def test_a_message_without_an_id_is_sent_with_the_same_id_to_every_worker() -> None:
+    """Its content identifies it, so nothing may be added to it."""
     given = params()
     send = v01.read_send(params(), ANY)
     assert send.params == given
     for log_dialect in ("0.3", "1.0"):
-        told = calls.send_params(send, Ids(TaskId("T"), "c", log_dialect=log_dialect), {}, stream=True)
-        assert told["message"]["messageId"] == send.message_id
+        sent = calls.send_params(send, Ids(TaskId("T"), "c", log_dialect=log_dialect), {}, stream=True)
+        assert sent["message"]["messageId"] == send.message_id
 
 
-def test_push_is_set_and_asked_for_by_the_tasks_id_alone() -> None:
+def test_push_is_set_and_read_by_the_tasks_id_alone() -> None:
     given = {"id": "task-1", "pushNotificationConfig": {"url": "https://example.org/", "token": "t"}}
     assert v01.read_set_push(given, ANY).config == PushConfig(TaskId("task-1"), "", "https://example.org/", "0.1", "t")
     named = v01.read_name_push({"id": "task-1"}, ANY)

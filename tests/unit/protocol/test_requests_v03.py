@@ -25,7 +25,7 @@ def message(**members: Any) -> dict[str, Any]:
     }
 
 
-def test_a_careless_message_is_mended() -> None:
+def test_an_incomplete_message_is_mended() -> None:
     send = v03.read_send(
         {
             "message": {
@@ -39,12 +39,12 @@ def test_a_careless_message_is_mended() -> None:
         },
         ANY,
     )
-    said = send.params["message"]
-    assert said["kind"] == "message"
-    assert said["role"] == "user"
-    assert said["messageId"] == send.message_id != ""
-    assert [part["kind"] for part in said["parts"]] == ["text"] * 4
-    assert [part["text"] for part in said["parts"]] == ["a", "b", "c", "d"]
+    message_sent = send.params["message"]
+    assert message_sent["kind"] == "message"
+    assert message_sent["role"] == "user"
+    assert message_sent["messageId"] == send.message_id != ""
+    assert [part["kind"] for part in message_sent["parts"]] == ["text"] * 4
+    assert [part["text"] for part in message_sent["parts"]] == ["a", "b", "c", "d"]
 
 
 STRINGS = "must be a list of strings."
@@ -75,7 +75,7 @@ def hook(**members: Any) -> dict[str, Any]:
         (message(parts={}), '"message.parts" must be a list with at least one part.'),
         (parts("x"), '"message.parts[0]" must be an object.'),
         (parts({"text": "a"}, None), '"message.parts[1]" must be an object.'),
-        (parts({"kind": "song", "text": "la"}), '"message.parts[0].kind" must be text, file or data.'),
+        (parts({"kind": "xyz", "text": "la"}), '"message.parts[0].kind" must be text, file or data.'),
         (parts({}), '"message.parts[0].kind" must be text, file or data.'),
         (parts({"kind": ["text"]}), '"message.parts[0].kind" must be text, file or data.'),
         (parts({"kind": "text", "text": 5}), '"message.parts[0].text" must be a string.'),
@@ -136,7 +136,7 @@ def hook(**members: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_wrong_message_is_refused_with_the_name_of_the_place(params: dict[str, Any], text: str) -> None:
+def test_a_wrong_message_is_refused_with_the_path_of_the_member(params: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidParams) as refusal:
         v03.read_send(params, ANY)
     assert refusal.value.message == text
@@ -154,12 +154,12 @@ def test_null_is_the_same_as_absent() -> None:
 
 
 @pytest.mark.parametrize(("blocking", "waits"), [(True, True), (False, False), (None, True)])
-def test_who_says_nothing_waits_for_the_end(blocking: bool | None, waits: bool) -> None:
+def test_a_call_without_a_configuration_waits_for_the_end(blocking: bool | None, waits: bool) -> None:
     assert v03.read_send(configured(blocking=blocking), ANY).blocking is waits
 
 
 @pytest.mark.parametrize("length", [0, 1, 10**9])
-def test_no_history_is_something_to_ask_for(length: int) -> None:
+def test_a_history_of_any_length_can_be_requested(length: int) -> None:
     assert v03.read_send(configured(historyLength=length), ANY).history_length == length
     assert v03.read_get({"id": "t", "historyLength": length}, ANY).history_length == length
 
@@ -201,7 +201,7 @@ def test_a_config_that_is_named_wrongly_is_refused() -> None:
         v03.read_name_push({"id": "t", "pushNotificationConfigId": ""}, ANY)
 
 
-def test_get_cancel_and_subscribe_say_which_dialect_they_were_asked_in() -> None:
+def test_get_cancel_and_subscribe_have_the_dialect_of_the_call() -> None:
     for dialect in ("0.3", None):
         assert v03.read_get({"id": "t"}, ANY, dialect) == GetTask(ANY, TaskId("t"), dialect)
         assert v03.read_cancel({"id": "t", "metadata": {}}, ANY, dialect) == CancelTask(ANY, TaskId("t"), dialect)
@@ -245,37 +245,41 @@ def test_a_task_that_is_not_named_clearly_is_refused(params: dict[str, Any], tex
     assert refusal.value.message == text
 
 
-def test_a_worker_is_told_its_own_ids_and_every_member_it_may_know() -> None:
+def test_a_worker_gets_its_own_ids_and_every_member_it_may_know() -> None:
     params = {
         **message(taskId="hub-task", contextId="hub-ctx", referenceTaskIds=["hub-ref"], strange=1),
         "other": {"kind": "x"},
     }
     send = v03.read_send(params, ANY)
     ids = Ids(TaskId("hub-task"), "hub-ctx", "their-task", "their-ctx")
-    told = calls.send_params(send, ids, {"hub-ref": "their-ref"}, stream=True)
-    said = told["message"]
-    assert (said["taskId"], said["contextId"], said["referenceTaskIds"]) == ("their-task", "their-ctx", ["their-ref"])
-    assert said["messageId"] == "m1"
-    assert said["strange"] == 1
-    assert told["other"] == {"kind": "x"}
+    sent = calls.send_params(send, ids, {"hub-ref": "their-ref"}, stream=True)
+    message_sent = sent["message"]
+    assert (message_sent["taskId"], message_sent["contextId"], message_sent["referenceTaskIds"]) == (
+        "their-task",
+        "their-ctx",
+        ["their-ref"],
+    )
+    assert message_sent["messageId"] == "m1"
+    assert message_sent["strange"] == 1
+    assert sent["other"] == {"kind": "x"}
 
 
 def test_a_first_message_carries_no_task_id_to_the_worker() -> None:
     send = v03.read_send(message(contextId="c"), ANY)
-    told = calls.send_params(send, Ids(TaskId("t"), "c"), {}, stream=False)
-    assert "taskId" not in told["message"]
-    assert told["message"]["contextId"] == "c"
-    assert told["configuration"] == {"blocking": False}
+    sent = calls.send_params(send, Ids(TaskId("t"), "c"), {}, stream=False)
+    assert "taskId" not in sent["message"]
+    assert sent["message"]["contextId"] == "c"
+    assert sent["configuration"] == {"blocking": False}
 
 
 @pytest.mark.parametrize("metadata", [None, {"a": 1, "usage": "mine"}])
-def test_what_a_task_says_beside_a2a_is_found_in_its_metadata(metadata: dict[str, Any] | None) -> None:
+def test_the_usage_that_a_task_reports_is_moved_to_its_metadata(metadata: dict[str, Any] | None) -> None:
     task = {"kind": "task", "id": "t", "status": {"state": "completed"}, "data": {"usage": 7}, "metadata": metadata}
     document = read_result(task).document
     assert document["metadata"] == {"usage": 7, **(metadata or {})}
     assert "data" not in document
 
 
-def test_a_member_data_that_is_no_object_stays_where_it_was() -> None:
+def test_a_member_data_that_is_not_an_object_is_not_moved() -> None:
     task = {"kind": "task", "id": "t", "status": {"state": "completed"}, "data": [1]}
     assert read_result(task).document["data"] == [1]

@@ -104,7 +104,7 @@ def hook(**members: Any) -> dict[str, Any]:
         (message(task_id="a", taskId="b"), '"taskId" and "task_id" are two spellings of one member, and differ.'),
     ],
 )
-def test_a_wrong_message_is_refused_with_the_name_of_the_place(params: dict[str, Any], text: str) -> None:
+def test_a_wrong_message_is_refused_with_the_path_of_the_member(params: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidParams) as refusal:
         v10.read_send(params, ANY)
     assert refusal.value.message == text
@@ -132,8 +132,8 @@ def test_every_member_of_a_message_is_read() -> None:
     assert send.params["message"]["parts"][3] == {"data": None}
 
 
-def test_what_protojson_may_leave_out_or_spell_otherwise_is_mended() -> None:
-    careless: dict[str, Any] = {
+def test_members_that_protojson_omits_or_spells_differently_are_mended() -> None:
+    incomplete: dict[str, Any] = {
         "message": {
             "message_id": "m",
             "task_id": "t",
@@ -150,10 +150,10 @@ def test_what_protojson_may_leave_out_or_spell_otherwise_is_mended() -> None:
             "task_push_notification_config": {"url": "https://example.org/"},
         },
     }
-    send = v10.read_send(careless, ANY)
-    said = send.params["message"]
-    assert said["parts"] == [{"text": "a", "mediaType": "text/plain", "filename": None}]
-    assert (said["role"], "kind" in said, said["taskId"]) == ("ROLE_USER", False, "t")
+    send = v10.read_send(incomplete, ANY)
+    sent = send.params["message"]
+    assert sent["parts"] == [{"text": "a", "mediaType": "text/plain", "filename": None}]
+    assert (sent["role"], "kind" in sent, sent["taskId"]) == ("ROLE_USER", False, "t")
     assert (send.message_id, send.task_id, send.context_id, send.references) == ("m", "t", "c", ("r",))
     assert (send.blocking, send.history_length) == (False, 2)
     assert send.push is not None
@@ -178,12 +178,12 @@ def test_a_message_without_an_id_gets_one() -> None:
     assert first.message_id == first.params["message"]["messageId"] != second.message_id
 
 
-def test_who_says_nothing_waits_for_the_end() -> None:
+def test_a_call_without_a_configuration_waits_for_the_end() -> None:
     for configuration, waits in (({}, True), ({"returnImmediately": False}, True), ({"returnImmediately": True}, False)):
         assert v10.read_send(configured(**configuration), ANY).blocking is waits
 
 
-def test_the_path_stands_beside_the_tenant_and_metadata_comes_last() -> None:
+def test_path_tenant_and_metadata_name_the_role_in_this_order() -> None:
     params = {**message(metadata={"role": "other"}), "tenant": "echo"}
     assert v10.read_send(params, Target(path_role="echo", path_instance="a")).target == Target(
         path_role="echo", path_instance="a", role="echo"
@@ -232,14 +232,14 @@ def test_a_list_without_filters_is_all_there_is_fifty_at_a_time(nothing: object)
     )
 
 
-@pytest.mark.parametrize("said", ["TASK_STATE_COMPLETED", "completed", 3, "TASK_STATE_CANCELED", "TASK_STATE_CANCELLED"])
-def test_a_state_is_named_in_any_spelling(said: object) -> None:
-    assert v10.read_list({"status": said}, ANY).query.state in (TaskState.COMPLETED, TaskState.CANCELED)
+@pytest.mark.parametrize("given", ["TASK_STATE_COMPLETED", "completed", 3, "TASK_STATE_CANCELED", "TASK_STATE_CANCELLED"])
+def test_a_state_is_named_in_any_spelling(given: object) -> None:
+    assert v10.read_list({"status": given}, ANY).query.state in (TaskState.COMPLETED, TaskState.CANCELED)
 
 
-@pytest.mark.parametrize("said", ["TASK_STATE_UNSPECIFIED", 0, "", None])
-def test_the_unspecified_state_is_no_filter(said: object) -> None:
-    assert v10.read_list({"status": said}, ANY).query.state is None
+@pytest.mark.parametrize("given", ["TASK_STATE_UNSPECIFIED", 0, "", None])
+def test_the_unspecified_state_is_no_filter(given: object) -> None:
+    assert v10.read_list({"status": given}, ANY).query.state is None
 
 
 @pytest.mark.parametrize(

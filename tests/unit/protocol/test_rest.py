@@ -1,4 +1,4 @@
-"""REST: what each address asks for, what its query says, and what an error looks like."""
+"""REST: the operation of each address, its query, and the form of errors."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import pytest
 from rolecall.errors import InvalidParams, NoLiveWorker, TaskNotFound, VersionNotSupported
 from rolecall.model.command import Target
 from rolecall.protocol.faults import fault_of
-from rolecall.protocol.methods import Operation as Op
+from rolecall.protocol.methods import Operation
 from rolecall.protocol.rest import RestRoute, params_of, read_query, read_route, refuse_proto_form, write_error
 from rolecall.protocol.text.jsontext import parse
 
 ANY = Target()
 ADDRESSES = [
-    ("POST", "/message:send", Op.SEND, {}),
-    ("POST", "/message:stream", Op.STREAM, {}),
-    ("GET", "/tasks", Op.LIST, {}),
-    ("GET", "/tasks/t", Op.GET, {"id": "t"}),
-    ("POST", "/tasks/t:cancel", Op.CANCEL, {"id": "t"}),
-    ("GET", "/tasks/t:subscribe", Op.SUBSCRIBE, {"id": "t"}),
-    ("POST", "/tasks/t:subscribe", Op.SUBSCRIBE, {"id": "t"}),
-    ("POST", "/tasks/t/pushNotificationConfigs", Op.PUSH_SET, {"task": "t"}),
-    ("GET", "/tasks/t/pushNotificationConfigs", Op.PUSH_LIST, {"task": "t"}),
-    ("GET", "/tasks/t/pushNotificationConfigs/c", Op.PUSH_GET, {"task": "t", "config": "c"}),
-    ("DELETE", "/tasks/t/pushNotificationConfigs/c", Op.PUSH_DELETE, {"task": "t", "config": "c"}),
+    ("POST", "/message:send", Operation.SEND, {}),
+    ("POST", "/message:stream", Operation.STREAM, {}),
+    ("GET", "/tasks", Operation.LIST, {}),
+    ("GET", "/tasks/t", Operation.GET, {"id": "t"}),
+    ("POST", "/tasks/t:cancel", Operation.CANCEL, {"id": "t"}),
+    ("GET", "/tasks/t:subscribe", Operation.SUBSCRIBE, {"id": "t"}),
+    ("POST", "/tasks/t:subscribe", Operation.SUBSCRIBE, {"id": "t"}),
+    ("POST", "/tasks/t/pushNotificationConfigs", Operation.PUSH_SET, {"task": "t"}),
+    ("GET", "/tasks/t/pushNotificationConfigs", Operation.PUSH_LIST, {"task": "t"}),
+    ("GET", "/tasks/t/pushNotificationConfigs/c", Operation.PUSH_GET, {"task": "t", "config": "c"}),
+    ("DELETE", "/tasks/t/pushNotificationConfigs/c", Operation.PUSH_DELETE, {"task": "t", "config": "c"}),
 ]
 
 
@@ -48,7 +48,7 @@ ADDRESSES = [
     ],
 )
 def test_every_operation_has_its_address_behind_every_prefix(
-    prefix: str, dialect: str | None, target: Target, method: str, path: str, operation: Op, names: dict[str, str]
+    prefix: str, dialect: str | None, target: Target, method: str, path: str, operation: Operation, names: dict[str, str]
 ) -> None:
     for written in (prefix + path, f"{prefix}{path}/"):
         place = read_route(written, method)
@@ -59,16 +59,16 @@ def test_every_operation_has_its_address_behind_every_prefix(
 @pytest.mark.parametrize(
     ("method", "path", "operation", "dialect"),
     [
-        ("GET", "/extendedAgentCard", Op.CARD, "1.0"),
-        ("GET", "/echo/extendedAgentCard", Op.CARD, "1.0"),
-        ("GET", "/v1/card", Op.CARD, "0.3"),
-        ("GET", "/agents/echo/v1/card", Op.CARD, "0.3"),
-        ("GET", "/a2a/tasks/t", Op.GET, "0.3"),
-        ("POST", "/a2a/tasks/t/pushNotificationConfig", Op.PUSH_SET, "0.3"),
-        ("GET", "/a2a/tasks/t/pushNotificationConfig", Op.PUSH_LIST, "0.3"),
+        ("GET", "/extendedAgentCard", Operation.CARD, "1.0"),
+        ("GET", "/echo/extendedAgentCard", Operation.CARD, "1.0"),
+        ("GET", "/v1/card", Operation.CARD, "0.3"),
+        ("GET", "/agents/echo/v1/card", Operation.CARD, "0.3"),
+        ("GET", "/a2a/tasks/t", Operation.GET, "0.3"),
+        ("POST", "/a2a/tasks/t/pushNotificationConfig", Operation.PUSH_SET, "0.3"),
+        ("GET", "/a2a/tasks/t/pushNotificationConfig", Operation.PUSH_LIST, "0.3"),
     ],
 )
-def test_cards_and_the_addresses_of_the_seeds_are_known(method: str, path: str, operation: Op, dialect: str) -> None:
+def test_cards_and_the_addresses_of_the_seeds_are_known(method: str, path: str, operation: Operation, dialect: str) -> None:
     place = read_route(path, method)
     assert place is not None
     assert (place.operation, place.dialect) == (operation, dialect)
@@ -87,7 +87,7 @@ def test_cards_and_the_addresses_of_the_seeds_are_known(method: str, path: str, 
         ("/extendedAgentCard", ("GET",)),
     ],
 )
-def test_another_verb_is_told_which_ones_there_are(path: str, methods: tuple[str, ...]) -> None:
+def test_another_method_gets_those_that_the_address_has(path: str, methods: tuple[str, ...]) -> None:
     for method in {"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"} - {*methods}:
         place = read_route(path, method)
         assert place is not None
@@ -103,7 +103,7 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("path", ["", "/", *OTHERS.split()])
-def test_every_other_address_is_left_to_others(path: str) -> None:
+def test_every_other_address_is_not_rest(path: str) -> None:
     assert read_route(path, "GET") is None
 
 
@@ -158,13 +158,13 @@ def test_a_query_is_what_its_json_would_be() -> None:
         (b"\xff=1", "The query cannot be parsed: use UTF-8 and at most 50 parameters."),
     ],
 )
-def test_a_query_that_cannot_be_meant_is_refused(query: bytes, text: str) -> None:
+def test_a_wrong_query_is_refused(query: bytes, text: str) -> None:
     with pytest.raises(InvalidParams) as refusal:
         read_query(query)
     assert refusal.value.message == text
 
 
-def place(operation: Op, **names: str) -> RestRoute:
+def place(operation: Operation, **names: str) -> RestRoute:
     return RestRoute(operation, None, ANY, names, ())
 
 
@@ -172,47 +172,50 @@ HOOK = {"url": "u"}
 
 
 @pytest.mark.parametrize(
-    ("asked", "said", "dialect", "params"),
+    ("route", "body", "dialect", "params"),
     [
-        (place(Op.GET, id="t"), {"id": "x", "historyLength": 1}, "1.0", {"id": "t", "historyLength": 1}),
-        (place(Op.SEND), {"message": {}}, "0.3", {"message": {}}),
-        (place(Op.PUSH_SET, task="t"), {"taskId": "x", **HOOK}, "1.0", {"taskId": "t", **HOOK}),
-        (place(Op.PUSH_GET, task="t", config="c"), {"id": "x"}, "1.0", {"taskId": "t", "id": "c"}),
-        (place(Op.PUSH_LIST, task="t"), {"pageSize": 5}, "1.0", {"taskId": "t", "pageSize": 5}),
+        (place(Operation.GET, id="t"), {"id": "x", "historyLength": 1}, "1.0", {"id": "t", "historyLength": 1}),
+        (place(Operation.SEND), {"message": {}}, "0.3", {"message": {}}),
+        (place(Operation.PUSH_SET, task="t"), {"taskId": "x", **HOOK}, "1.0", {"taskId": "t", **HOOK}),
+        (place(Operation.PUSH_GET, task="t", config="c"), {"id": "x"}, "1.0", {"taskId": "t", "id": "c"}),
+        (place(Operation.PUSH_LIST, task="t"), {"pageSize": 5}, "1.0", {"taskId": "t", "pageSize": 5}),
         (
-            place(Op.PUSH_SET, task="t"),
+            place(Operation.PUSH_SET, task="t"),
             {"pushNotificationConfig": HOOK},
             "0.3",
             {"taskId": "t", "pushNotificationConfig": HOOK},
         ),
-        (place(Op.PUSH_SET, task="t"), {"parent": "p", "config": HOOK}, "0.3", {"taskId": "t", "pushNotificationConfig": HOOK}),
-        (place(Op.PUSH_SET, task="t"), HOOK, "0.3", {"taskId": "t", "pushNotificationConfig": HOOK}),
-        (place(Op.PUSH_GET, task="t", config="c"), {}, "0.3", {"id": "t", "pushNotificationConfigId": "c"}),
-        (place(Op.PUSH_LIST, task="t"), {}, "0.3", {"id": "t"}),
+        (
+            place(Operation.PUSH_SET, task="t"),
+            {"parent": "p", "config": HOOK},
+            "0.3",
+            {"taskId": "t", "pushNotificationConfig": HOOK},
+        ),
+        (place(Operation.PUSH_SET, task="t"), HOOK, "0.3", {"taskId": "t", "pushNotificationConfig": HOOK}),
+        (place(Operation.PUSH_GET, task="t", config="c"), {}, "0.3", {"id": "t", "pushNotificationConfigId": "c"}),
+        (place(Operation.PUSH_LIST, task="t"), {}, "0.3", {"id": "t"}),
     ],
 )
-def test_what_stands_in_the_address_wins_over_what_was_said(
-    asked: RestRoute, said: dict[str, Any], dialect: str, params: dict[str, Any]
-) -> None:
-    assert params_of(asked, said, dialect) == params
+def test_the_address_overrides_the_body(route: RestRoute, body: dict[str, Any], dialect: str, params: dict[str, Any]) -> None:
+    assert params_of(route, body, dialect) == params
 
 
 @pytest.mark.parametrize(
-    "said",
+    "body",
     [
         {"message": {"role": "ROLE_USER", "content": [{"text": "hi"}]}},
         {"request": {"role": "ROLE_USER", "content": []}},
         {"message": {"role": "ROLE_USER", "parts": [{"text": "hi"}]}},
     ],
 )
-def test_the_protobuf_form_of_0_3_is_refused_with_a_way_out(said: dict[str, Any]) -> None:
+def test_the_protobuf_form_of_0_3_is_refused_with_an_alternative(body: dict[str, Any]) -> None:
     with pytest.raises(InvalidParams, match=r"does not support the protobuf form of 0\.3 REST\. Use JSON-RPC, or 1\.0"):
-        refuse_proto_form(said)
+        refuse_proto_form(body)
 
 
-@pytest.mark.parametrize("said", [{}, {"message": {"role": "user", "parts": []}}, {"message": 5}, {"message": {"role": 1}}])
-def test_the_plain_form_is_left_to_its_reader(said: dict[str, Any]) -> None:
-    refuse_proto_form(said)
+@pytest.mark.parametrize("body", [{}, {"message": {"role": "user", "parts": []}}, {"message": 5}, {"message": {"role": 1}}])
+def test_the_json_form_is_not_refused_here(body: dict[str, Any]) -> None:
+    refuse_proto_form(body)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +227,7 @@ def test_the_plain_form_is_left_to_its_reader(said: dict[str, Any]) -> None:
         (ValueError("secret"), 500, "INTERNAL", "INTERNAL", "a2a-protocol.org"),
     ],
 )
-def test_an_error_says_its_status_twice_and_its_reason(
+def test_an_error_has_its_status_twice_and_its_reason(
     error: Exception, code: int, status: str, reason: str, domain: str
 ) -> None:
     document = parse(write_error(fault_of(error, "1.0")))

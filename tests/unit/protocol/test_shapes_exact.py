@@ -1,4 +1,4 @@
-"""Content that one dialect wrote and another read is the same content: nothing is lost, nothing is guessed."""
+"""Translation between dialects is exact: nothing is lost, nothing is guessed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ many = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthC
 
 
 def sent(document: JsonObject) -> JsonObject:
-    """As it comes out at the other end of a wire."""
+    """The document after encoding and parsing."""
     received: JsonObject = parse(dump(document))
     return received
 
@@ -40,7 +40,7 @@ def over(shape: ModuleType, content: Content) -> Content:
 
 @many
 @given(contents)
-def test_content_is_the_same_behind_either_dialect_and_behind_both(content: Content) -> None:
+def test_content_is_the_same_after_either_dialect_and_after_both(content: Content) -> None:
     assert over(v03, content) == content
     assert over(v10, content) == content
     assert over(v10, over(v03, content)) == content
@@ -58,7 +58,7 @@ def test_a_document_of_either_dialect_comes_back_from_the_other_unchanged(conten
 
 @settings(many, max_examples=800)
 @given(plain_parts)
-def test_a_part_that_both_dialects_have_a_place_for_is_the_same_behind_both(part: Part) -> None:
+def test_a_part_that_both_dialects_can_express_is_the_same_after_both(part: Part) -> None:
     old = sent(v03_parts.write_part(part))
     new = sent(v10.write_part(v03_parts.read_part(old)))
     assert v10.read_part(new) == part
@@ -67,7 +67,7 @@ def test_a_part_that_both_dialects_have_a_place_for_is_the_same_behind_both(part
 
 @settings(many, max_examples=800)
 @given(modern_parts)
-def test_what_only_1_0_has_a_place_for_survives_the_way_through_0_3(part: Part) -> None:
+def test_a_part_that_only_1_0_can_express_survives_0_3(part: Part) -> None:
     new = sent(v10.write_part(part))
     old = sent(v03_parts.write_part(v10.read_part(new)))
     assert isinstance(old.get("data", {}), dict)
@@ -77,7 +77,7 @@ def test_what_only_1_0_has_a_place_for_survives_the_way_through_0_3(part: Part) 
 
 @settings(many, max_examples=800)
 @given(plain_parts)
-def test_metadata_of_a_0_3_sender_is_its_own_even_where_it_looks_like_ours(part: Part) -> None:
+def test_metadata_of_a_0_3_sender_is_kept_even_if_it_resembles_ours(part: Part) -> None:
     document: JsonObject = {"kind": part.kind.value, part.kind.value: part.value, "metadata": part.metadata or {}}
     if part.kind in (PartKind.RAW, PartKind.URL):
         document = {"kind": "file", "file": {"uri": part.value}, "metadata": part.metadata or {}}
@@ -87,7 +87,7 @@ def test_metadata_of_a_0_3_sender_is_its_own_even_where_it_looks_like_ours(part:
 
 @many
 @given(contents)
-def test_writing_and_reading_leave_what_they_are_given_alone(content: Content) -> None:
+def test_writing_and_reading_do_not_change_their_arguments(content: Content) -> None:
     for shape in (v01, v03, v10):
         document = shape.write(content)
         before = dump(document)
@@ -97,14 +97,14 @@ def test_writing_and_reading_leave_what_they_are_given_alone(content: Content) -
 
 @settings(many, max_examples=600)
 @given(messages)
-def test_0_1_keeps_what_it_has_a_place_for(message: Message) -> None:
+def test_0_1_keeps_what_it_can_express(message: Message) -> None:
     back = over(v01, message)
     assert isinstance(back, Message)
     assert (back.role, back.parts, back.metadata) == (message.role, message.parts, message.metadata)
 
 
 @pytest.mark.parametrize("value", [None, [], [1, None], "x", 0, False, 1.5])
-def test_data_that_is_no_object_is_wrapped_and_marked_in_0_3(value: Any) -> None:
+def test_data_that_is_not_an_object_is_wrapped_and_marked_in_0_3(value: Any) -> None:
     part = Part(PartKind.DATA, value, metadata={"a": 1})
     document = v03_parts.write_part(part)
     assert document == {"kind": "data", "data": {"value": value}, "metadata": {"a": 1, "data_part_compat": True}}

@@ -1,4 +1,4 @@
-"""What careless senders write, and what each dialect makes of it."""
+"""Unusual spellings, and how each dialect reads them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rolecall.protocol.v1_0 import shape as v10
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("given", "expected"),
     [
         ("2025-10-28T10:00:00Z", "2025-10-28T10:00:00Z"),
         ("2025-10-28T12:30:00.250+02:30", "2025-10-28T10:00:00.250Z"),
@@ -36,15 +36,15 @@ from rolecall.protocol.v1_0 import shape as v10
         (None, None),
     ],
 )
-def test_a_moment_is_told_in_utc_or_not_at_all(said: Any, meant: str | None) -> None:
-    assert moment(said) == meant
-    status = {"state": "working", "timestamp": said}
+def test_a_time_is_written_in_utc_or_left_out(given: Any, expected: str | None) -> None:
+    assert moment(given) == expected
+    status = {"state": "working", "timestamp": given}
     update = v03.read(EventKind.STATUS, {"taskId": "t", "contextId": "c", "status": status})
-    assert v10.write(update)["status"].get("timestamp") == meant
+    assert v10.write(update)["status"].get("timestamp") == expected
 
 
 @pytest.mark.parametrize("state", TaskState)
-def test_a_state_has_one_name_in_each_dialect_and_final_tells_the_pauses_and_ends(state: TaskState) -> None:
+def test_a_state_has_one_name_in_each_dialect_and_final_marks_pauses_and_ends(state: TaskState) -> None:
     assert v03.read_state(v03.state_name(state)) is v10.read_state(v10.state_name(state)) is state
     update = StatusUpdate("t", "c", Status(state))
     assert v03.write(update)["final"] is (state in TERMINAL or state in PAUSED)
@@ -58,7 +58,7 @@ def test_the_states_of_1_0_have_the_numbers_of_its_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "said", "meant"),
+    ("shape", "given", "expected"),
     [
         (v03, "cancelled", TaskState.CANCELED),
         (v03, "pending", TaskState.SUBMITTED),
@@ -73,9 +73,9 @@ def test_the_states_of_1_0_have_the_numbers_of_its_schema() -> None:
     ],
 )
 def test_other_spellings_of_states_are_understood_and_unknown_ones_stay_unknown(
-    shape: ModuleType, said: Any, meant: TaskState
+    shape: ModuleType, given: Any, expected: TaskState
 ) -> None:
-    assert shape.read_state(said) is meant
+    assert shape.read_state(given) is expected
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_other_spellings_of_states_are_understood_and_unknown_ones_stay_unknown(
     ],
 )
 def test_1_0_reads_names_and_enums_as_every_protojson_reader_must(document: dict[str, Any]) -> None:
-    meant = Message("m", Role.USER, (Part(PartKind.TEXT, "x"),), "t", "c", ("r",))
-    assert v10.read_message(document) == meant
+    expected = Message("m", Role.USER, (Part(PartKind.TEXT, "x"),), "t", "c", ("r",))
+    assert v10.read_message(document) == expected
 
 
 def test_1_0_reads_the_snake_case_names_of_updates_and_parts() -> None:
@@ -122,7 +122,7 @@ def test_a_context_that_1_0_leaves_out_is_empty() -> None:
     assert v03.write(task)["contextId"] == ""
 
 
-def test_nulls_are_as_good_as_absent_in_0_3() -> None:
+def test_null_is_the_same_as_absent_in_0_3() -> None:
     nothing = dict.fromkeys(("metadata", "history", "artifacts"))
     document = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working", "message": None}, **nothing}
     assert v03.write(v03.read(EventKind.TASK, document)) == {
@@ -147,10 +147,10 @@ def test_a_text_part_is_understood_however_0_3_callers_spell_it(part: dict[str, 
     assert v03_parts.read_part(part) == Part(PartKind.TEXT, "x")
 
 
-@pytest.mark.parametrize("said", ["-_-_", "-_-_====", "+/+/", "+/\r\n+/"])
-def test_bytes_are_told_in_the_standard_alphabet_with_padding(said: str) -> None:
-    assert v10.read_part({"raw": said}) == v03_parts.read_part({"kind": "file", "file": {"bytes": said}})
-    assert v10.write_part(v10.read_part({"raw": said})) == {"raw": "+/+/"}
+@pytest.mark.parametrize("given", ["-_-_", "-_-_====", "+/+/", "+/\r\n+/"])
+def test_bytes_are_written_in_the_standard_alphabet_with_padding(given: str) -> None:
+    assert v10.read_part({"raw": given}) == v03_parts.read_part({"kind": "file", "file": {"bytes": given}})
+    assert v10.write_part(v10.read_part({"raw": given})) == {"raw": "+/+/"}
     assert v10.write_part(v10.read_part({"raw": "QQ"})) == {"raw": "QQ=="}
 
 
@@ -193,7 +193,7 @@ def task(**members: Any) -> dict[str, Any]:
         (v03, EventKind.STATUS, {"taskId": "t", "status": {"state": None}}, "status.state"),
     ],
 )
-def test_what_can_not_be_meant_is_refused_with_its_place_and_without_its_words(
+def test_a_wrong_member_is_refused_with_its_path_and_not_quoted(
     shape: ModuleType, kind: EventKind, document: dict[str, Any], place: str
 ) -> None:
     with pytest.raises(Untranslatable) as refusal:
@@ -202,7 +202,7 @@ def test_what_can_not_be_meant_is_refused_with_its_place_and_without_its_words(
     assert "secret" not in str(refusal.value)
 
 
-def test_members_that_only_look_like_a2a_pass_through_metadata_and_data_untouched() -> None:
+def test_members_that_resemble_a2a_inside_metadata_and_data_do_not_change() -> None:
     loaded: dict[str, Any] = {"kind": "text", "final": True, "role": "ROLE_USER", "parts": [{"kind": "x"}], "message_id": None}
     content: Content = Message("m", Role.AGENT, (Part(PartKind.DATA, loaded, metadata=loaded),), metadata=loaded)
     for shape in (v03, v10):

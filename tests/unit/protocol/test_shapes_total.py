@@ -1,4 +1,4 @@
-"""Whatever is read, it is content or refused; a refusal names the place and quotes nothing."""
+"""Any document is read or refused; a refusal has the path of the member and quotes nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rolecall.protocol.untranslatable import Untranslatable
 from rolecall.protocol.v0_1 import shape as v01
 from rolecall.protocol.v0_3 import shape as v03
 from rolecall.protocol.v1_0 import shape as v10
-from tests.unit.protocol.contents import flawed, kind_of, strange_documents
+from tests.unit.protocol.contents import kind_of, random_documents, written_and_mutated
 
 SHAPES = [v01, v03, v10]
 many = settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
@@ -23,7 +23,7 @@ kinds = st.sampled_from(EventKind)
 
 
 def check(shape: ModuleType, kind: EventKind, document: Any) -> bool:
-    """Whether it was read. Anything but a refusal flies on, and what was read can be written in every dialect."""
+    """Was it read? Any error but a refusal is raised, and what was read can be written in every dialect."""
     try:
         content = shape.read(kind, document)
     except Untranslatable:
@@ -37,17 +37,17 @@ def check(shape: ModuleType, kind: EventKind, document: Any) -> bool:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @many
-@given(kinds, strange_documents)
+@given(kinds, random_documents)
 def test_any_object_is_read_or_refused(shape: ModuleType, kind: EventKind, document: Any) -> None:
     check(shape, kind, document)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_document_with_one_flaw_is_read_or_refused(shape: ModuleType) -> None:
+def test_a_document_with_one_change_is_read_or_refused(shape: ModuleType) -> None:
     outcomes: Counter[bool] = Counter()
 
     @many
-    @given(flawed(shape.write))
+    @given(written_and_mutated(shape.write))
     def try_one(flaw: tuple[EventKind, Any]) -> None:
         outcomes[check(shape, *flaw)] += 1
 
@@ -58,6 +58,6 @@ def test_a_document_with_one_flaw_is_read_or_refused(shape: ModuleType) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("document", [None, [], "x", 1, True, {}])
 @pytest.mark.parametrize("kind", EventKind)
-def test_what_is_no_document_at_all_is_refused(shape: ModuleType, kind: EventKind, document: Any) -> None:
+def test_a_value_that_is_not_a_document_is_refused(shape: ModuleType, kind: EventKind, document: Any) -> None:
     with pytest.raises(Untranslatable):
         shape.read(kind, document)

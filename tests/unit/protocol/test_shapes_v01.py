@@ -1,4 +1,4 @@
-"""The old names: what callers of 0.1 are told, and what they may say."""
+"""Documents in 0.1: what callers get, and what they may send."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from rolecall.model.content import Artifact, ArtifactUpdate, Content, Message, P
 from rolecall.protocol.untranslatable import Untranslatable
 from rolecall.protocol.v0_1 import shape as v01
 
-HI = Part(PartKind.TEXT, "hi")
-SAID = Message("m1", Role.AGENT, (HI,), "t1", "c1", ("t0",), ("urn:x",), {"a": 1})
-WORKS = (Artifact("first", (HI,), "A", "the first"), Artifact("second", (HI,), metadata={"b": 2}))
-TASK = Task("t1", "c1", Status(TaskState.WORKING, SAID, "2025-10-28T10:00:00Z"), (SAID,), WORKS, {"kind": "mine"})
-OLD_SAID = {"role": "agent", "parts": [{"type": "text", "text": "hi"}], "metadata": {"a": 1}}
-OLD_STATUS = {"state": "working", "message": OLD_SAID, "timestamp": "2025-10-28T10:00:00Z"}
+TEXT = Part(PartKind.TEXT, "hi")
+MESSAGE = Message("m1", Role.AGENT, (TEXT,), "t1", "c1", ("t0",), ("urn:x",), {"a": 1})
+WORKS = (Artifact("first", (TEXT,), "A", "the first"), Artifact("second", (TEXT,), metadata={"b": 2}))
+TASK = Task("t1", "c1", Status(TaskState.WORKING, MESSAGE, "2025-10-28T10:00:00Z"), (MESSAGE,), WORKS, {"kind": "mine"})
+OLD_MESSAGE = {"role": "agent", "parts": [{"type": "text", "text": "hi"}], "metadata": {"a": 1}}
+OLD_STATUS = {"state": "working", "message": OLD_MESSAGE, "timestamp": "2025-10-28T10:00:00Z"}
 OLD_WORKS = [
     {"name": "A", "description": "the first", "parts": [{"type": "text", "text": "hi"}], "index": 0},
     {"parts": [{"type": "text", "text": "hi"}], "index": 1, "metadata": {"b": 2}},
 ]
 
 
-def test_a_task_has_a_session_and_its_artifacts_have_places() -> None:
+def test_a_task_has_a_session_and_its_artifacts_have_indexes() -> None:
     assert v01.write(TASK) == {
         "id": "t1",
         "sessionId": "c1",
         "status": OLD_STATUS,
-        "history": [OLD_SAID],
+        "history": [OLD_MESSAGE],
         "artifacts": OLD_WORKS,
         "metadata": {"kind": "mine"},
     }
 
 
-def test_a_task_in_a_stream_is_a_status_that_brings_its_artifacts_along() -> None:
+def test_a_task_in_a_stream_is_a_status_with_artifacts() -> None:
     frame = v01.write_stream(TASK)
     assert frame == {
         "id": "t1",
@@ -46,30 +46,30 @@ def test_a_task_in_a_stream_is_a_status_that_brings_its_artifacts_along() -> Non
     assert "artifacts" not in v01.write_stream(Task("t1", "c1", Status(TaskState.SUBMITTED)))
 
 
-def test_a_message_alone_has_no_place_in_a_stream() -> None:
+def test_a_stream_cannot_hold_a_bare_message() -> None:
     with pytest.raises(Untranslatable):
-        v01.write_stream(SAID)
+        v01.write_stream(MESSAGE)
 
 
 @pytest.mark.parametrize(("state", "final"), [("working", False), ("input-required", True), ("canceled", True)])
-def test_a_status_is_final_where_nothing_follows(state: str, final: bool) -> None:
+def test_a_status_is_final_if_no_event_follows(state: str, final: bool) -> None:
     update = StatusUpdate("t1", "c1", Status(TaskState(state)), {"a": 1})
     assert v01.write(update) == v01.write_stream(update)
     assert v01.write(update) == {"id": "t1", "status": {"state": state}, "final": final, "metadata": {"a": 1}}
 
 
-@pytest.mark.parametrize(("state", "said"), [("rejected", "failed"), ("auth-required", "input-required")])
-def test_a_state_that_0_1_lacks_is_told_as_the_one_that_asks_the_same_of_the_caller(state: str, said: str) -> None:
-    assert v01.state_name(TaskState(state)) == said
+@pytest.mark.parametrize(("state", "name"), [("rejected", "failed"), ("auth-required", "input-required")])
+def test_a_state_that_0_1_lacks_becomes_the_nearest_one(state: str, name: str) -> None:
+    assert v01.state_name(TaskState(state)) == name
 
 
-def test_a_chunk_names_its_artifact_by_place_and_says_inside_it_whether_it_goes_on() -> None:
+def test_a_chunk_has_the_index_of_its_artifact_and_marks_the_last_one() -> None:
     update = ArtifactUpdate("t1", "c1", WORKS[0], append=True, last_chunk=False)
     artifact = {**OLD_WORKS[0], "index": 3, "append": True, "lastChunk": False}
     assert v01.write(update, index=3) == v01.write_stream(update, index=3) == {"id": "t1", "artifact": artifact}
 
 
-def test_chunks_of_one_place_are_read_as_one_artifact() -> None:
+def test_chunks_with_one_index_are_read_as_one_artifact() -> None:
     def read(**members: Any) -> Content:
         return v01.read(EventKind.ARTIFACT, {"id": "t1", "artifact": {"parts": [], **members}})
 
@@ -79,38 +79,38 @@ def test_chunks_of_one_place_are_read_as_one_artifact() -> None:
     assert read(artifactId="named") == ArtifactUpdate("t1", "", Artifact("named", ()))
 
 
-def test_artifacts_of_a_task_without_places_stand_where_they_stand() -> None:
+def test_artifacts_without_an_index_get_their_position() -> None:
     task = v01.read(EventKind.TASK, {"id": "t1", "status": {"state": "working"}, "artifacts": [{"parts": []}, {"parts": []}]})
     assert isinstance(task, Task)
     assert [artifact.artifact_id for artifact in task.artifacts] == ["0", "1"]
 
 
 @pytest.mark.parametrize("index", [-1, True, "0", 1.0, 10**9])
-def test_a_place_that_is_none_is_refused(index: Any) -> None:
+def test_a_wrong_index_is_refused(index: Any) -> None:
     with pytest.raises(Untranslatable, match=r'^"artifact\.index" '):
         v01.read(EventKind.ARTIFACT, {"id": "t1", "artifact": {"index": index, "parts": []}})
 
 
-def test_a_message_gets_no_id_here_but_keeps_the_one_it_has() -> None:
-    assert v01.read_message(OLD_SAID) == Message("", Role.AGENT, (HI,), metadata={"a": 1})
-    assert v01.read_message({**OLD_SAID, "messageId": "m9"}).message_id == "m9"
+def test_a_message_gets_no_id_but_keeps_the_one_it_has() -> None:
+    assert v01.read_message(OLD_MESSAGE) == Message("", Role.AGENT, (TEXT,), metadata={"a": 1})
+    assert v01.read_message({**OLD_MESSAGE, "messageId": "m9"}).message_id == "m9"
 
 
 @pytest.mark.parametrize(
-    ("part", "meant"),
+    ("part", "expected"),
     [
-        ({"type": "text", "text": "hi"}, HI),
-        ({"type": "text", "content": "hi"}, HI),
+        ({"type": "text", "text": "hi"}, TEXT),
+        ({"type": "text", "content": "hi"}, TEXT),
         ({"type": "data", "data": {"type": "x"}}, Part(PartKind.DATA, {"type": "x"})),
         ({"type": "data", "content": {"a": 1}}, Part(PartKind.DATA, {"a": 1})),
         ({"type": "file", "file": {"name": "x", "mimeType": "a/b", "bytes": "QQ=="}}, Part(PartKind.RAW, "QQ==", "x", "a/b")),
         ({"type": "file", "content": {"uri": "https://example.org"}}, Part(PartKind.URL, "https://example.org")),
     ],
 )
-def test_every_form_of_part_in_use_is_understood(part: dict[str, Any], meant: Part) -> None:
-    assert v01.read_message({"role": "user", "parts": [part]}).parts == (meant,)
+def test_every_form_of_part_in_use_is_understood(part: dict[str, Any], expected: Part) -> None:
+    assert v01.read_message({"role": "user", "parts": [part]}).parts == (expected,)
 
 
-def test_a_file_given_as_a_bare_text_could_be_bytes_or_an_address_and_is_refused() -> None:
+def test_a_file_that_is_a_bare_text_is_ambiguous_and_refused() -> None:
     with pytest.raises(Untranslatable):
         v01.read_message({"role": "user", "parts": [{"type": "file", "content": "QQ=="}]})

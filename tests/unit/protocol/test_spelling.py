@@ -1,4 +1,4 @@
-"""A log's events for one reader: the log's own bytes where the dialects agree, an exact translation where they do not."""
+"""A log's events for one reader: the log's bytes if the dialects are the same, else an exact translation."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def logged(document: JsonObject, dialect: str = "0.3") -> Event:
 
 
 def artifact(name: str, *, append: bool = False) -> Event:
-    said = {"artifactId": name, "parts": [{"kind": "text", "text": name}]}
-    return logged({"kind": "artifact-update", **IDS, "artifact": said, "append": append, "lastChunk": False})
+    document = {"artifactId": name, "parts": [{"kind": "text", "text": name}]}
+    return logged({"kind": "artifact-update", **IDS, "artifact": document, "append": append, "lastChunk": False})
 
 
 def test_a_reader_of_the_logs_own_dialect_gets_its_bytes() -> None:
@@ -36,19 +36,19 @@ def test_a_reader_of_the_logs_own_dialect_gets_its_bytes() -> None:
     assert EventEncoder("0.3", "mine").encode(event) is event.body
 
 
-def test_another_dialect_is_a_translation_without_what_it_does_not_know() -> None:
+def test_another_dialect_gets_a_translation_without_unknown_members() -> None:
     assert parse(EventEncoder("1.0").encode(logged(STATUS))) == {**IDS, "status": {"state": "TASK_STATE_COMPLETED"}}
 
 
 @pytest.mark.parametrize(("dialect", "name"), [("0.1", "mine"), ("1.0", "T")])
-def test_a_callers_own_name_for_the_task_is_spoken_in_the_oldest_dialect_alone(dialect: str, name: str) -> None:
+def test_an_alias_is_used_in_0_1_only(dialect: str, name: str) -> None:
     pen = EventEncoder(dialect, "mine")
     for event in (logged(TASK), logged(STATUS), artifact("a")):
         document = parse(pen.encode(event))
         assert (document.get("taskId") or document.get("id")) == name
 
 
-def test_in_the_oldest_dialect_an_artifact_is_its_place_among_those_that_were_seen() -> None:
+def test_in_0_1_artifacts_are_numbered_in_the_order_of_their_events() -> None:
     pen = EventEncoder("0.1")
     pen.encode(logged(TASK))
     updates = [
@@ -58,20 +58,20 @@ def test_in_the_oldest_dialect_an_artifact_is_its_place_among_those_that_were_se
     assert [update["artifact"]["append"] for update in updates] == [False, False, True, False]
 
 
-def test_what_cannot_be_said_is_an_error_that_names_the_place_and_both_dialects() -> None:
-    odd = {"kind": "artifact-update", **IDS, "artifact": {"artifactId": "a", "parts": [{"kind": "song"}]}}
+def test_untranslatable_content_is_an_error_with_its_path_and_both_dialects() -> None:
+    untranslatable = {"kind": "artifact-update", **IDS, "artifact": {"artifactId": "a", "parts": [{"kind": "xyz"}]}}
     with pytest.raises(InvalidAnswer) as refusal:
-        EventEncoder("1.0").encode(logged(odd))
+        EventEncoder("1.0").encode(logged(untranslatable))
     assert '"artifact.parts[0]" must be a text, file or data part. (from 0.3 to 1.0)' in refusal.value.message
 
 
-def test_a_bare_message_has_no_place_in_a_stream_of_the_oldest_dialect() -> None:
+def test_a_stream_of_0_1_cannot_hold_a_bare_message() -> None:
     message = {"kind": "message", "messageId": "m", "role": "agent", "parts": []}
     with pytest.raises(InvalidAnswer, match=r"A stream of 0\.1 cannot hold"):
         EventEncoder("0.1").encode(logged(message))
 
 
-def test_the_oldest_servers_named_their_frames() -> None:
+def test_frames_of_0_1_have_event_names() -> None:
     assert {kind: named_event(kind) for kind in (EventKind.TASK, EventKind.STATUS, EventKind.ARTIFACT)} == {
         EventKind.TASK: "status",
         EventKind.STATUS: "status",

@@ -1,4 +1,4 @@
-"""The frame reader gives the same frames however the bytes are cut, and holds no more than its limit."""
+"""The frame reader gives the same frames however the bytes are cut, and keeps no more than its limit."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FRAMES = [
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
-def test_frames_do_not_depend_on_where_the_bytes_are_cut(cuts: list[int]) -> None:
+def test_frames_do_not_depend_on_where_the_bytes_are_cut(positions: list[int]) -> None:
     reader, frames, at = FrameReader(), [], 0
-    for cut in [*sorted(cuts), len(STREAM)]:
+    for cut in [*sorted(positions), len(STREAM)]:
         frames += reader.feed(STREAM[at:cut])
         at = cut
     assert frames == FRAMES
@@ -33,11 +33,11 @@ def test_frames_do_not_depend_on_where_the_bytes_are_cut(cuts: list[int]) -> Non
 
 
 @given(st.binary(max_size=4096))
-def test_no_bytes_break_the_reader(noise: bytes) -> None:
+def test_no_bytes_break_the_reader(content: bytes) -> None:
     reader = FrameReader(limit=1024)
     try:
-        for at in range(0, len(noise), 7):
-            reader.feed(noise[at : at + 7])
+        for at in range(0, len(content), 7):
+            reader.feed(content[at : at + 7])
     except FrameTooLong:
         pass
 
@@ -56,7 +56,7 @@ def test_an_endless_event_of_short_lines_is_refused_at_the_limit() -> None:
             reader.feed(b"data: " + b"x" * 50 + b"\n")
 
 
-def test_an_unfinished_frame_is_told_from_none() -> None:
+def test_an_unfinished_frame_is_recognised() -> None:
     reader = FrameReader()
     reader.feed(b"data: x\n")
     assert reader.unfinished
@@ -64,5 +64,5 @@ def test_an_unfinished_frame_is_told_from_none() -> None:
     assert not reader.unfinished
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_written_frame_is_read_again() -> None:
     assert FrameReader().feed(write_frame(b'{"a":1}', cursor=7)) == [Frame(b'{"a":1}', "7", None)]

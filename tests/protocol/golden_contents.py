@@ -1,4 +1,4 @@
-"""What the golden files say, as the model has it: one value for each file, under the file's name."""
+"""The content of the golden files in the model: one value for each file, by the file's name."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ QUESTION = Message(
     metadata={"kind": "question", "final": False, "role": "mine"},
 )
 REPLY = Message("m-2", Role.AGENT, (Part(PartKind.TEXT, "The second."),))
-DRAFT = Artifact("a-1", (Part(PartKind.TEXT, "Dear "), Part(PartKind.TEXT, "reader")), "draft", "The letter so far.")
-PICTURE = Part(PartKind.RAW, "iVBORw0KGgo=", "dot.png", "image/png", {"kind": "picture"})
+LETTER = Artifact("a-1", (Part(PartKind.TEXT, "Dear "), Part(PartKind.TEXT, "reader")), "draft", "The letter so far.")
+IMAGE = Part(PartKind.RAW, "iVBORw0KGgo=", "dot.png", "image/png", {"kind": "picture"})
 LINK = Part(PartKind.URL, "https://example.org/report.pdf", "report.pdf", "application/pdf")
 FIGURES = Part(PartKind.DATA, {"kind": "row", "value": [1, 2.5, None], "type": {"text": True}}, metadata={"final": True})
 
@@ -29,14 +29,14 @@ def message(*parts: Part) -> Message:
 
 
 def update(state: TaskState, text: str | None = None, **metadata: object) -> StatusUpdate:
-    said = None if text is None else Message("m-4", Role.AGENT, (Part(PartKind.TEXT, text),), "t-1", "c-1")
-    return StatusUpdate("t-1", "c-1", Status(state, said, NOW), metadata or None)
+    reply = None if text is None else Message("m-4", Role.AGENT, (Part(PartKind.TEXT, text),), "t-1", "c-1")
+    return StatusUpdate("t-1", "c-1", Status(state, reply, NOW), metadata or None)
 
 
 CONTENTS: dict[str, Content] = {
     "message-question": QUESTION,
     "message-reply": REPLY,
-    "message-file-inline": message(PICTURE),
+    "message-file-inline": message(IMAGE),
     "message-file-linked": message(LINK),
     "message-data-object": message(FIGURES),
     "message-data-list": message(Part(PartKind.DATA, [1, "two", {"three": 3}], metadata={"a": 1})),
@@ -52,10 +52,10 @@ CONTENTS: dict[str, Content] = {
         "c-1",
         Status(TaskState.WORKING, Message("m-5", Role.AGENT, (Part(PartKind.TEXT, "Writing."),), "t-1", "c-1"), NOW),
         (QUESTION, REPLY),
-        (DRAFT, Artifact("a-2", (FIGURES,), extensions=("https://example.org/ext/rows/v1",), metadata={"rows": 1})),
+        (LETTER, Artifact("a-2", (FIGURES,), extensions=("https://example.org/ext/rows/v1",), metadata={"rows": 1})),
     ),
     "task-completed": Task(
-        "t-1", "c-1", Status(TaskState.COMPLETED, timestamp=NOW), artifacts=(DRAFT,), metadata={"kind": "letter"}
+        "t-1", "c-1", Status(TaskState.COMPLETED, timestamp=NOW), artifacts=(LETTER,), metadata={"kind": "letter"}
     ),
     "task-unknown": Task("t-1", "c-1", Status(TaskState.UNKNOWN)),
     "status-working": update(TaskState.WORKING, "Using tool: search"),
@@ -65,7 +65,7 @@ CONTENTS: dict[str, Content] = {
     "status-canceled": update(TaskState.CANCELED),
     "status-rejected": update(TaskState.REJECTED, "Not my trade."),
     "status-failed-by-hub": update(TaskState.FAILED, "The worker was lost.", rolecall={"reason": "WORKER_LOST"}),
-    "artifact-first": ArtifactUpdate("t-1", "c-1", DRAFT),
+    "artifact-first": ArtifactUpdate("t-1", "c-1", LETTER),
     "artifact-append": ArtifactUpdate("t-1", "c-1", Artifact("a-1", (Part(PartKind.TEXT, "s"),)), append=True),
     "artifact-last-chunk": ArtifactUpdate(
         "t-1", "c-1", Artifact("a-1", (LINK,)), append=True, last_chunk=True, metadata={"step": 3}

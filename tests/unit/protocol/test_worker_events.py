@@ -1,4 +1,4 @@
-"""What workers say, in 0.3 and in 1.0: told apart, mended where that is safe, and refused where it is not."""
+"""Workers' events in 0.3 and in 1.0: their kinds, mending where that is safe, and refusals."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ TEXT: dict[str, JsonObject] = {"0.3": {"kind": "text", "text": "x"}, "1.0": {"te
 AGENT = {"0.3": "agent", "1.0": "ROLE_AGENT"}
 WORKING = {"0.3": "working", "1.0": "TASK_STATE_WORKING"}
 MEMBERS = {"task": "task", "status-update": "statusUpdate", "artifact-update": "artifactUpdate", "message": "message"}
-SPOKEN = ["0.3", "1.0"]
+LOG_DIALECTS = ["0.3", "1.0"]
 
 
-def said(log_dialect: str, kind: str, **members: Any) -> JsonObject:
-    """As that dialect tells what it is."""
+def result_of(log_dialect: str, kind: str, **members: Any) -> JsonObject:
+    """With the kind as that dialect writes it."""
     return {"kind": kind, **members} if log_dialect == "0.3" else {MEMBERS[kind]: members}
 
 
-def heard_in(log_dialect: str, kind: str, **members: Any) -> JsonObject:
-    return calls.readers(log_dialect)[0](said(log_dialect, kind, **members)).document
+def read_in(log_dialect: str, kind: str, **members: Any) -> JsonObject:
+    return calls.readers(log_dialect)[0](result_of(log_dialect, kind, **members)).document
 
 
 def task(log_dialect: str, **members: Any) -> JsonObject:
     return {"id": "wt", "contextId": "wc", "status": {"state": WORKING[log_dialect]}, **members}
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
-def test_every_kind_is_told_apart_and_gives_its_ids(log_dialect: str) -> None:
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
+def test_every_kind_is_recognised_with_its_ids(log_dialect: str) -> None:
     ids = {"taskId": "wt", "contextId": "wc"}
     documents = {
         EventKind.TASK: task(log_dialect),
@@ -42,36 +42,38 @@ def test_every_kind_is_told_apart_and_gives_its_ids(log_dialect: str) -> None:
         EventKind.MESSAGE: {**ids, "messageId": "m", "role": AGENT[log_dialect], "parts": [TEXT[log_dialect]]},
     }
     for kind, members in documents.items():
-        heard = calls.readers(log_dialect)[0](said(log_dialect, kind.value, **members), position="b.1")
-        assert (heard.kind, heard.dialect, heard.position) == (kind, log_dialect, "b.1")
-        assert (heard.task, heard.context) == ("wt", "wc")
-        assert heard.state == (TaskState.WORKING if kind in (EventKind.TASK, EventKind.STATUS) else None)
-        assert heard.document.get("kind") == (kind.value if log_dialect == "0.3" else None)
+        worker_event = calls.readers(log_dialect)[0](result_of(log_dialect, kind.value, **members), position="b.1")
+        assert (worker_event.kind, worker_event.dialect, worker_event.position) == (kind, log_dialect, "b.1")
+        assert (worker_event.task, worker_event.context) == ("wt", "wc")
+        assert worker_event.state == (TaskState.WORKING if kind in (EventKind.TASK, EventKind.STATUS) else None)
+        assert worker_event.document.get("kind") == (kind.value if log_dialect == "0.3" else None)
 
 
 @pytest.mark.parametrize(("log_dialect", "names"), [("0.3", STATES_03), ("1.0", STATES_10)])
-def test_a_state_is_heard_in_any_spelling_and_kept_in_the_specified_one(log_dialect: str, names: dict[str, TaskState]) -> None:
+def test_a_state_is_read_in_any_spelling_and_kept_in_the_specified_one(log_dialect: str, names: dict[str, TaskState]) -> None:
     for name, state in {**names, "dreaming": TaskState.UNKNOWN}.items():
-        heard = calls.readers(log_dialect)[0](said(log_dialect, "task", **task(log_dialect, status={"state": name})))
-        assert heard.state is state
-        kept = heard.document["status"]["state"]
+        worker_event = calls.readers(log_dialect)[0](
+            result_of(log_dialect, "task", **task(log_dialect, status={"state": name}))
+        )
+        assert worker_event.state is state
+        kept = worker_event.document["status"]["state"]
         assert kept == state.value if log_dialect == "0.3" else kept.startswith("TASK_STATE_")
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
 @pytest.mark.parametrize("role", [None, "", "system", 1, [], {}, ["agent"]])
-def test_whoever_speaks_without_a_role_is_the_agent_and_gets_an_id(log_dialect: str, role: object) -> None:
-    message = heard_in(log_dialect, "message", role=role, messageId=None, parts=[TEXT[log_dialect]])
+def test_a_message_without_a_role_is_the_agents_and_gets_an_id(log_dialect: str, role: object) -> None:
+    message = read_in(log_dialect, "message", role=role, messageId=None, parts=[TEXT[log_dialect]])
     assert message["role"] == AGENT[log_dialect]
     assert isinstance(message["messageId"], str)
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
-def test_what_is_null_is_gone_and_what_is_of_a_wrong_type_is_not_relied_on(log_dialect: str) -> None:
-    loose: dict[str, Any] = {"name": 5, "description": [], "extensions": "x", "metadata": None}
-    artifact = {"artifactId": 7, "parts": [{**TEXT[log_dialect], "metadata": None}], **loose}
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
+def test_null_members_and_members_of_a_wrong_type_are_removed(log_dialect: str) -> None:
+    wrong_types: dict[str, Any] = {"name": 5, "description": [], "extensions": "x", "metadata": None}
+    artifact = {"artifactId": 7, "parts": [{**TEXT[log_dialect], "metadata": None}], **wrong_types}
     status = {"state": WORKING[log_dialect], "timestamp": 5, "message": None}
-    document = heard_in(
+    document = read_in(
         log_dialect, "task", **task(log_dialect, status=status, history=None, artifacts=[artifact], metadata=None)
     )
     (kept,) = document["artifacts"]
@@ -82,32 +84,32 @@ def test_what_is_null_is_gone_and_what_is_of_a_wrong_type_is_not_relied_on(log_d
     assert {"history", "metadata"}.isdisjoint(document)
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
 @pytest.mark.parametrize("wrong", [None, "yes", 1, [], {}, [1]])
-def test_flags_and_references_of_a_wrong_type_are_not_there(log_dialect: str, wrong: object) -> None:
+def test_flags_and_references_of_a_wrong_type_are_removed(log_dialect: str, wrong: object) -> None:
     artifact = {"artifactId": "a", "parts": [TEXT[log_dialect]]}
-    update = heard_in(log_dialect, "artifact-update", taskId="wt", artifact=artifact, append=wrong, lastChunk=wrong)
+    update = read_in(log_dialect, "artifact-update", taskId="wt", artifact=artifact, append=wrong, lastChunk=wrong)
     assert {"append", "lastChunk"}.isdisjoint(update)
-    message = heard_in(log_dialect, "message", parts=[TEXT[log_dialect]], referenceTaskIds=wrong)
+    message = read_in(log_dialect, "message", parts=[TEXT[log_dialect]], referenceTaskIds=wrong)
     assert message.get("referenceTaskIds", []) == []
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
-def test_members_that_nobody_here_knows_are_kept(log_dialect: str) -> None:
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
+def test_unknown_members_are_kept(log_dialect: str) -> None:
     part = {**TEXT[log_dialect], "strange": {"kind": [1, 2.5, None]}}
-    document = heard_in(log_dialect, "artifact-update", taskId="wt", artifact={"artifactId": "a", "parts": [part]}, odd=1)
+    document = read_in(log_dialect, "artifact-update", taskId="wt", artifact={"artifactId": "a", "parts": [part]}, odd=1)
     assert document["artifact"]["parts"][0]["strange"] == {"kind": [1, 2.5, None]}
     assert document["odd"] == 1
 
 
 def test_an_empty_list_may_be_left_out_in_1_0_and_not_in_0_3() -> None:
-    assert heard_in("1.0", "artifact-update", taskId="wt", artifact={"artifactId": "a"})["artifact"]["parts"] == []
-    assert heard_in("1.0", "message", messageId="m", role="ROLE_AGENT")["parts"] == []
+    assert read_in("1.0", "artifact-update", taskId="wt", artifact={"artifactId": "a"})["artifact"]["parts"] == []
+    assert read_in("1.0", "message", messageId="m", role="ROLE_AGENT")["parts"] == []
     with pytest.raises(Malformed, match=r"artifact\.parts is not a list"):
-        heard_in("0.3", "artifact-update", taskId="wt", artifact={"artifactId": "a"})
+        read_in("0.3", "artifact-update", taskId="wt", artifact={"artifactId": "a"})
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
 @pytest.mark.parametrize(
     ("kind", "members", "why"),
     [
@@ -131,36 +133,36 @@ def test_an_empty_list_may_be_left_out_in_1_0_and_not_in_0_3() -> None:
         ("message", {"parts": [], "taskId": {}}, "taskId is not a string of at most 1024 characters"),
     ],
 )
-def test_what_later_readers_rely_on_is_malformed_where_it_is_wrong(
+def test_a_wrong_member_that_readers_rely_on_is_malformed(
     log_dialect: str, kind: str, members: dict[str, Any], why: str
 ) -> None:
     whole = {**task(log_dialect), **members} if kind == "task" else members
     with pytest.raises(Malformed) as refusal:
-        heard_in(log_dialect, kind, **whole)
+        read_in(log_dialect, kind, **whole)
     assert str(refusal.value) == why
 
 
-@pytest.mark.parametrize("log_dialect", SPOKEN)
+@pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
 @pytest.mark.parametrize("metadata", ["x", 5, [], True])
 def test_a_parts_metadata_is_an_object_or_malformed(log_dialect: str, metadata: object) -> None:
     data = {"kind": "data", "data": 1} if log_dialect == "0.3" else {"data": 1}
     with pytest.raises(Malformed, match="metadata is not an object"):
-        heard_in(log_dialect, "message", parts=[{**data, "metadata": metadata}])
+        read_in(log_dialect, "message", parts=[{**data, "metadata": metadata}])
 
 
-def test_a_part_of_0_3_whose_data_is_no_object_is_wrapped_with_the_mark_that_says_so() -> None:
-    (part,) = heard_in("0.3", "message", parts=[{"kind": "data", "data": [1], "metadata": {"a": 1}}])["parts"]
+def test_a_0_3_part_whose_data_is_not_an_object_is_wrapped_and_marked() -> None:
+    (part,) = read_in("0.3", "message", parts=[{"kind": "data", "data": [1], "metadata": {"a": 1}}])["parts"]
     assert part == {"kind": "data", "data": {"value": [1]}, "metadata": {"a": 1, "data_part_compat": True}}
 
 
 @pytest.mark.parametrize("part", [{}, {"text": None}, {"text": "x", "url": "u"}, {"kind": "text"}, {"file": {}}])
 def test_a_part_of_1_0_has_exactly_one_content(part: JsonObject) -> None:
     with pytest.raises(Malformed, match="a part without exactly one content"):
-        heard_in("1.0", "message", parts=[part])
+        read_in("1.0", "message", parts=[part])
 
 
 def test_null_is_content_for_data_alone() -> None:
-    assert heard_in("1.0", "message", parts=[{"data": None}, {"data": None, "text": None}])["parts"][0] == {"data": None}
+    assert read_in("1.0", "message", parts=[{"data": None}, {"data": None, "text": None}])["parts"][0] == {"data": None}
 
 
 @pytest.mark.parametrize(
@@ -178,20 +180,20 @@ def test_a_result_of_1_0_has_exactly_one_of_its_four_members(result: JsonObject)
         calls.readers("1.0")[0](result)
 
 
-def test_a_task_of_1_0_is_understood_bare_and_wrapped_wherever_it_stands() -> None:
+def test_a_1_0_task_is_understood_bare_and_wrapped() -> None:
     for result in (task("1.0"), {"task": task("1.0")}):
         for read in calls.readers("1.0"):
-            heard = read({**result})
-            assert (heard.kind, heard.task) == (EventKind.TASK, "wt")
+            worker_event = read({**result})
+            assert (worker_event.kind, worker_event.task) == (EventKind.TASK, "wt")
 
 
-def test_careless_workers_of_0_3_are_told_apart_by_their_members() -> None:
+def test_0_3_events_without_a_kind_are_recognised_by_their_members() -> None:
     for document, kind in (
         ({"id": "wt", "status": {"state": "pending"}}, EventKind.TASK),
         ({"taskId": "wt", "status": {"state": "running"}}, EventKind.STATUS),
         ({"taskId": "wt", "artifact": {"parts": []}}, EventKind.ARTIFACT),
         ({"role": "agent", "parts": [{"type": "text", "text": "x"}, {"text": "y"}]}, EventKind.MESSAGE),
     ):
-        heard = calls.readers("0.3")[0](document)
-        assert heard.kind is kind
-        assert heard.document["kind"] == kind.value
+        worker_event = calls.readers("0.3")[0](document)
+        assert worker_event.kind is kind
+        assert worker_event.document["kind"] == kind.value
