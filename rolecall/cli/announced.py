@@ -90,8 +90,8 @@ async def _wait_for_card(client: httpx.AsyncClient, options: AnnounceOptions, st
         if found is not None:
             return found
         if time.monotonic() >= deadline:
-            advice = f"looked for {CARD_PATHS[0]} and {CARD_PATHS[1]}; check that the A2A server listens at URL"
-            raise problem(f"no A2A card at {options.url}: {why}", "WORKER_UNREACHABLE", advice)
+            hint = f"looked for {CARD_PATHS[0]} and {CARD_PATHS[1]}; check that the A2A server listens at URL"
+            raise problem(f"no A2A card at {options.url}: {why}", "WORKER_UNREACHABLE", hint)
         if not reported:
             print_notice(f"waiting for a card at {options.url} ({why})", "dim")
             reported = True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rolecall.cli.connect import problem
-from rolecall.cli.output import duration, is_terminal, paint, print_notice, without_controls
+from rolecall.cli.output import duration, is_terminal, paint, print_notice, strip_control
 from rolecall.model.a2a import PAUSED, TERMINAL, TaskState
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class AnswerPrinter:
     def _print(self, text: str) -> None:
         if self._quiet or not text:
             return
-        click.echo(without_controls(text) if is_terminal(sys.stdout) else text, nl=False)
+        click.echo(strip_control(text) if is_terminal(sys.stdout) else text, nl=False)
         sys.stdout.flush()
         self._at_line_start = text.endswith("\n")
 
@@ -107,7 +107,7 @@ class AnswerPrinter:
         mark = "✓" if good else "?" if state in PAUSED else "✗"
         line = " · ".join(part for part in (f"{mark} {state}", worker, took) if part)
         click.echo(
-            paint(without_controls(line), "green" if good else "yellow" if state in PAUSED else "red", sys.stderr), err=True
+            paint(strip_control(line), "green" if good else "yellow" if state in PAUSED else "red", sys.stderr), err=True
         )
         if state in PAUSED:
             print_notice(f'  answer it: rolecall send {self.role or "ROLE"} "…" --task-id {self.task_id}')
@@ -139,10 +139,10 @@ async def follow(hub: HubClient, answer: AnswerPrinter, stream: HubStream) -> No
                 answer.take(event.raw, event.cursor)
     except StreamLost as error:
         if answer.task_id is None:
-            advice = "it may have run: see rolecall tasks ls"
-            raise problem("the stream broke before the hub named a task", "STREAM_LOST", advice) from error
-        advice = f"continue: rolecall tasks follow {answer.task_id} --after {answer.cursor or 0}"
-        raise problem(f"lost the hub at {hub.url}", "STREAM_LOST", advice) from error
+            hint = "it may have run: see rolecall tasks ls"
+            raise problem("the stream broke before the hub named a task", "STREAM_LOST", hint) from error
+        hint = f"continue: rolecall tasks follow {answer.task_id} --after {answer.cursor or 0}"
+        raise problem(f"lost the hub at {hub.url}", "STREAM_LOST", hint) from error
 
 
 def text_of(holder: dict[str, Any]) -> str:

@@ -39,8 +39,8 @@ EXIT_CODES = {
 }
 
 
-def problem(message: str, reason: str, advice: str = "") -> CommandError:
-    return CommandError(message, reason, EXIT_CODES.get(reason, 1), advice)
+def problem(message: str, reason: str, hint: str = "") -> CommandError:
+    return CommandError(message, reason, EXIT_CODES.get(reason, 1), hint)
 
 
 def problem_of(error: RolecallError) -> CommandError:
@@ -48,9 +48,9 @@ def problem_of(error: RolecallError) -> CommandError:
     reason = error.reason
     if reason == "ERROR":
         reason = f"CODE {error.code}" if error.code is not None else "NOT_A_HUB"
-    # The hub's message often contains the advice already.
-    advice = "" if error.hint.rstrip(".") in str(error) else error.hint
-    return problem(str(error), reason, advice)
+    # The hub's message often contains the hint already.
+    hint = "" if error.hint.rstrip(".") in str(error) else error.hint
+    return problem(str(error), reason, hint)
 
 
 def open_hub(address: HubAddress) -> HubClient:

@@ -24,11 +24,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class CommandError(Exception):
-    """A command failed: one line, a reason for programs, the exit code, and advice."""
+    """A command failed: one line, a reason for programs, the exit code, and hint."""
 
-    def __init__(self, message: str, reason: str, code: int, advice: str = "") -> None:
+    def __init__(self, message: str, reason: str, code: int, hint: str = "") -> None:
         super().__init__(message)
-        self.message, self.reason, self.code, self.advice = message, reason, code, advice
+        self.message, self.reason, self.code, self.hint = message, reason, code, hint
 
 
 def is_terminal(stream: IO[str]) -> bool:
@@ -43,14 +43,14 @@ def paint(text: str, colour: str, stream: IO[str]) -> str:
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if has_colour(stream) else text
 
 
-def without_controls(text: str) -> str:
+def strip_control(text: str) -> str:
     """`text` without control characters: agents and callers wrote it, and must not control the terminal."""
     return _CONTROL.sub("", text)
 
 
 def print_data(text: str) -> None:
     """On stdout."""
-    click.echo(without_controls(text) if is_terminal(sys.stdout) else text)
+    click.echo(strip_control(text) if is_terminal(sys.stdout) else text)
 
 
 def checked_role(name: str) -> str:
@@ -68,7 +68,7 @@ def checked_role(name: str) -> str:
 
 def print_notice(text: str, colour: str | None = None) -> None:
     """For people, on stderr."""
-    text = without_controls(text)
+    text = strip_control(text)
     click.echo(paint(text, colour, sys.stderr) if colour else text, err=True)
 
 
@@ -77,14 +77,14 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Aligned columns. On a terminal the head is bold and states are coloured; no text is cut off."""
-    cells = [[without_controls(str(cell)).replace("\n", " ") for cell in row] for row in rows]
+    """Aligned columns. On a terminal the head is bold and states have colours; no text is cut off."""
+    cells = [[strip_control(str(cell)).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(len(name), *(len(row[index]) for row in cells)) if cells else len(name) for index, name in enumerate(columns)]
     click.echo(paint(_row(columns, widths), "bold", sys.stdout))
     for row in cells:
         line = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
-        coloured = [_paint_state(cell, text) for cell, text in zip(row, line, strict=True)]
-        click.echo("  ".join(coloured).rstrip())
+        state_cells = [_paint_state(cell, text) for cell, text in zip(row, line, strict=True)]
+        click.echo("  ".join(state_cells).rstrip())
 
 
 def _paint_state(cell: str, text: str) -> str:
@@ -101,15 +101,15 @@ def print_facts(facts: Sequence[tuple[str, object]]) -> None:
     width = max((len(name) for name, _ in facts), default=0)
     for name, value in facts:
         if value not in (None, "", [], {}):
-            click.echo(f"{name.ljust(width)}  {without_controls(str(value))}")
+            click.echo(f"{name.ljust(width)}  {strip_control(str(value))}")
 
 
 def print_error(error: CommandError) -> None:
-    """`error: … [REASON]`, and the advice."""
+    """`error: … [REASON]`, and the hint."""
     first, *more = error.message.splitlines() or [""]
-    click.echo(f"{paint('error:', 'red', sys.stderr)} {without_controls(first)} [{error.reason}]", err=True)
-    for line in (*more, *error.advice.splitlines()):
-        click.echo(f"  {without_controls(line)}", err=True)
+    click.echo(f"{paint('error:', 'red', sys.stderr)} {strip_control(first)} [{error.reason}]", err=True)
+    for line in (*more, *error.hint.splitlines()):
+        click.echo(f"  {strip_control(line)}", err=True)
 
 
 def duration(seconds: float) -> str:

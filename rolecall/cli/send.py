@@ -63,8 +63,8 @@ async def send(
                 )
                 await follow(hub, answer, stream)
     except TimeoutError:
-        advice = f"the task continues: rolecall tasks follow {answer.task_id}" if answer.task_id else ""
-        raise problem(f"the task did not end within {timeout:g} s", "TIMED_OUT", advice) from None
+        hint = f"the task continues: rolecall tasks follow {answer.task_id}" if answer.task_id else ""
+        raise problem(f"the task did not end within {timeout:g} s", "TIMED_OUT", hint) from None
     except asyncio.CancelledError:
         await _cancel(hub, answer)
         raise

@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.processes import ROOT, HubProcess, Process, free_port, running, start_announce, start_hub, start_worker
 from tests.helpers.tools import missing, node, sdk_python
-from tests.interop.driven import Client, OfficialSdk, OwnSdk
+from tests.interop.driven import Client, OwnDriver, SdkDriver
 
 HERE = Path(__file__).parent
 RoleUrl = Callable[[str], str]
@@ -31,9 +31,9 @@ alone, one of them as REST alone; and of each version one that cannot stream.
 """
 AGENTS = tuple(_AGENTS)
 MAIN_AGENTS = ("own", "on-0.3", "on-1.x", "on-1.x-rest")
-OFFICIAL = ("python-0.3", "javascript-0.3", "python-1.x", "python-1.x-rest", "javascript-1.x", "javascript-1.x-rest")
+SDK_CLIENTS = ("python-0.3", "javascript-0.3", "python-1.x", "python-1.x-rest", "javascript-1.x", "javascript-1.x-rest")
 PAIRS = (
-    *product(OFFICIAL, MAIN_AGENTS),
+    *product(SDK_CLIENTS, MAIN_AGENTS),
     *product(("python-0.3", "javascript-1.x-rest"), ("on-0.3-plain", "on-1.x-plain")),
     *product(("own",), ("own", "on-0.3", "on-1.x")),
 )
@@ -44,7 +44,7 @@ two of them are enough for the agents that do not; and this project's client spe
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """A failure shows what the processes have said."""
+    """Add the output of the processes to the report of a failure."""
     outcome = yield
     report = outcome.get_result()
     if report.failed:
@@ -64,7 +64,7 @@ def hub(logs: Path) -> Iterator[HubProcess]:
 
 @pytest.fixture(scope="session")
 def role_url(hub: HubProcess, logs: Path) -> Iterator[RoleUrl]:
-    """The base URL that an official client is given for a role; the role's agent is started when it is first asked for."""
+    """The base URL that an official client is given for a role; the role's agent starts when it is first needed."""
     with ExitStack() as started:
         up: set[str] = set()
 
@@ -93,23 +93,25 @@ def _start_agent(started: ExitStack, role: str, hub_url: str, logs: Path) -> Non
 def client_named(logs: Path) -> Iterator[ClientNamed]:
     """A client by its name: the SDK, and the binding where it is not JSON-RPC. One process per SDK, when first asked for."""
     with ExitStack() as started:
-        sdks: dict[str, OfficialSdk] = {}
+        sdks: dict[str, SdkDriver] = {}
 
         def made(name: str) -> Client:
             if name == "own":
-                return Client(name, OwnSdk(), dialect="0.3")
+                return Client(name, OwnDriver(), dialect="0.3")
             sdk = name.removesuffix("-rest")
             if sdk not in sdks:
-                sdks[sdk] = OfficialSdk(_argv(sdk), logs / f"{sdk}-client.log")
+                sdks[sdk] = SdkDriver(_command_of(sdk), logs / f"{sdk}-client.log")
                 started.callback(sdks[sdk].close)
             binding = "HTTP+JSON" if name.endswith("-rest") else "JSONRPC"
-            lacks = ("push_list", "push_delete") if sdk == "python-0.3" else ()
-            return Client(name, sdks[sdk], dialect="1.0" if "1.x" in sdk else "0.3", binding=binding, lacks=lacks)
+            missing_operations = ("push_list", "push_delete") if sdk == "python-0.3" else ()
+            return Client(
+                name, sdks[sdk], dialect="1.0" if "1.x" in sdk else "0.3", binding=binding, missing=missing_operations
+            )
 
         yield made
 
 
-def _argv(sdk: str) -> list[str | Path]:
+def _command_of(sdk: str) -> list[str | Path]:
     language, _, version = sdk.partition("-")
     script = f"on_{version.replace('.', '_')}"
     if language == "python":
@@ -141,7 +143,7 @@ def agent(request: pytest.FixtureRequest, role_url: RoleUrl) -> str:
     return role_url(request.param)
 
 
-@pytest.fixture(params=OFFICIAL)
+@pytest.fixture(params=SDK_CLIENTS)
 def official(request: pytest.FixtureRequest, client_named: ClientNamed) -> Client:
     """Each official client in turn, in each of its bindings."""
     return client_named(request.param)

@@ -1,7 +1,7 @@
-"""What clients are told, whatever their SDK calls it: the tests read tasks, messages and events in this one form.
+"""The answers of all SDKs in one form, in which the tests read tasks, messages and events.
 
-Reading is strict, because some SDKs are not: they take another version's answer for an empty one. A task without an id, a
-state that is none or a part without content fails the test that reads it.
+Reading is strict, because some SDKs are not: they read another version's answer as an empty one. A task without an id, an
+unknown state or a part without content fails the test that reads it.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Task:
     metadata: Json | None = None
 
     @property
-    def said(self) -> str:
-        """With its state."""
+    def status_text(self) -> str:
+        """The text of the message with its state."""
         return self.message.text if self.message else ""
 
     @property
@@ -88,7 +88,7 @@ class Task:
 
 @dataclass(frozen=True)
 class StatusUpdate:
-    """`final`: None where the version has no such word."""
+    """`final`: None if the version has no such member."""
 
     task: str
     context: str
@@ -98,7 +98,7 @@ class StatusUpdate:
     metadata: Json | None = None
 
     @property
-    def said(self) -> str:
+    def status_text(self) -> str:
         return self.message.text if self.message else ""
 
 
@@ -117,7 +117,7 @@ Event = Task | Message | StatusUpdate | ArtifactUpdate
 
 @dataclass(frozen=True)
 class Push:
-    """A push config, as it is given back."""
+    """A push config, as the hub returns it."""
 
     task: str
     id: str
@@ -151,7 +151,7 @@ def event_0_3(document: Json) -> Event:
         status = document["status"]
         final = document["final"]
         assert isinstance(final, bool)
-        return StatusUpdate(*ids, _state_0_3(status), _said_0_3(status), final, document.get("metadata"))
+        return StatusUpdate(*ids, _state_0_3(status), _status_message_0_3(status), final, document.get("metadata"))
     assert kind == "artifact-update", kind
     artifact = _artifact_0_3(document["artifact"])
     return ArtifactUpdate(*ids, artifact, bool(document.get("append")), bool(document.get("lastChunk")))
@@ -164,7 +164,7 @@ def task_0_3(document: Json) -> Task:
         _filled(document["id"]),
         _filled(document["contextId"]),
         _state_0_3(status),
-        _said_0_3(status),
+        _status_message_0_3(status),
         tuple(message_0_3(message) for message in document.get("history") or ()),
         tuple(_artifact_0_3(artifact) for artifact in document.get("artifacts") or ()),
         document.get("metadata"),
@@ -191,7 +191,7 @@ def _state_0_3(status: Json) -> str:
     return state
 
 
-def _said_0_3(status: Json) -> Message | None:
+def _status_message_0_3(status: Json) -> Message | None:
     return message_0_3(status["message"]) if status.get("message") else None
 
 
@@ -222,10 +222,10 @@ def event_1_0(document: Json) -> Event:
     ids = _filled(value["taskId"]), _filled(value["contextId"])
     if name == "statusUpdate":
         status = value["status"]
-        return StatusUpdate(*ids, _state_1_0(status), _said_1_0(status), None, value.get("metadata"))
+        return StatusUpdate(*ids, _state_1_0(status), _status_message_1_0(status), None, value.get("metadata"))
     assert name == "artifactUpdate", name
     last = value.get("lastChunk", False)
-    # The update that only says that nothing follows has nothing to add.
+    # The update that only marks the end has no content.
     artifact = {"parts": [], **value["artifact"]} if last else value["artifact"]
     return ArtifactUpdate(*ids, _artifact_1_0(artifact), value.get("append", False), last)
 
@@ -236,7 +236,7 @@ def task_1_0(document: Json) -> Task:
         _filled(document["id"]),
         _filled(document["contextId"]),
         _state_1_0(status),
-        _said_1_0(status),
+        _status_message_1_0(status),
         tuple(message_1_0(message) for message in document.get("history", ())),
         tuple(_artifact_1_0(artifact) for artifact in document.get("artifacts", ())),
         document.get("metadata"),
@@ -264,7 +264,7 @@ def _state_1_0(status: Json) -> str:
     return _STATES_1_0[status["state"]]
 
 
-def _said_1_0(status: Json) -> Message | None:
+def _status_message_1_0(status: Json) -> Message | None:
     return message_1_0(status["message"]) if "message" in status else None
 
 

@@ -1,4 +1,4 @@
-"""What the tests check about streams and refusals, and what they read out of 0.3 documents as they are on the wire."""
+"""Checks of streams and refusals, and readers of 0.3 documents."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.interop.driven import Refused
 
 
 def streamed_text(events: list[Event]) -> str:
-    """What the whole stream says: the first Task, and what each update adds."""
+    """The text of the whole stream: the first Task, and what each update adds."""
     opening = events[0]
     assert isinstance(opening, Task)
     return opening.text + "".join(event.artifact.text for event in events if isinstance(event, ArtifactUpdate))
 
 
-def check_stream(events: list[Event], *, ends: str) -> None:
-    """A Task first and once, the same ids throughout, and a status last; where there is the word `final`, only it has it."""
+def check_stream(events: list[Event], *, state: str) -> None:
+    """First one Task, then the same ids throughout, and a status last; only that one is `final`, if the version has this."""
     task, *updates = events
     assert isinstance(task, Task)
     for update in updates:
@@ -29,17 +29,17 @@ def check_stream(events: list[Event], *, ends: str) -> None:
     assert [bool(status.final) for status in statuses[:-1]] == [False] * (len(statuses) - 1)
     last = updates[-1]
     assert isinstance(last, StatusUpdate) and last.final in (True, None)
-    assert last.state == ends
+    assert last.state == state
 
 
 def resting(events: list[Event]) -> Task | StatusUpdate:
-    """What a stream ended with: mostly an update, but the Task itself where nothing came after it."""
+    """The last event of a stream: an update, or the Task itself if nothing followed it."""
     last = events[-1]
     assert isinstance(last, Task | StatusUpdate), last
     return last
 
 
-def user_said(task: Task) -> list[str]:
+def user_texts(task: Task) -> list[str]:
     return [message.text for message in task.history if message.role == "user"]
 
 
@@ -62,5 +62,5 @@ def text_of(task: Json) -> str:
     return "".join(part.get("text", "") for artifact in task.get("artifacts") or () for part in artifact["parts"])
 
 
-def said(message: Any) -> str:
+def message_text(message: Any) -> str:
     return "".join(part["text"] for part in (message or {}).get("parts", ()))

@@ -1,4 +1,4 @@
-"""The clients that the tests play through: official ones as processes of their own, and this project's beside them."""
+"""The clients under test: official SDKs in processes of their own, and this project's."""
 
 from __future__ import annotations
 
@@ -37,12 +37,10 @@ class Refused(Exception):
         self.kind, self.code, self.message = kind, code, message
 
 
-class Told(Protocol):
-    """Something that can be told to make a call, and answers as its SDK answers. `heard` gets the events of a stream as they
-    come. Refused.
-    """
+class Driver(Protocol):
+    """Makes calls, and returns the answers in the form of its SDK. `on_event` gets the events of a stream. Raises Refused."""
 
-    def ask(self, op: str, request: Json, heard: WorkerEvent) -> Any: ...
+    def ask(self, operation: str, request: Json, on_event: WorkerEvent) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -69,18 +67,20 @@ def _nothing() -> None:
 
 
 class Client:
-    """One SDK and binding. `dialect` is the version of A2A that its SDK speaks with a hub that offers every one."""
+    """One SDK and binding. `dialect` is the A2A version that its SDK uses with a hub that supports all."""
 
-    def __init__(self, name: str, told: Told, *, dialect: str, binding: str = "JSONRPC", lacks: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, driver: Driver, *, dialect: str, binding: str = "JSONRPC", missing: Sequence[str] = ()
+    ) -> None:
         self.name = name
         self.dialect = dialect
         self.binding = binding
-        self._told = told
-        self._lacks = frozenset(lacks)
+        self._driver = driver
+        self._missing = frozenset(missing)
         self._new = dialect == "1.0"
 
-    def has(self, op: str) -> bool:
-        return op not in self._lacks
+    def has(self, operation: str) -> bool:
+        return operation not in self._missing
 
     def send(self, url: str, words: Words, **more: Any) -> Answer:
         """`task`, `context`, `message_id`, `metadata`, `references`, `blocking`, `history`, `push`; `version`: by a card of
@@ -95,19 +95,19 @@ class Client:
         return task
 
     def stream(self, url: str, words: Words, **more: Any) -> Stream:
-        """`take`: leave after so many events."""
+        """`take`: disconnect after that many events."""
         return self._stream("stream", url, parts=_parts(words), **more)
 
     def subscribe(self, url: str, task: str) -> Stream:
         return self._stream("subscribe", url, task=task)
 
     def watch(self, url: str, task: str) -> Future[Stream]:
-        """Subscribe, and come back with the first event; the stream is there when it has ended."""
+        """Subscribe and return after the first event; the future has the stream when it has ended."""
         begun = threading.Event()
-        watching = meanwhile(lambda: self._stream("subscribe", url, seen=begun.set, task=task))
-        watching.add_done_callback(lambda _: begun.set())
+        watcher = in_background(lambda: self._stream("subscribe", url, seen=begun.set, task=task))
+        watcher.add_done_callback(lambda _: begun.set())
         assert begun.wait(_PATIENCE)
-        return watching
+        return watcher
 
     def get(self, url: str, task: str, **more: Any) -> Task:
         return self._task(self._ask("get", url, task=task, **more))
@@ -137,7 +137,7 @@ class Client:
         return card
 
     def extended_card(self, url: str, **shown: str) -> Json:
-        """`token`: shown with the call, and the public card is taken at its word; without it the SDK is made to believe."""
+        """With `token` the SDK relies on the public card; without it the driver sets the flag for the extended card."""
         card: Json = self._ask("extended_card", url, **shown)
         return card
 
@@ -147,8 +147,8 @@ class Client:
 
     # --- pieces
 
-    def _ask(self, op: str, url: str, *, heard: WorkerEvent = _no_event, **request: Any) -> Any:
-        return self._told.ask(op, {"url": url, "binding": self.binding, **request}, heard)
+    def _ask(self, operation: str, url: str, *, on_event: WorkerEvent = _no_event, **request: Any) -> Any:
+        return self._driver.ask(operation, {"url": url, "binding": self.binding, **request}, on_event)
 
     def _answer(self, document: Json) -> Answer:
         answer = content.event_1_0(document) if self._new else content.event_0_3(document)
@@ -161,20 +161,20 @@ class Client:
     def _push(self, document: Json) -> Push:
         return content.push_1_0(document) if self._new else content.push_0_3(document)
 
-    def _stream(self, op: str, url: str, *, seen: Callable[[], None] = _nothing, **request: Any) -> Stream:
+    def _stream(self, operation: str, url: str, *, seen: Callable[[], None] = _nothing, **request: Any) -> Stream:
         documents: list[Json] = []
 
-        def heard(document: Json) -> None:
+        def on_event(document: Json) -> None:
             documents.append(document)
             seen()
 
-        folded = self._ask(op, url, heard=heard, **request)
+        folded = self._ask(operation, url, on_event=on_event, **request)
         read = content.event_1_0 if self._new else content.event_0_3
         return Stream([read(document) for document in documents], self._task(folded) if folded else None)
 
 
-def meanwhile(call: Callable[[], _Result]) -> Future[_Result]:
-    """Made in a thread of its own; its result is waited for, but not for ever."""
+def in_background(call: Callable[[], _Result]) -> Future[_Result]:
+    """In a thread of its own."""
     return _AT_ONCE.submit(call)
 
 
@@ -182,20 +182,20 @@ def _parts(words: Words) -> list[Json]:
     """As the drivers take them."""
     if isinstance(words, str):
         return [{"text": words}]
-    said = []
+    documents = []
     for part in words:
         value = base64.b64encode(part.value).decode() if part.kind == "raw" else part.value
         about = {"name": part.name, "mediaType": part.media_type, "metadata": part.metadata}
-        said.append({part.kind: value} | {name: thing for name, thing in about.items() if thing is not None})
-    return said
+        documents.append({part.kind: value} | {name: thing for name, thing in about.items() if thing is not None})
+    return documents
 
 
-class OfficialSdk:
+class SdkDriver:
     """An official SDK in a process of its own, one line per call, several at a time."""
 
     def __init__(self, argv: Sequence[str | Path], log: Path) -> None:
         self._log = log.open("wb")
-        self._popen = subprocess.Popen(
+        self._process = subprocess.Popen(
             [str(word) for word in argv],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -207,37 +207,37 @@ class OfficialSdk:
         self._numbers = itertools.count(1)
         self._pending: dict[int, tuple[Future[Any], WorkerEvent]] = {}
         self._writing = threading.Lock()
-        self._reader = threading.Thread(target=self._read, name="answers of a driven client", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="answers of a client process", daemon=True)
         self._reader.start()
 
-    def ask(self, op: str, request: Json, heard: WorkerEvent) -> Any:
+    def ask(self, operation: str, request: Json, on_event: WorkerEvent) -> Any:
         future: Future[Any] = Future()
         with self._writing:
             number = next(self._numbers)
-            self._pending[number] = future, heard
-            assert self._popen.stdin is not None
-            self._popen.stdin.write(json.dumps({"id": number, "op": op, **request}) + "\n")
-            self._popen.stdin.flush()
+            self._pending[number] = future, on_event
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps({"id": number, "op": operation, **request}) + "\n")
+            self._process.stdin.flush()
         try:
             return future.result(_PATIENCE)
         except TimeoutError:
-            raise AssertionError(f"{op} {request}: no answer within {_PATIENCE:g} s") from None
+            raise AssertionError(f"{operation} {request}: no answer within {_PATIENCE:g} s") from None
 
     def close(self) -> None:
-        assert self._popen.stdin is not None and self._popen.stdout is not None
-        self._popen.stdin.close()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
         try:
-            self._popen.wait(5)
+            self._process.wait(5)
         except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait(5)
+            self._process.kill()
+            self._process.wait(5)
         self._reader.join(5)
-        self._popen.stdout.close()
+        self._process.stdout.close()
         self._log.close()
 
     def _read(self) -> None:
-        assert self._popen.stdout is not None
-        for line in self._popen.stdout:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
             reply = json.loads(line)
             if "event" in reply:
                 self._pending[reply["id"]][1](reply["event"])
@@ -249,44 +249,44 @@ class OfficialSdk:
             else:
                 future.set_result(reply["result"])
         for future, _ in self._pending.values():
-            future.set_exception(AssertionError("the driven client has ended"))
+            future.set_exception(AssertionError("the client process has ended"))
 
 
-class OwnSdk:
-    """This project's HubClient behind the same face, so that the same tests run on it."""
+class OwnDriver:
+    """This project's HubClient behind the same interface, so that the same tests run on it."""
 
-    def ask(self, op: str, request: Json, heard: WorkerEvent) -> Any:
+    def ask(self, operation: str, request: Json, on_event: WorkerEvent) -> Any:
         async def run() -> Any:
             hub, _, role = str(request["url"]).rstrip("/").partition("/agents/")
             async with HubClient(hub) as client:
-                return await self._run(client, op, role, request, heard)
+                return await self._run(client, operation, role, request, on_event)
 
         try:
             return asyncio.run(asyncio.wait_for(run(), _PATIENCE))
         except RolecallError as error:
             raise Refused(type(error).__name__, error.code, str(error)) from error
 
-    async def _run(self, client: HubClient, op: str, role: str, request: Json, heard: WorkerEvent) -> Any:
-        if op == "get":
+    async def _run(self, client: HubClient, operation: str, role: str, request: Json, on_event: WorkerEvent) -> Any:
+        if operation == "get":
             return (await client.get_task(request["task"], history_length=request.get("history"))).raw
-        if op == "cancel":
+        if operation == "cancel":
             return (await client.cancel_task(request["task"])).raw
-        if op == "subscribe":
-            return await self._read(client.follow_task(request["task"]), request, heard)
+        if operation == "subscribe":
+            return await self._read(client.follow_task(request["task"]), request, on_event)
         words: Json = {"parts": [_part_0_3(part) for part in request["parts"]]}
         if "message_id" in request:
             words["messageId"] = request["message_id"]
         about = {"task_id": request.get("task"), "context_id": request.get("context")}
-        if op == "stream":
-            return await self._read(client.stream_to_agent(role, words, **about), request, heard)
-        assert op == "send", op
+        if operation == "stream":
+            return await self._read(client.stream_to_agent(role, words, **about), request, on_event)
+        assert operation == "send", operation
         return (await client.send_to_agent(role, words, **about, blocking=request.get("blocking", True))).raw
 
-    async def _read(self, stream: HubStream, request: Json, heard: WorkerEvent) -> None:
+    async def _read(self, stream: HubStream, request: Json, on_event: WorkerEvent) -> None:
         seen = 0
         async with stream:
             async for event in stream:
-                heard(event.raw)
+                on_event(event.raw)
                 seen += 1
                 if seen == request.get("take"):
                     break

@@ -50,7 +50,7 @@ class Listener:
         """In the order in which they came."""
         return list(self._got["/" + url.rpartition("/")[2]])
 
-    def wait_until_told(self, url: str, word: str) -> list[Notice]:
+    def wait_until_received(self, url: str, word: str) -> list[Notice]:
         """All until the last one has this word in it."""
         wait_for(lambda: bool(notices := self.got(url)) and word in json.dumps(notices[-1].body))
         return self.got(url)

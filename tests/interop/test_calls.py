@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.processes import HubProcess
 from tests.interop.conftest import AGENTS, ClientNamed, RoleUrl
 from tests.interop.content import ArtifactUpdate, Part, StatusUpdate
-from tests.interop.conversation import check_stream, refusal, resting, streamed_text, user_said
+from tests.interop.conversation import check_stream, refusal, resting, streamed_text, user_texts
 from tests.interop.driven import Client
 
 UNFINISHED = ("submitted", "working")
@@ -39,10 +39,10 @@ def test_send_without_waiting_returns_a_task_that_goes_on(client: Client, agent:
 
 
 def test_data_and_files_arrive_as_they_were_sent(client: Client, agent: str) -> None:
-    figures, picture = client.run(agent, "report").artifacts
+    figures, file = client.run(agent, "report").artifacts
     assert figures.name == "figures"
     assert [(part.kind, part.value) for part in figures.parts] == [("data", {"answer": 42, "exact": 0.5, "name": "Käthe"})]
-    assert picture.parts == (Part("raw", b"\x00\x01\xff", "picture.bin", "application/octet-stream"),)
+    assert file.parts == (Part("raw", b"\x00\x01\xff", "picture.bin", "application/octet-stream"),)
 
 
 def test_parts_of_every_kind_come_back_as_they_went(client: Client, agent: str) -> None:
@@ -58,14 +58,14 @@ def test_parts_of_every_kind_come_back_as_they_went(client: Client, agent: str) 
     assert task.history[0].parts == sent
 
 
-def test_a_failed_task_says_why(client: Client, agent: str) -> None:
+def test_a_failed_task_has_its_reason(client: Client, agent: str) -> None:
     task = client.run(agent, "fail")
-    assert (task.state, task.said) == ("failed", "It broke")
+    assert (task.state, task.status_text) == ("failed", "It broke")
 
 
-def test_an_agent_can_turn_a_task_down(client: Client, agent: str) -> None:
+def test_an_agent_can_reject_a_task(client: Client, agent: str) -> None:
     task = client.run(agent, "reject")
-    assert (task.state, task.said) == ("rejected", "Not mine")
+    assert (task.state, task.status_text) == ("rejected", "Not mine")
     assert client.get(agent, task.id).state == "rejected"
 
 
@@ -82,7 +82,7 @@ def test_a_context_of_the_callers_own_is_kept_over_two_tasks(client: Client, age
 
 def test_a_stream_brings_every_chunk_and_ends_with_the_final_status(client: Client, agent: str) -> None:
     events = client.stream(agent, "count 4 0.02").events
-    check_stream(events, ends="completed")
+    check_stream(events, state="completed")
     assert streamed_text(events) == "1 2 3 4 "
     opening = events[0]
     assert opening.id
@@ -111,7 +111,7 @@ def test_chunks_are_streamed_one_by_one(official: Client, main_agent: str) -> No
     assert [update.append for update in updates] == [False] + [True] * (len(updates) - 1)
     assert [update.last for update in updates] == [False] * (len(updates) - 1) + [True]
     assert len({update.artifact.id for update in updates}) == 1
-    assert "counting" in [event.said for event in events if isinstance(event, StatusUpdate)]
+    assert "counting" in [event.status_text for event in events if isinstance(event, StatusUpdate)]
 
 
 # --- looking again
@@ -119,9 +119,9 @@ def test_chunks_are_streamed_one_by_one(official: Client, main_agent: str) -> No
 
 def test_history_can_be_shortened(client: Client, agent: str) -> None:
     task = client.run(agent, "count 1")
-    shortened = client.get(agent, task.id, history=1)
-    assert shortened.history == client.get(agent, task.id).history[-1:]
-    assert (len(shortened.history), shortened.text) == (1, "1 ")
+    short = client.get(agent, task.id, history=1)
+    assert short.history == client.get(agent, task.id).history[-1:]
+    assert (len(short.history), short.text) == (1, "1 ")
 
 
 def test_the_answer_to_a_message_has_as_much_history_as_was_asked_for(official: Client, main_agent: str) -> None:
@@ -159,11 +159,11 @@ def test_tasks_are_listed_with_what_was_asked_for(official: Client, main_agent: 
 
 def test_cancel_ends_the_task_and_every_stream_of_it(client: Client, agent: str) -> None:
     task = client.stream(agent, "wait", take=1).opening.id
-    watching = client.watch(agent, task)
+    watcher = client.watch(agent, task)
     canceled = client.cancel(agent, task)
     assert (canceled.id, canceled.state) == (task, "canceled")
     assert client.get(agent, task).state == "canceled"
-    assert resting(watching.result(10).events).state == "canceled"
+    assert resting(watcher.result(10).events).state == "canceled"
 
 
 def test_an_ended_task_cannot_be_cancelled(client: Client, agent: str) -> None:
@@ -174,12 +174,12 @@ def test_an_ended_task_cannot_be_cancelled(client: Client, agent: str) -> None:
 # --- coming back
 
 
-def test_who_leaves_a_stream_can_come_back_to_it(client: Client, agent: str, tmp_path: Path) -> None:
+def test_a_client_that_disconnects_from_a_stream_can_resume_it(client: Client, agent: str, tmp_path: Path) -> None:
     task = client.stream(agent, f"count 8 {tmp_path}/go", take=1).opening
-    watching = client.watch(agent, task.id)
+    watcher = client.watch(agent, task.id)
     (tmp_path / "go").touch()
-    stream = watching.result(10)
-    check_stream(stream.events, ends="completed")
+    stream = watcher.result(10)
+    check_stream(stream.events, state="completed")
     assert (stream.opening.id, stream.opening.context) == (task.id, task.context)
     assert streamed_text(stream.events) == "1 2 3 4 5 6 7 8 "
 
@@ -206,11 +206,11 @@ def test_subscribing_to_a_finished_task_gives_it_once_in_0_3_and_is_refused_in_1
 
 def test_a_question_is_answered_in_the_same_task(client: Client, agent: str) -> None:
     asked = client.run(agent, "ask")
-    assert (asked.state, asked.said) == ("input-required", "Which colour?")
+    assert (asked.state, asked.status_text) == ("input-required", "Which colour?")
     done = client.run(agent, "blue", task=asked.id, context=asked.context)
     assert (done.id, done.context) == (asked.id, asked.context)
     assert (done.state, done.text) == ("completed", "You said blue")
-    assert user_said(done) == ["ask", "blue"]
+    assert user_texts(done) == ["ask", "blue"]
     assert done.history[0].text == "ask"
     assert [message.text for message in done.history].count("Which colour?") == 1
 
@@ -218,24 +218,24 @@ def test_a_question_is_answered_in_the_same_task(client: Client, agent: str) -> 
 def test_a_question_ends_the_stream_and_its_answer_begins_another(client: Client, agent: str) -> None:
     asked = client.stream(agent, "ask")
     if len(asked.events) > 1:
-        check_stream(asked.events, ends="input-required")
+        check_stream(asked.events, state="input-required")
     last = resting(asked.events)
-    assert (last.state, last.said) == ("input-required", "Which colour?")
-    told = client.stream(agent, "red", task=asked.opening.id)
-    check_stream(told.events, ends="completed")
-    assert (told.opening.id, told.opening.context) == (asked.opening.id, asked.opening.context)
-    assert streamed_text(told.events) == "You said red"
+    assert (last.state, last.status_text) == ("input-required", "Which colour?")
+    answered = client.stream(agent, "red", task=asked.opening.id)
+    check_stream(answered.events, state="completed")
+    assert (answered.opening.id, answered.opening.context) == (asked.opening.id, asked.opening.context)
+    assert streamed_text(answered.events) == "You said red"
 
 
 def test_a_context_alone_answers_its_question_in_0_3_and_begins_a_task_in_1_0(official: Client, main_agent: str) -> None:
     asked = official.run(main_agent, "ask", context=str(uuid4()))
-    told = official.run(main_agent, "count 1", context=asked.context)
-    assert told.context == asked.context
+    answered = official.run(main_agent, "count 1", context=asked.context)
+    assert answered.context == asked.context
     if official.dialect == "1.0":
-        assert told.id != asked.id and told.text == "1 "
+        assert answered.id != asked.id and answered.text == "1 "
         assert official.get(main_agent, asked.id).state == "input-required"
     else:
-        assert told.id == asked.id and told.text == "You said count 1"
+        assert answered.id == asked.id and answered.text == "You said count 1"
 
 
 def test_a_paused_task_can_be_cancelled(client: Client, agent: str) -> None:
@@ -247,7 +247,7 @@ def test_a_paused_task_can_be_cancelled(client: Client, agent: str) -> None:
 # --- refusals
 
 
-def test_an_unknown_task_is_told_by_its_code(official: Client, role_url: RoleUrl) -> None:
+def test_an_unknown_task_has_its_code(official: Client, role_url: RoleUrl) -> None:
     url = role_url("own")
     assert refusal(lambda: official.get(url, "no-such-task")).code == -32001
     assert refusal(lambda: official.cancel(url, "no-such-task")).code == -32001
@@ -274,7 +274,7 @@ def test_a_message_with_another_context_than_its_tasks_is_refused(official: Clie
     assert official.run(main_agent, "blue", task=asked.id).text == "You said blue"
 
 
-def test_there_is_no_extended_card_and_each_version_says_so_in_its_way(official: Client, main_agent: str) -> None:
+def test_there_is_no_extended_card_and_each_version_has_its_code(official: Client, main_agent: str) -> None:
     expected = -32004 if official.dialect == "1.0" else -32007
     assert refusal(lambda: official.extended_card(main_agent)).code == expected
 

@@ -13,15 +13,15 @@ import pytest
 from hub.identity.tokens import new
 from rolecall.model.principal import Kind, Principal
 from tests.helpers.processes import HubProcess, start_hub
-from tests.interop.conftest import AGENTS, MAIN_AGENTS, OFFICIAL, ClientNamed, RoleUrl
+from tests.interop.conftest import AGENTS, MAIN_AGENTS, SDK_CLIENTS, ClientNamed, RoleUrl
 from tests.interop.content import Json
 from tests.interop.conversation import refusal
 from tests.interop.driven import Client
 
 READABLE = [
-    *((name, "") for name in OFFICIAL),
-    *((name, "0.3") for name in OFFICIAL if not name.endswith("-rest")),
-    *((name, "1.0") for name in OFFICIAL if "1.x" in name),
+    *((name, "") for name in SDK_CLIENTS),
+    *((name, "0.3") for name in SDK_CLIENTS if not name.endswith("-rest")),
+    *((name, "1.0") for name in SDK_CLIENTS if "1.x" in name),
 ]
 """Who reads which card: merged, and each version's alone. A card of 0.3 alone offers no REST, and one of 1.0 alone cannot be
 read by SDKs that are older.
@@ -30,8 +30,8 @@ read by SDKs that are older.
 
 def addresses(card: Json) -> dict[tuple[str, str], str]:
     """Binding and version of every interface that it lists, and where; SDKs of 1.x have read an older card as a newer one."""
-    listed = card.get("supportedInterfaces") or ()
-    found = {(one["protocolBinding"], one["protocolVersion"]): one["url"] for one in listed}
+    entries = card.get("supportedInterfaces") or ()
+    found = {(one["protocolBinding"], one["protocolVersion"]): one["url"] for one in entries}
     if "url" in card:
         found[card["preferredTransport"], "0.3"] = card["url"]
         found |= {(one["transport"], "0.3"): one["url"] for one in card.get("additionalInterfaces") or ()}
@@ -84,8 +84,8 @@ def test_a_card_offers_what_the_version_has_that_was_asked_for(
 def test_skills_of_the_agents_own_card_are_on_the_card_of_its_role(official: Client, role_url: RoleUrl) -> None:
     for role in ("on-0.3", "on-1.x", "on-1.x-rest"):
         (skill,) = official.card(role_url(role))["skills"]
-        told: dict[str, Any] = {"id": "obey", "name": "Obey", "description": "Does what it is told.", "tags": ["test"]}
-        assert skill.items() >= told.items()
+        expected: dict[str, Any] = {"id": "obey", "name": "Obey", "description": "Does what it is told.", "tags": ["test"]}
+        assert skill.items() >= expected.items()
 
 
 @pytest.mark.parametrize("name", ["python-0.3", "python-1.x", "python-1.x-rest"])

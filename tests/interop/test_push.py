@@ -19,7 +19,7 @@ def listener() -> Iterator[Listener]:
         yield listening
 
 
-def told(client: Client, notices: list[Notice]) -> list[Event]:
+def events_of(client: Client, notices: list[Notice]) -> list[Event]:
     """In the version in which the client has set its receiver: 1.0 tells each event, and 0.3 the whole task after it."""
     return [event_1_0(notice.body) if client.dialect == "1.0" else event_0_3(notice.body) for notice in notices]
 
@@ -28,10 +28,10 @@ def done(client: Client) -> str:
     return STATES["completed"] if client.dialect == "1.0" else "completed"
 
 
-def check_told(client: Client, notices: list[Notice], *, task: str, text: str) -> None:
-    events = told(client, notices)
+def check_notices(client: Client, notices: list[Notice], *, task: str, text: str) -> None:
+    events = events_of(client, notices)
     if client.dialect == "1.0":
-        check_stream(events, ends="completed")
+        check_stream(events, state="completed")
         assert streamed_text(events) == text
         assert events[0].id == task
         return
@@ -42,13 +42,13 @@ def check_told(client: Client, notices: list[Notice], *, task: str, text: str) -
     assert (tasks[-1].state, tasks[-1].text) == ("completed", text)
 
 
-def test_a_receiver_given_with_the_message_is_told_everything(client: Client, agent: str, listener: Listener) -> None:
+def test_a_receiver_set_with_the_message_gets_every_event(client: Client, agent: str, listener: Listener) -> None:
     if client.name == "own":
         return  # this project's client has streams that come back instead
     url = listener.url()
     task = client.run(agent, "count 3", push={"id": "inline", "url": url, "token": "s3cret"})
-    notices = listener.wait_until_told(url, done(client))
-    check_told(client, notices, task=task.id, text="1 2 3 ")
+    notices = listener.wait_until_received(url, done(client))
+    check_notices(client, notices, task=task.id, text="1 2 3 ")
     for notice in notices:
         assert notice.headers["x-a2a-notification-token"] == "s3cret"
         media = "application/a2a+json" if client.dialect == "1.0" else "application/json"
@@ -57,7 +57,7 @@ def test_a_receiver_given_with_the_message_is_told_everything(client: Client, ag
     assert client.get_push(agent, task.id, "inline") == Push(task.id, "inline", url)
 
 
-def test_a_receiver_can_be_set_looked_at_listed_and_taken_away(official: Client, main_agent: str, listener: Listener) -> None:
+def test_a_receiver_can_be_set_read_listed_and_deleted(official: Client, main_agent: str, listener: Listener) -> None:
     asked = official.run(main_agent, "ask")
     urls = {name: listener.url() for name in ("first", "second")}
     for name, url in urls.items():
@@ -67,31 +67,29 @@ def test_a_receiver_can_be_set_looked_at_listed_and_taken_away(official: Client,
         assert kept == Push(asked.id, name, url, "Bearer")
         assert official.get_push(main_agent, asked.id, name) == kept
     if official.has("push_list"):
-        listed = official.list_push(main_agent, asked.id)
-        assert {(push.id, push.url) for push in listed} == set(urls.items())
+        entries = official.list_push(main_agent, asked.id)
+        assert {(push.id, push.url) for push in entries} == set(urls.items())
         official.delete_push(main_agent, asked.id, "second")
         assert [push.id for push in official.list_push(main_agent, asked.id)] == ["first"]
         missing = -32001 if official.dialect == "1.0" else -32602
         assert refusal(lambda: official.get_push(main_agent, asked.id, "second")).code == missing
     official.run(main_agent, "blue", task=asked.id)
-    notices = listener.wait_until_told(urls["first"], done(official))
+    notices = listener.wait_until_received(urls["first"], done(official))
     assert {notice.headers["authorization"] for notice in notices} == {"Bearer key of first"}
-    said = [event.text if isinstance(event, Task) else _said(event) for event in told(official, notices)]
-    assert "You said blue" in said
+    texts = [event.text if isinstance(event, Task) else _artifact_text(event) for event in events_of(official, notices)]
+    assert "You said blue" in texts
     if official.has("push_list"):
         assert done(official) not in str(listener.got(urls["second"]))
 
 
-def _said(event: Event) -> Any:
+def _artifact_text(event: Event) -> Any:
     return event.artifact.text if isinstance(event, ArtifactUpdate) else None
 
 
-def test_a_receiver_that_comes_when_all_is_over_is_told_it_at_once(
-    official: Client, main_agent: str, listener: Listener
-) -> None:
+def test_a_receiver_set_after_the_end_gets_the_result_at_once(official: Client, main_agent: str, listener: Listener) -> None:
     task, url = official.run(main_agent, "count 2"), listener.url()
     official.set_push(main_agent, task.id, {"url": url})
-    last = told(official, listener.wait_until_told(url, done(official)))[-1]
+    last = events_of(official, listener.wait_until_received(url, done(official)))[-1]
     assert isinstance(last, Task | StatusUpdate) and last.state == "completed"
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.interop.conftest import OFFICIAL, ClientNamed, RoleUrl
+from tests.interop.conftest import SDK_CLIENTS, ClientNamed, RoleUrl
 from tests.interop.content import Part, Task
 from tests.interop.conversation import bare_message, check_stream, refusal, resting, streamed_text
-from tests.interop.driven import Client, meanwhile
+from tests.interop.driven import Client, in_background
 
-STOCK = ("on-0.3", "on-0.3-plain", "on-1.x", "on-1.x-rest", "on-1.x-plain")
+SDK_AGENTS = ("on-0.3", "on-0.3-plain", "on-1.x", "on-1.x-rest", "on-1.x-plain")
 
 
-@pytest.fixture(params=STOCK)
+@pytest.fixture(params=SDK_AGENTS)
 def stock(request: pytest.FixtureRequest, role_url: RoleUrl) -> str:
     return role_url(request.param)
 
@@ -29,7 +29,7 @@ def caller(request: pytest.FixtureRequest, client_named: ClientNamed) -> Client:
     return client_named(request.param)
 
 
-@pytest.mark.parametrize("name", [*OFFICIAL, "own"])
+@pytest.mark.parametrize("name", [*SDK_CLIENTS, "own"])
 def test_a_bare_message_goes_straight_back(client_named: ClientNamed, name: str, stock: str) -> None:
     client = client_named(name)
     message = bare_message(client.send(stock, "hello"))
@@ -49,7 +49,7 @@ def test_what_only_1_0_can_say_survives_an_agent_of_0_3(client_named: ClientName
         Part("text", "plain", metadata={"rolecall": "the sender's own"}),
     )
     for name in ("python-1.x", "python-1.x-rest", "javascript-1.x", "javascript-1.x-rest"):
-        for role in STOCK:
+        for role in SDK_AGENTS:
             task = client_named(name).run(role_url(role), sent)
             (echo,) = task.artifacts
             assert echo.parts == sent, (name, role)
@@ -65,9 +65,9 @@ def test_what_has_no_home_in_0_3_is_wrapped_as_its_sdk_does_it(client_named: Cli
 
 def test_an_agent_that_wants_to_know_who_calls_pauses_its_task(caller: Client, stock: str) -> None:
     asked = caller.run(stock, "sign-in")
-    assert (asked.state, asked.said) == ("auth-required", "Who are you?")
+    assert (asked.state, asked.status_text) == ("auth-required", "Who are you?")
     last = resting(caller.stream(stock, "sign-in").events)
-    assert (last.state, last.said) == ("auth-required", "Who are you?")
+    assert (last.state, last.status_text) == ("auth-required", "Who are you?")
     done = caller.run(stock, "me", task=asked.id, context=asked.context)
     assert (done.state, done.text) == ("completed", "You said me")
 
@@ -80,7 +80,7 @@ def test_a_task_that_a_message_refers_to_has_for_its_agent_the_agents_own_name(c
 
 def test_an_agent_that_never_sends_its_task_has_one_all_the_same(caller: Client, older: str) -> None:
     events = caller.stream(older, "untold 3").events
-    check_stream(events, ends="completed")
+    check_stream(events, state="completed")
     assert streamed_text(events) == "1 2 3 "
     opening = events[0]
     assert isinstance(opening, Task)
@@ -90,15 +90,15 @@ def test_an_agent_that_never_sends_its_task_has_one_all_the_same(caller: Client,
 def test_a_question_that_the_agent_does_not_call_final_pauses_the_task_too(caller: Client, older: str) -> None:
     asked = caller.stream(older, "ask-openly")
     if len(asked.events) > 1:
-        check_stream(asked.events, ends="input-required")
-    assert resting(asked.events).said == "Which colour?"
+        check_stream(asked.events, state="input-required")
+    assert resting(asked.events).status_text == "Which colour?"
     done = caller.run(older, "green", task=asked.opening.id, context=asked.opening.context)
     assert (done.state, done.text) == ("completed", "You said green")
 
 
 def test_an_answer_in_the_last_status_is_kept(caller: Client, stock: str) -> None:
     task = caller.run(stock, "say so")
-    assert (task.state, task.said) == ("completed", "Just so")
+    assert (task.state, task.status_text) == ("completed", "Just so")
 
 
 def test_a_revised_artifact_replaces_its_draft(caller: Client, stock: str) -> None:
@@ -127,11 +127,11 @@ def test_a_task_that_its_agent_forgot_to_end_fails_after_the_silence(
     this while it works, too.
     """
     url = role_url(role)
-    watching = [
-        meanwhile(lambda name=name: client_named(name).stream(url, "vanish"))  # type: ignore[misc]
+    watcher = [
+        in_background(lambda name=name: client_named(name).stream(url, "vanish"))  # type: ignore[misc]
         for name in ("javascript-0.3", "python-1.x")
     ]
-    for stream in watching:
+    for stream in watcher:
         last = resting(stream.result(20).events)
         assert last.state == "failed"
         assert last.metadata is not None and last.metadata["rolecall"]["reason"] == "WORKER_SILENT"
@@ -140,16 +140,16 @@ def test_a_task_that_its_agent_forgot_to_end_fails_after_the_silence(
 def test_a_task_that_its_agent_forgot_to_end_can_be_cancelled(caller: Client, stock: str) -> None:
     """Its executor has returned, and the SDK's server goes on to call the task unfinished."""
     task = caller.run(stock, "vanish", blocking=False).id
-    watching = caller.watch(stock, task)
+    watcher = caller.watch(stock, task)
     assert caller.cancel(stock, task).state == "canceled"
-    assert resting(watching.result(10).events).state == "canceled"
+    assert resting(watcher.result(10).events).state == "canceled"
 
 
 def test_a_crash_of_an_older_agent_looks_as_if_it_had_forgotten_the_task(caller: Client, older: str) -> None:
     task = caller.run(older, "crash", blocking=False).id
-    watching = caller.watch(older, task)
+    watcher = caller.watch(older, task)
     assert caller.cancel(older, task).state == "canceled"
-    events = watching.result(10).events
+    events = watcher.result(10).events
     assert resting(events).state == "canceled"
     assert "secret" not in str(events)
 

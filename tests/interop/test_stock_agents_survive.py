@@ -31,7 +31,7 @@ def numbers(count: int) -> list[str]:
     return [f"{n} " for n in range(count)]
 
 
-class Rig:
+class HubWithAgents:
     """A hub that can be killed and comes back at its address, and an agent of each SDK that outlives it."""
 
     def __init__(self, folder: Path) -> None:
@@ -47,16 +47,16 @@ class Rig:
     def noted(self, what: str) -> list[str]:
         """The messages whose execution began, or ended."""
         lines = self.runs.read_text().splitlines() if self.runs.exists() else []
-        return [message for said, message in map(str.split, lines) if said == what]
+        return [message for word, message in map(str.split, lines) if word == what]
 
     def _start(self, folder: Path, port: int) -> HubProcess:
         return start_hub(folder, port=port, lease_ttl=6, heartbeat=0.5, worker_silence=3)
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubWithAgents]:
     folder = tmp_path_factory.mktemp("stock")
-    rig = Rig(folder)
+    rig = HubWithAgents(folder)
     with ExitStack() as agents:
         agents.callback(lambda: rig.hub.end())
         ports = {role: free_port() for role in AGENTS}
@@ -69,27 +69,27 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         yield rig
 
 
-def test_the_newer_sdk_says_on_its_card_that_it_speaks_0_3_too(rig: Rig) -> None:
-    log_dialect = {}
+def test_the_newer_sdk_says_on_its_card_that_it_speaks_0_3_too(rig: HubWithAgents) -> None:
+    listed_versions = {}
     for role in AGENTS:
         url = httpx.get(f"{rig.hub.url}/registry/agents/{role}:announced", trust_env=False).json()["url"]
         card = httpx.get(f"{url}.well-known/agent-card.json", trust_env=False).json()
-        listed = [one["protocolVersion"] for one in card.get("supportedInterfaces", [])]
-        log_dialect[role] = listed, (card.get("protocolVersion") or "")[:3]
+        entries = [one["protocolVersion"] for one in card.get("supportedInterfaces", [])]
+        listed_versions[role] = entries, (card.get("protocolVersion") or "")[:3]
         assert texts(send(rig.hub.url, role, "numbers 3 0")) == numbers(3)
-    assert log_dialect == {"on-0.3": ([], "0.3"), "on-1.x": (["1.0", "0.3"], "0.3")}
+    assert listed_versions == {"on-0.3": ([], "0.3"), "on-1.x": (["1.0", "0.3"], "0.3")}
 
 
-def test_streams_of_stock_agents_survive_two_deaths_of_the_hub(rig: Rig) -> None:
-    _survive(rig, deaths=2, chunks=200, longest=0.8)
+def test_streams_of_stock_agents_survive_two_deaths_of_the_hub(rig: HubWithAgents) -> None:
+    _kill_hub_under_streams(rig, kills=2, chunks=200, longest=0.8)
 
 
 @pytest.mark.soak
-def test_streams_of_stock_agents_survive_ten_deaths_of_the_hub(rig: Rig) -> None:
-    _survive(rig, deaths=10, chunks=1500, longest=1.5)
+def test_streams_of_stock_agents_survive_ten_deaths_of_the_hub(rig: HubWithAgents) -> None:
+    _kill_hub_under_streams(rig, kills=10, chunks=1500, longest=1.5)
 
 
-def test_a_call_that_nobody_had_answered_yet_is_not_run_again(rig: Rig) -> None:
+def test_a_call_that_nobody_had_answered_yet_is_not_run_again(rig: HubWithAgents) -> None:
     """It may have run, so it fails and says so; who asks again with the same message learns it."""
     calls = {role: text_message("numbers 3 0.01 2") for role in AGENTS}
     waiting = [threading.Thread(target=_be_cut_off, args=(rig.hub.url, *one), daemon=True) for one in calls.items()]
@@ -117,7 +117,7 @@ def _be_cut_off(url: str, role: str, params: dict[str, Any]) -> None:
         call(f"{url}/agents/{role}/", "message/send", params)
 
 
-def _survive(rig: Rig, *, deaths: int, chunks: int, longest: float) -> None:
+def _kill_hub_under_streams(rig: HubWithAgents, *, kills: int, chunks: int, longest: float) -> None:
     rng = random.Random(326)
     kinds = [(role, kind) for role in AGENTS for kind in ("numbers", "ha")] * (STREAMS // 4)
     readers = [Reader(rig.hub.url, role, f"{kind} {chunks} 0.02") for role, kind in kinds]
@@ -125,7 +125,7 @@ def _survive(rig: Rig, *, deaths: int, chunks: int, longest: float) -> None:
     threads = [reader.start() for reader in readers]
     wait_for(lambda: all(reader.chunks for reader in readers))
     seen: list[int] = []
-    for _ in range(deaths):
+    for _ in range(kills):
         time.sleep(rng.uniform(0.2, longest))
         rig.kill_hub()
         for thread in threads:

@@ -12,7 +12,7 @@ from tests.interop.listener import Listener
 from tests.interop.wire import Interface, card_of, interfaces_of
 
 EXTENSION = "https://example.com/extensions/loud/v1"
-_NOT_CLAIMED = {
+_REFUSALS = {
     "1.0": (-32004, "UNSUPPORTED_OPERATION"),
     "0.3": (-32007, ""),
 }
@@ -37,7 +37,7 @@ def test_every_interface_answers_in_the_version_and_binding_that_it_claims(place
         task, _ = interface.send("count 2", role=role)
         assert (task.state, task.text) == ("completed", "1 2 "), interface
         events = interface.stream("count 2", role=role)
-        check_stream(events, ends="completed")
+        check_stream(events, state="completed")
         assert streamed_text(events) == "1 2 ", interface
 
 
@@ -50,21 +50,21 @@ def test_push_notifications_are_claimed_and_come(place: tuple[str, str]) -> None
             task, _ = interface.send("count 1", role=role)
             hook = listener.url()
             interface.set_push(task.id, hook)
-            listener.wait_until_told(hook, STATES["completed"] if interface.version == "1.0" else "completed")
+            listener.wait_until_received(hook, STATES["completed"] if interface.version == "1.0" else "completed")
 
 
 def test_an_extended_card_is_not_claimed_and_not_there(place: tuple[str, str]) -> None:
     card = card_of(place[0])
     assert card["capabilities"]["extendedAgentCard"] is card["supportsAuthenticatedExtendedCard"] is False
     for interface in interfaces_of(card):
-        code, reason = _NOT_CLAIMED[interface.version]
+        code, reason = _REFUSALS[interface.version]
         assert interface.refused("card") == (400 if interface.rest else code, reason)
 
 
 def test_nothing_else_is_claimed_that_nobody_tries_here(place: tuple[str, str]) -> None:
     card = card_of(place[0])
-    claimed = {name for name, value in card["capabilities"].items() if value}
-    assert claimed - {"extensions"} == {"streaming", "pushNotifications"}
+    found = {name for name, value in card["capabilities"].items() if value}
+    assert found - {"extensions"} == {"streaming", "pushNotifications"}
     assert "security" not in card and "securitySchemes" not in card and "securityRequirements" not in card
     assert "signatures" not in card
     assert {one.binding for one in interfaces_of(card)} == {"JSONRPC", "HTTP+JSON"}

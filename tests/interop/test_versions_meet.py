@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.processes import HubProcess, wait_for
-from tests.interop.conftest import OFFICIAL, ClientNamed, RoleUrl
+from tests.interop.conftest import SDK_CLIENTS, ClientNamed, RoleUrl
 from tests.interop.content import Event, Part, StatusUpdate
-from tests.interop.conversation import refusal, resting, streamed_text, user_said
+from tests.interop.conversation import refusal, resting, streamed_text, user_texts
 from tests.interop.driven import Client
 
 ENDS = {"count 2": "completed", "report": "completed", "ask": "input-required", "fail": "failed", "reject": "rejected"}
@@ -23,7 +23,7 @@ def beginner(request: pytest.FixtureRequest, client_named: ClientNamed) -> Clien
 
 @pytest.fixture
 def everybody(client_named: ClientNamed) -> list[Client]:
-    return [client_named(name) for name in OFFICIAL]
+    return [client_named(name) for name in SDK_CLIENTS]
 
 
 def without_final(events: list[Event]) -> list[Event]:
@@ -69,12 +69,12 @@ def test_what_was_asked_in_one_version_is_answered_in_the_other(
         asked = beginner.run(main_agent, "ask")
         done = client.run(main_agent, "blue", task=asked.id, context=asked.context)
         assert (done.id, done.context, done.text) == (asked.id, asked.context, "You said blue")
-        assert user_said(beginner.get(main_agent, asked.id)) == ["ask", "blue"]
+        assert user_texts(beginner.get(main_agent, asked.id)) == ["ask", "blue"]
 
 
-def test_the_media_type_of_a_text_reaches_who_has_a_word_for_it(client_named: ClientNamed, role_url: RoleUrl) -> None:
+def test_the_media_type_of_a_text_reaches_versions_that_have_it(client_named: ClientNamed, role_url: RoleUrl) -> None:
     """This project's workers are told in 0.3, which has none."""
-    for name in OFFICIAL:
+    for name in SDK_CLIENTS:
         (artifact,) = client_named(name).run(role_url("own"), "title").artifacts
         (part,) = artifact.parts
         if "1.x" in name:

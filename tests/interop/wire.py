@@ -25,7 +25,7 @@ _METHODS = {
         "card": "agent/getAuthenticatedExtendedCard",
     },
 }
-_PLACES = {
+_ADDRESSES = {
     "send": ("POST", "/message:send"),
     "stream": ("POST", "/message:stream"),
     "push": ("POST", "/tasks/{taskId}/pushNotificationConfigs"),
@@ -56,9 +56,9 @@ class Interface(NamedTuple):
         nested = {"taskId": task, "pushNotificationConfig": {"id": "one", "url": url}}
         return self.result(self._say("push", flat if self.version == "1.0" else nested))
 
-    def refused(self, op: str, params: Json | None = None, *, version: str | None = None) -> tuple[int, str]:
+    def refused(self, operation: str, params: Json | None = None, *, version: str | None = None) -> tuple[int, str]:
         """The code and the reason that 1.0 adds; of REST the HTTP status in place of the code."""
-        response = self._say(op, params or {}, headers={"A2A-Version": version} if version else None)
+        response = self._say(operation, params or {}, headers={"A2A-Version": version} if version else None)
         error = response.json()["error"]
         if self.rest:
             assert error["code"] == response.status_code
@@ -78,15 +78,15 @@ class Interface(NamedTuple):
         assert document["id"] == "7" and "error" not in document, document
         return document["result"]
 
-    def _say(self, op: str, params: Json, *, headers: dict[str, str] | None = None) -> httpx.Response:
-        said = {**({"A2A-Version": "1.0"} if self.version == "1.0" else {}), **(headers or {})}
+    def _say(self, operation: str, params: Json, *, headers: dict[str, str] | None = None) -> httpx.Response:
+        sent = {**({"A2A-Version": "1.0"} if self.version == "1.0" else {}), **(headers or {})}
         if self.rest:
-            verb, path = _PLACES[op]
-            body = params if verb == "POST" else None
+            method, path = _ADDRESSES[operation]
+            body = params if method == "POST" else None
             where = self.url + path.format(**params)
-            return httpx.request(verb, where, json=body, headers=said, timeout=20, trust_env=False)
-        body = {"jsonrpc": "2.0", "id": "7", "method": _METHODS[self.version][op], "params": params}
-        return httpx.post(self.url, json=body, headers=said, timeout=20, trust_env=False)
+            return httpx.request(method, where, json=body, headers=sent, timeout=20, trust_env=False)
+        body = {"jsonrpc": "2.0", "id": "7", "method": _METHODS[self.version][operation], "params": params}
+        return httpx.post(self.url, json=body, headers=sent, timeout=20, trust_env=False)
 
     def _message(self, text: str, role: str) -> Json:
         message: Json = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}

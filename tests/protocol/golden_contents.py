@@ -19,7 +19,7 @@ QUESTION = Message(
 )
 REPLY = Message("m-2", Role.AGENT, (Part(PartKind.TEXT, "The second."),))
 LETTER = Artifact("a-1", (Part(PartKind.TEXT, "Dear "), Part(PartKind.TEXT, "reader")), "draft", "The letter so far.")
-IMAGE = Part(PartKind.RAW, "iVBORw0KGgo=", "dot.png", "image/png", {"kind": "picture"})
+FILE_PART = Part(PartKind.RAW, "iVBORw0KGgo=", "dot.png", "image/png", {"kind": "picture"})
 LINK = Part(PartKind.URL, "https://example.org/report.pdf", "report.pdf", "application/pdf")
 FIGURES = Part(PartKind.DATA, {"kind": "row", "value": [1, 2.5, None], "type": {"text": True}}, metadata={"final": True})
 
@@ -36,7 +36,7 @@ def update(state: TaskState, text: str | None = None, **metadata: object) -> Sta
 CONTENTS: dict[str, Content] = {
     "message-question": QUESTION,
     "message-reply": REPLY,
-    "message-file-inline": message(IMAGE),
+    "message-file-inline": message(FILE_PART),
     "message-file-linked": message(LINK),
     "message-data-object": message(FIGURES),
     "message-data-list": message(Part(PartKind.DATA, [1, "two", {"three": 3}], metadata={"a": 1})),

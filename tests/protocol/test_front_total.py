@@ -13,7 +13,7 @@ from rolecall.protocol.text.jsontext import dump, parse
 from tests.flow.callers import enrol
 from tests.flow.conftest import House, made_house
 from tests.helpers.scripted import chunk, message, status, task
-from tests.protocol.transcripts import HttpRequest, exchange, front_of
+from tests.protocol.transcripts import HttpRequest, app_of, exchange
 from tests.unit.protocol.contents import mutate
 from tests.unit.protocol.test_methods import METHODS
 from tests.unit.protocol.test_requests_total import CALLS, SENDS
@@ -42,11 +42,11 @@ async def test_no_request_is_an_internal_error(seed: int, caplog: pytest.LogCapt
     random = Random(seed)
     async with made_house() as house:
         await enrol(house, "echo:a", random.choice(("0.3", "1.0")))
-        front = front_of(house)
+        app = app_of(house)
         tasks, served, refused = ["none"], 0, 0
         for number in range(250):
             _plan(house, random)
-            answered = await exchange(front, _random_request(random, random.choice(tasks), number))
+            answered = await exchange(app, _random_request(random, random.choice(tasks), number))
             tasks = [*tasks[-9:], *_TASK.findall(answered[2])[:1]]
             assert "Internal error" not in answered[2]
             refused += '"error"' in answered[2]

@@ -1,4 +1,4 @@
-"""Whole conversations with the hub's front, byte for byte: what a client sends, and what it gets back.
+"""Whole conversations with the hub's app, byte for byte: what a client sends, and what it gets back.
 
 A transcript is a file of sections, in the form that REST clients in editors read. Ids that the hub makes are numbered.
 `python -m tests.protocol.transcripts` rewrites the files, to show the effect of a change.
@@ -152,17 +152,17 @@ def rest(dialect: str) -> Callable[[str, str], HttpRequest]:
     return ask
 
 
-_BASIC = ("send", "stream", "subscribe", "get", "get-unknown", "get-wrong")
+_COMMON = ("send", "stream", "subscribe", "get", "get-unknown", "get-wrong")
 _PUSH = ("push-set", "push-get", "push-list", "push-delete")
 _PAUSE = ("ask", "answer", "ask-again", "cancel", "cancel-again")
 CONVERSATIONS = {
-    "jsonrpc-0.1": Conversation("0.1", "0.3", (*_BASIC, "push-set", "push-get", "ask", "answer"), rpc("0.1")),
-    "jsonrpc-0.3": Conversation("0.3", "0.3", (*_BASIC, *_PUSH, "card", *_PAUSE), rpc("0.3")),
-    "jsonrpc-1.0": Conversation("1.0", "1.0", (*_BASIC, "list", *_PUSH, "card", *_PAUSE), rpc("1.0")),
-    "jsonrpc-0.3-of-a-1.0-worker": Conversation("0.3", "1.0", (*_BASIC, "ask", "answer"), rpc("0.3")),
-    "jsonrpc-1.0-of-a-0.3-worker": Conversation("1.0", "0.3", (*_BASIC, "ask", "answer"), rpc("1.0")),
-    "rest-0.3": Conversation("0.3", "0.3", (*_BASIC, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("0.3")),
-    "rest-1.0": Conversation("1.0", "1.0", (*_BASIC, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("1.0")),
+    "jsonrpc-0.1": Conversation("0.1", "0.3", (*_COMMON, "push-set", "push-get", "ask", "answer"), rpc("0.1")),
+    "jsonrpc-0.3": Conversation("0.3", "0.3", (*_COMMON, *_PUSH, "card", *_PAUSE), rpc("0.3")),
+    "jsonrpc-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE), rpc("1.0")),
+    "jsonrpc-0.3-of-a-1.0-worker": Conversation("0.3", "1.0", (*_COMMON, "ask", "answer"), rpc("0.3")),
+    "jsonrpc-1.0-of-a-0.3-worker": Conversation("1.0", "0.3", (*_COMMON, "ask", "answer"), rpc("1.0")),
+    "rest-0.3": Conversation("0.3", "0.3", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("0.3")),
+    "rest-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("1.0")),
 }
 
 
@@ -173,7 +173,7 @@ async def run_conversation(conversation: Conversation, house: House) -> dict[str
     """The sections of the transcript, by step."""
     interface = Interface("http://w/", JSONRPC, conversation.log_dialect)
     await house.enrol("echo:a", interfaces=(interface,))
-    front = front_of(house)
+    app = app_of(house)
     house.clock.step_wall(0.25)
     names: dict[str, str] = {}
     sections: dict[str, str] = {}
@@ -181,7 +181,7 @@ async def run_conversation(conversation: Conversation, house: House) -> dict[str
     for number, step in enumerate(conversation.steps):
         _plan(house, step, f"w{number}")
         request = conversation.ask(step, task_id)
-        status, headers, body = await exchange(front, request)
+        status, headers, body = await exchange(app, request)
         found = _UUID.search(body)
         if found is not None and step.startswith(("send", "stream", "ask")):
             task_id = found[0]
@@ -211,7 +211,7 @@ def _renamed(document: dict[str, Any], name: str) -> dict[str, Any]:
     return {member: name if member in ("id", "taskId") else value for member, value in document.items()}
 
 
-def front_of(house: House) -> App:
+def app_of(house: House) -> App:
     """Both bindings, without authentication."""
     authenticator = Authenticator(None, max_head=10_000)
     cards = Cards(
@@ -221,7 +221,7 @@ def front_of(house: House) -> App:
     rpc = JsonRpc(operations, NullObserver(), max_body=10_000, max_depth=100, max_batch=50, keep_alive=keep_alive)
     rest = Rest(operations, NullObserver(), max_body=10_000, max_depth=100, keep_alive=keep_alive)
 
-    async def front(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         authenticator.admit(request)
         target, route = rpc_target(request.path), read_route(scope["raw_path"].decode(), request.method)
@@ -231,10 +231,10 @@ def front_of(house: House) -> App:
             assert route is not None
             await rest(request, route)
 
-    return front
+    return app
 
 
-async def exchange(front: App, request: HttpRequest) -> tuple[int, list[tuple[bytes, bytes]], str]:
+async def exchange(app: App, request: HttpRequest) -> tuple[int, list[tuple[bytes, bytes]], str]:
     path, _, query = request.path.partition("?")
     headers = [(name.encode(), value.encode()) for name, value in request.headers]
     if request.body is not None:
@@ -259,7 +259,7 @@ async def exchange(front: App, request: HttpRequest) -> tuple[int, list[tuple[by
         sent.append(message)
 
     async with asyncio.timeout(10):
-        await front(scope, receive, send)
+        await app(scope, receive, send)
     start, *bodies = sent
     return start["status"], list(start["headers"]), b"".join(part.get("body", b"") for part in bodies).decode()
 

@@ -19,7 +19,7 @@ async def test_a_connection_whose_script_has_not_begun_is_closed_with_its_server
     async def script(peer: Peer) -> None:
         await peer.gone()
 
-    with socket.socket() as client, warnings.catch_warnings(record=True) as warned:
+    with socket.socket() as client, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
         async with RawServer(script) as server:
             client.connect(("127.0.0.1", server.port))
@@ -31,4 +31,4 @@ async def test_a_connection_whose_script_has_not_begun_is_closed_with_its_server
         except ConnectionResetError:
             pass
         gc.collect()
-    assert [str(warning.message) for warning in warned] == []
+    assert [str(warning.message) for warning in caught] == []

@@ -254,16 +254,16 @@ async def _streaming(hub: HubClient, name: str) -> Check:
     """Pieces that are sent at an interval arrive at an interval."""
     try:
         async with asyncio.timeout(_PATIENCE), hub.stream_to_agent(name, _STREAM, give_up_after=1.0) as stream:
-            arrivals = [time.monotonic() async for event in stream if event.text]
+            times = [time.monotonic() async for event in stream if event.text]
     except AuthError:
         return skipped("stream", "this token can enrol workers, but not call them")
     except (RolecallError, TimeoutError) as error:
         return failed("stream", str(error) or "it did not end in time", _BUFFERED)
-    sent, received = INTERVAL * (PIECES - 1), arrivals[-1] - arrivals[0] if arrivals else 0.0
+    sent, received = INTERVAL * (PIECES - 1), times[-1] - times[0] if times else 0.0
     if received < sent / 2:
-        about = f"{len(arrivals)} events sent over {duration(sent)} arrived within {duration(received)}: the stream is buffered"
+        about = f"{len(times)} events sent over {duration(sent)} arrived within {duration(received)}: the stream is buffered"
         return failed("stream", about, _BUFFERED)
-    return passed("stream", f"unbuffered: {len(arrivals)} events over {duration(received)}")
+    return passed("stream", f"unbuffered: {len(times)} events over {duration(received)}")
 
 
 @contextmanager

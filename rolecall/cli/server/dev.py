@@ -31,7 +31,7 @@ DEMOS = ("echo", "storyteller", "booking")
 _INSTANCE = "demo"
 _PATIENCE = 20.0
 _GRACE = 5.0
-_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_PARENT_EXIT_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 def run_dev(settings: Settings) -> None:
@@ -40,17 +40,17 @@ def run_dev(settings: Settings) -> None:
     if own is None and has_tokens(settings):
         # The demo workers need a token too: one that is valid until this process ends.
         settings = replace(settings, admin_token=secrets.token_urlsafe(32))
-    asyncio.run(_dev(_open_to_the_demo(settings), login=_login(own, settings.admin_token)))
+    asyncio.run(_dev(_open_to_the_demo(settings), token_command=_token_command(own, settings.admin_token)))
 
 
-def _login(own: str | None, token: str | None) -> str | None:
+def _token_command(own: str | None, token: str | None) -> str | None:
     """The command that sets a token for the others. It never contains a token."""
     if own is not None:
         return 'export ROLECALL_TOKEN="$ROLECALL_ADMIN_TOKEN"'
     return "export ROLECALL_TOKEN=…    (rolecall tokens new --name me)" if token is not None else None
 
 
-async def _dev(settings: Settings, *, login: str | None) -> None:
+async def _dev(settings: Settings, *, token_command: str | None) -> None:
     started, leave, stop = time.monotonic(), asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -65,7 +65,7 @@ async def _dev(settings: Settings, *, login: str | None) -> None:
         if where.done():
             url = _local_url(settings, where.result())
             workers += [await _start(demo, url, settings.admin_token) for demo in DEMOS]
-            await _welcome(settings, url, started, leave, login)
+            await _welcome(settings, url, started, leave, token_command)
             await leave.wait()
     finally:
         await _end(workers)
@@ -100,7 +100,7 @@ def _end_with_parent() -> Callable[[], None] | None:
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None)
-    return lambda: libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    return lambda: libc.prctl(_PARENT_EXIT_SIGNAL, signal.SIGTERM)
 
 
 async def _end(workers: list[asyncio.subprocess.Process]) -> None:
@@ -123,7 +123,7 @@ def _signal(worker: asyncio.subprocess.Process, which: signal.Signals) -> None:
             pass  # it has just ended by itself
 
 
-async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.Event, login: str | None) -> None:
+async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.Event, token_command: str | None) -> None:
     async with open_hub(HubAddress(url, settings.admin_token)) as hub:
         found = await _visible(hub, leave)
     if leave.is_set():
@@ -134,7 +134,7 @@ async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.
     lines = [f"hub      {url}   (data: {store})", f"ready in {took}"]
     lines += [f"+ {name} ready (demo worker)" for name in found]
     lines += [f"! {demo} did not start" for demo in DEMOS if not any(name.startswith(f"{demo}:") for name in found)]
-    to_try = [*([login] if login else []), *things_to_try(url)]
+    to_try = [*([token_command] if token_command else []), *things_to_try(url)]
     lines += ["", "Next, in another terminal:", *(f"  {line}" for line in to_try), ""]
     for line in lines:
         print_notice(f"  {line}".rstrip())

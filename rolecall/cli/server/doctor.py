@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rolecall.cli.connect import chosen_address, hub_options, open_hub
-from rolecall.cli.output import paint, print_json, without_controls
+from rolecall.cli.output import paint, print_json, strip_control
 
 if TYPE_CHECKING:
     from rolecall.cli.server.checks import Check
@@ -63,7 +63,7 @@ async def _checks(role: str | None, file: Path | None, hub: str | None, token: s
 
 def _print_check(check: Check) -> None:
     mark, colour = _MARKS[check.state]
-    about = without_controls(f"{check.name}: {check.about}").replace("\n", " ")
+    about = strip_control(f"{check.name}: {check.about}").replace("\n", " ")
     click.echo(f"{paint(mark, colour, sys.stdout)}  {about}")
     for line in check.fix.splitlines():
-        click.echo(f"        {without_controls(line)}")
+        click.echo(f"        {strip_control(line)}")

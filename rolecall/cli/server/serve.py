@@ -68,8 +68,8 @@ def socket_errors(settings: Settings) -> Iterator[None]:
     except OSError as error:
         address = f"{settings.host}:{settings.port}"
         if error.errno == errno.EADDRINUSE:
-            advice = "is a hub already running? check: rolecall ping\nor choose another port: --port 8421, or --port 0 for any"
-            raise CommandError(f"port {settings.port} of {settings.host} is taken", "PORT_TAKEN", 2, advice) from error
+            hint = "is a hub already running? check: rolecall ping\nor choose another port: --port 8421, or --port 0 for any"
+            raise CommandError(f"port {settings.port} of {settings.host} is taken", "PORT_TAKEN", 2, hint) from error
         if error.errno == errno.EACCES:
             raise CommandError(f"this user may not use {address}", "PORT_FORBIDDEN", 2, "choose a --port above 1023") from error
         if error.errno == errno.EADDRNOTAVAIL or type(error).__name__ == "gaierror":

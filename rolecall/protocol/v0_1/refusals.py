@@ -11,7 +11,7 @@ from rolecall.protocol.text.jsontext import dump
 from rolecall.protocol.v0_1.shape import write, write_status
 
 _NO_MATCH = "No matching skill for this request."
-"""The text that 0.1 callers know. The reason and the advice follow it."""
+"""The text that 0.1 callers know. The reason and the hint follow it."""
 
 
 def failed_task(send: Send, error: RouteError, at: str) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 from rolecall.model.a2a import EventKind, JsonObject, WorkerEvent
 from rolecall.model.content import Part, PartKind
 from rolecall.protocol.v0_3 import VERSION
-from rolecall.protocol.v0_3.parts import infer_kind, write_part
+from rolecall.protocol.v0_3.parts import find_kind, write_part
 from rolecall.protocol.v0_3.shape import read_state, state_name
 from rolecall.protocol.workers.events import Malformed, WorkerEventReader
 
@@ -58,7 +58,7 @@ def _mark(kind: str, document: JsonObject) -> None:
 
 def _mend_part(part: JsonObject) -> None:
     if "kind" not in part:
-        part["kind"] = infer_kind(part) or "data"
+        part["kind"] = find_kind(part) or "data"
     if part["kind"] == "data" and not isinstance(part.get("data"), dict):
         part.update(write_part(Part(PartKind.DATA, part.get("data"), metadata=part.get("metadata"))))
 

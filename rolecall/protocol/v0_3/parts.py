@@ -1,7 +1,7 @@
 """Parts in 0.3, and in 0.1, which has `type` where 0.3 has `kind`.
 
 Both have no member for the filename and media type of a text or data part, and none for data that is not an object. Such
-values are packed into the part's metadata and unpacked when it is read, so that a round trip loses nothing. All other metadata
+values are packed into the part's metadata and own_part when it is read, so that a round trip loses nothing. All other metadata
 is the sender's, even if it looks like ours: writing and reading are exact inverses of each other.
 """
 
@@ -57,7 +57,7 @@ def write_part(part: Part, tag: str = "kind") -> JsonObject:
     return members.drop_empty(**{tag: "file", "file": file, "metadata": part.metadata})
 
 
-def infer_kind(part: JsonObject) -> str | None:
+def find_kind(part: JsonObject) -> str | None:
     """The kind of a part without `kind`: its `type`, which is removed, or its first member that is named like a kind."""
     return part.pop("type", None) or next((name for name in KINDS if name in part), None)
 
@@ -104,8 +104,8 @@ def _pack(part: Part) -> tuple[Any, JsonObject | None]:
 
 
 def _unpack(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part:
-    unpacked = _unpack_own(kind, value, metadata) if metadata else None
-    return unpacked or Part(kind, value, metadata=metadata)
+    own_part = _unpack_own(kind, value, metadata) if metadata else None
+    return own_part or Part(kind, value, metadata=metadata)
 
 
 def _unpack_own(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part | None:

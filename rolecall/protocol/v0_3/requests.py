@@ -14,7 +14,7 @@ from rolecall.model.push import PushConfig
 from rolecall.protocol.callers import params as common
 from rolecall.protocol.callers.params import read_task_id
 from rolecall.protocol.v0_3 import VERSION
-from rolecall.protocol.v0_3.parts import KINDS, infer_kind
+from rolecall.protocol.v0_3.parts import KINDS, find_kind
 from rolecall.protocol.v0_3.shape import read_message
 
 
@@ -104,7 +104,7 @@ def _mend_part(part: Any, at: int) -> None:
         raise InvalidParams(f'"message.parts[{at}]" must be an object.')
     kind = part.get("kind")
     if kind is None:
-        kind = part["kind"] = infer_kind(part)
+        kind = part["kind"] = find_kind(part)
     if kind not in KINDS:
         raise InvalidParams(f'"message.parts[{at}].kind" must be text, file or data.')
     if part.get(kind) is None and "content" in part:

@@ -21,7 +21,7 @@ STATES = {state.value: state for state in TaskState} | {
 }
 """The specified names, and other spellings in use."""
 ROLES = {role.value: role for role in Role}
-_RARE = frozenset({"taskId", "contextId", "referenceTaskIds", "extensions", "metadata"})
+_OPTIONAL = frozenset({"taskId", "contextId", "referenceTaskIds", "extensions", "metadata"})
 
 
 def state_name(state: TaskState) -> str:
@@ -60,7 +60,7 @@ def read_message(document: Any, where: str = "message") -> Message:
     if role is None:
         raise Untranslatable(f'"{where}.role" must be "user" or "agent".')
     message_id, parts = members.text(message, "messageId", where), read_parts(message, where)
-    if _RARE.isdisjoint(message):
+    if _OPTIONAL.isdisjoint(message):
         return Message(message_id, role, parts)
     return Message(
         message_id,

@@ -149,9 +149,9 @@ def _read_configuration(configuration: JsonObject) -> common.Configuration:
     _camel(configuration)
     where = "configuration.taskPushNotificationConfig"
     push = common.taken(configuration, "taskPushNotificationConfig", where)
-    immediate = common.flag(configuration, "returnImmediately", "configuration.returnImmediately", False)
+    at_once = common.flag(configuration, "returnImmediately", "configuration.returnImmediately", False)
     hook = _push(push, TaskId(""), where) if push else None
-    return common.Configuration(hook, not immediate, common.history_length(configuration))
+    return common.Configuration(hook, not at_once, common.history_length(configuration))
 
 
 def _mended(message: JsonObject) -> Message:
@@ -178,8 +178,8 @@ def _mend_part(part: Any, at: int) -> None:
     _camel(part)
     kind = part.pop("kind", None)
     if len(contents_of(part)) != 1:
-        advice = " This looks like 0.3: its method is message/send." if kind == "file" or "file" in part else ""
-        raise InvalidParams(f'"message.parts[{at}]" must have exactly one of {", ".join(PartKind)}.{advice}')
+        hint = " This looks like 0.3: its method is message/send." if kind == "file" or "file" in part else ""
+        raise InvalidParams(f'"message.parts[{at}]" must have exactly one of {", ".join(PartKind)}.{hint}')
 
 
 def _camel(holder: JsonObject) -> None:

@@ -132,7 +132,7 @@ def _check_common(holder: JsonObject) -> None:
     if "metadata" in holder:
         _check_metadata(holder)
     if "name" in holder or "description" in holder or "extensions" in holder or "referenceTaskIds" in holder:
-        _check_rare(holder)
+        _check_optional(holder)
 
 
 def _is_id(value: Any) -> bool:
@@ -147,7 +147,7 @@ def _check_ids(holder: JsonObject) -> None:
             raise Malformed(f"{name} is not a string of at most {_LONGEST_ID} characters")
 
 
-def _check_rare(holder: JsonObject) -> None:
+def _check_optional(holder: JsonObject) -> None:
     for name in _TEXTS:
         if not isinstance(holder.get(name, ""), str):
             del holder[name]

@@ -1,6 +1,6 @@
 """An agent as a user of a2a-sdk 0.3 writes it: nothing in it knows of Rolecall. `on_0_3.py PORT [no-streaming]`.
 
-The first word of a message says what it does; the words are those of the project's own worker beside this file.
+The first word of a message is the command; the words are those of the project's own worker beside this file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def is_there(file: str) -> bool:
 
 
 async def wait(pause: str) -> None:
-    """So many seconds; or until the file is there that is named so."""
+    """Wait that many seconds, or until the file of that name exists."""
     if not pause.startswith("/"):
         await asyncio.sleep(float(pause))
         return
@@ -55,7 +55,7 @@ async def wait(pause: str) -> None:
         await asyncio.sleep(0.01)
 
 
-class Commanded(AgentExecutor):
+class TestAgent(AgentExecutor):
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         command, *words = context.get_user_input().split()
         if command == "hello":
@@ -87,7 +87,7 @@ class Commanded(AgentExecutor):
         elif command == "reject":
             await updater.reject(updater.new_agent_message(text("Not mine")))
         else:
-            await self.be_odd(command, updater, event_queue, context)
+            await self.run_special(command, updater, event_queue, context)
 
     async def count(self, updater: TaskUpdater, many: int, pause: str = "0") -> None:
         await updater.start_work(updater.new_agent_message(text("counting")))
@@ -107,7 +107,7 @@ class Commanded(AgentExecutor):
         await updater.add_artifact([Part(root=FilePart(file=file))], name="picture.bin")
         await updater.complete()
 
-    async def be_odd(self, command: str, updater: TaskUpdater, event_queue: EventQueue, context: RequestContext) -> None:
+    async def run_special(self, command: str, updater: TaskUpdater, event_queue: EventQueue, context: RequestContext) -> None:
         """What the SDK lets agents do, and what some do."""
         if command == "ask-openly":
             await updater.requires_input(updater.new_agent_message(text("Which colour?")))
@@ -166,7 +166,7 @@ def main() -> None:
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id="obey", name="Obey", description="Does what it is told.", tags=["test"])],
     )
-    handler = DefaultRequestHandler(agent_executor=Commanded(), task_store=InMemoryTaskStore())
+    handler = DefaultRequestHandler(agent_executor=TestAgent(), task_store=InMemoryTaskStore())
     uvicorn.run(A2AStarletteApplication(agent_card=card, http_handler=handler).build(), port=int(port), log_level="warning")
 
 

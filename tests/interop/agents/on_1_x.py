@@ -1,6 +1,6 @@
 """An agent as a user of a2a-sdk 1.x writes it: nothing in it knows of Rolecall. `on_1_x.py PORT [rest] [no-streaming]`.
 
-It speaks 1.0 and nothing older: in JSON-RPC, or only as REST. The first word of a message says what it does; the words are
+It speaks 1.0 and nothing older: in JSON-RPC, or only as REST. The first word of a message is the command; the words are
 those of the other agents beside this file.
 """
 
@@ -33,7 +33,7 @@ def is_there(file: str) -> bool:
 
 
 async def wait(pause: str) -> None:
-    """So many seconds; or until the file is there that is named so."""
+    """Wait that many seconds, or until the file of that name exists."""
     if not pause.startswith("/"):
         await asyncio.sleep(float(pause))
         return
@@ -41,7 +41,7 @@ async def wait(pause: str) -> None:
         await asyncio.sleep(0.01)
 
 
-class Commanded(AgentExecutor):
+class TestAgent(AgentExecutor):
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         command, *words = context.get_user_input().split()
         if command == "hello":
@@ -74,7 +74,7 @@ class Commanded(AgentExecutor):
         elif command == "reject":
             await updater.reject(updater.new_agent_message(text("Not mine")))
         else:
-            await self.be_odd(command, updater, context)
+            await self.run_special(command, updater, context)
 
     async def count(self, updater: TaskUpdater, many: int, pause: str = "0") -> None:
         await updater.start_work(updater.new_agent_message(text("counting")))
@@ -89,11 +89,11 @@ class Commanded(AgentExecutor):
         await updater.start_work()
         figures = new_data_part({"answer": 42, "exact": 0.5, "name": "Käthe"})
         await updater.add_artifact([figures], name="figures")
-        picture = new_raw_part(b"\x00\x01\xff", filename="picture.bin", media_type="application/octet-stream")
-        await updater.add_artifact([picture], name="picture.bin")
+        file = new_raw_part(b"\x00\x01\xff", filename="picture.bin", media_type="application/octet-stream")
+        await updater.add_artifact([file], name="picture.bin")
         await updater.complete()
 
-    async def be_odd(self, command: str, updater: TaskUpdater, context: RequestContext) -> None:
+    async def run_special(self, command: str, updater: TaskUpdater, context: RequestContext) -> None:
         """What the SDK lets agents do, and what some do."""
         if command == "say":
             await updater.complete(updater.new_agent_message(text("Just so")))
@@ -131,20 +131,20 @@ class Commanded(AgentExecutor):
 def main() -> None:
     port, *words = sys.argv[1:]
     url, rest = f"http://127.0.0.1:{port}", "rest" in words
-    offered = AgentInterface(url=url, protocol_binding="HTTP+JSON" if rest else "JSONRPC", protocol_version="1.0")
+    interface = AgentInterface(url=url, protocol_binding="HTTP+JSON" if rest else "JSONRPC", protocol_version="1.0")
     card = AgentCard(
         name="Stock agent",
         description="Does what the first word of a message says.",
-        supported_interfaces=[offered],
+        supported_interfaces=[interface],
         version="1.0.0",
         capabilities=AgentCapabilities(streaming="no-streaming" not in words, extensions=[AgentExtension(uri=EXTENSION)]),
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id="obey", name="Obey", description="Does what it is told.", tags=["test"])],
     )
-    handler = DefaultRequestHandlerV2(agent_executor=Commanded(), task_store=InMemoryTaskStore(), agent_card=card)
-    log_dialect = create_rest_routes(handler) if rest else create_jsonrpc_routes(handler, "/")
-    uvicorn.run(Starlette(routes=[*create_agent_card_routes(card), *log_dialect]), port=int(port), log_level="warning")
+    handler = DefaultRequestHandlerV2(agent_executor=TestAgent(), task_store=InMemoryTaskStore(), agent_card=card)
+    routes = create_rest_routes(handler) if rest else create_jsonrpc_routes(handler, "/")
+    uvicorn.run(Starlette(routes=[*create_agent_card_routes(card), *routes]), port=int(port), log_level="warning")
 
 
 if __name__ == "__main__":

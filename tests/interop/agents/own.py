@@ -1,4 +1,4 @@
-"""The worker of this project's SDK that the official clients call. The first word of a message says what it does."""
+"""The worker of this project's SDK that the official clients call. The first word of a message is the command."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def is_there(file: str) -> bool:
 
 
 async def wait(pause: str = "0") -> None:
-    """So many seconds; or until the file is there that is named so."""
+    """Wait that many seconds, or until the file of that name exists."""
     if not pause.startswith("/"):
         await asyncio.sleep(float(pause))
         return

@@ -1,4 +1,4 @@
-"""The client of a2a-sdk 0.3, driven over lines: a JSON request on stdin, its JSON answer on stdout, several at a time.
+"""The client of a2a-sdk 0.3, controlled by lines: a JSON request on stdin, its JSON answer on stdout, several at a time.
 The events of a stream are lines of their own before that.
 
 What the SDK returns is written as it returned it; what it raises becomes `error`.
@@ -45,13 +45,13 @@ def dump(model: Any) -> Any:
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def part(said: Request) -> Part:
-    metadata, file = said.get("metadata"), {"name": said.get("name"), "mime_type": said.get("mediaType")}
-    if "text" in said:
-        return Part(root=TextPart(text=said["text"], metadata=metadata))
-    if "data" in said:
-        return Part(root=DataPart(data=said["data"], metadata=metadata))
-    content = FileWithBytes(bytes=said["raw"], **file) if "raw" in said else FileWithUri(uri=said["url"], **file)
+def part(source: Request) -> Part:
+    metadata, file = source.get("metadata"), {"name": source.get("name"), "mime_type": source.get("mediaType")}
+    if "text" in source:
+        return Part(root=TextPart(text=source["text"], metadata=metadata))
+    if "data" in source:
+        return Part(root=DataPart(data=source["data"], metadata=metadata))
+    content = FileWithBytes(bytes=source["raw"], **file) if "raw" in source else FileWithUri(uri=source["url"], **file)
     return Part(root=FilePart(file=content, metadata=metadata))
 
 
@@ -59,7 +59,7 @@ def message(request: Request) -> Message:
     return Message(
         role=Role.user,
         message_id=request.get("message_id") or str(uuid4()),
-        parts=[part(said) for said in request["parts"]],
+        parts=[part(source) for source in request["parts"]],
         task_id=request.get("task"),
         context_id=request.get("context"),
         metadata=request.get("metadata"),
@@ -75,15 +75,15 @@ def push_config(push: Request) -> PushNotificationConfig:
 
 
 def configuration(request: Request) -> MessageSendConfiguration | None:
-    told: Request = {name: request[name] for name in ("blocking",) if name in request}
+    options: Request = {name: request[name] for name in ("blocking",) if name in request}
     if "history" in request:
-        told["history_length"] = request["history"]
+        options["history_length"] = request["history"]
     if "push" in request:
-        told["push_notification_config"] = push_config(request["push"])
-    return MessageSendConfiguration(**told) if told else None
+        options["push_notification_config"] = push_config(request["push"])
+    return MessageSendConfiguration(**options) if options else None
 
 
-class Driven:
+class SdkClient:
     """One program with its clients, which it keeps: one for each agent and way of calling."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
@@ -159,7 +159,7 @@ def shown(request: Request) -> dict[str, str]:
 
 
 async def read(request: Request, answers: AsyncGenerator[Any]) -> Any:
-    """The task that the SDK made of the events. `take`: leave after so many."""
+    """The task that the SDK made of the events. `take`: disconnect after that many."""
     task, seen = None, 0
     async with aclosing(answers):
         async for answer in answers:
@@ -175,10 +175,10 @@ def write(line: Request) -> None:
     print(json.dumps(line), flush=True)
 
 
-async def answer(driven: Driven, request: Request) -> None:
+async def answer(sdk_client: SdkClient, request: Request) -> None:
     reply: Request = {"id": request["id"]}
     try:
-        reply["result"] = await getattr(driven, request["op"])(request)
+        reply["result"] = await getattr(sdk_client, request["op"])(request)
     except A2AClientJSONRPCError as error:
         reply["error"] = {"type": type(error).__name__, "code": error.error.code, "message": error.error.message}
     except Exception as error:  # noqa: BLE001  whatever the SDK raises is what the test wants to see
@@ -189,9 +189,9 @@ async def answer(driven: Driven, request: Request) -> None:
 async def main() -> None:
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(timeout=20, trust_env=False, limits=limits) as http, asyncio.TaskGroup() as under_way:
-        driven = Driven(http)
+        sdk_client = SdkClient(http)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            under_way.create_task(answer(driven, json.loads(line)))
+            under_way.create_task(answer(sdk_client, json.loads(line)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The client of a2a-sdk 1.x, driven over lines: a JSON request on stdin, its JSON answer on stdout, several at a time.
+"""The client of a2a-sdk 1.x, controlled by lines: a JSON request on stdin, its JSON answer on stdout, several at a time.
 The events of a stream are lines of their own before that.
 
 What the SDK returns is written in the SDK's own JSON; what it raises becomes `error`. `binding`: JSONRPC or HTTP+JSON.
@@ -41,18 +41,18 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 Request = dict[str, Any]
 
 
-def part(said: Request) -> Part:
-    made = Part(filename=said.get("name", ""), media_type=said.get("mediaType", ""))
-    if "text" in said:
-        made.text = said["text"]
-    elif "raw" in said:
-        made.raw = base64.b64decode(said["raw"])
-    elif "url" in said:
-        made.url = said["url"]
+def part(source: Request) -> Part:
+    made = Part(filename=source.get("name", ""), media_type=source.get("mediaType", ""))
+    if "text" in source:
+        made.text = source["text"]
+    elif "raw" in source:
+        made.raw = base64.b64decode(source["raw"])
+    elif "url" in source:
+        made.url = source["url"]
     else:
-        ParseDict(said["data"], made.data)
-    if "metadata" in said:
-        made.metadata.update(said["metadata"])
+        ParseDict(source["data"], made.data)
+    if "metadata" in source:
+        made.metadata.update(source["metadata"])
     return made
 
 
@@ -67,7 +67,7 @@ def send_request(request: Request) -> SendMessageRequest:
     message = Message(
         role=Role.ROLE_USER,
         message_id=request.get("message_id") or str(uuid4()),
-        parts=[part(said) for said in request["parts"]],
+        parts=[part(source) for source in request["parts"]],
         task_id=request.get("task"),
         context_id=request.get("context"),
         metadata=request.get("metadata"),
@@ -81,7 +81,7 @@ def send_request(request: Request) -> SendMessageRequest:
     return SendMessageRequest(message=message, configuration=configuration)
 
 
-class Driven:
+class SdkClient:
     """One program with its clients, which it keeps: one for each agent and way of calling. `plain` is for cards that are
     asked for in no version, which this SDK never does by itself.
     """
@@ -171,7 +171,7 @@ def shown(request: Request) -> dict[str, str]:
 
 
 async def read(request: Request, answers: AsyncGenerator[Any]) -> None:
-    """`take`: leave after so many."""
+    """`take`: disconnect after that many."""
     seen = 0
     async with aclosing(answers):
         async for answer in answers:
@@ -185,10 +185,10 @@ def write(line: Request) -> None:
     print(json.dumps(line), flush=True)
 
 
-async def answer(driven: Driven, request: Request) -> None:
+async def answer(sdk_client: SdkClient, request: Request) -> None:
     reply: Request = {"id": request["id"]}
     try:
-        reply["result"] = await getattr(driven, request["op"])(request)
+        reply["result"] = await getattr(sdk_client, request["op"])(request)
     except Exception as error:  # noqa: BLE001  whatever the SDK raises is what the test wants to see
         code = JSON_RPC_ERROR_CODE_MAP.get(type(error))
         reply["error"] = {"type": type(error).__name__, "code": code, "message": str(error)}
@@ -196,12 +196,12 @@ async def answer(driven: Driven, request: Request) -> None:
 
 
 async def main() -> None:
-    ways = {"timeout": 20, "trust_env": False, "limits": httpx.Limits(max_connections=None)}
-    async with httpx.AsyncClient(**ways) as http, httpx.AsyncClient(**ways) as plain, asyncio.TaskGroup() as under_way:
+    options = {"timeout": 20, "trust_env": False, "limits": httpx.Limits(max_connections=None)}
+    async with httpx.AsyncClient(**options) as http, httpx.AsyncClient(**options) as plain, asyncio.TaskGroup() as under_way:
         ClientFactory(ClientConfig(httpx_client=http))  # which tells every call's version from now on
-        driven = Driven(http, plain)
+        sdk_client = SdkClient(http, plain)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            under_way.create_task(answer(driven, json.loads(line)))
+            under_way.create_task(answer(sdk_client, json.loads(line)))
 
 
 if __name__ == "__main__":

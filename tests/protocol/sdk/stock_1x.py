@@ -16,7 +16,7 @@ from a2a.compat.v0_3 import types as old_types
 from a2a.types import a2a_pb2
 from google.protobuf import json_format
 
-TRANSLATIONS = {
+CONVERT = {
     "Message": conversions.to_core_message,
     "Task": conversions.to_core_task,
     "TaskStatusUpdateEvent": conversions.to_core_task_status_update_event,
@@ -24,14 +24,14 @@ TRANSLATIONS = {
 }
 
 
-def understood(name: str, document: Any) -> Any:
+def parsed(name: str, document: Any) -> Any:
     if name == "parse_agent_card":
         return parse_agent_card(document)
     if name.startswith("0.3 "):
         name = name.removeprefix("0.3 ")
-        return TRANSLATIONS[name](getattr(old_types, name).model_validate(document))
+        return CONVERT[name](getattr(old_types, name).model_validate(document))
     return json_format.Parse(json.dumps(document), getattr(a2a_pb2, name)(), ignore_unknown_fields=False)
 
 
 for name, document in json.load(sys.stdin):
-    print(json_format.MessageToJson(understood(name, document), indent=None))
+    print(json_format.MessageToJson(parsed(name, document), indent=None))

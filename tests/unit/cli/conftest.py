@@ -22,7 +22,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def restored_logging() -> Iterator[None]:
+def keep_logging() -> Iterator[None]:
     """Commands log to stderr, whose capture is closed with the test, so no handler may remain."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level

@@ -257,7 +257,7 @@ def test_colour_is_for_terminals_that_support_it(monkeypatch: pytest.MonkeyPatch
 
 
 def test_agents_cannot_control_a_terminal() -> None:
-    assert output.without_controls("a\x1b[2J\x07b\n\tc\x9b") == "a[2Jb\n\tc"
+    assert output.strip_control("a\x1b[2J\x07b\n\tc\x9b") == "a[2Jb\n\tc"
 
 
 def test_help_is_fast_and_lists_the_exit_codes() -> None:

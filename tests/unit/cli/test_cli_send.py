@@ -234,7 +234,7 @@ def _wait_for(predicate: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def accept_interrupts() -> None:
+def accept_interrupt() -> None:
     """Background jobs of a shell ignore SIGINT; the child must not inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -244,7 +244,7 @@ def test_ctrl_c_cancels_the_task_and_exits_with_130(hub: ScriptedHub) -> None:
     hub.result("tasks/cancel", task("canceled"))
     command = [sys.executable, "-m", "rolecall.cli", "send", "echo", "hi", "--hub", hub.url]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=accept_interrupts
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=accept_interrupt
     ) as sender:
         assert sender.stdout is not None
         assert sender.stdout.read(3) == "one"

@@ -57,20 +57,20 @@ def _object(random: Random, depth: int = 3) -> dict[str, Any]:
     return {name: _json(random, depth) for name in names}
 
 
-def _packed(random: Random) -> dict[str, Any]:
+def _wrapped_metadata(random: Random) -> dict[str, Any]:
     """Metadata from a sender that resembles what the translation writes: complete, broken, or nested."""
     kept: dict[str, Any] = {name: random.choice(_WORDS) for name in ("filename", "mediaType") if random.random() < 0.5}
     if random.random() < 0.5:
-        kept["metadata"] = _packed(random) if random.random() < 0.5 else _object(random)
-    packed = {"rolecall": kept if random.random() < 0.9 else _json(random)}
+        kept["metadata"] = _wrapped_metadata(random) if random.random() < 0.5 else _object(random)
+    wrapped = {"rolecall": kept if random.random() < 0.9 else _json(random)}
     mark = {"data_part_compat": random.choice((True, True, 1, "x"))} if random.random() < 0.5 else {}
-    return {**(_object(random) if random.random() < 0.3 else {}), **mark, **(packed if random.random() < 0.9 else {})}
+    return {**(_object(random) if random.random() < 0.3 else {}), **mark, **(wrapped if random.random() < 0.9 else {})}
 
 
 _random = Random(20)
 _JSON = [_json(_random) for _ in range(400)]
 _OBJECTS = [_object(_random) for _ in range(400)] + [{"value": value} for value in _JSON[:100]]
-_METADATA = [None] * 200 + [_object(_random) for _ in range(200)] + [_packed(_random) for _ in range(400)]
+_METADATA = [None] * 200 + [_object(_random) for _ in range(200)] + [_wrapped_metadata(_random) for _ in range(400)]
 
 # --- from the pools
 
@@ -116,7 +116,7 @@ _values = st.recursive(
     _plain_values, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_keys, inner, max_size=2), max_leaves=4
 )
 _made_objects = st.dictionaries(_keys, _values, max_size=3)
-_packed_metadata = st.recursive(
+_wrapped_values = st.recursive(
     st.fixed_dictionaries(
         {}, optional={"rolecall": _made_objects, "data_part_compat": st.sampled_from((True, 1)), "a": _plain_values}
     ),
@@ -126,7 +126,7 @@ _packed_metadata = st.recursive(
     ),
     max_leaves=3,
 )
-_made_metadata = st.none() | _made_objects | _packed_metadata
+_made_metadata = st.none() | _made_objects | _wrapped_values
 _made_data = _made_objects | st.fixed_dictionaries({"value": _values})
 _made_names = st.none() | st.text(min_size=1, max_size=4)
 _binary = st.binary(max_size=8).map(lambda content: b64encode(content).decode())

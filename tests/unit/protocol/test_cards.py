@@ -180,8 +180,8 @@ def test_a_card_without_an_interface_of_its_version_is_not_written(write: Any, d
 
 
 def test_an_oauth_scheme_that_1_0_cannot_express_is_refused() -> None:
-    both_flows = {"clientCredentials": {"tokenUrl": URL, "scopes": {}}, "implicit": {"authorizationUrl": URL, "scopes": {}}}
-    profile = Profile("x", "x", "1", TWO_INTERFACES, security_schemes={"login": {"type": "oauth2", "flows": both_flows}})
+    values = {"clientCredentials": {"tokenUrl": URL, "scopes": {}}, "implicit": {"authorizationUrl": URL, "scopes": {}}}
+    profile = Profile("x", "x", "1", TWO_INTERFACES, security_schemes={"login": {"type": "oauth2", "flows": values}})
     with pytest.raises(ValueError, match="one flow"):
         merged(profile)
 
