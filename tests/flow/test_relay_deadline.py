@@ -241,7 +241,7 @@ async def test_a_task_whose_log_is_full_is_given_up_and_its_worker_told(house: H
     house.forwarder.plan_fetch("echo:a", *found, *called_off)  # type: ignore[arg-type]
     answer = await house.send()
     assert end(answer) == ("failed", "OVERLOADED")
-    assert words(answer).startswith("The worker sent more than a task's log may hold, 2000 bytes")
+    assert words(answer).startswith("The worker sent more than 2000 bytes, the limit of a task's log")
     assert "late" not in str(answer["artifacts"])
     await asyncio.sleep(0.1)
     assert house.forwarder.asked("cancel") == ["echo:a"]

@@ -40,7 +40,7 @@ def note(what: str, context: RequestContext) -> None:
         runs.write(f"{what} {context.message.message_id}\n")
 
 
-class CountingAgent(AgentExecutor):
+class CountAgent(AgentExecutor):
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         note("began", context)
         kind, many, pause, *silence = context.get_user_input().split()
@@ -74,7 +74,7 @@ def app_on_0_3(url: str) -> Starlette:
     from a2a.server.apps import A2AStarletteApplication
     from a2a.server.request_handlers import DefaultRequestHandler
 
-    handler = DefaultRequestHandler(agent_executor=CountingAgent(), task_store=InMemoryTaskStore())
+    handler = DefaultRequestHandler(agent_executor=CountAgent(), task_store=InMemoryTaskStore())
     return A2AStarletteApplication(agent_card=AgentCard(url=url, **ABOUT), http_handler=handler).build()
 
 
@@ -86,7 +86,7 @@ def app_on_1_x(url: str, versions: list[str]) -> Starlette:
 
     interfaces = [AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version=version) for version in versions]
     card = AgentCard(supported_interfaces=interfaces, **ABOUT)
-    handler = DefaultRequestHandlerV2(agent_executor=CountingAgent(), task_store=InMemoryTaskStore(), agent_card=card)
+    handler = DefaultRequestHandlerV2(agent_executor=CountAgent(), task_store=InMemoryTaskStore(), agent_card=card)
     calls = create_jsonrpc_routes(handler, "/", enable_v0_3_compat="0.3" in versions)
     return Starlette(routes=[*create_agent_card_routes(card), *calls])
 

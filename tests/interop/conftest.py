@@ -144,7 +144,7 @@ def agent(request: pytest.FixtureRequest, role_url: RoleUrl) -> str:
 
 
 @pytest.fixture(params=SDK_CLIENTS)
-def official(request: pytest.FixtureRequest, client_named: ClientNamed) -> Client:
+def sdk_client(request: pytest.FixtureRequest, client_named: ClientNamed) -> Client:
     """Each official client in turn, in each of its bindings."""
     return client_named(request.param)
 

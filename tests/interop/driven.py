@@ -104,7 +104,7 @@ class Client:
     def watch(self, url: str, task: str) -> Future[Stream]:
         """Subscribe and return after the first event; the future has the stream when it has ended."""
         begun = threading.Event()
-        watcher = in_background(lambda: self._stream("subscribe", url, seen=begun.set, task=task))
+        watcher = in_thread(lambda: self._stream("subscribe", url, seen=begun.set, task=task))
         watcher.add_done_callback(lambda _: begun.set())
         assert begun.wait(_PATIENCE)
         return watcher
@@ -173,7 +173,7 @@ class Client:
         return Stream([read(document) for document in documents], self._task(folded) if folded else None)
 
 
-def in_background(call: Callable[[], _Result]) -> Future[_Result]:
+def in_thread(call: Callable[[], _Result]) -> Future[_Result]:
     """In a thread of its own."""
     return _AT_ONCE.submit(call)
 

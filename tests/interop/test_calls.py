@@ -104,8 +104,8 @@ def test_the_python_sdk_of_0_3_folds_a_stream_into_the_task_that_the_hub_has(
     assert (folded.state, folded.message, folded.context) == (stored.state, stored.message, stored.context)
 
 
-def test_chunks_are_streamed_one_by_one(official: Client, main_agent: str) -> None:
-    events = official.stream(main_agent, "count 3 0.02").events
+def test_chunks_are_streamed_one_by_one(sdk_client: Client, main_agent: str) -> None:
+    events = sdk_client.stream(main_agent, "count 3 0.02").events
     updates = [event for event in events if isinstance(event, ArtifactUpdate)]
     assert [chunk for update in updates if (chunk := update.artifact.text)] == ["1 ", "2 ", "3 "]
     assert [update.append for update in updates] == [False] + [True] * (len(updates) - 1)
@@ -124,33 +124,35 @@ def test_history_can_be_shortened(client: Client, agent: str) -> None:
     assert (len(short.history), short.text) == (1, "1 ")
 
 
-def test_the_answer_to_a_message_has_as_much_history_as_was_asked_for(official: Client, main_agent: str) -> None:
-    task = official.run(main_agent, "ask")
-    done = official.run(main_agent, "blue", task=task.id, history=1)
+def test_the_answer_to_a_message_has_as_much_history_as_was_asked_for(sdk_client: Client, main_agent: str) -> None:
+    task = sdk_client.run(main_agent, "ask")
+    done = sdk_client.run(main_agent, "blue", task=task.id, history=1)
     assert (done.text, len(done.history)) == ("You said blue", 1)
-    assert done.history == official.get(main_agent, task.id).history[-1:]
+    assert done.history == sdk_client.get(main_agent, task.id).history[-1:]
 
 
-def test_a_history_of_none_is_none(official: Client, main_agent: str) -> None:
-    task = official.run(main_agent, "count 1")
-    seen = official.get(main_agent, task.id, history=0)
+def test_a_history_of_none_is_none(sdk_client: Client, main_agent: str) -> None:
+    task = sdk_client.run(main_agent, "count 1")
+    seen = sdk_client.get(main_agent, task.id, history=0)
     assert (seen.state, seen.text, seen.history) == ("completed", "1 ", ())
 
 
-def test_tasks_are_listed_with_what_was_asked_for(official: Client, main_agent: str) -> None:
-    if official.dialect != "1.0":
+def test_tasks_are_listed_with_what_was_asked_for(sdk_client: Client, main_agent: str) -> None:
+    if sdk_client.dialect != "1.0":
         return  # no such method
     context = str(uuid4())
-    tasks = [official.run(main_agent, f"count {n}", context=context) for n in (1, 2)]
-    rejected = official.run(main_agent, "reject", context=context)
-    page = official.tasks(main_agent, contextId=context)
+    tasks = [sdk_client.run(main_agent, f"count {n}", context=context) for n in (1, 2)]
+    rejected = sdk_client.run(main_agent, "reject", context=context)
+    page = sdk_client.tasks(main_agent, contextId=context)
     assert [task.id for task in page.tasks] == [rejected.id, tasks[1].id, tasks[0].id]
     assert (page.total, page.next, [task.artifacts for task in page.tasks]) == (3, "", [(), (), ()])
-    full = official.tasks(main_agent, contextId=context, includeArtifacts=True, status="TASK_STATE_COMPLETED", historyLength=0)
+    full = sdk_client.tasks(
+        main_agent, contextId=context, includeArtifacts=True, status="TASK_STATE_COMPLETED", historyLength=0
+    )
     assert [(task.text, task.history) for task in full.tasks] == [("1 2 ", ()), ("1 ", ())]
-    first = official.tasks(main_agent, contextId=context, pageSize=2)
+    first = sdk_client.tasks(main_agent, contextId=context, pageSize=2)
     assert ([task.id for task in first.tasks], first.size, first.total) == ([rejected.id, tasks[1].id], 2, 3)
-    rest = official.tasks(main_agent, contextId=context, pageSize=2, pageToken=first.next)
+    rest = sdk_client.tasks(main_agent, contextId=context, pageSize=2, pageToken=first.next)
     assert ([task.id for task in rest.tasks], rest.next) == ([tasks[0].id], "")
 
 
@@ -184,9 +186,9 @@ def test_a_client_that_disconnects_from_a_stream_can_resume_it(client: Client, a
     assert streamed_text(stream.events) == "1 2 3 4 5 6 7 8 "
 
 
-def test_two_readers_of_one_task_see_the_same_text(official: Client, main_agent: str, tmp_path: Path) -> None:
-    task = official.run(main_agent, f"count 6 {tmp_path}/go", blocking=False).id
-    readers = [official.watch(main_agent, task) for _ in range(2)]
+def test_two_readers_of_one_task_see_the_same_text(sdk_client: Client, main_agent: str, tmp_path: Path) -> None:
+    task = sdk_client.run(main_agent, f"count 6 {tmp_path}/go", blocking=False).id
+    readers = [sdk_client.watch(main_agent, task) for _ in range(2)]
     (tmp_path / "go").touch()
     assert [streamed_text(reader.result(10).events) for reader in readers] == ["1 2 3 4 5 6 "] * 2
 
@@ -227,13 +229,13 @@ def test_a_question_ends_the_stream_and_its_answer_begins_another(client: Client
     assert streamed_text(answered.events) == "You said red"
 
 
-def test_a_context_alone_answers_its_question_in_0_3_and_begins_a_task_in_1_0(official: Client, main_agent: str) -> None:
-    asked = official.run(main_agent, "ask", context=str(uuid4()))
-    answered = official.run(main_agent, "count 1", context=asked.context)
+def test_a_context_alone_answers_its_question_in_0_3_and_begins_a_task_in_1_0(sdk_client: Client, main_agent: str) -> None:
+    asked = sdk_client.run(main_agent, "ask", context=str(uuid4()))
+    answered = sdk_client.run(main_agent, "count 1", context=asked.context)
     assert answered.context == asked.context
-    if official.dialect == "1.0":
+    if sdk_client.dialect == "1.0":
         assert answered.id != asked.id and answered.text == "1 "
-        assert official.get(main_agent, asked.id).state == "input-required"
+        assert sdk_client.get(main_agent, asked.id).state == "input-required"
     else:
         assert answered.id == asked.id and answered.text == "You said count 1"
 
@@ -247,40 +249,40 @@ def test_a_paused_task_can_be_cancelled(client: Client, agent: str) -> None:
 # --- refusals
 
 
-def test_an_unknown_task_has_its_code(official: Client, role_url: RoleUrl) -> None:
+def test_an_unknown_task_has_its_code(sdk_client: Client, role_url: RoleUrl) -> None:
     url = role_url("own")
-    assert refusal(lambda: official.get(url, "no-such-task")).code == -32001
-    assert refusal(lambda: official.cancel(url, "no-such-task")).code == -32001
-    assert refusal(lambda: official.subscribe(url, "no-such-task")).code == -32001
-    assert refusal(lambda: official.send(url, "hi", task="no-such-task")).code == -32001
-    assert refusal(lambda: official.stream(url, "hi", task="no-such-task")).code == -32001
+    assert refusal(lambda: sdk_client.get(url, "no-such-task")).code == -32001
+    assert refusal(lambda: sdk_client.cancel(url, "no-such-task")).code == -32001
+    assert refusal(lambda: sdk_client.subscribe(url, "no-such-task")).code == -32001
+    assert refusal(lambda: sdk_client.send(url, "hi", task="no-such-task")).code == -32001
+    assert refusal(lambda: sdk_client.stream(url, "hi", task="no-such-task")).code == -32001
 
 
-def test_a_task_cannot_be_reached_through_another_role(official: Client, role_url: RoleUrl) -> None:
-    task = official.run(role_url("own"), "count 1").id
-    assert refusal(lambda: official.get(role_url("on-0.3"), task)).code == -32001
+def test_a_task_cannot_be_reached_through_another_role(sdk_client: Client, role_url: RoleUrl) -> None:
+    task = sdk_client.run(role_url("own"), "count 1").id
+    assert refusal(lambda: sdk_client.get(role_url("on-0.3"), task)).code == -32001
 
 
-def test_a_message_to_an_ended_task_is_refused(official: Client, main_agent: str) -> None:
-    task = official.run(main_agent, "count 1").id
-    expected = -32004 if official.dialect == "1.0" else -32602
-    assert refusal(lambda: official.send(main_agent, "more", task=task)).code == expected
-    assert refusal(lambda: official.stream(main_agent, "more", task=task)).code == expected
+def test_a_message_to_an_ended_task_is_refused(sdk_client: Client, main_agent: str) -> None:
+    task = sdk_client.run(main_agent, "count 1").id
+    expected = -32004 if sdk_client.dialect == "1.0" else -32602
+    assert refusal(lambda: sdk_client.send(main_agent, "more", task=task)).code == expected
+    assert refusal(lambda: sdk_client.stream(main_agent, "more", task=task)).code == expected
 
 
-def test_a_message_with_another_context_than_its_tasks_is_refused(official: Client, main_agent: str) -> None:
-    asked = official.run(main_agent, "ask")
-    assert refusal(lambda: official.send(main_agent, "blue", task=asked.id, context=str(uuid4()))).code == -32602
-    assert official.run(main_agent, "blue", task=asked.id).text == "You said blue"
+def test_a_message_with_another_context_than_its_tasks_is_refused(sdk_client: Client, main_agent: str) -> None:
+    asked = sdk_client.run(main_agent, "ask")
+    assert refusal(lambda: sdk_client.send(main_agent, "blue", task=asked.id, context=str(uuid4()))).code == -32602
+    assert sdk_client.run(main_agent, "blue", task=asked.id).text == "You said blue"
 
 
-def test_there_is_no_extended_card_and_each_version_has_its_code(official: Client, main_agent: str) -> None:
-    expected = -32004 if official.dialect == "1.0" else -32007
-    assert refusal(lambda: official.extended_card(main_agent)).code == expected
+def test_there_is_no_extended_card_and_each_version_has_its_code(sdk_client: Client, main_agent: str) -> None:
+    expected = -32004 if sdk_client.dialect == "1.0" else -32007
+    assert refusal(lambda: sdk_client.extended_card(main_agent)).code == expected
 
 
-def test_an_unknown_role_has_no_card(official: Client, hub: HubProcess) -> None:
-    assert "404" in refusal(lambda: official.send(f"{hub.url}/agents/nobody/", "hi")).message
+def test_an_unknown_role_has_no_card(sdk_client: Client, hub: HubProcess) -> None:
+    assert "404" in refusal(lambda: sdk_client.send(f"{hub.url}/agents/nobody/", "hi")).message
 
 
 def test_a_role_that_nobody_serves_is_named_to_plain_callers(

@@ -67,7 +67,7 @@ def test_every_sdk_reads_the_card_of_the_hub_and_finds_the_roles_on_it(
 
 
 @pytest.mark.parametrize(
-    ("version", "offered"),
+    ("version", "interfaces"),
     [
         ("", {("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3")}),
         ("0.3", {("JSONRPC", "0.3")}),
@@ -75,15 +75,15 @@ def test_every_sdk_reads_the_card_of_the_hub_and_finds_the_roles_on_it(
     ],
 )
 def test_a_card_offers_what_the_version_has_that_was_asked_for(
-    client_named: ClientNamed, role_url: RoleUrl, version: str, offered: set[tuple[str, str]]
+    client_named: ClientNamed, role_url: RoleUrl, version: str, interfaces: set[tuple[str, str]]
 ) -> None:
     name = "javascript-0.3" if version == "0.3" else "javascript-1.x"
-    assert addresses(client_named(name).card(role_url("own"), version=version)).keys() == offered
+    assert addresses(client_named(name).card(role_url("own"), version=version)).keys() == interfaces
 
 
-def test_skills_of_the_agents_own_card_are_on_the_card_of_its_role(official: Client, role_url: RoleUrl) -> None:
+def test_skills_of_the_agents_own_card_are_on_the_card_of_its_role(sdk_client: Client, role_url: RoleUrl) -> None:
     for role in ("on-0.3", "on-1.x", "on-1.x-rest"):
-        (skill,) = official.card(role_url(role))["skills"]
+        (skill,) = sdk_client.card(role_url(role))["skills"]
         expected: dict[str, Any] = {"id": "obey", "name": "Obey", "description": "Does what it is told.", "tags": ["test"]}
         assert skill.items() >= expected.items()
 
@@ -101,18 +101,18 @@ def test_a_base_url_without_its_last_slash_is_fine_for_the_python_sdks(
 
 
 class Locked(NamedTuple):
-    """A hub where tokens are asked for, with a role `here` in its default workspace and `abroad` in another."""
+    """A hub where tokens are asked for, with a role `here` in its default workspace and `elsewhere` in another."""
 
     url: str
     here: str
-    abroad: str
+    elsewhere: str
 
 
 @pytest.fixture(scope="module")
 def locked(logs: Path) -> Iterator[Locked]:
     data = logs / "locked"
     data.mkdir()
-    holders = {role: Principal(role, Kind.ADMIN, at) for role, at in (("here", "default"), ("abroad", "acme"))}
+    holders = {role: Principal(role, Kind.ADMIN, at) for role, at in (("here", "default"), ("elsewhere", "acme"))}
     tokens = {role: new(data / "tokens.json", holder, lasts=None, now=0.0)[0] for role, holder in holders.items()}
     skill = {"id": "dig", "name": "Dig", "description": "Digs.", "tags": ["earth"]}
     with start_hub(data) as hub:
@@ -124,26 +124,28 @@ def locked(logs: Path) -> Iterator[Locked]:
         yield Locked(hub.url, **tokens)
 
 
-def test_every_sdk_gets_the_extended_card_that_the_public_one_claims(official: Client, locked: Locked) -> None:
+def test_every_sdk_gets_the_extended_card_that_the_public_one_claims(sdk_client: Client, locked: Locked) -> None:
     """Nobody tells the SDK that there is one: without the claim it would give back the public card."""
-    for role, token in (("here", locked.here), ("abroad", locked.abroad)):
-        card = official.extended_card(f"{locked.url}/", token=token)
+    for role, token in (("here", locked.here), ("elsewhere", locked.elsewhere)):
+        card = sdk_client.extended_card(f"{locked.url}/", token=token)
         assert card["name"] == "Rolecall"
         assert [skill["id"] for skill in card["skills"]] == [role]
         assert set(addresses(card).values()) <= {locked.url, f"{locked.url}/a2a"}
 
 
-def test_every_sdk_gets_the_extended_card_of_a_role_and_nobody_that_of_a_foreign_one(official: Client, locked: Locked) -> None:
-    card = official.extended_card(f"{locked.url}/agents/here/", token=locked.here)
+def test_every_sdk_gets_the_extended_card_of_a_role_and_nobody_that_of_a_foreign_one(
+    sdk_client: Client, locked: Locked
+) -> None:
+    card = sdk_client.extended_card(f"{locked.url}/agents/here/", token=locked.here)
     assert (card["name"], [skill["id"] for skill in card["skills"]]) == ("here", ["dig"])
-    refused = refusal(lambda: official.extended_card(f"{locked.url}/agents/here/", token=locked.abroad))
+    refused = refusal(lambda: sdk_client.extended_card(f"{locked.url}/agents/here/", token=locked.elsewhere))
     # One SDK keeps of a 404 over REST that it was one.
-    assert 'No role "here". Live: abroad.' in refused.message or refused.message.startswith("Resource not found")
+    assert 'No role "here". Live: elsewhere.' in refused.message or refused.message.startswith("Resource not found")
 
 
-def test_an_sdk_without_a_token_sees_the_public_card_and_gets_no_other(official: Client, locked: Locked) -> None:
-    card = official.card(f"{locked.url}/")
+def test_an_sdk_without_a_token_sees_the_public_card_and_gets_no_other(sdk_client: Client, locked: Locked) -> None:
+    card = sdk_client.card(f"{locked.url}/")
     assert [skill["id"] for skill in card["skills"]] == ["here"]
     assert "bearer" in json.dumps(card["securitySchemes"])
-    refused = refusal(lambda: official.extended_card(f"{locked.url}/"))
+    refused = refusal(lambda: sdk_client.extended_card(f"{locked.url}/"))
     assert "401" in refused.message or "A token is needed" in refused.message

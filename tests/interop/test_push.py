@@ -57,46 +57,46 @@ def test_a_receiver_set_with_the_message_gets_every_event(client: Client, agent:
     assert client.get_push(agent, task.id, "inline") == Push(task.id, "inline", url)
 
 
-def test_a_receiver_can_be_set_read_listed_and_deleted(official: Client, main_agent: str, listener: Listener) -> None:
-    asked = official.run(main_agent, "ask")
+def test_a_receiver_can_be_set_read_listed_and_deleted(sdk_client: Client, main_agent: str, listener: Listener) -> None:
+    asked = sdk_client.run(main_agent, "ask")
     urls = {name: listener.url() for name in ("first", "second")}
     for name, url in urls.items():
-        kept = official.set_push(
+        kept = sdk_client.set_push(
             main_agent, asked.id, {"id": name, "url": url, "scheme": "Bearer", "credentials": f"key of {name}"}
         )
         assert kept == Push(asked.id, name, url, "Bearer")
-        assert official.get_push(main_agent, asked.id, name) == kept
-    if official.has("push_list"):
-        entries = official.list_push(main_agent, asked.id)
+        assert sdk_client.get_push(main_agent, asked.id, name) == kept
+    if sdk_client.has("push_list"):
+        entries = sdk_client.list_push(main_agent, asked.id)
         assert {(push.id, push.url) for push in entries} == set(urls.items())
-        official.delete_push(main_agent, asked.id, "second")
-        assert [push.id for push in official.list_push(main_agent, asked.id)] == ["first"]
-        missing = -32001 if official.dialect == "1.0" else -32602
-        assert refusal(lambda: official.get_push(main_agent, asked.id, "second")).code == missing
-    official.run(main_agent, "blue", task=asked.id)
-    notices = listener.wait_until_received(urls["first"], done(official))
+        sdk_client.delete_push(main_agent, asked.id, "second")
+        assert [push.id for push in sdk_client.list_push(main_agent, asked.id)] == ["first"]
+        missing = -32001 if sdk_client.dialect == "1.0" else -32602
+        assert refusal(lambda: sdk_client.get_push(main_agent, asked.id, "second")).code == missing
+    sdk_client.run(main_agent, "blue", task=asked.id)
+    notices = listener.wait_until_received(urls["first"], done(sdk_client))
     assert {notice.headers["authorization"] for notice in notices} == {"Bearer key of first"}
-    texts = [event.text if isinstance(event, Task) else _artifact_text(event) for event in events_of(official, notices)]
+    texts = [event.text if isinstance(event, Task) else _artifact_text(event) for event in events_of(sdk_client, notices)]
     assert "You said blue" in texts
-    if official.has("push_list"):
-        assert done(official) not in str(listener.got(urls["second"]))
+    if sdk_client.has("push_list"):
+        assert done(sdk_client) not in str(listener.got(urls["second"]))
 
 
 def _artifact_text(event: Event) -> Any:
     return event.artifact.text if isinstance(event, ArtifactUpdate) else None
 
 
-def test_a_receiver_set_after_the_end_gets_the_result_at_once(official: Client, main_agent: str, listener: Listener) -> None:
-    task, url = official.run(main_agent, "count 2"), listener.url()
-    official.set_push(main_agent, task.id, {"url": url})
-    last = events_of(official, listener.wait_until_received(url, done(official)))[-1]
+def test_a_receiver_set_after_the_end_gets_the_result_at_once(sdk_client: Client, main_agent: str, listener: Listener) -> None:
+    task, url = sdk_client.run(main_agent, "count 2"), listener.url()
+    sdk_client.set_push(main_agent, task.id, {"url": url})
+    last = events_of(sdk_client, listener.wait_until_received(url, done(sdk_client)))[-1]
     assert isinstance(last, Task | StatusUpdate) and last.state == "completed"
 
 
 def test_a_receiver_for_an_unknown_task_or_at_a_forbidden_address_is_refused(
-    official: Client, main_agent: str, listener: Listener
+    sdk_client: Client, main_agent: str, listener: Listener
 ) -> None:
-    assert refusal(lambda: official.set_push(main_agent, "no-such-task", {"url": listener.url()})).code == -32001
-    task = official.run(main_agent, "count 1").id
-    assert refusal(lambda: official.set_push(main_agent, task, {"url": "http://192.168.7.7/hook"})).code == -32602
-    assert refusal(lambda: official.get_push(main_agent, task, "none")).code in (-32001, -32602)
+    assert refusal(lambda: sdk_client.set_push(main_agent, "no-such-task", {"url": listener.url()})).code == -32001
+    task = sdk_client.run(main_agent, "count 1").id
+    assert refusal(lambda: sdk_client.set_push(main_agent, task, {"url": "http://192.168.7.7/hook"})).code == -32602
+    assert refusal(lambda: sdk_client.get_push(main_agent, task, "none")).code in (-32001, -32602)

@@ -54,62 +54,64 @@ class HubWithAgents:
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubWithAgents]:
+def hub_with_agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubWithAgents]:
     folder = tmp_path_factory.mktemp("stock")
-    rig = HubWithAgents(folder)
+    hub_with_agents = HubWithAgents(folder)
     with ExitStack() as agents:
-        agents.callback(lambda: rig.hub.end())
+        agents.callback(lambda: hub_with_agents.hub.end())
         ports = {role: free_port() for role in AGENTS}
         for role, (sdk, *versions) in AGENTS.items():
             argv: list[str | Path] = [sdk_python(sdk), AGENT, str(ports[role]), *versions]
-            agents.enter_context(Process(argv, log=folder / f"{role}.log", name=role, env={"RUNS": str(rig.runs)}))
+            agents.enter_context(Process(argv, log=folder / f"{role}.log", name=role, env={"RUNS": str(hub_with_agents.runs)}))
         for role, port in ports.items():
             log = folder / f"announce-{role}.log"
-            agents.enter_context(start_announce(role, f"http://127.0.0.1:{port}", rig.hub.url, log=log))
-        yield rig
+            agents.enter_context(start_announce(role, f"http://127.0.0.1:{port}", hub_with_agents.hub.url, log=log))
+        yield hub_with_agents
 
 
-def test_the_newer_sdk_says_on_its_card_that_it_speaks_0_3_too(rig: HubWithAgents) -> None:
-    listed_versions = {}
+def test_the_newer_sdk_says_on_its_card_that_it_speaks_0_3_too(hub_with_agents: HubWithAgents) -> None:
+    versions_by_role = {}
     for role in AGENTS:
-        url = httpx.get(f"{rig.hub.url}/registry/agents/{role}:announced", trust_env=False).json()["url"]
+        url = httpx.get(f"{hub_with_agents.hub.url}/registry/agents/{role}:announced", trust_env=False).json()["url"]
         card = httpx.get(f"{url}.well-known/agent-card.json", trust_env=False).json()
         entries = [one["protocolVersion"] for one in card.get("supportedInterfaces", [])]
-        listed_versions[role] = entries, (card.get("protocolVersion") or "")[:3]
-        assert texts(send(rig.hub.url, role, "numbers 3 0")) == numbers(3)
-    assert listed_versions == {"on-0.3": ([], "0.3"), "on-1.x": (["1.0", "0.3"], "0.3")}
+        versions_by_role[role] = entries, (card.get("protocolVersion") or "")[:3]
+        assert texts(send(hub_with_agents.hub.url, role, "numbers 3 0")) == numbers(3)
+    assert versions_by_role == {"on-0.3": ([], "0.3"), "on-1.x": (["1.0", "0.3"], "0.3")}
 
 
-def test_streams_of_stock_agents_survive_two_deaths_of_the_hub(rig: HubWithAgents) -> None:
-    _kill_hub_under_streams(rig, kills=2, chunks=200, longest=0.8)
+def test_streams_of_stock_agents_survive_two_deaths_of_the_hub(hub_with_agents: HubWithAgents) -> None:
+    _kill_hub_under_streams(hub_with_agents, restarts=2, chunks=200, longest=0.8)
 
 
 @pytest.mark.soak
-def test_streams_of_stock_agents_survive_ten_deaths_of_the_hub(rig: HubWithAgents) -> None:
-    _kill_hub_under_streams(rig, kills=10, chunks=1500, longest=1.5)
+def test_streams_of_stock_agents_survive_ten_deaths_of_the_hub(hub_with_agents: HubWithAgents) -> None:
+    _kill_hub_under_streams(hub_with_agents, restarts=10, chunks=1500, longest=1.5)
 
 
-def test_a_call_that_nobody_had_answered_yet_is_not_run_again(rig: HubWithAgents) -> None:
+def test_a_call_that_nobody_had_answered_yet_is_not_run_again(hub_with_agents: HubWithAgents) -> None:
     """It may have run, so it fails and says so; who asks again with the same message learns it."""
     calls = {role: text_message("numbers 3 0.01 2") for role in AGENTS}
-    waiting = [threading.Thread(target=_be_cut_off, args=(rig.hub.url, *one), daemon=True) for one in calls.items()]
+    waiting = [threading.Thread(target=_be_cut_off, args=(hub_with_agents.hub.url, *one), daemon=True) for one in calls.items()]
     for thread in waiting:
         thread.start()
     messages = {params["message"]["messageId"] for params in calls.values()}
-    wait_for(lambda: messages <= set(rig.noted("began")))
-    rig.kill_hub()
+    wait_for(lambda: messages <= set(hub_with_agents.noted("began")))
+    hub_with_agents.kill_hub()
     for thread in waiting:
         thread.join(5)
-    rig.restart_hub()
+    hub_with_agents.restart_hub()
     for _ in range(2):
         for role, params in calls.items():
-            task = call(f"{rig.hub.url}/agents/{role}/", "message/send", params)["result"]
+            task = call(f"{hub_with_agents.hub.url}/agents/{role}/", "message/send", params)["result"]
             assert task["status"]["state"] == "failed"
             assert task["metadata"]["rolecall"]["reason"] == "HUB_RESTARTED"
             assert "may have" in task["status"]["message"]["parts"][0]["text"]
         # The agents end their work unheard; then the same question is asked once more.
-        wait_for(lambda: messages <= set(rig.noted("ended")))
-    assert [message for message in rig.noted("began") if message in messages] == rig.noted("began")[-len(messages) :]
+        wait_for(lambda: messages <= set(hub_with_agents.noted("ended")))
+    assert [message for message in hub_with_agents.noted("began") if message in messages] == hub_with_agents.noted("began")[
+        -len(messages) :
+    ]
 
 
 def _be_cut_off(url: str, role: str, params: dict[str, Any]) -> None:
@@ -117,29 +119,29 @@ def _be_cut_off(url: str, role: str, params: dict[str, Any]) -> None:
         call(f"{url}/agents/{role}/", "message/send", params)
 
 
-def _kill_hub_under_streams(rig: HubWithAgents, *, kills: int, chunks: int, longest: float) -> None:
+def _kill_hub_under_streams(hub_with_agents: HubWithAgents, *, restarts: int, chunks: int, longest: float) -> None:
     rng = random.Random(326)
     kinds = [(role, kind) for role in AGENTS for kind in ("numbers", "ha")] * (STREAMS // 4)
-    readers = [Reader(rig.hub.url, role, f"{kind} {chunks} 0.02") for role, kind in kinds]
-    before = len(rig.noted("began"))
+    readers = [Reader(hub_with_agents.hub.url, role, f"{kind} {chunks} 0.02") for role, kind in kinds]
+    before = len(hub_with_agents.noted("began"))
     threads = [reader.start() for reader in readers]
     wait_for(lambda: all(reader.chunks for reader in readers))
     seen: list[int] = []
-    for _ in range(kills):
+    for _ in range(restarts):
         time.sleep(rng.uniform(0.2, longest))
-        rig.kill_hub()
+        hub_with_agents.kill_hub()
         for thread in threads:
             thread.join(5)
         assert not all(reader.done for reader in readers), "every stream had ended before the hub was killed"
         seen = seen or [reader.cursor for reader in readers]
-        rig.restart_hub()
+        hub_with_agents.restart_hub()
         threads = [reader.start_again() for reader in readers]
     for thread in threads:
         thread.join(chunks * 0.02 + _COMES_BACK_WITHIN)
     for reader, cursor in zip(readers, seen, strict=True):
         _check(reader, ["ha"] * chunks if "ha" in reader.text else numbers(chunks))
         _check_gap(reader, cursor)
-    runs = rig.noted("began")[before:]
+    runs = hub_with_agents.noted("began")[before:]
     assert len(runs) == len(set(runs)) == STREAMS
 
 

@@ -17,7 +17,7 @@ ENDS = {"count 2": "completed", "report": "completed", "ask": "input-required", 
 
 
 @pytest.fixture(params=["python-0.3", "javascript-1.x-rest"])
-def beginner(request: pytest.FixtureRequest, client_named: ClientNamed) -> Client:
+def first_client(request: pytest.FixtureRequest, client_named: ClientNamed) -> Client:
     return client_named(request.param)
 
 
@@ -32,18 +32,18 @@ def without_final(events: list[Event]) -> list[Event]:
 
 
 @pytest.mark.parametrize("words", ENDS)
-def test_a_task_looks_the_same_to_everybody(beginner: Client, everybody: list[Client], main_agent: str, words: str) -> None:
-    task = beginner.run(main_agent, words)
+def test_a_task_looks_the_same_to_everybody(first_client: Client, everybody: list[Client], main_agent: str, words: str) -> None:
+    task = first_client.run(main_agent, words)
     assert task.state == ENDS[words]
     for client in everybody:
         assert client.get(main_agent, task.id) == task, client.name
 
 
 def test_a_stream_brings_the_same_events_to_everybody(
-    beginner: Client, everybody: list[Client], main_agent: str, tmp_path: Path
+    first_client: Client, everybody: list[Client], main_agent: str, tmp_path: Path
 ) -> None:
-    task = beginner.run(main_agent, f"count 5 {tmp_path}/go", blocking=False).id
-    wait_for(lambda: beginner.get(main_agent, task).text == "1 ")
+    task = first_client.run(main_agent, f"count 5 {tmp_path}/go", blocking=False).id
+    wait_for(lambda: first_client.get(main_agent, task).text == "1 ")
     readers = [client.watch(main_agent, task) for client in everybody]
     (tmp_path / "go").touch()
     first, *others = [reader.result(10).events for reader in readers]
@@ -52,24 +52,24 @@ def test_a_stream_brings_the_same_events_to_everybody(
         assert without_final(events) == without_final(first)
 
 
-def test_what_one_version_began_the_other_cancels(beginner: Client, everybody: list[Client], main_agent: str) -> None:
-    task = beginner.run(main_agent, "wait", blocking=False).id
+def test_what_one_version_began_the_other_cancels(first_client: Client, everybody: list[Client], main_agent: str) -> None:
+    task = first_client.run(main_agent, "wait", blocking=False).id
     readers = [client.watch(main_agent, task) for client in everybody]
     (other,) = [
-        client for client in everybody if client.name == ("javascript-0.3" if beginner.dialect == "1.0" else "python-1.x")
+        client for client in everybody if client.name == ("javascript-0.3" if first_client.dialect == "1.0" else "python-1.x")
     ]
     assert other.cancel(main_agent, task).state == "canceled"
     assert [resting(reader.result(10).events).state for reader in readers] == ["canceled"] * len(readers)
 
 
 def test_what_was_asked_in_one_version_is_answered_in_the_other(
-    beginner: Client, everybody: list[Client], main_agent: str
+    first_client: Client, everybody: list[Client], main_agent: str
 ) -> None:
     for client in everybody:
-        asked = beginner.run(main_agent, "ask")
+        asked = first_client.run(main_agent, "ask")
         done = client.run(main_agent, "blue", task=asked.id, context=asked.context)
         assert (done.id, done.context, done.text) == (asked.id, asked.context, "You said blue")
-        assert user_texts(beginner.get(main_agent, asked.id)) == ["ask", "blue"]
+        assert user_texts(first_client.get(main_agent, asked.id)) == ["ask", "blue"]
 
 
 def test_the_media_type_of_a_text_reaches_versions_that_have_it(client_named: ClientNamed, role_url: RoleUrl) -> None:
@@ -83,11 +83,11 @@ def test_the_media_type_of_a_text_reaches_versions_that_have_it(client_named: Cl
             assert part == Part("text", "# Title", metadata={"rolecall": {"mediaType": "text/markdown"}})
 
 
-def test_at_the_hubs_own_address_a_message_names_its_role(official: Client, hub: HubProcess, role_url: RoleUrl) -> None:
+def test_at_the_hubs_own_address_a_message_names_its_role(sdk_client: Client, hub: HubProcess, role_url: RoleUrl) -> None:
     role_url("own")
-    task = official.run(f"{hub.url}/", "count 2", metadata={"role": "own"})
+    task = sdk_client.run(f"{hub.url}/", "count 2", metadata={"role": "own"})
     assert (task.state, task.text) == ("completed", "1 2 ")
-    assert official.get(f"{hub.url}/", task.id) == task
-    refused = refusal(lambda: official.send(f"{hub.url}/", "hi", metadata={"role": "owm"}))
-    if official.name != "python-1.x-rest":  # of REST errors it shows only those that A2A has
+    assert sdk_client.get(f"{hub.url}/", task.id) == task
+    refused = refusal(lambda: sdk_client.send(f"{hub.url}/", "hi", metadata={"role": "owm"}))
+    if sdk_client.name != "python-1.x-rest":  # of REST errors it shows only those that A2A has
         assert 'No role "owm"' in refused.message and "own" in refused.message

@@ -87,7 +87,7 @@ class TestAgent(AgentExecutor):
         elif command == "reject":
             await updater.reject(updater.new_agent_message(text("Not mine")))
         else:
-            await self.run_special(command, updater, event_queue, context)
+            await self.run_other(command, updater, event_queue, context)
 
     async def count(self, updater: TaskUpdater, many: int, pause: str = "0") -> None:
         await updater.start_work(updater.new_agent_message(text("counting")))
@@ -107,7 +107,7 @@ class TestAgent(AgentExecutor):
         await updater.add_artifact([Part(root=FilePart(file=file))], name="picture.bin")
         await updater.complete()
 
-    async def run_special(self, command: str, updater: TaskUpdater, event_queue: EventQueue, context: RequestContext) -> None:
+    async def run_other(self, command: str, updater: TaskUpdater, event_queue: EventQueue, context: RequestContext) -> None:
         """What the SDK lets agents do, and what some do."""
         if command == "ask-openly":
             await updater.requires_input(updater.new_agent_message(text("Which colour?")))

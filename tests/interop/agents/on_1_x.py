@@ -74,7 +74,7 @@ class TestAgent(AgentExecutor):
         elif command == "reject":
             await updater.reject(updater.new_agent_message(text("Not mine")))
         else:
-            await self.run_special(command, updater, context)
+            await self.run_other(command, updater, context)
 
     async def count(self, updater: TaskUpdater, many: int, pause: str = "0") -> None:
         await updater.start_work(updater.new_agent_message(text("counting")))
@@ -93,7 +93,7 @@ class TestAgent(AgentExecutor):
         await updater.add_artifact([file], name="picture.bin")
         await updater.complete()
 
-    async def run_special(self, command: str, updater: TaskUpdater, context: RequestContext) -> None:
+    async def run_other(self, command: str, updater: TaskUpdater, context: RequestContext) -> None:
         """What the SDK lets agents do, and what some do."""
         if command == "say":
             await updater.complete(updater.new_agent_message(text("Just so")))
