@@ -13,9 +13,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from rolecall.log import masked
+from rolecall.setting import DEFAULT_HUB
 from worker_sdk.errors import ConfigError
-
-DEFAULT_HUB = "http://127.0.0.1:8420"
 
 
 class HubAddress(NamedTuple):

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import click
 
 from rolecall.cli.output import CommandError
-from worker_sdk.config import DEFAULT_HUB, HubAddress, hub_address
+from rolecall.setting import DEFAULT_HUB
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient, RolecallError
+    from worker_sdk.config import HubAddress
 
 P = ParamSpec("P")
 
@@ -71,6 +72,8 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def chosen_address(hub: str | None, token: str | None) -> HubAddress:
     """From the command's options, else from those before the command's name, else from the environment."""
     outer = click.get_current_context().find_root().params
+    from worker_sdk.config import hub_address
+
     return hub_address(hub or outer.get("hub"), token or outer.get("token"))
 
 

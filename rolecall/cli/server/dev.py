@@ -24,8 +24,9 @@ from rolecall import __version__
 from rolecall.cli.connect import open_hub
 from rolecall.cli.output import duration, print_notice
 from rolecall.protocol.dialect import SHAPES
+from rolecall.setting import DEFAULT_HUB
 from worker_sdk import HubClient, RolecallError
-from worker_sdk.config import DEFAULT_HUB, HubAddress
+from worker_sdk.config import HubAddress
 
 DEMOS = ("echo", "storyteller", "booking")
 _INSTANCE = "demo"
