@@ -1,4 +1,4 @@
-"""The composition root: every part is made here and handed to the ones that need it."""
+"""The composition root: makes every part and passes it to the parts that need it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _WEBHOOK_LIMITS = ClientLimits(per_origin=16, overall=256)
 
 @dataclass(frozen=True, slots=True)
 class Rolecall:
-    """A hub that runs: its ASGI application, and its parts."""
+    """A running hub: its ASGI application, and its parts."""
 
     application: Application
     hub: Hub
@@ -88,7 +88,7 @@ class Rolecall:
     observer: telemetry.Metrics
 
     def drain(self) -> None:
-        """Nothing new; whoever waits, or listens without end, is let go."""
+        """Take no new calls; end all waiting calls, streams and feeds."""
         self.hub.drain()
         self.directory.end_feeds()
 
@@ -104,16 +104,16 @@ def as_they_are(parts: Dependencies) -> Dependencies:
 async def assemble(
     settings: Settings, *, port: int, clock: Clock | None = None, alter: Alter = as_they_are
 ) -> AsyncIterator[Rolecall]:
-    """Open the engine, take up what an earlier hub left, and be ready to serve. Closes in the opposite order. `alter` may
-    put wrappers around the parts before anything is built on them.
+    """Open the engine, continue the tasks that an earlier hub left, and be ready to serve. Closes in the opposite order.
+    `alter` may wrap the parts before others are built on them.
     """
     clock = clock or WakingClock()
     supervisor = Supervisor()
-    guard = Guard(settings.worker_networks, _own(settings, port), allow_loopback=is_loopback(settings.host))
+    guard = Guard(settings.worker_networks, _own_addresses(settings, port), allow_loopback=is_loopback(settings.host))
     async with (
         open_engine(_store_url(settings), data_dir=settings.data_dir, clock=clock) as engine,
         Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
-        Client(hooks := _webhook_guard(settings, port), _WEBHOOK_LIMITS) as hook_client,
+        Client(webhook_guard := _webhook_guard(settings, port), _WEBHOOK_LIMITS) as webhook_client,
     ):
         observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()))
         vault = _vault(settings)
@@ -126,17 +126,17 @@ async def assemble(
             clock=clock,
             silence=timedelta(seconds=settings.worker_silence),
             deadline=timedelta(seconds=settings.task_deadline),
-            most_logged=settings.max_log,
+            max_log=settings.max_log,
         )
         deps = alter(parts)
         limits = HubLimits(
             open_tasks=settings.max_open_tasks,
-            open_tasks_each=settings.max_open_tasks_per_workspace,
+            open_tasks_per_workspace=settings.max_open_tasks_per_workspace,
             streams=settings.max_streams,
-            streams_each=settings.max_streams_per_workspace,
+            streams_per_workspace=settings.max_streams_per_workspace,
             keep_alive=timedelta(seconds=settings.keep_alive),
             retention=timedelta(seconds=settings.retention),
-            paused=timedelta(seconds=settings.max_pause),
+            max_pause=timedelta(seconds=settings.max_pause),
             same_message=timedelta(seconds=settings.same_message),
         )
         terms = LeaseTerms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
@@ -146,20 +146,20 @@ async def assemble(
             observer,
             terms,
             check_url=guard.check_url,
-            most=settings.max_agents,
-            most_each=settings.max_agents_per_token,
+            limit=settings.max_agents,
+            per_holder_limit=settings.max_agents_per_token,
         )
-        sweep = LeaseReaper(engine.registry, deps.forwarder, clock, heartbeat_of=directory.usual_heartbeat)
-        webhooks = HttpWebhooks(hook_client, hooks, clock.wall, secret=settings.webhook_secret)
+        reaper = LeaseReaper(engine.registry, deps.forwarder, clock, heartbeat_of=directory.usual_heartbeat)
+        webhooks = HttpWebhooks(webhook_client, webhook_guard, clock.wall, secret=settings.webhook_secret)
         deliveries = Deliveries(deps, webhooks, vault, supervisor, DeliveryPolicy(retry=timedelta(seconds=settings.push_retry)))
-        push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, most=settings.max_push_configs)
+        push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
         hub = Hub(deps, supervisor, limits, push)
         application = _application(settings, port, hub, directory, engine, push, vault, observer)
         rolecall = Rolecall(application, hub, directory, engine, push, observer)
         try:
             await hub.settle()
             supervisor.keep_running("silence watch", hub.relays.watch)
-            supervisor.keep_running("lease sweep", lambda: _every(SWEEP_EVERY, sweep.look))
+            supervisor.keep_running("lease sweep", lambda: _every(SWEEP_EVERY, reaper.look))
             supervisor.keep_running("registry observer", directory.observe)
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
             supervisor.keep_running("push", deliveries.run)
@@ -173,19 +173,19 @@ async def assemble(
 async def serve(
     settings: Settings, *, stop: asyncio.Event, ready: Callable[[str], None] | None = None, alter: Alter = as_they_are
 ) -> None:
-    """Serve until `stop` is set, then drain. `ready` gets the address that the hub can be reached under."""
+    """Serve until `stop` is set, then drain. `ready` gets the URL of the hub."""
     check_locked(settings)
     listener = _listen(settings.host, settings.port, settings.reader_patience)
     port = int(listener.getsockname()[1])
-    asyncio.get_running_loop().set_exception_handler(_on_trouble)
+    asyncio.get_running_loop().set_exception_handler(_on_loop_error)
     async with assemble(settings, port=port, alter=alter) as rolecall:
 
         async def until_stopped() -> None:
             await stop.wait()
-            log.info("going down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
+            log.info("shutting down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
             rolecall.drain()
 
-        _calm_collector()
+        _configure_collector()
         if ready is not None:
             ready(settings.url(port))
         log.info("ready", extra={"event": "ready", "url": settings.url(port), "store": settings.store})
@@ -207,13 +207,13 @@ async def _serve(
         patience=settings.reader_patience,
         max_head=settings.max_head,
     )
-    timekeeper = asyncio.create_task(http_server.keep_time(), name="lines' time")
+    timers = asyncio.create_task(http_server.keep_time(), name="connection timers")
     await http_server.open(listener, backlog=_BACKLOG)
     try:
         await until_stopped()
         await http_server.close(settings.drain)
     finally:
-        timekeeper.cancel()
+        timers.cancel()
 
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None, alter: Alter = as_they_are) -> None:
@@ -231,9 +231,9 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None, alter
         runner.run(main())
 
 
-def _calm_collector() -> None:
-    """What is there by now stays: the collector need not look at it again. Hardly anything of a call is a cycle, so that
-    reference counts free it, and the collector need not look after every few calls either.
+def _configure_collector() -> None:
+    """Exclude what exists now from garbage collection: it stays. Collect rarely, since hardly any object of a call is part of a
+    cycle: reference counts free them.
     """
     gc.collect()
     gc.freeze()
@@ -245,20 +245,20 @@ def _webhook_guard(settings: Settings, port: int) -> WebhookGuard:
     networks, unread = read_networks(settings.push_allowed_cidrs)
     for text in unread:
         log.warning("a network for webhooks cannot be read", extra={"event": "bad_network", "network": text[:100]})
-    return WebhookGuard(settings.push_allowed_hosts, networks, _own(settings, port))
+    return WebhookGuard(settings.push_allowed_hosts, networks, _own_addresses(settings, port))
 
 
-def _own(settings: Settings, port: int) -> Sequence[tuple[str, int]]:
-    """What the hub itself may be called by: it never calls that, whatever it means to a resolver."""
+def _own_addresses(settings: Settings, port: int) -> Sequence[tuple[str, int]]:
+    """The hub's own names and ports. The hub never calls them, whatever address they resolve to."""
     public = urlsplit(settings.url(port))
     usual = (443 if public.scheme == "https" else 80) if public.port is None else public.port
     ports = (80, 443) if usual in (80, 443) else (usual,)
     here = [settings.host, "localhost" if is_loopback(settings.host) else socket.gethostname()]
-    return [*((name, port) for name in here), *((public.hostname or "", each) for each in ports)]
+    return [*((name, port) for name in here), *((public.hostname or "", port) for port in ports)]
 
 
 def check_locked(settings: Settings) -> None:
-    """ConfigError: others could call this hub, and nobody would be asked who he is."""
+    """ConfigError if other machines could call this hub without a token."""
     if not is_loopback(settings.host) and not has_tokens(settings):
         raise ConfigError(
             [
@@ -269,7 +269,7 @@ def check_locked(settings: Settings) -> None:
 
 
 def has_tokens(settings: Settings) -> bool:
-    """Whoever calls this hub has to show one."""
+    """Whether callers of this hub must show a token."""
     return not _tokens(settings).empty
 
 
@@ -279,7 +279,7 @@ def _tokens(settings: Settings) -> TokenBook:
 
 
 def _hosts(settings: Settings) -> Sequence[str]:
-    """Bound to loopback, no name but this machine's own can be meant: any other is another site's trick on a browser."""
+    """The Host names that a hub on loopback accepts. Any other one is DNS rebinding: another site uses the browser."""
     if not is_loopback(settings.host):
         return ()
     public = urlsplit(settings.public_url).hostname if settings.public_url else None
@@ -338,29 +338,29 @@ def _store_url(settings: Settings) -> str:
     return "sqlite:" if settings.store == "sqlite" else settings.store
 
 
-def _on_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What is no fault of ours, and the server does not expect: a line that the system cut because nobody took what was sent,
-    and a request in HTTP/2 that makes no sense.
+def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log errors that clients cause and the server does not handle: a connection that the system cut because its peer took no
+    data, and an invalid HTTP/2 request.
     """
     error = context.get("exception")
     if isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
-        log.info("line cut", extra={"event": "line_cut", "why": "its other end took nothing for too long"})
+        log.info("connection cut", extra={"event": "line_cut", "why": "its peer took no data for too long"})
     elif isinstance(error, Exception) and str(context.get("message")).startswith(_WHILE_READING):
-        log.warning("line cut", extra={"event": "line_cut", "why": f"what came cannot be read: {_kinds(error)}"})
+        log.warning("connection cut", extra={"event": "line_cut", "why": f"its data cannot be read: {_error_names(error)}"})
     else:
         loop.default_exception_handler(context)
 
 
-def _kinds(error: BaseException) -> str:
-    """The names of errors, of all in a group; their texts may hold what was sent."""
+def _error_names(error: BaseException) -> str:
+    """The class names of an error, or of all errors in a group. Their texts may hold what a client sent."""
     if isinstance(error, BaseExceptionGroup):
-        return ", ".join(sorted({_kinds(one) for one in error.exceptions}))
+        return ", ".join(sorted({_error_names(one) for one in error.exceptions}))
     return type(error).__name__
 
 
 def _listen(host: str, port: int, patience: float) -> socket.socket:
-    """Bound before anything else is opened, so that a taken port is the first thing that is said. A line whose other end
-    takes nothing for `patience` seconds is cut by the system: the server itself would wait until all is sent.
+    """Bound before anything else is opened, so that a port in use is reported first. The system cuts a connection whose peer
+    takes no data for `patience` seconds: the server itself would wait until all is sent.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -407,7 +407,7 @@ async def _every(seconds: float, job: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _measure_lag(observer: telemetry.Metrics, clock: Clock) -> None:
-    """How late the loop is; and the look at the clock that tells sleep from waking."""
+    """Measure how late the loop is, and read the clock often enough that it can detect sleep."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + TICK

@@ -1,4 +1,4 @@
-"""The hub's clock: time in which the hub was awake."""
+"""The hub's clock counts only the time in which the hub was awake."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 
 TICK = 0.25
-"""How often somebody has to look at the clock while the hub is awake."""
+"""Seconds. The clock must be read at least this often while the hub is awake."""
 _ASLEEP = 1.0
 
 
 class WakingClock:
-    """Monotonic time without the spans in which this process stood still: stopped, suspended, or starved.
+    """Monotonic time without the spans in which this process did not run: stopped, suspended, or starved.
 
-    Nobody could renew a lease or say a word to a hub that did not listen. Without this, everybody's lease would be over
-    and every worker silent in the moment in which it wakes. A span of more than a second without a look counts as sleep;
-    `pauses` tells how much that was. A step of the wall clock changes nothing here.
+    No worker can renew a lease or send an event while the hub does not run. With plain monotonic time, every lease would be
+    expired and every worker silent when the hub wakes. A span of more than a second without a read counts as sleep;
+    `pauses` is the sum of them. A step of the wall clock has no effect.
     """
 
     def __init__(self, source: Callable[[], float] = time.monotonic) -> None:

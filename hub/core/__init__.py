@@ -1,1 +1,1 @@
-"""Decisions: the story of a request. No web, no HTTP client, no database."""
+"""The steps of a request and the decisions in them. No web framework, no HTTP client, no database."""

@@ -1,4 +1,4 @@
-"""One method per operation: the story of a request. Web, bridges and the command line speak to this alone."""
+"""The façade of core: one method per operation. Inbound rooms call only this."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
-from hub.core.admission.idempotency import Call, Idempotency, content_of, names_after_restart, names_of
+from hub.core.admission.idempotency import Call, Idempotency, content_of, keys_after_restart, keys_of
 from hub.core.admission.quota import WorkspaceQuota
 from hub.core.push.configs import PushConfigs
 from hub.core.relay.cancel import cancel
@@ -43,30 +43,31 @@ from rolecall.model.task import TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
 
 _REVEAL_AFTER = 1.0
-"""A caller who does not want to wait gets the task as it stands after this long."""
-_AT_WORK = "The task is at work and takes no message now. Wait until it asks, or cancel it."
+"""A caller that does not block gets the current task after this many seconds."""
+_AT_WORK = "The task is working and takes no message now. Wait until it asks for input, or cancel it."
 _LOOK_AGAIN = 0.1
 _SINCE_1_0 = frozenset({"1.0"})
-"""Where nobody subscribes to what has ended, and a context alone continues no task."""
+"""In these versions a subscription to an ended task is an error, and a context alone continues no task."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubLimits:
-    """Bounds that a caller can meet. Durations in seconds."""
+    """Limits that a caller can reach. The settings hold their defaults."""
 
-    open_tasks: int = 100_000
-    open_tasks_each: int = 50_000
-    """Of one workspace; so below."""
-    streams: int = 10_000
-    streams_each: int = 5_000
-    keep_alive: timedelta = timedelta(seconds=15)
-    retention: timedelta = timedelta(hours=24)
-    paused: timedelta = timedelta(days=7)
-    same_message: timedelta = timedelta(seconds=60)
+    open_tasks: int
+    open_tasks_per_workspace: int
+    streams: int
+    streams_per_workspace: int
+    keep_alive: timedelta
+    """How long a reader waits for an event before it gets an empty batch."""
+    retention: timedelta
+    max_pause: timedelta
+    same_message: timedelta
+    """How long after its call has ended a repeated message is still recognised."""
 
 
 OnDisconnect = Callable[[Callable[[], None]], None]
-"""Calls what it is given when the caller has left; at once, if he has."""
+"""Registers a callback for the disconnection of the caller; calls it at once if the caller has disconnected already."""
 
 
 class TaskList(NamedTuple):
@@ -80,18 +81,18 @@ class Hub:
         self._deps = deps
         self._engine = deps.engine
         self._router: Router = deps.router
-        self._views = TaskReader(deps)
+        self._reader = TaskReader(deps)
         self._limits = limits
         self._push = push
         self._supervisor = supervisor
         self._task_streams: set[TaskStream] = set()
         self._waiting: set[Subscription] = set()
         self._being_answered: set[TaskId] = set()
-        self._repeats = Idempotency(deps.clock, limits.same_message)
-        self._open_tasks = WorkspaceQuota(limits.open_tasks, limits.open_tasks_each, "open tasks", "max_open_tasks")
+        self._idempotency = Idempotency(deps.clock, limits.same_message)
+        self._open_tasks = WorkspaceQuota(limits.open_tasks, limits.open_tasks_per_workspace, "open tasks", "max_open_tasks")
         self.relays = Relays(deps, supervisor, self._open_tasks)
-        self._names = TaskLookup(deps, self.relays, limits.same_message)
-        self._streams = WorkspaceQuota(limits.streams, limits.streams_each, "open streams", "max_streams")
+        self._lookup = TaskLookup(deps, self.relays, limits.same_message)
+        self._streams = WorkspaceQuota(limits.streams, limits.streams_per_workspace, "open streams", "max_streams")
         self.decisions = RoutingHistory()
         self.draining = False
 
@@ -102,13 +103,13 @@ class Hub:
         call = await self._begin(caller, send)
         if not send.blocking:
             await self._started_or_shown(call)
-            return await self._views.now(call.task, TaskView(send.dialect, send.history_length, send.alias))
+            return await self._reader.now(call.task, TaskView(send.dialect, send.history_length, send.alias))
         await call.started()
         log = await self._engine.events.read(call.task)
         if not _rests(log, call.began):
             await self._until_rest(call.task, call.began, on_disconnect)
             log = await self._engine.events.read(call.task)
-        return await self._views.of(call.task, log, TaskView(send.dialect, send.history_length, send.alias))
+        return await self._reader.of(call.task, log, TaskView(send.dialect, send.history_length, send.alias))
 
     async def stream(self, caller: Caller, send: Send) -> TaskStream:
         """The answer to a message as a stream. Returns once the worker has begun to answer."""
@@ -120,52 +121,52 @@ class Hub:
         await call.started()
         if call.began == START:
             return self._task_stream(caller, call.task, call.role, send.dialect, send.alias, after=START, first=None)
-        # The answer to a paused task opens with the task as it went on, not as it waited.
-        first = await self._views.as_of(call.task, Cursor(call.began + 1))
+        # The first frame shows the task after it was answered, not while it was paused.
+        first = await self._reader.as_of(call.task, Cursor(call.began + 1))
         return self._task_stream(caller, call.task, call.role, send.dialect, send.alias, after=first.cursor, first=first)
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> TaskStream:
-        """Come back to a task: as of the reader's cursor, or as of now, and then what follows."""
+        """Resume a task's stream: the task as of the reader's cursor, or as of now, then the events that follow."""
         with self._streams.one(caller.workspace):
             return await self._subscribe(caller, command)
 
     async def _subscribe(self, caller: Caller, command: Subscribe) -> TaskStream:
-        row = await self._names.find(caller, command.task_id, command.target)
+        row = await self._lookup.find(caller, command.task_id, command.target)
         dialect = answered_in(command.dialect, row)
         at = row.at if command.after is None else command.after
         if at > row.at:
-            raise InvalidParams(f"Last-Event-ID {at} lies behind the task's last event, {row.at}.")
+            raise InvalidParams(f"Last-Event-ID {at} is after the task's last event, {row.at}.")
         if row.ended and at == row.at and dialect in _SINCE_1_0:
             raise TaskOver
         if row.at == START:
             return self._task_stream(caller, row.id, row.role, dialect, row.alias, after=START, first=None)
-        first = await self._views.as_of(row.id, at) if at > START else None
+        first = await self._reader.as_of(row.id, at) if at > START else None
         return self._task_stream(caller, row.id, row.role, dialect, row.alias, after=at, first=first)
 
     # --- tasks
 
     async def get(self, caller: Caller, command: GetTask) -> Answer:
-        row = await self._names.find(caller, command.task_id, command.target)
-        return await self._views.now(row.id, TaskView(answered_in(command.dialect, row), command.history_length, row.alias))
+        row = await self._lookup.find(caller, command.task_id, command.target)
+        return await self._reader.now(row.id, TaskView(answered_in(command.dialect, row), command.history_length, row.alias))
 
     async def cancel(self, caller: Caller, command: CancelTask) -> Answer:
-        row = await self._names.find(caller, command.task_id, command.target)
+        row = await self._lookup.find(caller, command.task_id, command.target)
         if row.ended:
             raise TaskNotCancelable
         await cancel(self._deps, self.relays, row)
-        return await self._views.now(row.id, TaskView(answered_in(command.dialect, row), None, row.alias))
+        return await self._reader.now(row.id, TaskView(answered_in(command.dialect, row), None, row.alias))
 
     async def list(self, caller: Caller, command: ListTasks) -> TaskList:
         page = await self._engine.tasks.page(caller, command.query)
-        fitting = readable(page.rows)
-        if fitting < len(page.rows):
-            page = await self._engine.tasks.page(caller, replace(command.query, limit=fitting))
+        count = readable(page.rows)
+        if count < len(page.rows):
+            page = await self._engine.tasks.page(caller, replace(command.query, limit=count))
         view = TaskView(command.dialect, command.history_length, artifacts=command.artifacts)
-        return TaskList(await self._views.each(page.rows, view), page.total, page.before)
+        return TaskList(await self._reader.documents(page.rows, view), page.total, page.before)
 
     async def task(self, caller: Caller, task: TaskId, target: Target) -> TaskRow:
-        """Under any of its names. TaskNotFound."""
-        return await self._names.find(caller, task, target)
+        """The task under its id or its caller's alias. TaskNotFound."""
+        return await self._lookup.find(caller, task, target)
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
         return await self._engine.tasks.page(caller, query)
@@ -173,7 +174,7 @@ class Hub:
     # --- how a call begins
 
     async def _begin(self, caller: Caller, send: Send) -> Call:
-        """The same message is the same call; a new one is admitted."""
+        """Return the call of a repeated message, or admit a new one."""
         if self.draining:
             raise HubDraining
         turn = self._deps.codec.record(send, after=START)
@@ -182,27 +183,27 @@ class Hub:
         async def start() -> Call:
             if not send.alias and send.key is None:
                 return await self._admit(caller, send, turn, content)
-            async with self._names.alone(caller, send.alias):
-                return await self._known(caller, send, content) or await self._admit(caller, send, turn, content)
+            async with self._lookup.lock(caller, send.alias):
+                return await self._find_repeated(caller, send, content) or await self._admit(caller, send, turn, content)
 
-        return await self._repeats.once(names_of(caller, send, content), content, start)
+        return await self._idempotency.once(keys_of(caller, send, content), content, start)
 
-    async def _known(self, caller: Caller, send: Send, content: bytes) -> Call | None:
-        """A call that is remembered by its task alone: by the task's name, or by an Idempotency-Key."""
+    async def _find_repeated(self, caller: Caller, send: Send, content: bytes) -> Call | None:
+        """A repeated call that is recognised by its stored task: by the task's alias, or by an Idempotency-Key."""
         if send.alias:
-            return await self._names.said_again(caller, send, content)
+            return await self._lookup.repeated_call(caller, send, content)
         task = await self._engine.tasks.keyed(caller, send.key) if send.key is not None else None
         if task is None:
             return None
         turns = await self._engine.tasks.turns(task)
         if not turns:
-            return None  # it has just been forgotten
+            return None  # it has just been deleted
         if content_of(turns[0]) != content:
             raise KeyConflict
         return Call(task, send.target.path_role or "", START, content, self.relays.of(task))
 
     async def _admit(self, caller: Caller, send: Send, turn: Turn, content: bytes) -> Call:
-        """Route, store, and only then call: what may run can be found again."""
+        """Route, store, and only then call the worker, so that every task that may run can be found again."""
         with self._open_tasks.one(caller.workspace):
             relay = await self._admit_one(caller, send, turn)
         if self.draining:
@@ -210,34 +211,34 @@ class Hub:
         return Call(relay.log_writer.ids.task, relay.role, relay.began, content, relay)
 
     async def _admit_one(self, caller: Caller, send: Send, turn: Turn) -> Relay:
-        row = await self._continued(caller, send) if send.task_id or send.alias or send.context_id else None
+        row = await self._find_answered(caller, send) if send.task_id or send.alias or send.context_id else None
         references = await self._references(caller, send) if send.references else {}
         if row is not None:
-            return await self._go_on(caller, row, send, references)
+            return await self._continue(caller, row, send, references)
         route = await self._route(caller, send)
         row = self._new_row(caller, send, route)
-        hook = await self._push.examine(send.push.of(row.id)) if send.push is not None else None
-        self._decided(row.id, route)
+        push_config = await self._push.prepare(send.push.of(row.id)) if send.push is not None else None
+        self._note_decision(row.id, route)
         key = alias_key(send.alias) if send.alias else send.key
-        await self._engine.tasks.admit(row, turn, key=key, push=hook)
+        await self._engine.tasks.admit(row, turn, key=key, push=push_config)
         return self.relays.start(row, (turn,), route=route, send=send, references=references)
 
     async def _route(self, caller: Caller, send: Send) -> Route:
-        """A worker, at once or within the time that the caller would wait for one."""
-        give_up = self._deps.clock.monotonic() + send.wait
+        """Choose a worker, at once or within the time that the caller accepts to wait."""
+        deadline = self._deps.clock.monotonic() + send.wait
         while True:
             try:
                 return await self._router.choose(caller, send)
             except RouteError as error:
-                worth_it = isinstance(error, RoleUnknown | NoLiveWorker | WorkerBusy) and not self.draining
-                if not worth_it or self._deps.clock.monotonic() >= give_up:
+                may_wait = isinstance(error, RoleUnknown | NoLiveWorker | WorkerBusy) and not self.draining
+                if not may_wait or self._deps.clock.monotonic() >= deadline:
                     role = send.target.path_role or send.target.role or ""
                     self._deps.observer.routed(role, "role", type(error).__name__)
                     raise
             await asyncio.sleep(_LOOK_AGAIN)
 
-    async def _go_on(self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str]) -> Relay:
-        """One answer at a time: who comes second finds the task at work."""
+    async def _continue(self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str]) -> Relay:
+        """One answer at a time: a second one is refused, since the task is working."""
         if row.id in self._being_answered:
             raise InvalidParams(_AT_WORK)
         self._being_answered.add(row.id)
@@ -251,7 +252,7 @@ class Hub:
             raise TaskEnded
         running = self.relays.of(row.id)
         if running is not None and row.state in PAUSED:
-            await running.log_writer.idle()  # the question is in the log, and its relay may not know that yet
+            await running.log_writer.idle()  # the pause is in the log, and the relay may not have seen it yet
         if running is not None and not running.rests and not running.over:
             raise InvalidParams(_AT_WORK)
         route = self._router.to_owner(caller, row, send.target)
@@ -267,17 +268,17 @@ class Hub:
         turn = self._deps.codec.record(send, after=row.at)
         if send.push is not None:
             await self._push.set(caller, send.push.of(row.id))
-        self._decided(row.id, route)
+        self._note_decision(row.id, route)
         await self._engine.tasks.add_turn(row.id, turn)
         turns = await self._engine.tasks.turns(row.id)
         return self.relays.start(row, turns, route=route, send=send, references=references)
 
-    async def _continued(self, caller: Caller, send: Send) -> TaskRow | None:
-        """The task that the message answers: named, or the one paused task of its context."""
+    async def _find_answered(self, caller: Caller, send: Send) -> TaskRow | None:
+        """The task that the message answers: named by its id, or the only paused task of its context."""
         if send.task_id is not None:
-            return await self._names.find(caller, send.task_id, send.target)
+            return await self._lookup.find(caller, send.task_id, send.target)
         if send.alias:
-            return await self._names.known(caller, send.alias)
+            return await self._lookup.known(caller, send.alias)
         if send.context_id is None or send.dialect in _SINCE_1_0:
             return None
         role = send.target.path_role or send.target.role
@@ -285,7 +286,7 @@ class Hub:
         return await self._engine.tasks.get(caller, paused[0]) if len(paused) == 1 else None
 
     async def _references(self, caller: Caller, send: Send) -> dict[str, str]:
-        """What the worker calls the tasks that the message refers to. Not the caller's: not found."""
+        """Map the ids of the tasks that the message refers to, to the worker's ids. TaskNotFound if one is not the caller's."""
         rows = [await self._engine.tasks.get(caller, TaskId(task)) for task in send.references]
         return {row.id: row.worker_task for row in rows}
 
@@ -311,35 +312,35 @@ class Hub:
             updated=now,
         )
 
-    def _decided(self, task: TaskId, route: Route) -> None:
+    def _note_decision(self, task: TaskId, route: Route) -> None:
         self.decisions.note(task, route, self._deps.clock.wall())
         self._deps.observer.routed(route.registration.worker.role, route.rule, "ok")
 
     # --- how a call ends
 
     async def _until_rest(self, task: TaskId, after: Cursor, on_disconnect: OnDisconnect | None) -> None:
-        """Follow until an end or a pause."""
-        following = self._engine.events.follow(task, after=after, idle=self._limits.keep_alive)
-        self._waiting.add(following)
-        gone = False
+        """Follow the log until the task ends or pauses. ClientGone."""
+        subscription = self._engine.events.follow(task, after=after, idle=self._limits.keep_alive)
+        self._waiting.add(subscription)
+        client_gone = False
 
-        def left() -> None:
-            nonlocal gone
-            gone = True
-            following.stop()
+        def disconnected() -> None:
+            nonlocal client_gone
+            client_gone = True
+            subscription.stop()
 
         if on_disconnect is not None:
-            on_disconnect(left)
+            on_disconnect(disconnected)
         try:
             if self.draining:
-                following.stop()
-            async for batch in following:
+                subscription.stop()
+            async for batch in subscription:
                 if _rests(batch, after):
                     break
         finally:
-            following.stop()
-            self._waiting.discard(following)
-        if gone:
+            subscription.stop()
+            self._waiting.discard(subscription)
+        if client_gone:
             raise ClientGone
 
     async def _started_or_shown(self, call: Call) -> None:
@@ -352,7 +353,7 @@ class Hub:
         try:
             await relay.log_writer.reveal()
         except LogMoved:
-            await relay.started.wait()  # taken back at this moment: its error says why
+            await relay.started.wait()  # it has just been taken back; raises the reason
             raise
 
     def _task_stream(
@@ -372,7 +373,7 @@ class Hub:
             role=role,
             dialect=dialect,
             alias=alias,
-            on_close=self._closed,
+            on_close=self._on_stream_closed,
         )
         self._task_streams.add(task_stream)
         self._streams.fill(caller.workspace)
@@ -380,43 +381,43 @@ class Hub:
             task_stream.break_off()
         return task_stream
 
-    def _closed(self, task_stream: TaskStream) -> None:
+    def _on_stream_closed(self, task_stream: TaskStream) -> None:
         self._task_streams.discard(task_stream)
         self._streams.leave(task_stream.workspace)
 
-    # --- coming up
+    # --- start
 
     async def settle(self) -> None:
-        """Take up the tasks that an earlier hub left open, and recognise the messages that it had taken on."""
+        """Continue the tasks that an earlier hub left open, and remember the messages that it had admitted."""
         tasks = self._engine.tasks
         for row in await tasks.recent(ended_within=self._limits.same_message):
             turns = await tasks.turns(row.id)
             relay = self.relays.settle(row, turns)
             content = content_of(turns[0])
             call = Call(row.id, row.role, START, content, relay)
-            self._repeats.remember(call, names_after_restart(row.caller, row.role, content))
+            self._idempotency.remember(call, keys_after_restart(row.caller, row.role, content))
 
-    # --- going down
+    # --- shutdown
 
     def drain(self) -> None:
-        """Take no new calls; let every waiting caller go with what there is. The tasks themselves go on in the log."""
+        """Take no new calls, and answer every waiting caller with its task as it stands. The tasks continue in the log."""
         self.draining = True
         self.relays.show_all()
         for task_stream in tuple(self._task_streams):
             task_stream.break_off()
-        for following in tuple(self._waiting):
-            following.stop()
+        for subscription in tuple(self._waiting):
+            subscription.stop()
 
     async def forget(self) -> None:
-        """Drop what ended long ago, piece by piece and half of the time, so that nobody waits for the broom."""
+        """Delete tasks that ended long ago, a piece at a time. Sleep as long as each piece took, so that calls can run."""
         clock = self._deps.clock
         while True:
             began = clock.monotonic()
-            if not await self._engine.tasks.forget(ended_for=self._limits.retention, paused_for=self._limits.paused):
+            if not await self._engine.tasks.forget(ended_for=self._limits.retention, paused_for=self._limits.max_pause):
                 return
             await asyncio.sleep(clock.monotonic() - began)
 
 
 def _rests(log: Sequence[Logged], after: Cursor) -> bool:
-    """Its last event is behind `after`, and nothing comes without a further message."""
+    """The log has an event after `after`, and no more will follow without a further message."""
     return bool(log) and log[-1].cursor > after and (log[-1].event.ends or log[-1].event.pauses)

@@ -1,4 +1,4 @@
-"""What core tells the outside about its own work, in plain words. Telemetry listens; core does not know who does."""
+"""What core reports about its own work. Core does not know who observes it; telemetry does."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rolecall.model.worker import RegistryChange
 
 
 class Observer(Protocol):
-    """Hears what happened. Every method is a plain call, cheap enough for every event, and never raises.
+    """Receives reports of what happened. Every method is a plain call, cheap enough for every event, and never raises.
 
-    `role` may be a name that a caller made up: an observer that keeps something per role has to guard itself.
-    `method` is the canonical name, the same for every dialect's spelling. Durations are seconds.
+    `role` may be a name that a caller made up: an observer that keeps state per role must bound it.
+    `method` is the canonical name, the same for every dialect. Durations are in seconds.
     """
 
     def registry_changed(self, change: RegistryChange) -> None: ...
@@ -30,36 +30,37 @@ class Observer(Protocol):
     def stream_opened(self, role: str) -> None: ...
 
     def stream_closed(self, role: str) -> None:
-        """Once for each `stream_opened`, whoever ended it."""
+        """Once for each `stream_opened`, whichever side ended it."""
 
     def routed(self, role: str, rule: str, result: str) -> None:
-        """`rule`: what chose the worker (owner, affinity, least-busy, pinned). `result`: ok, or why nobody was found."""
+        """`rule`: what chose the role or the worker: path, metadata, skill, context, default role, instance, owner, context
+        affinity, context holder gone, panic, failover. `result`: ok, or the class of the error; the rule is "role" then."""
 
     def worker_failed(self, role: str, reason: str) -> None: ...
 
     def failed_over(self, role: str) -> None:
-        """Another worker was tried because the first provably did nothing."""
+        """Another worker was tried, because the first one certainly did nothing."""
 
     def dropped(self, role: str, what: str, count: int) -> None:
-        """`what`: why events were not logged, such as after-the-end or not-a2a."""
+        """`what`: why events were not logged, such as "after the end" or "foreign task"."""
 
     def pushed(self, outcome: str) -> None:
-        """One attempt to tell a receiver of one event: delivered, failed (it is tried again), dead (given up)."""
+        """One attempt to deliver one event to a receiver: delivered, failed (it is retried), dead (given up)."""
 
     def push_caught_up(self, seconds: float) -> None:
-        """A receiver has everything; since when it had lacked something."""
+        """A receiver has every event now; `seconds` since it first lacked one."""
 
     def connections(self, count: int) -> None:
-        """So many are open now and served."""
+        """How many connections are open and served now."""
 
     def refused(self, reason: str) -> None:
-        """A request, or a connection, was turned away before it became a call; `reason` of the error in lower case."""
+        """A request or a connection was refused before it became a call; `reason` of the error in lower case."""
 
     def loop_lag(self, seconds: float) -> None: ...
 
 
 class NullObserver:
-    """Listens and says nothing."""
+    """Ignores every report."""
 
     def registry_changed(self, change: RegistryChange) -> None: ...
     def call_started(self, role: str, method: str) -> None: ...

@@ -1,4 +1,4 @@
-"""The owner of every background task: nothing is fired and forgotten, and a loop that dies is loud and comes back."""
+"""Owns every background task: every failure is logged, and a loop that fails is restarted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Supervisor:
     def run_once(
         self, name: str, job: Coroutine[Any, Any, None], *, then: Callable[[], None] | None = None
     ) -> asyncio.Task[None]:
-        """Run it to its end, and then call `then`. Its failure is logged here: it has nobody else to tell."""
+        """Run `job` to its end, then call `then`. A failure is logged here, because nobody awaits the job."""
         task = asyncio.get_running_loop().create_task(job, name=name)
 
-        def over(task: asyncio.Task[None]) -> None:
+        def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             error = None if task.cancelled() else task.exception()
             if error is not None:
@@ -32,21 +32,21 @@ class Supervisor:
                 then()
 
         self._tasks.add(task)
-        task.add_done_callback(over)
+        task.add_done_callback(done)
         return task
 
     def keep_running(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        """Run it until the supervisor closes; start it again, ever more slowly, when it fails."""
-        self.run_once(name, self._again(name, loop))
+        """Run `loop` until the supervisor closes. Restart it when it fails, with a growing delay."""
+        self.run_once(name, self._restart(name, loop))
 
     async def close(self) -> None:
-        """Cancel what still runs, and wait until it has let go."""
+        """Cancel everything that still runs, and wait until it has ended."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _again(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+    async def _restart(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
         pause, clock = _FIRST_PAUSE, asyncio.get_running_loop()
         while True:
             began = clock.time()
@@ -55,7 +55,7 @@ class Supervisor:
                 return
             except Exception:
                 if clock.time() - began > _LONGEST_PAUSE:
-                    pause = _FIRST_PAUSE  # it had come back
+                    pause = _FIRST_PAUSE  # it had recovered
                 log.exception("background loop failed", extra={"event": "loop_failed", "loop": name, "retry_s": pause})
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

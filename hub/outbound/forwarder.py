@@ -64,7 +64,7 @@ class HttpForwarder:
     def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
         protocol = _protocol(offer, attach.ids)
         request = protocol.request(WorkerMethod.SUBSCRIBE, attach.ids, calls.task_params(attach.ids))
-        headers = [*request.headers, *self._credential(offer), *_trace(attach.trace)]
+        headers = [*request.headers, *self._credential(offer)]
         if attach.position is not None:
             headers.append(("Last-Event-ID", attach.position))
         return _Call(self._client, self._limits, offer, protocol, replace(request, headers=tuple(headers)), streams=True)

@@ -1,6 +1,6 @@
-"""Every seam of the hub, one file each. The docstrings are the contracts: who owns what, in which order, which errors.
+"""The ports of the hub, one file each. The docstrings are the contracts: ownership, order, errors.
 
-Everything runs on one event loop's thread unless a line says otherwise. Durations cross a port, instants never: an engine's
-own clock decides what has expired. `Caller` comes first wherever somebody's data is read: what belongs to another workspace
-or caller is not found, exactly like what does not exist.
+Everything runs on the thread of one event loop unless a docstring states otherwise. Durations cross a port, instants never:
+the engine's own clock decides what has expired. `Caller` is the first argument wherever a caller's data is read: data of
+another workspace or caller is not found, exactly like data that does not exist.
 """

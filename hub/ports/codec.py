@@ -1,4 +1,4 @@
-"""The codec port: from what workers send to what the log holds, and from logs to tasks."""
+"""The codec port: turns what workers send into log events, and logs into tasks."""
 
 from __future__ import annotations
 
@@ -13,40 +13,41 @@ from rolecall.model.task import TaskRow, Turn
 
 
 class Codec(Protocol):
-    """Turns what workers say into what the log holds, and logs into tasks. Pure; never raises on a Heard.
+    """Turns what workers send into log events, and logs into tasks. Pure; never raises on a WorkerEvent.
 
-    All events of one task are in one dialect, `ids.spoken`. InvalidParams where a caller's message cannot be said in it.
+    All events of one task are in one dialect, `ids.log_dialect`. InvalidParams if a caller's message cannot be expressed
+    in it.
     """
 
     def record(self, send: Send, *, after: Cursor) -> Turn:
-        """The caller's message as it is stored before anybody hears of it."""
+        """The caller's message as it is stored, before a worker gets it."""
 
     def recall(self, turn: Turn, row: TaskRow) -> Send:
-        """The message again, as `record` got it; for a hub that has to settle what an earlier one left."""
+        """The message as `record` got it; for a hub that settles the tasks of an earlier one."""
 
     def begin(self, worker_event: WorkerEvent, ids: Ids, turn: Turn) -> Sequence[Event]:
-        """The first thing heard of a task. The first event is a Task that opens with the caller's message, or the only
-        event is a bare message.
+        """The events for a worker's first event of a task. The first one is a Task that opens with the caller's message, or
+        the only one is a bare message.
         """
 
     def adopt(self, worker_event: WorkerEvent, ids: Ids) -> Event:
-        """A later event, under the hub's ids. Not for Tasks: those are compared, see `missing`."""
+        """A later event, under the hub's ids. Not for Tasks: those are compared in `missing`."""
 
     def missing(
         self, worker_event: WorkerEvent, ids: Ids, turns: Sequence[Turn], log: Sequence[Logged], *, gap: bool
     ) -> Sequence[Event]:
-        """What the worker's Task has that the fold of the log lacks, by position, never by content. `gap` marks that events
-        in between may have been lost.
+        """What the worker's Task has and the fold of the log lacks, by position, never by content. `gap` marks that events
+        in between may be lost.
         """
 
     def opening(self, ids: Ids, turn: Turn) -> Event:
-        """A submitted Task, for a worker that has not spoken yet."""
+        """A submitted Task, while the worker has sent nothing yet."""
 
     def resumed(self, ids: Ids) -> Event:
-        """A paused task works again, said for a worker that goes on without saying so."""
+        """A status that a paused task works again, for a worker that continues without sending one."""
 
     def verdict(self, ids: Ids, state: TaskState, error: HubError) -> Event:
-        """A final status that the hub itself gives, with the reason in its metadata."""
+        """A final status from the hub itself, with the reason in its metadata."""
 
     def snapshot(
         self,
@@ -58,13 +59,13 @@ class Codec(Protocol):
         alias: str = "",
         artifacts: bool = True,
     ) -> bytes:
-        """The Task as of the end of a whole `log`. InvalidAnswer: it cannot be said so. `alias`: its caller's name for it."""
+        """The Task at the end of a complete `log`. InvalidAnswer: the dialect cannot express it. `alias`: the caller's name."""
 
     def outline(self, row: TaskRow, dialect: str) -> bytes:
-        """The Task without its content, marked so: for a list that cannot say the rest of it in that dialect."""
+        """The Task without its content, and marked so: for a list in a dialect that cannot express the rest."""
 
     def spelled(self, event: Event, dialect: str) -> bytes:
-        """A bare message in that dialect. InvalidAnswer where it cannot be said in it."""
+        """A bare message in that dialect. InvalidAnswer if the dialect cannot express it."""
 
     def notice(self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str) -> bytes:
-        """What a webhook gets after the last event of `log`, in its own dialect. May be called on any thread."""
+        """What a webhook gets after the last event of `log`, in the webhook's dialect. May be called on any thread."""

@@ -11,7 +11,7 @@ from hub.ports.task_store import TaskStore
 
 
 class Engine(Protocol):
-    """State. An async context manager that opens all or nothing; leaving it flushes what beats had not yet written."""
+    """State. An async context manager that opens everything or nothing; its exit writes the beats that are not stored yet."""
 
     @property
     def registry(self) -> Registry: ...

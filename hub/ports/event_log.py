@@ -1,4 +1,4 @@
-"""The event log port: the truth about every task, and the only way to read one live."""
+"""The event log port: the truth about every task, and the only live source of its events."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rolecall.model.value import Value
 class Subscription(Protocol):
     """A reader of one task's log: batches of stored, then live events, in order, no gap, no repeat.
 
-    A batch holds what was there already (at most a page), so that it can go out in one write. An empty batch means that
-    nothing came for `idle`. Ends after an event that `ends`, and after `stop`. One reader per subscription.
+    A batch holds the events that are available (at most a page), so that they go out in one write. An empty batch means
+    that no event came for `idle`. Ends after an event that `ends`, and after `stop`. One reader per subscription.
     """
 
     def __aiter__(self) -> Subscription: ...
@@ -24,7 +24,7 @@ class Subscription(Protocol):
 
 
 class LogEntry(Value, frozen=True):
-    """What one append adds. `ids` where the worker's ids or the context have just become known."""
+    """What one append adds. `ids` is set if the worker's ids or the context have just become known."""
 
     events: Sequence[Event]
     position: str | None = None
@@ -32,16 +32,16 @@ class LogEntry(Value, frozen=True):
 
 
 class EventLog(Protocol):
-    """The truth about every task, and the only way to read one live."""
+    """The truth about every task, and the only live source of its events."""
 
     async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
-        """Add events behind `after`; with them, in one transaction, go the worker's position, the ids, and the state that
-        the events leave the task in. Durable when it returns, and only then visible to anybody. LogMoved if the log does
-        not end at `after`, or has ended; StoreUnavailable. Returns the new end.
+        """Add events after `after`; the same transaction stores the worker's position, the ids, and the state that the task has
+        after these events. Durable on return, and visible to readers only then. LogMoved if the log does not end at
+        `after`, or has ended; StoreUnavailable. Returns the new end.
         """
 
     async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:
-        """Stored events behind `after`, up to and with `upto`."""
+        """Stored events after `after`, up to and including `upto`."""
 
     def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> Subscription:
-        """Wake-ups are hints: losing one may cost time, never an event. A slow reader lags in storage, not in memory."""
+        """Wake-ups are hints: a lost one costs latency, never an event. A slow reader lags in storage, not in memory."""

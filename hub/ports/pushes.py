@@ -1,4 +1,4 @@
-"""The pushes port: push configs, and the deliveries that they are owed."""
+"""The pushes port: push configs, and the deliveries that are due to them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rolecall.model.push import DeadPage, SealedConfig
 
 
 class DeliveryClaim(NamedTuple):
-    """The right to deliver, in order, what one receiver lacks: the events behind `sent`, up to `last`. `only`: a dead letter
-    on its way once more. `failures` in a row, the first of them `failing_for` ago; something is owed since `waiting_for`.
+    """The right to deliver, in order, what one receiver lacks: the events after `sent`, up to `last`. `only`: a redelivery of
+    one dead letter. `failures`: failures in a row, the first one `failing_for` ago. Events are owed since `waiting_for`.
     """
 
     caller: Caller
@@ -27,14 +27,14 @@ class DeliveryClaim(NamedTuple):
 
 
 class Pushes(Protocol):
-    """Push configs, and what their receivers are owed. The log is the outbox: a receiver is owed the events behind its
-    cursor, so that an append and the obligation to deliver it are one write. Durable on return. TaskNotFound: unknown,
-    somebody else's, or a bare message. A task is not forgotten while something of it is owed, or has lately died.
+    """Push configs, and what is owed to their receivers. The log is the outbox: a receiver is owed the events after its
+    cursor, so an append and the obligation to deliver it are one write. Durable on return. TaskNotFound: unknown, of
+    another caller, or a bare message. A task is not deleted while events of it are owed, or a recent dead letter exists.
     """
 
     async def set(self, caller: Caller, config: SealedConfig, *, most: int) -> None:
-        """A new config gets what follows; of a task that has ended, its last event. One that replaces another of its id
-        takes over what that was owed, due at once. InvalidParams if the task would have more than `most`.
+        """A new config gets the events that follow; for a task that has ended, its last event. One that replaces a config with
+        the same id takes over what that one was owed, due at once. InvalidParams if the task would have more than `most`.
         """
 
     async def get(self, caller: Caller, task: TaskId, config: str) -> SealedConfig:
@@ -44,33 +44,37 @@ class Pushes(Protocol):
         """In the order in which they were first set."""
 
     async def delete(self, caller: Caller, task: TaskId, config: str) -> None:
-        """With what it is owed, and its dead letters. Deleting what is not there is no error."""
+        """Deletes what it is owed and its dead letters too. A missing config is no error."""
 
     def on_due(self, wake: Callable[[], None]) -> None:
-        """`wake` is called on the loop when something may have become due: a hint. What was postponed comes without one."""
+        """`wake` is called on the loop when a delivery may be due: a hint. A postponed delivery becomes due without one."""
 
     async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
-        """What is due and held by nobody, up to `most`, host by host in turn, and of one host no more than `at_once` less
-        what `busy` says. Held for `lease`: one holder at a time. A holder that died lets go when its lease ends.
+        """Claims what is due and has no holder, up to `most`, host by host in turn, and per host at most `at_once` minus
+        `busy[host]`. A claim has one holder, for `lease`. A holder that died loses it when the lease ends.
         """
 
     async def delivered(self, claim: DeliveryClaim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
-        """The receiver has the events up to `upto`. Returns the last one it is owed now, and holds the claim for `hold`
-        from now; None, and the claim is let go: nothing is owed, `hold` is zero, or somebody else has the claim.
+        """The receiver has the events up to `upto`. Returns the last event that it is owed now, and renews the claim for
+        `hold`. Returns None and releases the claim if nothing is owed, `hold` is zero, or another holder has the claim.
         """
 
     async def bury(self, claim: DeliveryClaim, cursor: Cursor, reason: str, *, hold: timedelta) -> Cursor | None:
-        """Give up that event: a dead letter. As `delivered`, but the time of the first failure stays until one succeeds."""
+        """Give up that event: it becomes a dead letter. Else like `delivered`, but the time of the first failure is kept until
+        a delivery succeeds.
+        """
 
     async def postpone(self, claim: DeliveryClaim, retry_in: timedelta) -> None:
-        """It failed: let go, due again after that time. No effect, as with `release`, if somebody else has the claim."""
+        """A delivery failed: release the claim; it is due again after that time. Like `release`, no effect if another holder
+        has the claim.
+        """
 
     async def release(self, claim: DeliveryClaim) -> None: ...
 
     async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None, whole: bool = False) -> DeadPage:
-        """Newest first; `whole`: those of all callers in his workspace. A letter stays listed until it is delivered."""
+        """Newest first; `whole`: those of all callers in the workspace. A letter stays listed until it is delivered."""
 
     async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
-        """Owe that event again, beside what follows in order. The task may be anybody's in the caller's workspace.
+        """Make that event due again, independent of the ordered deliveries. The task may belong to any caller in the workspace.
         DeadLetterNotFound.
         """

@@ -11,7 +11,7 @@ from rolecall.model.worker import Beat, Health, LeaseProof, Offer, Registration,
 
 
 class RegistryFeed(Protocol):
-    """Changes as they happen. An empty batch when none came for `idle`; ends after `stop`."""
+    """Changes as they happen. An empty batch if none came for `idle`. Ends after `stop`."""
 
     def __aiter__(self) -> RegistryFeed: ...
     async def __anext__(self) -> Sequence[RegistryChange]: ...
@@ -19,33 +19,31 @@ class RegistryFeed(Protocol):
 
 
 class Registry(Protocol):
-    """Leases with a TTL, in memory for reading and in the store for surviving.
+    """Leases with a TTL, in memory for fast reads and in the store for restarts.
 
     `live`, `get` and `roles` are plain calls, cheap enough for every request, and never return an expired lease. Their
-    `Registration`s are shared objects: only the registry changes health and lease, only the hub changes `in_flight`.
+    `Registration`s are shared objects: only the registry changes their health and lease, only the hub their `in_flight`.
     """
 
     async def enrol(
         self, workspace: str, offer: Offer, *, owner: str = "", boot: str, ttl: timedelta, supersede: bool = False
     ) -> Registration:
-        """Take or renew a lease; durable on return. The same `boot` keeps its epoch and secret, so repeating is harmless, and
-        a changed offer is taken over. Another boot gets the next epoch (epochs of a name never repeat, not even after
+        """Take or renew a lease; durable on return. The same `boot` keeps its epoch and secret, so a repeat is harmless, and
+        a changed offer replaces the old one. Another boot gets the next epoch (epochs of a name never repeat, not even after
         expiry) if the old lease has ended, names the same URL, or `supersede` is set; else InstanceConflict.
         A live lease of another `owner` is never taken over. A zero ttl never expires.
         """
 
-    async def beat(
-        self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, *, ttl: timedelta | None = None
-    ) -> Registration:
-        """Renew for `ttl`, or for the time given at enrolment. Clears suspicion. LeaseUnknown (never seen, expired,
-        withdrawn), LeaseSuperseded (older epoch or other secret). May become durable up to a second later.
+    async def beat(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat) -> Registration:
+        """Renew for the ttl of the enrolment. A suspect worker is ready again. LeaseUnknown (never seen, expired, withdrawn),
+        LeaseSuperseded (older epoch or other secret). May become durable up to a second later.
         """
 
     async def withdraw(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> None:
         """End the lease. Errors as for `beat`; an old epoch changes nothing."""
 
     async def mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> None:
-        """Set health. No effect if that epoch is not live, or has this health already. DRAINING is left by enrolling only."""
+        """Set health. No effect if that epoch is not live, or has this health already. Only an enrolment ends DRAINING."""
 
     def live(self, workspace: str, role: str | None = None) -> Sequence[Registration]:
         """All live leases, or a role's. The sequence must not be kept across an await."""
@@ -56,32 +54,32 @@ class Registry(Protocol):
         """Roles with at least one live lease, sorted."""
 
     def everyone(self) -> Iterator[Sequence[Registration]]:
-        """All live leases of all workspaces, role by role. A role's sequence is the same object for as long as the same leases
-        are live and none of them is to end sooner than all of them were: who has looked at it need not look again.
+        """All live leases of all workspaces, role by role. A role's sequence stays the same object as long as the same leases
+        are live and none of them ends sooner than it would have: a caller that has checked it need not check it again.
         """
 
     def revision(self) -> int:
-        """Rises with each change that the feed tells of."""
+        """Rises with each change in the feed."""
 
     def __len__(self) -> int:
-        """How many leases are held: those that are just being taken, or have expired and are not swept yet, included."""
+        """The number of leases, including those that are being taken, or have expired and are not swept yet."""
 
     def held_by(self, owner: Caller) -> int:
-        """How many of them one principal enrolled. Not by looking through them all."""
+        """The number of leases that one principal enrolled. Constant time."""
 
     def hold(self, workspace: str, worker: WorkerId, epoch: int, lasts: timedelta) -> None:
-        """Let a lease run for at least that long from now, though nobody has renewed it. No effect if it is not live."""
+        """Extend a lease to at least that long from now without a beat. No effect if it is not live."""
 
     def expires_in(self, registration: Registration) -> timedelta | None:
         """None: never."""
 
     def last_of(self, workspace: str, role: str) -> RegistryChange | None:
-        """The newest change of a role, live or not: what to say when nobody serves it. None: never seen."""
+        """The newest change of a role, live or not, for the error when no worker serves it. None: never seen."""
 
     async def sweep(self) -> Sequence[Registration]:
-        """End what has expired, write it to the feed, return it. Called about once a second."""
+        """End the expired leases, write them to the feed, return them. Called about once a second."""
 
     def changes(self, workspace: str | None, *, after: int | None, idle: timedelta) -> RegistryFeed:
         """A workspace's changes with a revision above `after`, stored then live, no gap, no repeat; None: from now on.
-        `workspace` None: everybody's. The newest 10,000 are kept; an `after` from before those gets what is left of them.
+        `workspace` None: all workspaces. The newest 10,000 are kept; an older `after` gets those that are left.
         """

@@ -1,4 +1,4 @@
-"""The tokens port: who a token belongs to."""
+"""The tokens port: finds the principal of a token."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from rolecall.model.principal import Principal
 
 
 class Tokens(Protocol):
-    """Who a token belongs to. Plain calls, cheap enough for every request."""
+    """Finds the principal of a token. Plain calls, cheap enough for every request."""
 
     @property
     def empty(self) -> bool:
-        """There are none, so nobody can be asked for one."""
+        """There are no tokens, so no caller can be asked for one."""
 
     def find(self, token: str) -> Principal | None:
-        """None: unknown, revoked, expired. Takes the same time for each."""
+        """None: unknown, revoked, expired. Takes the same time in each case."""

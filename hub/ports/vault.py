@@ -1,4 +1,4 @@
-"""The vault port: secrets that are unreadable where they are stored."""
+"""The vault port: keeps secrets unreadable in the store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Vault(Protocol):
-    """Keeps secrets unreadable where they are stored."""
+    """Keeps secrets unreadable in the store."""
 
     def seal(self, secret: bytes) -> bytes: ...
     def open(self, sealed: bytes) -> bytes:

@@ -9,7 +9,7 @@ from rolecall.model.push import PushConfig
 
 
 class WebhookRequest(NamedTuple):
-    """One event on its way to one receiver. Each attempt has the same `id`."""
+    """One event for one receiver. Each attempt has the same `id`."""
 
     id: str
     config: PushConfig
@@ -17,7 +17,7 @@ class WebhookRequest(NamedTuple):
 
 
 class WebhookResult(NamedTuple):
-    """What a receiver answered: an HTTP status, or 0 where there was none, and why."""
+    """The answer of a receiver: its HTTP status, or 0 if there was none, and why."""
 
     status: int
     why: str
@@ -25,10 +25,10 @@ class WebhookResult(NamedTuple):
 
 
 class Webhooks(Protocol):
-    """Sends to the receivers of push notifications. Nothing here is ever repeated by itself."""
+    """Sends to the receivers of push notifications. No request is repeated automatically."""
 
     async def check(self, url: str) -> str:
-        """The receiver's host, or WebhookRejected. Resolves its name, connects to nothing."""
+        """Return the receiver's host, or raise WebhookRejected. Resolves the name, does not connect."""
 
-    async def post(self, letter: WebhookRequest) -> WebhookResult:
-        """Judges the address once more, and connects to the one that it judged. Never raises for what the receiver does."""
+    async def post(self, request: WebhookRequest) -> WebhookResult:
+        """Checks the address again, and connects to the address that it checked. Never raises for what the receiver does."""

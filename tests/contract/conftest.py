@@ -1,4 +1,4 @@
-"""Every test here runs on every engine. `reopening` is marked where only a durable engine can keep the promise."""
+"""Every test here runs on every engine. What only a durable engine keeps is tested where `on_disk` is true."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.helpers.clock import MovableClock
 
 @dataclass
 class Store:
-    """One engine's address, and the engine that is open there."""
+    """The URL of an engine, and the open engine."""
 
     url: str
-    durable: bool
+    on_disk: bool
     clock: MovableClock
     _open: list[Engine] = field(default_factory=list)
 
@@ -32,7 +32,7 @@ class Store:
             await self._open.pop().__aexit__(None, None, None)
 
     async def reopen(self) -> Engine:
-        if not self.durable:
+        if not self.on_disk:
             pytest.skip("keeps nothing")
         await self.close()
         return await self.open()
@@ -45,8 +45,8 @@ def clock() -> MovableClock:
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Store]:
-    durable = request.param == "sqlite"
-    store = Store(f"sqlite://{tmp_path}/data/hub.db" if durable else "memory:", durable, clock)
+    on_disk = request.param == "sqlite"
+    store = Store(f"sqlite://{tmp_path}/data/hub.db" if on_disk else "memory:", on_disk, clock)
     yield store
     await store.close()
 

@@ -1,4 +1,4 @@
-"""Short ways to say what the tests of the outbox say often."""
+"""Shared helpers of the outbox tests."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ def a_config(task: TaskId, name: str = "c", **members: Any) -> SealedConfig:
     return SealedConfig(task, name, **{**usual, **members})
 
 
-async def told(engine: Engine, task: TaskId, name: str = "c", **members: Any) -> None:
+async def add_config(engine: Engine, task: TaskId, name: str = "c", **members: Any) -> None:
     await engine.pushes.set(ANNA, a_config(task, name, **members), most=10)
 
 
-async def claimed(engine: Engine, most: int = 10, **more: Any) -> Sequence[DeliveryClaim]:
-    return await engine.pushes.claim(most, more.pop("lease", LEASE), at_once=more.pop("at_once", 10), busy=more.pop("busy", {}))
+async def claimed(engine: Engine, limit: int = 10, **more: Any) -> Sequence[DeliveryClaim]:
+    return await engine.pushes.claim(
+        limit, more.pop("lease", LEASE), at_once=more.pop("at_once", 10), busy=more.pop("busy", {})
+    )
 
 
 async def the_claim(engine: Engine) -> DeliveryClaim:
@@ -35,9 +37,9 @@ async def the_claim(engine: Engine) -> DeliveryClaim:
     return claim
 
 
-async def owed(engine: Engine, most: int = 10, **more: Any) -> list[tuple[str, int, int]]:
-    """Config, what it has, and what it is to have. Claims it all."""
-    return sorted((claim.config.id, claim.sent, claim.last) for claim in await claimed(engine, most, **more))
+async def owed(engine: Engine, limit: int = 10, **more: Any) -> list[tuple[str, int, int]]:
+    """Claim everything; per config its id, what it has, and what it is owed."""
+    return sorted((claim.config.id, claim.sent, claim.last) for claim in await claimed(engine, limit, **more))
 
 
 async def buried(engine: Engine, task: TaskId, cursor: int = 1, reason: str = "HTTP 404") -> None:

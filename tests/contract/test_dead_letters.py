@@ -1,4 +1,4 @@
-"""Failures, dead letters, and how long what is owed is kept, on every engine."""
+"""Failures, dead letters, and how long owed events are kept, on every engine."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rolecall.errors import DeadLetterNotFound, InvalidParams, TaskNotFound
 from rolecall.model.a2a import TaskState
 from rolecall.model.ids import Cursor
 from tests.contract.conftest import Store
-from tests.contract.pushing import DAY, LEASE, NOTHING, buried, claimed, owed, the_claim, told
+from tests.contract.pushing import DAY, LEASE, NOTHING, add_config, buried, claimed, owed, the_claim
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, a_row, a_turn, admitted, append, status, text
 from tests.helpers.clock import MovableClock
 
 
-async def test_what_failed_is_due_again_after_its_time_and_knows_how_long_it_has_been_failing(
+async def test_a_failed_delivery_is_due_again_after_its_delay_and_has_the_time_since_its_first_failure(
     engine: Engine, clock: MovableClock
 ) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     claim = await the_claim(engine)
     for failures in (1, 2, 3):
@@ -37,9 +37,9 @@ async def test_what_failed_is_due_again_after_its_time_and_knows_how_long_it_has
     assert (claim.failures, claim.failing_for, claim.waiting_for) == (0, NOTHING, NOTHING)
 
 
-async def test_setting_the_machines_time_moves_no_retry(engine: Engine, clock: MovableClock) -> None:
+async def test_a_wall_clock_step_does_not_change_a_retry(engine: Engine, clock: MovableClock) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     await engine.pushes.postpone(await the_claim(engine), timedelta(seconds=60))
     clock.step_wall(-7200)
@@ -47,10 +47,10 @@ async def test_setting_the_machines_time_moves_no_retry(engine: Engine, clock: M
     assert (await the_claim(engine)).failing_for == timedelta(seconds=61)
 
 
-async def test_a_receiver_that_fails_does_not_hold_up_another_one_of_its_task(engine: Engine) -> None:
+async def test_a_failing_receiver_does_not_delay_another_one_of_its_task(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task, "bad")
-    await told(engine, task, "good")
+    await add_config(engine, task, "bad")
+    await add_config(engine, task, "good")
     await append(engine, task, text("1"))
     for claim in await claimed(engine):
         if claim.config.id == "bad":
@@ -61,9 +61,9 @@ async def test_a_receiver_that_fails_does_not_hold_up_another_one_of_its_task(en
     assert await owed(engine) == [("good", 1, 2)]
 
 
-async def test_what_has_waited_is_told_with_the_claim(engine: Engine, clock: MovableClock) -> None:
+async def test_a_claim_has_the_time_since_which_events_are_owed(engine: Engine, clock: MovableClock) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     clock.advance(500)
     await append(engine, task, text("1"))
     clock.advance(7)
@@ -74,7 +74,7 @@ async def test_what_has_waited_is_told_with_the_claim(engine: Engine, clock: Mov
 
 async def test_an_event_that_is_given_up_is_a_dead_letter_and_the_next_one_is_due(engine: Engine, clock: MovableClock) -> None:
     task = await admitted(engine)
-    await told(engine, task, url="https://app.example/hook?a=b")
+    await add_config(engine, task, url="https://app.example/hook?a=b")
     await append(engine, task, text("1"), text("2"), text("3"))
     claim = await the_claim(engine)
     assert await engine.pushes.delivered(claim, Cursor(1), hold=LEASE) == 3
@@ -86,9 +86,9 @@ async def test_an_event_that_is_given_up_is_a_dead_letter_and_the_next_one_is_du
     assert await owed(engine) == []
 
 
-async def test_giving_up_does_not_forget_since_when_a_receiver_has_been_failing(engine: Engine, clock: MovableClock) -> None:
+async def test_giving_up_an_event_keeps_the_time_of_the_first_failure(engine: Engine, clock: MovableClock) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"), text("2"))
     await engine.pushes.postpone(await the_claim(engine), NOTHING)
     clock.advance(3600)
@@ -97,34 +97,34 @@ async def test_giving_up_does_not_forget_since_when_a_receiver_has_been_failing(
     assert (claim.sent, claim.failing_for) == (1, timedelta(hours=1))
 
 
-async def test_dead_letters_come_newest_first_in_pages_and_to_their_owner_alone(engine: Engine, clock: MovableClock) -> None:
-    died: list[tuple[float, str]] = []
+async def test_dead_letters_are_listed_newest_first_in_pages_for_their_owner_only(engine: Engine, clock: MovableClock) -> None:
+    dead: list[tuple[float, str]] = []
     for number in range(5):
         task = await admitted(engine)
-        await told(engine, task)
+        await add_config(engine, task)
         await append(engine, task, text("1"))
         await buried(engine, task)
-        died.append((clock.wall(), task))
-        clock.advance(number % 2)  # some died at the same moment
-    pages = [await engine.pushes.dead_letters(ANNA, limit=2)]
-    while pages[-1].before is not None:
-        pages.append(await engine.pushes.dead_letters(ANNA, limit=2, before=pages[-1].before))
-    assert [len(page.letters) for page in pages] == [2, 2, 1]
-    assert [(letter.at, letter.task) for page in pages for letter in page.letters] == sorted(died, reverse=True)
+        dead.append((clock.wall(), task))
+        clock.advance(number % 2)  # some at the same moment
+    found = [await engine.pushes.dead_letters(ANNA, limit=2)]
+    while found[-1].before is not None:
+        found.append(await engine.pushes.dead_letters(ANNA, limit=2, before=found[-1].before))
+    assert [len(page.letters) for page in found] == [2, 2, 1]
+    assert [(letter.at, letter.task) for page in found for letter in page.letters] == sorted(dead, reverse=True)
     for caller in (BERT, OTHER_ANNA):
         assert not (await engine.pushes.dead_letters(caller, limit=10)).letters
     page = await engine.pushes.dead_letters(BERT, limit=2, whole=True)
     rest = await engine.pushes.dead_letters(BERT, limit=9, before=page.before, whole=True)
-    assert [(letter.at, letter.task) for letter in (*page.letters, *rest.letters)] == sorted(died, reverse=True)
+    assert [(letter.at, letter.task) for letter in (*page.letters, *rest.letters)] == sorted(dead, reverse=True)
     assert not (await engine.pushes.dead_letters(OTHER_ANNA, limit=10, whole=True)).letters
-    for nonsense in ("x", "1/2/3", "a/1/t/c", "1.0/x/t/c"):
+    for invalid in ("x", "1/2/3", "a/1/t/c", "1.0/x/t/c"):
         with pytest.raises(InvalidParams):
-            await engine.pushes.dead_letters(ANNA, limit=10, before=nonsense)
+            await engine.pushes.dead_letters(ANNA, limit=10, before=invalid)
 
 
-async def test_a_dead_letter_can_be_sent_again_beside_what_follows(engine: Engine) -> None:
+async def test_a_dead_letter_can_be_redelivered_beside_later_events(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"), text("2"))
     await engine.pushes.bury(await the_claim(engine), Cursor(1), "HTTP 404", hold=NOTHING)
     await engine.pushes.redeliver(ANNA, task, "c", Cursor(1))
@@ -141,9 +141,9 @@ async def test_a_dead_letter_can_be_sent_again_beside_what_follows(engine: Engin
         await engine.pushes.redeliver(ANNA, task, "c", Cursor(1))
 
 
-async def test_whoever_operates_sends_the_letters_of_his_workspace_again_and_no_others(engine: Engine) -> None:
+async def test_an_operator_redelivers_the_letters_of_its_own_workspace_only(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     await buried(engine, task)
     with pytest.raises(TaskNotFound):
@@ -158,7 +158,7 @@ async def test_whoever_operates_sends_the_letters_of_his_workspace_again_and_no_
 
 async def test_a_dead_letter_that_fails_again_is_the_same_dead_letter(engine: Engine, clock: MovableClock) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     await buried(engine, task)
     await engine.pushes.redeliver(ANNA, task, "c", Cursor(1))
@@ -172,9 +172,9 @@ async def test_a_dead_letter_that_fails_again_is_the_same_dead_letter(engine: En
     assert not await claimed(engine)
 
 
-async def test_a_dead_letter_that_waits_for_its_next_try_is_due_at_once_when_it_is_sent_again(engine: Engine) -> None:
+async def test_a_dead_letter_that_waits_for_a_retry_is_due_at_once_when_it_is_redelivered(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     await buried(engine, task)
     await engine.pushes.redeliver(ANNA, task, "c", Cursor(1))
@@ -185,14 +185,14 @@ async def test_a_dead_letter_that_waits_for_its_next_try_is_due_at_once_when_it_
     assert (claim.only, claim.failures) == (True, 0)
 
 
-async def test_a_new_address_gets_the_dead_letters_that_are_on_their_way(engine: Engine) -> None:
+async def test_a_new_url_gets_the_dead_letters_that_are_being_redelivered(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     await buried(engine, task)
     await engine.pushes.redeliver(ANNA, task, "c", Cursor(1))
     old = await the_claim(engine)
-    await told(engine, task, host="new.example", url="https://new.example/")
+    await add_config(engine, task, host="new.example", url="https://new.example/")
     assert await engine.pushes.delivered(old, Cursor(1), hold=LEASE) is None
     claim = await the_claim(engine)
     assert (claim.only, claim.config.host) == (True, "new.example")
@@ -202,8 +202,8 @@ async def test_a_new_address_gets_the_dead_letters_that_are_on_their_way(engine:
 
 async def test_the_dead_letters_of_a_deleted_config_are_gone(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
-    await told(engine, task, "other")
+    await add_config(engine, task)
+    await add_config(engine, task, "other")
     await append(engine, task, text("1"))
     for claim in await claimed(engine):
         await engine.pushes.bury(claim, Cursor(1), "HTTP 404", hold=NOTHING)
@@ -216,39 +216,39 @@ async def test_the_dead_letters_of_a_deleted_config_are_gone(engine: Engine) -> 
 # --- hints
 
 
-async def test_whoever_delivers_is_woken_by_what_may_be_due(engine: Engine) -> None:
-    woken: list[str] = []
-    engine.pushes.on_due(lambda: woken.append("!"))
+async def test_the_deliverer_is_woken_when_a_delivery_may_be_due(engine: Engine) -> None:
+    wakes_seen: list[str] = []
+    engine.pushes.on_due(lambda: wakes_seen.append("!"))
 
     async def wakes(call: Any) -> bool:
-        woken.clear()
+        wakes_seen.clear()
         await call
-        return bool(woken)
+        return bool(wakes_seen)
 
     task, plain = await admitted(engine), await admitted(engine)
     assert not await wakes(append(engine, plain, text("1")))
     await append(engine, task, text("1"))
-    await told(engine, task)
+    await add_config(engine, task)
     assert await wakes(append(engine, task, DONE, after=1))
     claim = await the_claim(engine)
     assert await wakes(engine.pushes.release(claim))
-    assert await wakes(told(engine, task))
+    assert await wakes(add_config(engine, task))
     await buried(engine, task, 2)
     assert await wakes(engine.pushes.redeliver(ANNA, task, "c", Cursor(2)))
 
 
-# --- how long things are kept
+# --- retention
 
 
 async def forgotten(engine: Engine, kept_for: float) -> int:
     return await engine.tasks.forget(ended_for=timedelta(seconds=kept_for), paused_for=DAY)
 
 
-async def test_a_task_is_not_forgotten_while_somebody_is_to_be_told_of_it(engine: Engine, clock: MovableClock) -> None:
+async def test_a_task_is_not_deleted_while_events_of_it_are_owed(engine: Engine, clock: MovableClock) -> None:
     task, plain = await admitted(engine), await admitted(engine)
-    await told(engine, task)
-    for each in (task, plain):
-        await append(engine, each, DONE)
+    await add_config(engine, task)
+    for one in (task, plain):
+        await append(engine, one, DONE)
     for _ in range(3):
         await engine.pushes.postpone(await the_claim(engine), timedelta(hours=1))
         clock.advance(3601)
@@ -263,20 +263,20 @@ async def test_a_task_is_not_forgotten_while_somebody_is_to_be_told_of_it(engine
     assert await forgotten(engine, 600) == 1
 
 
-async def test_a_receiver_that_is_set_long_after_the_end_is_told_before_the_task_is_forgotten(
+async def test_a_receiver_that_is_set_long_after_the_end_gets_the_end_before_the_task_is_deleted(
     engine: Engine, clock: MovableClock
 ) -> None:
     task = await admitted(engine)
     await append(engine, task, DONE)
     clock.advance(601)
-    await told(engine, task)
+    await add_config(engine, task)
     assert await forgotten(engine, 600) == 0
     assert await owed(engine) == [("c", 0, 1)]
 
 
-async def test_a_forgotten_task_takes_its_configs_along(engine: Engine, clock: MovableClock) -> None:
+async def test_a_deleted_task_has_no_configs_left(engine: Engine, clock: MovableClock) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"), DONE)
     await engine.pushes.bury(await the_claim(engine), Cursor(1), "HTTP 404", hold=NOTHING)
     claim = await the_claim(engine)
@@ -287,10 +287,10 @@ async def test_a_forgotten_task_takes_its_configs_along(engine: Engine, clock: M
     assert not (await engine.pushes.dead_letters(ANNA, limit=10)).letters
 
 
-async def test_a_discarded_task_takes_its_configs_along(engine: Engine) -> None:
+async def test_a_discarded_task_has_no_configs_left(engine: Engine) -> None:
     row = a_row()
     await engine.tasks.admit(row, a_turn())
-    await told(engine, row.id)
+    await add_config(engine, row.id)
     await engine.tasks.discard(row.id)
     with pytest.raises(TaskNotFound):
         await engine.pushes.list(ANNA, row.id)
@@ -298,41 +298,44 @@ async def test_a_discarded_task_takes_its_configs_along(engine: Engine) -> None:
     assert not await engine.pushes.list(ANNA, row.id)
 
 
-async def test_being_told_of_late_does_not_make_a_task_end_late(engine: Engine, clock: MovableClock) -> None:
+async def test_a_late_delivery_does_not_change_when_a_task_ended(engine: Engine, clock: MovableClock) -> None:
     task = await admitted(engine)
     await append(engine, task, DONE)
     clock.advance(3600)
-    await told(engine, task)
+    await add_config(engine, task)
     assert not await engine.tasks.recent(ended_within=timedelta(seconds=60))
 
 
-async def test_a_paused_task_tells_its_question(engine: Engine) -> None:
+async def test_the_pause_of_a_task_is_delivered(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, status(TaskState.INPUT_REQUIRED))
     assert await owed(engine) == [("c", 0, 1)]
 
 
-# --- over a restart
+# --- restarts
 
 
-async def test_what_was_due_is_due_again_and_dead_holders_have_let_go(store: Store) -> None:
+async def test_after_a_restart_due_deliveries_are_due_and_claims_of_dead_holders_are_free(store: Store) -> None:
     engine = await store.open()
-    held, waiting, retried, done = [await admitted(engine) for _ in range(4)]
-    for task in (held, retried, done):
-        await told(engine, task, token=b"sealed")
+    running, waiting, postponed, done = [await admitted(engine) for _ in range(4)]
+    for task in (running, postponed, done):
+        await add_config(engine, task, token=b"sealed")
         await append(engine, task, text("1"))
     for claim in await claimed(engine):
-        if claim.config.task == retried:
+        if claim.config.task == postponed:
             await engine.pushes.postpone(claim, timedelta(seconds=600))
         if claim.config.task == done:
             await engine.pushes.delivered(claim, Cursor(1), hold=LEASE)
-    await told(engine, waiting)
+    await add_config(engine, waiting)
     await append(engine, waiting, text("1"), text("2"))
     engine = await store.reopen()
-    assert {claim.config.task: (claim.sent, claim.last) for claim in await claimed(engine)} == {held: (0, 1), waiting: (0, 2)}
+    assert {claim.config.task: (claim.sent, claim.last) for claim in await claimed(engine)} == {
+        running: (0, 1),
+        waiting: (0, 2),
+    }
     store.clock.advance(601)
-    claim = next(claim for claim in await claimed(engine) if claim.config.task == retried)
+    claim = next(claim for claim in await claimed(engine) if claim.config.task == postponed)
     assert (claim.failures, claim.failing_for, claim.config.token) == (1, timedelta(seconds=601), b"sealed")
     await append(engine, done, text("2"), after=1)
     assert [claim.config.task for claim in await claimed(engine)] == [done]
@@ -341,18 +344,18 @@ async def test_what_was_due_is_due_again_and_dead_holders_have_let_go(store: Sto
 async def test_a_restarted_hub_is_woken_by_an_open_task_that_had_configs_before(store: Store) -> None:
     engine = await store.open()
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     engine = await store.reopen()
-    woken: list[str] = []
-    engine.pushes.on_due(lambda: woken.append("!"))
+    wakes_seen: list[str] = []
+    engine.pushes.on_due(lambda: wakes_seen.append("!"))
     await append(engine, task, text("1"))
-    assert woken
+    assert wakes_seen
 
 
 async def test_dead_letters_and_their_redelivery_outlive_a_restart(store: Store) -> None:
     engine = await store.open()
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     await buried(engine, task)
     engine = await store.reopen()

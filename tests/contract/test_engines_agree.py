@@ -1,4 +1,4 @@
-"""Whatever is asked of them, in whatever order, the engines answer alike. The contract says what; this looks for the rest."""
+"""All engines give the same answers to random operations. This finds differences that the contract tests miss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rolecall.model.worker import Beat, Health, LeaseProof, Registration
 from tests.contract.words import ANNA, BERT, SOON, a_row, a_turn, an_offer, append, message, status, text
 from tests.helpers.clock import MovableClock
 
-Op = tuple[Any, ...]
+Operation = tuple[Any, ...]
 
 small = st.integers(0, 3)
 task_ids = small.map(lambda at: TaskId(f"task-{at}"))
@@ -33,7 +33,7 @@ events = st.one_of(
 )
 contexts = st.sampled_from(["ctx-1", "ctx-2"])
 
-ops = st.one_of(
+operations = st.one_of(
     st.tuples(st.just("admit"), callers, task_ids, contexts, st.none() | workers),
     st.tuples(st.just("append"), task_ids, small, st.lists(events, min_size=1, max_size=2), st.booleans()),
     st.tuples(st.just("append_next"), task_ids, events),
@@ -54,20 +54,20 @@ ops = st.one_of(
 
 
 def seen(registration: Registration | None) -> dict[str, Any] | None:
-    """A registration apart from its secret, which differs from hub to hub."""
+    """A registration without its secret, which differs per engine."""
     return {k: v for k, v in asdict(registration).items() if k != "secret"} if registration is not None else None
 
 
-class Asked:
-    """One engine, asked what the other is asked."""
+class EngineUnderTest:
+    """One engine. Both get the same operations."""
 
     def __init__(self, engine: Engine, clock: MovableClock) -> None:
         self.engine, self.clock = engine, clock
 
-    async def answer(self, op: Op) -> Any:
-        ask: Callable[..., Awaitable[Any]] = getattr(self, op[0])
+    async def answer(self, operation: Operation) -> Any:
+        ask: Callable[..., Awaitable[Any]] = getattr(self, operation[0])
         try:
-            return await ask(*op[1:])
+            return await ask(*operation[1:])
         except HubError as error:
             return type(error)
 
@@ -104,9 +104,9 @@ class Asked:
         rest = await tasks.page(caller, TaskQuery(context_id=context, limit=2, before=page.before)) if page.before else None
         reader = log.follow(task, after=Cursor(1), idle=SOON)
         try:
-            followed = list(await anext(reader))
+            batch = list(await anext(reader))
         except (TaskNotFound, StopAsyncIteration) as ended:
-            followed = [type(ended)]
+            batch = [type(ended)]
         reader.stop()
         return [
             page,
@@ -117,7 +117,7 @@ class Asked:
             list(await tasks.turns(task)),
             list(await log.read(task)),
             list(await log.read(task, after=Cursor(1), upto=Cursor(2))),
-            followed,
+            batch,
         ]
 
     async def get(self, caller: Any, task: TaskId) -> Any:
@@ -128,8 +128,8 @@ class Asked:
         return seen(await self.engine.registry.enrol("default", offer, boot=str(boot), ttl=ttl, supersede=supersede))
 
     async def beat(self, worker: WorkerId, epoch: int, draining: bool | None) -> Any:
-        said = Beat(in_flight=epoch, draining=draining)
-        return seen(await self.engine.registry.beat("default", worker, LeaseProof(epoch or None, None), said))
+        beat = Beat(in_flight=epoch, draining=draining)
+        return seen(await self.engine.registry.beat("default", worker, LeaseProof(epoch or None, None), beat))
 
     async def withdraw(self, worker: WorkerId, epoch: int) -> Any:
         await self.engine.registry.withdraw("default", worker, LeaseProof(epoch, None))
@@ -147,14 +147,14 @@ class Asked:
         registry = self.engine.registry
         feed = registry.changes("default", after=0, idle=SOON)
         live = sorted(map(str, map(seen, registry.live("default"))))
-        told = [live, list(registry.roles("default")), registry.last_of("default", "echo"), list(await anext(feed))]
+        found = [live, list(registry.roles("default")), registry.last_of("default", "echo"), list(await anext(feed))]
         feed.stop()
-        return told
+        return found
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(ops, max_size=40))
-def test_engines_agree(asked: list[Op]) -> None:
+@given(st.lists(operations, max_size=40))
+def test_engines_agree(asked: list[Operation]) -> None:
     async def run() -> None:
         clocks = MovableClock(), MovableClock()
         with tempfile.TemporaryDirectory() as folder:
@@ -162,9 +162,9 @@ def test_engines_agree(asked: list[Op]) -> None:
                 open_engine("memory:", clock=clocks[0]) as memory,
                 open_engine(f"sqlite://{folder}/hub.db", clock=clocks[1]) as sqlite,
             ):
-                one, other = Asked(memory, clocks[0]), Asked(sqlite, clocks[1])
-                for op in asked:
-                    assert await one.answer(op) == await other.answer(op), op
-                    assert await one.registry() == await other.registry(), op
+                one, other = EngineUnderTest(memory, clocks[0]), EngineUnderTest(sqlite, clocks[1])
+                for operation in asked:
+                    assert await one.answer(operation) == await other.answer(operation), operation
+                    assert await one.registry() == await other.registry(), operation
 
     asyncio.run(run())

@@ -43,7 +43,7 @@ async def test_cursors_are_contiguous_and_start_at_one(engine: Engine) -> None:
     assert cursors(await engine.events.read(task)) == [1, 2, 3]
 
 
-async def test_append_behind_another_end_has_lost(engine: Engine) -> None:
+async def test_append_after_another_end_is_refused(engine: Engine) -> None:
     task = await admitted(engine)
     await append(engine, task, text("kept"))
     for after in (0, 2, 5):
@@ -53,7 +53,7 @@ async def test_append_behind_another_end_has_lost(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("last", [DONE, message()], ids=["terminal state", "bare message"])
-async def test_ended_log_takes_nothing_more(engine: Engine, last: Event) -> None:
+async def test_an_ended_log_takes_no_more_events(engine: Engine, last: Event) -> None:
     task = await admitted(engine)
     await append(engine, task, last)
     with pytest.raises(LogMoved):
@@ -70,11 +70,11 @@ async def test_unknown_task_has_no_log(engine: Engine) -> None:
         await anext(engine.events.follow(unknown, after=START, idle=SOON))
 
 
-async def test_of_concurrent_writers_exactly_one_wins_each_place(engine: Engine) -> None:
+async def test_of_concurrent_writers_exactly_one_appends_at_each_cursor(engine: Engine) -> None:
     task = await admitted(engine)
     for place in range(20):
-        tries = [append(engine, task, text(f"{place}/{writer}"), after=place) for writer in range(5)]
-        results = await asyncio.gather(*tries, return_exceptions=True)
+        writes = [append(engine, task, text(f"{place}/{writer}"), after=place) for writer in range(5)]
+        results = await asyncio.gather(*writes, return_exceptions=True)
         assert results.count(place + 1) == 1
         assert sum(isinstance(result, LogMoved) for result in results) == 4
     stored = await engine.events.read(task)
@@ -82,7 +82,7 @@ async def test_of_concurrent_writers_exactly_one_wins_each_place(engine: Engine)
     assert [logged.event.body.split(b"/")[0] for logged in stored] == [str(place).encode() for place in range(20)]
 
 
-async def test_of_a_writer_of_events_and_one_of_a_position_the_first_wins(engine: Engine) -> None:
+async def test_of_an_append_of_events_and_one_of_a_position_the_first_wins(engine: Engine) -> None:
     task = await admitted(engine)
     await append(engine, task, text(), position="b.1")
     results = await asyncio.gather(
@@ -107,7 +107,7 @@ async def test_position_alone_moves_no_end_and_is_refused_where_the_log_is_not(e
     assert (row.at, row.position, row.size) == (1, "b.1", len(text().body))
 
 
-async def test_loser_does_not_take_others_down(engine: Engine) -> None:
+async def test_a_refused_append_does_not_affect_others(engine: Engine) -> None:
     tasks = [await admitted(engine) for _ in range(10)]
     results = await asyncio.gather(
         *(append(engine, task, text(), after=at % 2) for at, task in enumerate(tasks)), return_exceptions=True
@@ -160,7 +160,7 @@ async def test_follower_gets_stored_then_live_events(engine: Engine) -> None:
         await anext(reader)
 
 
-async def test_follower_begins_behind_its_cursor(engine: Engine) -> None:
+async def test_follower_begins_after_its_cursor(engine: Engine) -> None:
     task = await admitted(engine)
     await append(engine, task, text(), text(), text(), DONE)
     assert cursors(await collected(engine.events.follow(task, after=Cursor(2), idle=LONG))) == [3, 4]
@@ -191,7 +191,7 @@ async def test_pause_does_not_end_a_follower(engine: Engine) -> None:
     assert cursors(await anext(reader)) == [2]
 
 
-async def test_idle_follower_gets_empty_batches_and_goes_on(engine: Engine) -> None:
+async def test_an_idle_follower_gets_empty_batches_and_continues(engine: Engine) -> None:
     task = await admitted(engine)
     reader = engine.events.follow(task, after=START, idle=SOON)
     assert [list(await anext(reader)) for _ in range(3)] == [[], [], []]
@@ -246,7 +246,7 @@ async def test_event_larger_than_a_page_still_comes_through(engine: Engine) -> N
     assert sizes == [1, 2 * TAIL_BYTES, 1, len(DONE.body)]
 
 
-async def test_followers_of_every_pace_get_every_event_once_in_order(engine: Engine) -> None:
+async def test_followers_of_every_speed_get_every_event_once_in_order(engine: Engine) -> None:
     task = await admitted(engine)
     total = 1_500
     rng = random.Random(7)
@@ -275,18 +275,18 @@ async def test_followers_of_every_pace_get_every_event_once_in_order(engine: Eng
             reader.stop()
         return seen
 
-    paces = [(0, 0), (0, 3), (0, 400), (100, 20), (total, 0)]
-    _, back, *seen = await asyncio.gather(write(), come_back_often(), *(follow(*pace) for pace in paces))
+    speeds = [(0, 0), (0, 3), (0, 400), (100, 20), (total, 0)]
+    _, back, *seen = await asyncio.gather(write(), come_back_often(), *(follow(*speed) for speed in speeds))
     assert back == list(range(1, total + 2))
-    for (after, _), its in zip(paces, seen, strict=True):
+    for (after, _), its in zip(speeds, seen, strict=True):
         assert its == list(range(after + 1, total + 2))
 
 
-async def test_follower_who_opens_an_old_log_while_it_grows_misses_nothing(store: Store, engine: Engine) -> None:
+async def test_a_follower_that_opens_an_old_log_while_it_grows_misses_nothing(store: Store, engine: Engine) -> None:
     tasks = [await admitted(engine) for _ in range(20)]
     for task in tasks:
         await append(engine, task, text())
-    if store.durable:
+    if store.on_disk:
         engine = await store.reopen()
 
     async def write(task: TaskId) -> None:

@@ -10,7 +10,7 @@ from hub.ports.engine import Engine
 from rolecall.errors import InvalidParams, PushConfigNotFound, StoreUnavailable, TaskNotFound
 from rolecall.model.ids import Cursor, new_task_id
 from tests.contract.conftest import Store
-from tests.contract.pushing import DAY, LEASE, NOTHING, a_config, claimed, owed, the_claim, told
+from tests.contract.pushing import DAY, LEASE, NOTHING, a_config, add_config, claimed, owed, the_claim
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, a_row, a_turn, admitted, append, message, text
 from tests.helpers.clock import MovableClock
 
@@ -28,14 +28,14 @@ async def test_a_config_is_given_back_as_it_was_set(engine: Engine) -> None:
 async def test_a_config_of_the_same_id_replaces_the_one_before_and_keeps_its_place(engine: Engine) -> None:
     task = await admitted(engine)
     for name in ("one", "two", "three"):
-        await told(engine, task, name)
-    await told(engine, task, "two", url="https://other.example/", token=b"new")
+        await add_config(engine, task, name)
+    await add_config(engine, task, "two", url="https://other.example/", token=b"new")
     configs = await engine.pushes.list(ANNA, task)
     assert [config.id for config in configs] == ["one", "two", "three"]
     assert (configs[1].url, configs[1].token) == ("https://other.example/", b"new")
 
 
-async def test_a_task_takes_only_so_many_configs(engine: Engine) -> None:
+async def test_a_task_has_a_limit_of_configs(engine: Engine) -> None:
     task = await admitted(engine)
     for name in ("one", "two"):
         await engine.pushes.set(ANNA, a_config(task, name), most=2)
@@ -47,7 +47,7 @@ async def test_a_task_takes_only_so_many_configs(engine: Engine) -> None:
 
 async def test_deleting_a_config_twice_is_deleting_it_once(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     for _ in range(2):
         await engine.pushes.delete(ANNA, task, "c")
         assert not await engine.pushes.list(ANNA, task)
@@ -55,9 +55,9 @@ async def test_deleting_a_config_twice_is_deleting_it_once(engine: Engine) -> No
             await engine.pushes.get(ANNA, task, "c")
 
 
-async def test_the_configs_of_somebody_elses_task_cannot_be_told_from_those_of_no_task(engine: Engine) -> None:
+async def test_the_configs_of_another_callers_task_look_like_those_of_an_unknown_task(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     pushes = engine.pushes
     for caller, asked in ((BERT, task), (OTHER_ANNA, task), (ANNA, new_task_id())):
         for call in (
@@ -74,9 +74,9 @@ async def test_the_configs_of_somebody_elses_task_cannot_be_told_from_those_of_n
     assert len(await pushes.list(ANNA, task)) == 1
 
 
-async def test_a_bare_message_has_no_configs_and_is_told_to_nobody(engine: Engine) -> None:
+async def test_a_bare_message_has_no_configs_and_is_not_delivered(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, message())
     assert not await claimed(engine)
     with pytest.raises(TaskNotFound):
@@ -84,14 +84,14 @@ async def test_a_bare_message_has_no_configs_and_is_told_to_nobody(engine: Engin
 
 
 async def test_a_task_is_admitted_together_with_its_first_receiver_or_not_at_all(store: Store) -> None:
-    """Nobody who asked for both finds the one without the other, whenever the hub is killed."""
+    """A killed hub never leaves one without the other."""
     engine = await store.open()
     row, late = a_row(), a_row()
     config = a_config(row.id, token=b"sealed")
     await engine.tasks.admit(row, a_turn(), key="k", push=config)
     with pytest.raises(StoreUnavailable):
         await engine.tasks.admit(late, a_turn(), key="k", push=a_config(late.id))
-    if store.durable:
+    if store.on_disk:
         engine = await store.reopen()
     assert list(await engine.pushes.list(ANNA, row.id)) == [config]
     with pytest.raises(TaskNotFound):
@@ -100,13 +100,13 @@ async def test_a_task_is_admitted_together_with_its_first_receiver_or_not_at_all
     assert await owed(engine) == [("c", 0, 1)]
 
 
-# --- what is owed
+# --- owed events
 
 
 async def test_a_receiver_is_owed_what_is_logged_after_it_was_set(engine: Engine) -> None:
     task = await admitted(engine)
     await append(engine, task, text("1"), text("2"))
-    await told(engine, task)
+    await add_config(engine, task)
     assert await owed(engine) == []
     await append(engine, task, text("3"), text("4"), after=2)
     assert await owed(engine) == [("c", 2, 4)]
@@ -114,7 +114,7 @@ async def test_a_receiver_is_owed_what_is_logged_after_it_was_set(engine: Engine
 
 async def test_a_receiver_that_is_set_before_the_first_event_is_owed_them_all(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"), DONE)
     assert await owed(engine) == [("c", 0, 2)]
 
@@ -122,21 +122,21 @@ async def test_a_receiver_that_is_set_before_the_first_event_is_owed_them_all(en
 async def test_a_receiver_that_is_set_after_the_end_is_owed_the_end(engine: Engine) -> None:
     task = await admitted(engine)
     await append(engine, task, text("1"), DONE)
-    await told(engine, task)
+    await add_config(engine, task)
     assert await owed(engine) == [("c", 1, 2)]
 
 
 async def test_a_receiver_that_is_set_while_the_log_grows_is_owed_all_that_follows(engine: Engine) -> None:
     tasks = [await admitted(engine) for _ in range(40)]
     for place in range(4):
-        setting = [told(engine, task, f"{at:02}") for at, task in enumerate(tasks) if at % 4 == place]
+        setting = [add_config(engine, task, f"{at:02}") for at, task in enumerate(tasks) if at % 4 == place]
         await asyncio.gather(*setting, *(append(engine, task, text(), after=place) for task in tasks))
     assert await owed(engine, 100, at_once=100) == [(f"{at:02}", at % 4, 4) for at in range(40)]
 
 
 async def test_an_appended_position_without_events_is_owed_to_nobody(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, position="p")
     assert await owed(engine) == []
 
@@ -149,9 +149,9 @@ async def test_tasks_without_configs_owe_nothing(engine: Engine) -> None:
 
 async def test_each_receiver_has_a_cursor_of_its_own(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task, "early")
+    await add_config(engine, task, "early")
     await append(engine, task, text("1"))
-    await told(engine, task, "late")
+    await add_config(engine, task, "late")
     await append(engine, task, text("2"), after=1)
     assert await owed(engine) == [("early", 0, 2), ("late", 1, 2)]
 
@@ -165,14 +165,14 @@ async def test_a_claim_names_whose_task_it_is_and_the_whole_config(engine: Engin
     assert (claim.caller, claim.config, claim.only, claim.failures) == (BERT, config, False, 0)
 
 
-async def test_a_new_address_takes_over_what_the_old_one_was_owed_and_whoever_sends_there_loses_it(
+async def test_a_new_url_takes_over_what_the_old_one_was_owed_and_the_old_claim_is_lost(
     engine: Engine, clock: MovableClock
 ) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"), text("2"))
     old = await the_claim(engine)
-    await told(engine, task, url="https://new.example/", host="new.example")
+    await add_config(engine, task, url="https://new.example/", host="new.example")
     assert await engine.pushes.delivered(old, Cursor(2), hold=LEASE) is None
     await engine.pushes.postpone(old, DAY)
     claim = await the_claim(engine)
@@ -183,32 +183,32 @@ async def test_a_new_address_begins_without_the_failures_of_the_old_one_and_coun
     engine: Engine, clock: MovableClock
 ) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     await engine.pushes.postpone(await the_claim(engine), DAY)
-    await told(engine, task, url="https://new.example/", host="new.example")
+    await add_config(engine, task, url="https://new.example/", host="new.example")
     assert not await claimed(engine, busy={"new.example": 10})
     (claim,) = await claimed(engine, busy={"app.example": 10})
     assert (claim.failures, claim.failing_for) == (0, NOTHING)
 
 
-async def test_a_config_that_is_set_again_after_the_end_is_told_of_the_end_again(engine: Engine) -> None:
+async def test_a_config_that_is_set_again_after_the_end_gets_the_end_again(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"), DONE)
     await engine.pushes.delivered(await the_claim(engine), Cursor(2), hold=LEASE)
-    await told(engine, task)
+    await add_config(engine, task)
     assert await owed(engine) == [("c", 1, 2)]
 
 
-async def test_a_deleted_config_is_owed_nothing_and_its_holder_has_lost_it(engine: Engine) -> None:
+async def test_a_deleted_config_is_owed_nothing_and_its_claim_is_lost(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     old = await the_claim(engine)
     await engine.pushes.delete(ANNA, task, "c")
     assert await engine.pushes.delivered(old, Cursor(1), hold=LEASE) is None
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("2"), after=1)
     new = await the_claim(engine)
     assert await engine.pushes.delivered(old, Cursor(1), hold=LEASE) is None
@@ -221,7 +221,7 @@ async def test_a_deleted_config_is_owed_nothing_and_its_holder_has_lost_it(engin
 
 async def test_what_is_claimed_is_held_until_the_lease_ends(engine: Engine, clock: MovableClock) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     first = await the_claim(engine)
     clock.advance(29)
@@ -235,9 +235,9 @@ async def test_what_is_claimed_is_held_until_the_lease_ends(engine: Engine, cloc
     assert await owed(engine) == [("c", 0, 1)]
 
 
-async def test_what_comes_while_a_receiver_is_being_told_belongs_to_the_same_holder(engine: Engine) -> None:
+async def test_events_that_are_appended_during_a_delivery_belong_to_the_same_claim(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     claim = await the_claim(engine)
     await append(engine, task, text("2"), after=1)
@@ -249,9 +249,9 @@ async def test_what_comes_while_a_receiver_is_being_told_belongs_to_the_same_hol
     assert await owed(engine) == [("c", 2, 3)]
 
 
-async def test_a_delivery_renews_the_hold(engine: Engine, clock: MovableClock) -> None:
+async def test_a_delivery_renews_the_claim(engine: Engine, clock: MovableClock) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"), text("2"))
     claim = await the_claim(engine)
     clock.advance(25)
@@ -261,9 +261,9 @@ async def test_a_delivery_renews_the_hold(engine: Engine, clock: MovableClock) -
     assert await engine.pushes.delivered(claim, Cursor(2), hold=LEASE) is None
 
 
-async def test_a_holder_that_makes_room_leaves_the_rest_to_be_claimed(engine: Engine) -> None:
+async def test_a_delivery_without_hold_releases_the_rest_to_be_claimed(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"), text("2"))
     claim = await the_claim(engine)
     assert await engine.pushes.delivered(claim, Cursor(1), hold=NOTHING) is None
@@ -272,27 +272,27 @@ async def test_a_holder_that_makes_room_leaves_the_rest_to_be_claimed(engine: En
 
 async def test_what_is_released_is_due_at_once(engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, text("1"))
     await engine.pushes.release(await the_claim(engine))
     assert await owed(engine) == [("c", 0, 1)]
 
 
-async def test_one_claim_takes_no_more_than_it_was_asked_for_and_nothing_twice(engine: Engine) -> None:
+async def test_a_claim_takes_no_more_than_its_limit_and_nothing_twice(engine: Engine) -> None:
     for _ in range(5):
         task = await admitted(engine)
-        await told(engine, task)
+        await add_config(engine, task)
         await append(engine, task, text("1"))
     batches = [await claimed(engine, 2) for _ in range(4)]
     assert [len(batch) for batch in batches] == [2, 2, 1, 0]
     assert len({claim.config.task for batch in batches for claim in batch}) == 5
 
 
-async def test_one_host_cannot_take_every_place(engine: Engine) -> None:
+async def test_one_host_cannot_take_every_slot(engine: Engine) -> None:
     for host, count in (("big.example", 6), ("small.example", 1), ("other.example", 2)):
         for _ in range(count):
             task = await admitted(engine)
-            await told(engine, task, host=host)
+            await add_config(engine, task, host=host)
             await append(engine, task, text("1"))
     hosts = [claim.config.host for claim in await claimed(engine, 10, at_once=2)]
     assert sorted(hosts) == ["big.example", "big.example", "other.example", "other.example", "small.example"]
@@ -304,18 +304,18 @@ async def test_hosts_take_turns(engine: Engine) -> None:
     for host in ("a.example", "b.example", "c.example"):
         for _ in range(3):
             task = await admitted(engine)
-            await told(engine, task, host=host)
+            await add_config(engine, task, host=host)
             await append(engine, task, text("1"))
     turns = [(await claimed(engine, 1))[0].config.host[0] for _ in range(9)]
     assert [turns.count(host) for host in "abc"] == [3, 3, 3]
     assert sorted(turns[:3]) == sorted(turns[3:6]) == ["a", "b", "c"]
 
 
-async def test_of_one_host_whoever_waited_longest_comes_first(engine: Engine, clock: MovableClock) -> None:
+async def test_of_one_host_the_longest_waiting_receiver_comes_first(engine: Engine, clock: MovableClock) -> None:
     tasks = []
     for _ in range(3):
         task = await admitted(engine)
-        await told(engine, task)
+        await add_config(engine, task)
         tasks.append(task)
         clock.advance(1)
     for task in reversed(tasks):

@@ -15,7 +15,7 @@ from tests.contract.words import ANNA, BERT, OTHER_ANNA, SOON, TTL, WORKER, an_o
 from tests.helpers.clock import MovableClock
 
 TWO = WorkerId("echo", "two")
-ELSEWHERE = "http://127.0.0.1:9999/"
+OTHER_URL = "http://127.0.0.1:9999/"
 
 
 @pytest.fixture
@@ -59,13 +59,13 @@ async def test_same_boot_renews_for_its_new_ttl(registry: Registry, clock: Movab
     assert list(registry.live("default", "echo")) == []
 
 
-async def test_changed_offer_of_same_boot_is_taken_over_and_told(registry: Registry) -> None:
+async def test_a_changed_offer_of_the_same_boot_is_stored_and_published(registry: Registry) -> None:
     registration = await enrolled(registry)
     registration.in_flight = 2
-    again = await enrolled(registry, description="now with words", url=ELSEWHERE)
+    again = await enrolled(registry, description="now with words", url=OTHER_URL)
     assert again is registration
     assert again.offer.description == "now with words"
-    assert again.offer.url == ELSEWHERE
+    assert again.offer.url == OTHER_URL
     assert again.in_flight == 2
     assert await kinds(registry) == ["enrolled", "changed"]
 
@@ -83,25 +83,25 @@ async def test_other_boot_at_same_url_gets_next_epoch_and_other_secret(registry:
 async def test_other_boot_at_other_url_conflicts_with_a_live_lease(registry: Registry) -> None:
     first = await enrolled(registry, boot="one")
     with pytest.raises(InstanceConflict):
-        await enrolled(registry, boot="two", url=ELSEWHERE)
+        await enrolled(registry, boot="two", url=OTHER_URL)
     assert list(registry.live("default", "echo")) == [first]
-    assert first.offer.url != ELSEWHERE
+    assert first.offer.url != OTHER_URL
     assert await kinds(registry) == ["enrolled"]
 
 
-async def test_without_a_boot_id_the_address_tells_processes_apart(registry: Registry) -> None:
+async def test_without_a_boot_id_the_url_identifies_the_process(registry: Registry) -> None:
     first = await enrolled(registry, boot="")
     assert await enrolled(registry, boot="", description="changed") is first
     with pytest.raises(InstanceConflict):
-        await enrolled(registry, boot="", url=ELSEWHERE)
+        await enrolled(registry, boot="", url=OTHER_URL)
     assert (first.epoch, first.offer.description) == (1, "changed")
-    second = await registry.enrol("default", an_offer(url=ELSEWHERE), boot="", ttl=TTL, supersede=True)
+    second = await registry.enrol("default", an_offer(url=OTHER_URL), boot="", ttl=TTL, supersede=True)
     assert second.epoch == 2
 
 
 async def test_supersede_takes_a_live_name_from_another_url(registry: Registry) -> None:
     first = await enrolled(registry, boot="one")
-    second = await registry.enrol("default", an_offer(url=ELSEWHERE), boot="two", ttl=TTL, supersede=True)
+    second = await registry.enrol("default", an_offer(url=OTHER_URL), boot="two", ttl=TTL, supersede=True)
     assert second.epoch > first.epoch
     with pytest.raises(LeaseSuperseded):
         await beat(registry, first)
@@ -111,7 +111,7 @@ async def test_supersede_takes_a_live_name_from_another_url(registry: Registry) 
 async def test_name_is_free_for_another_url_once_its_lease_has_ended(registry: Registry, clock: MovableClock) -> None:
     first = await enrolled(registry, boot="one")
     clock.advance(TTL.total_seconds())
-    second = await enrolled(registry, boot="two", url=ELSEWHERE)
+    second = await enrolled(registry, boot="two", url=OTHER_URL)
     assert second.epoch > first.epoch
     assert await kinds(registry) == ["enrolled", "expired", "enrolled"]
 
@@ -135,9 +135,9 @@ async def test_epochs_do_not_repeat_after_expiry_even_for_the_same_boot(registry
     assert second.secret != secret
 
 
-async def test_names_of_two_workspaces_are_strangers(registry: Registry) -> None:
+async def test_names_of_two_workspaces_are_independent(registry: Registry) -> None:
     here = await enrolled(registry, boot="one")
-    there = await enrolled(registry, boot="two", url=ELSEWHERE, workspace="elsewhere")
+    there = await enrolled(registry, boot="two", url=OTHER_URL, workspace="elsewhere")
     assert list(registry.live("default")) == [here]
     assert list(registry.live("elsewhere")) == [there]
     assert here.secret != there.secret
@@ -180,7 +180,7 @@ async def test_lease_ends_exactly_at_its_ttl_without_a_sweep(registry: Registry,
     assert set(map(id, await registry.sweep())) == {id(registration), id(short)}
 
 
-async def test_sweep_ends_what_has_expired_once_and_says_so(registry: Registry, clock: MovableClock) -> None:
+async def test_sweep_ends_expired_leases_once_and_publishes_it(registry: Registry, clock: MovableClock) -> None:
     registration = await enrolled(registry)
     await enrolled(registry, TWO, ttl=timedelta(seconds=500))
     assert list(await registry.sweep()) == []
@@ -198,17 +198,17 @@ async def test_worker_that_enrols_again_while_many_expired_are_swept_keeps_its_n
         await enrolled(registry, worker)
     before = registry.revision()
     clock.advance(120)
-    sweeping = asyncio.ensure_future(registry.sweep())
+    sweep = asyncio.ensure_future(registry.sweep())
     await asyncio.sleep(0)
     fresh = await enrolled(registry, workers[-1], boot="new")
-    ended = [(registration.worker, registration.epoch) for registration in await sweeping]
+    ended = [(registration.worker, registration.epoch) for registration in await sweep]
     assert registry.get("default", workers[-1]) is fresh
     assert fresh.epoch == 2
     assert sorted(ended) == sorted((worker, 1) for worker in workers[: len(ended)])
     feed = registry.changes("default", after=before, idle=SOON)
     assert [(c.kind, c.epoch) for c in await anext(feed) if c.worker == workers[-1]] == [("expired", 1), ("enrolled", 2)]
     feed.stop()
-    if store.durable:
+    if store.on_disk:
         engine = await store.reopen()
         assert [registration.worker for registration in engine.registry.live("default")] == [workers[-1]]
 
@@ -222,7 +222,7 @@ async def test_sweep_leaves_a_name_alone_while_it_is_being_enrolled(
     assert list(ended) == []
     assert registry.get("default", WORKER) is fresh
     assert await kinds(registry) == ["enrolled", "expired", "enrolled"]
-    if store.durable:
+    if store.on_disk:
         again = (await store.reopen()).registry.get("default", WORKER)
         assert again is not None
         assert again.epoch == fresh.epoch == 2
@@ -256,18 +256,7 @@ async def test_beat_renews_for_the_time_given_at_enrolment(registry: Registry, c
     assert registration.last_seen == clock.wall() - 119
 
 
-async def test_beat_may_name_a_time_of_its_own_longer_or_shorter(registry: Registry, clock: MovableClock) -> None:
-    registration = await enrolled(registry)
-    await beat(registry, registration, ttl=timedelta(seconds=500))
-    assert registry.expires_in(registration) == timedelta(seconds=500)
-    assert list(registry.live("default", "echo")) == [registration]
-    assert list(registry.roles("default")) == ["echo"]
-    await beat(registry, registration, ttl=timedelta(seconds=10))
-    clock.advance(10)
-    assert list(registry.live("default", "echo")) == list(registry.roles("default")) == []
-
-
-async def test_beat_takes_over_load_and_capacity_and_keeps_what_is_not_said(registry: Registry) -> None:
+async def test_a_beat_updates_load_and_capacity_and_keeps_missing_values(registry: Registry) -> None:
     registration = await enrolled(registry, capacity=4)
     await beat(registry, registration, in_flight=3, capacity=8)
     assert (registration.reported_in_flight, registration.offer.capacity) == (3, 8)
@@ -278,7 +267,7 @@ async def test_beat_takes_over_load_and_capacity_and_keeps_what_is_not_said(regi
     assert await kinds(registry) == ["enrolled"]
 
 
-async def test_beat_after_expiry_is_unknown_and_revives_nothing(registry: Registry, clock: MovableClock) -> None:
+async def test_a_beat_after_expiry_is_unknown_and_renews_nothing(registry: Registry, clock: MovableClock) -> None:
     registration = await enrolled(registry)
     clock.advance(120)
     for _ in range(2):
@@ -288,7 +277,7 @@ async def test_beat_after_expiry_is_unknown_and_revives_nothing(registry: Regist
         await registry.sweep()
 
 
-async def test_beat_of_a_stranger_is_unknown(registry: Registry) -> None:
+async def test_a_beat_of_an_unknown_worker_is_refused(registry: Registry) -> None:
     with pytest.raises(LeaseUnknown):
         await registry.beat("default", WORKER, LeaseProof(1, "x"), Beat())
 
@@ -309,7 +298,7 @@ async def test_stale_epoch_or_other_secret_cannot_renew(registry: Registry, cloc
     assert second.reported_in_flight == 0
 
 
-async def test_proof_that_is_not_given_is_not_asked_for(registry: Registry) -> None:
+async def test_a_missing_proof_is_not_required(registry: Registry) -> None:
     registration = await enrolled(registry)
     assert await registry.beat("default", WORKER, LeaseProof(None, None), Beat()) is registration
 
@@ -322,7 +311,7 @@ async def test_beat_clears_suspicion(registry: Registry) -> None:
     assert await kinds(registry) == ["enrolled", "suspect", "changed"]
 
 
-async def test_draining_is_left_by_enrolling_only(registry: Registry) -> None:
+async def test_only_an_enrolment_ends_draining(registry: Registry) -> None:
     registration = await enrolled(registry)
     await beat(registry, registration, draining=True)
     assert registration.health is Health.DRAINING
@@ -338,7 +327,7 @@ async def test_draining_is_left_by_enrolling_only(registry: Registry) -> None:
 # --- withdrawing and marking
 
 
-async def test_withdrawn_worker_is_gone(registry: Registry) -> None:
+async def test_a_withdrawn_worker_is_not_live(registry: Registry) -> None:
     registration = await enrolled(registry)
     await registry.withdraw("default", WORKER, proof(registration))
     assert registry.get("default", WORKER) is None
@@ -357,7 +346,7 @@ async def test_old_epoch_cannot_withdraw(registry: Registry) -> None:
     assert registry.get("default", WORKER) is second
 
 
-async def test_mark_of_an_old_epoch_or_a_stranger_changes_nothing(registry: Registry, clock: MovableClock) -> None:
+async def test_a_mark_of_an_old_epoch_or_an_unknown_worker_changes_nothing(registry: Registry, clock: MovableClock) -> None:
     registration = await enrolled(registry)
     await registry.mark("default", WORKER, registration.epoch + 1, Health.SUSPECT, "")
     await registry.mark("default", TWO, 1, Health.SUSPECT, "")
@@ -380,7 +369,7 @@ async def test_mark_neither_renews_nor_ends(registry: Registry, clock: MovableCl
 # --- bounds
 
 
-async def test_lease_that_is_held_lasts_as_long_as_was_said(registry: Registry, clock: MovableClock) -> None:
+async def test_a_held_lease_lasts_as_long_as_the_hold(registry: Registry, clock: MovableClock) -> None:
     lease = await enrolled(registry)
     clock.advance(TTL.total_seconds() - 1)
     registry.hold("default", WORKER, lease.epoch + 1, timedelta(seconds=60))
@@ -410,7 +399,7 @@ async def test_everyone_is_every_workspaces_leases_role_by_role(registry: Regist
     assert len(registry) == 0
 
 
-async def test_what_one_holder_has_is_counted_through_every_change(registry: Registry, clock: MovableClock) -> None:
+async def test_the_leases_of_a_holder_are_counted_through_every_change(registry: Registry, clock: MovableClock) -> None:
     async def take(name: str, owner: str, boot: str = "boot", *, workspace: str = "default") -> Registration:
         worker = WorkerId("r", name)
         return await registry.enrol(workspace, an_offer(worker=worker), owner=owner, boot=boot, ttl=TTL, supersede=True)

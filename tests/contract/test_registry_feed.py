@@ -11,7 +11,7 @@ from hub.storage.common.feed import KEPT
 from rolecall.model.ids import WorkerId
 from rolecall.model.worker import ChangeKind, Health
 from tests.contract.conftest import Store
-from tests.contract.words import LONG, SOON, TTL, WORKER, an_offer, beat, enrolled, kinds, proof, told
+from tests.contract.words import LONG, SOON, TTL, WORKER, an_offer, beat, enrolled, kinds, next_changes, proof
 from tests.helpers.clock import MovableClock
 
 TWO = WorkerId("echo", "two")
@@ -28,38 +28,38 @@ def registry(engine: Engine) -> Registry:
 async def test_feed_gives_stored_then_live_changes_with_contiguous_revisions(registry: Registry) -> None:
     registration = await enrolled(registry)
     feed = registry.changes("default", after=0, idle=LONG)
-    assert await told(feed) == [(1, "enrolled", "echo:one")]
-    waiting = asyncio.ensure_future(told(feed))
+    assert await next_changes(feed) == [(1, "enrolled", "echo:one")]
+    waiting = asyncio.ensure_future(next_changes(feed))
     await asyncio.sleep(0)
     await enrolled(registry, TWO)
     assert await waiting == [(2, "enrolled", "echo:two")]
     await registry.withdraw("default", WORKER, proof(registration))
-    assert await told(feed) == [(3, "withdrawn", "echo:one")]
+    assert await next_changes(feed) == [(3, "withdrawn", "echo:one")]
     feed.stop()
 
 
-async def test_feed_resumes_behind_a_revision(registry: Registry) -> None:
+async def test_a_feed_resumes_after_a_revision(registry: Registry) -> None:
     for at in range(5):
         await enrolled(registry, WorkerId("echo", str(at)))
     feed = registry.changes("default", after=3, idle=SOON)
-    assert [revision for revision, _, _ in await told(feed)] == [4, 5]
-    assert await told(feed) == []
+    assert [revision for revision, _, _ in await next_changes(feed)] == [4, 5]
+    assert await next_changes(feed) == []
 
 
 async def test_feed_without_a_revision_begins_now(registry: Registry) -> None:
     await enrolled(registry)
     feed = registry.changes("default", after=None, idle=SOON)
-    assert await told(feed) == []
+    assert await next_changes(feed) == []
     await enrolled(registry, TWO)
-    assert await told(feed) == [(2, "enrolled", "echo:two")]
+    assert await next_changes(feed) == [(2, "enrolled", "echo:two")]
 
 
 async def test_feed_of_all_workspaces_has_every_change_and_a_workspaces_has_its_own(registry: Registry) -> None:
     await enrolled(registry)
     await registry.enrol("acme", an_offer(TWO), boot="b", ttl=TTL)
-    everybodys = registry.changes(None, after=0, idle=SOON)
-    assert await told(everybodys) == [(1, "enrolled", "echo:one"), (2, "enrolled", "echo:two")]
-    everybodys.stop()
+    all_changes = registry.changes(None, after=0, idle=SOON)
+    assert await next_changes(all_changes) == [(1, "enrolled", "echo:one"), (2, "enrolled", "echo:two")]
+    all_changes.stop()
     assert await kinds(registry, workspace="acme") == ["enrolled"]
 
 
@@ -76,16 +76,16 @@ async def test_feed_is_empty_when_idle_and_ends_when_stopped(registry: Registry)
         await anext(feed)
 
 
-async def test_feed_tells_one_workspace_nothing_of_another(registry: Registry) -> None:
+async def test_a_feed_has_no_changes_of_another_workspace(registry: Registry) -> None:
     feed = registry.changes("default", after=0, idle=SOON)
     await enrolled(registry, workspace="elsewhere")
     assert list(await anext(feed)) == []
     await enrolled(registry, TWO)
-    assert await told(feed) == [(2, "enrolled", "echo:two")]
+    assert await next_changes(feed) == [(2, "enrolled", "echo:two")]
 
 
 async def test_feed_keeps_the_newest_ten_thousand(registry: Registry) -> None:
-    """Of a hundred workers, whose changes share commits."""
+    """A hundred workers, whose changes share commits."""
     workers = [WorkerId("echo", str(number)) for number in range(100)]
     epochs = [(await enrolled(registry, worker)).epoch for worker in workers]
     for health in [Health.SUSPECT, Health.READY] * (KEPT // 200):
@@ -95,7 +95,7 @@ async def test_feed_keeps_the_newest_ten_thousand(registry: Registry) -> None:
     assert [change.revision for change in batch] == list(range(101, KEPT + 101))
 
 
-async def test_newest_change_of_a_role_is_known_when_nobody_serves_it(registry: Registry, clock: MovableClock) -> None:
+async def test_the_newest_change_of_a_role_is_known_when_no_worker_serves_it(registry: Registry, clock: MovableClock) -> None:
     assert registry.last_of("default", "echo") is None
     await enrolled(registry)
     clock.advance(120)
@@ -131,10 +131,10 @@ async def test_lease_survives_reopening_with_its_full_time(store: Store, engine:
 
 async def test_beats_are_kept_by_sweep_and_by_closing(store: Store, engine: Engine, clock: MovableClock) -> None:
     registration = await enrolled(engine.registry)
-    for swept in (True, False):
+    for with_sweep in (True, False):
         clock.advance(100)
         await beat(engine.registry, registration, in_flight=7, capacity=9)
-        if swept:
+        if with_sweep:
             await engine.registry.sweep()
         clock.advance(100)
         engine = await store.reopen()
@@ -144,7 +144,7 @@ async def test_beats_are_kept_by_sweep_and_by_closing(store: Store, engine: Engi
         registration = found
 
 
-async def test_enrolling_once_more_without_a_change_is_kept_like_a_beat(
+async def test_a_repeated_enrolment_without_a_change_is_kept_like_a_beat(
     store: Store, engine: Engine, clock: MovableClock
 ) -> None:
     await enrolled(engine.registry)
@@ -157,7 +157,7 @@ async def test_enrolling_once_more_without_a_change_is_kept_like_a_beat(
     assert (found.health, found.last_seen) == (Health.READY, clock.wall() - 100)
 
 
-async def test_a_time_that_was_changed_by_enrolling_once_more_is_kept(store: Store, engine: Engine) -> None:
+async def test_a_ttl_that_was_changed_by_a_repeated_enrolment_is_kept(store: Store, engine: Engine) -> None:
     await enrolled(engine.registry)
     await enrolled(engine.registry, ttl=2 * TTL)
     found = (await store.reopen()).registry.get("default", WORKER)
@@ -181,10 +181,10 @@ async def test_marks_leave_the_time_and_the_load_of_a_lease_as_they_are_in_the_s
     assert (found.health, found.reported_in_flight) == (Health.READY, 3)
 
 
-async def test_lease_that_ran_out_while_the_hub_was_down_comes_back_as_a_suspect(
+async def test_a_lease_that_expired_while_the_hub_was_down_is_suspect_after_the_restart(
     store: Store, engine: Engine, clock: MovableClock
 ) -> None:
-    """Its worker may be alive, and nobody could renew: a beat clears it, and its time ends it."""
+    """Its worker may be alive, and could not renew. A beat makes it ready; without one the lease ends."""
     registration = await enrolled(engine.registry)
     await enrolled(engine.registry, TWO, ttl=timedelta())
     await store.close()
@@ -201,15 +201,15 @@ async def test_lease_that_ran_out_while_the_hub_was_down_comes_back_as_a_suspect
     assert [str(live.worker) for live in engine.registry.live("default")] == ["echo:two"]
 
 
-async def test_revisions_and_epochs_go_on_after_reopening(store: Store, engine: Engine) -> None:
+async def test_revisions_and_epochs_continue_after_reopening(store: Store, engine: Engine) -> None:
     first = await enrolled(engine.registry)
     await engine.registry.withdraw("default", WORKER, proof(first))
     engine = await store.reopen()
     feed = engine.registry.changes("default", after=1, idle=SOON)
-    assert await told(feed) == [(2, "withdrawn", "echo:one")]
+    assert await next_changes(feed) == [(2, "withdrawn", "echo:one")]
     second = await enrolled(engine.registry)
     assert second.epoch > first.epoch
-    assert await told(feed) == [(3, "enrolled", "echo:one")]
+    assert await next_changes(feed) == [(3, "enrolled", "echo:one")]
     last = engine.registry.last_of("default", "echo")
     assert last is not None
     assert last.revision == 3

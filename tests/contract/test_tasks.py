@@ -12,7 +12,7 @@ from rolecall.model.ids import START, Cursor, TaskId, WorkerId
 from rolecall.model.task import Conversation, TaskPage
 from rolecall.model.value import replace
 from tests.contract.conftest import Store
-from tests.contract.pushing import buried, told
+from tests.contract.pushing import add_config, buried
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, SOON, a_row, a_turn, admitted, append, message, status, text
 from tests.helpers.clock import MovableClock
 
@@ -50,7 +50,7 @@ async def test_same_id_is_not_admitted_twice(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("stranger", [BERT, OTHER_ANNA], ids=["other caller", "other workspace"])
-async def test_somebody_elses_task_is_not_found(engine: Engine, stranger: object) -> None:
+async def test_another_callers_task_is_not_found(engine: Engine, stranger: object) -> None:
     assert stranger in (BERT, OTHER_ANNA)
     who = BERT if stranger is BERT else OTHER_ANNA
     task = await admitted(engine)
@@ -90,11 +90,11 @@ async def test_row_of_a_task_that_only_grows_is_never_older_than_its_log(store: 
         await append(engine, row.id, text("12345"), after=at, position=f"b.{at + 1}")
     row = await engine.tasks.get(ANNA, row.id)
     assert (row.at, row.position, row.size) == (chunks + 1, f"b.{chunks + 1}", size + 5 * chunks)
-    for _ in range(2 if store.durable else 1):
+    for _ in range(2 if store.on_disk else 1):
         assert await engine.tasks.get(ANNA, row.id) == row
         assert list((await engine.tasks.page(ANNA, TaskQuery())).rows) == [row]
         assert list(await engine.tasks.recent(ended_within=timedelta())) == [row]
-        engine = await store.reopen() if store.durable else engine
+        engine = await store.reopen() if store.on_disk else engine
     for after in (chunks, chunks + 2):
         with pytest.raises(LogMoved):
             await append(engine, row.id, text("late"), after=after)
@@ -102,31 +102,31 @@ async def test_row_of_a_task_that_only_grows_is_never_older_than_its_log(store: 
     await append(engine, row.id, DONE, after=chunks + 1)
     row = await engine.tasks.get(ANNA, row.id)
     assert (row.at, row.position, row.size) == (chunks + 2, "b.further", size + 5 * chunks + len(DONE.body))
-    if store.durable:
+    if store.on_disk:
         engine = await store.reopen()
         assert await engine.tasks.get(ANNA, row.id) == row
 
 
 async def test_position_is_the_last_one_that_was_given(store: Store, engine: Engine) -> None:
-    batch, bare, mixed = [await admitted(engine) for _ in range(3)]
+    batch, bare, both = [await admitted(engine) for _ in range(3)]
     await append(engine, batch, text("1"), text("2"), text("3"), position="b.3")
     await append(engine, bare, text("1"), position="b.1")
     await append(engine, bare, text("2"), after=1)
-    await append(engine, mixed, text("1"), position="b.1")
-    await append(engine, mixed, status(TaskState.WORKING), after=1)
-    for _ in range(2 if store.durable else 1):
-        assert [(await engine.tasks.get(ANNA, task)).position for task in (batch, bare, mixed)] == ["b.3", "b.1", "b.1"]
-        engine = await store.reopen() if store.durable else engine
+    await append(engine, both, text("1"), position="b.1")
+    await append(engine, both, status(TaskState.WORKING), after=1)
+    for _ in range(2 if store.on_disk else 1):
+        assert [(await engine.tasks.get(ANNA, task)).position for task in (batch, bare, both)] == ["b.3", "b.1", "b.1"]
+        engine = await store.reopen() if store.on_disk else engine
 
 
-async def test_ids_that_are_still_unknown_take_nothing_away(store: Store, engine: Engine) -> None:
+async def test_ids_that_are_still_unknown_change_nothing(store: Store, engine: Engine) -> None:
     row = a_row(context="ctx")
     await engine.tasks.admit(row, a_turn())
     for at, ids in enumerate((("ctx", "w-1", ""), ("", "", "wc-1"), ("", "", ""))):
         await append(engine, row.id, text(), after=at, ids=Ids(row.id, *ids))
-    for _ in range(2 if store.durable else 1):
+    for _ in range(2 if store.on_disk else 1):
         assert (await engine.tasks.get(ANNA, row.id)).ids == Ids(row.id, "ctx", "w-1", "wc-1")
-        engine = await store.reopen() if store.durable else engine
+        engine = await store.reopen() if store.on_disk else engine
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL))
@@ -138,7 +138,7 @@ async def test_terminal_state_ends_the_task(engine: Engine, state: TaskState) ->
     assert (row.state, row.at) == (state, 2)
 
 
-async def test_bare_message_leaves_no_task_to_be_seen(engine: Engine) -> None:
+async def test_a_bare_message_leaves_no_visible_task(engine: Engine) -> None:
     task = await admitted(engine)
     await append(engine, task, message())
     with pytest.raises(TaskNotFound):
@@ -166,21 +166,21 @@ async def test_rows_survive_reopening(store: Store, engine: Engine) -> None:
 # --- turns
 
 
-async def test_turns_come_back_in_the_order_they_were_said(store: Store, engine: Engine) -> None:
+async def test_turns_are_returned_in_the_order_of_their_arrival(store: Store, engine: Engine) -> None:
     row = a_row()
     turns = [a_turn(f"m-{at}", after=at, params=bytes([at, 0, 255])) for at in range(4)]
     await engine.tasks.admit(row, turns[0])
     for turn in turns[1:]:
         await engine.tasks.add_turn(row.id, turn)
     assert list(await engine.tasks.turns(row.id)) == turns
-    if store.durable:
+    if store.on_disk:
         engine = await store.reopen()
         assert list(await engine.tasks.turns(row.id)) == turns
         await engine.tasks.add_turn(row.id, a_turn("m-4", after=9))
         assert [turn.message_id for turn in await engine.tasks.turns(row.id)] == ["m-0", "m-1", "m-2", "m-3", "m-4"]
 
 
-async def test_turn_that_was_refused_is_taken_back_and_may_be_said_again(store: Store, engine: Engine) -> None:
+async def test_a_refused_turn_is_dropped_and_may_be_added_again(store: Store, engine: Engine) -> None:
     task = await admitted(engine)
     kept, refused = a_turn("kept", after=1), a_turn("refused", after=2)
     await engine.tasks.add_turn(task, kept)
@@ -190,28 +190,28 @@ async def test_turn_that_was_refused_is_taken_back_and_may_be_said_again(store: 
     await engine.tasks.add_turn(task, refused)
     assert list(await engine.tasks.turns(task)) == [a_turn(), kept, refused]
     await engine.tasks.drop_turn(task, refused)
-    if store.durable:
+    if store.on_disk:
         engine = await store.reopen()
         assert list(await engine.tasks.turns(task)) == [a_turn(), kept]
         await engine.tasks.drop_turn(task, kept)
         assert list(await engine.tasks.turns(task)) == [a_turn()]
 
 
-async def test_only_the_last_turn_is_taken_back_and_never_the_first(engine: Engine) -> None:
+async def test_only_the_last_turn_is_dropped_and_never_the_first(engine: Engine) -> None:
     task, other = await admitted(engine), await admitted(engine)
-    said = [a_turn(), a_turn("2", after=1), a_turn("3", after=2)]
-    await engine.tasks.add_turn(other, said[2])
-    for turn in said[1:]:
+    turns = [a_turn(), a_turn("2", after=1), a_turn("3", after=2)]
+    await engine.tasks.add_turn(other, turns[2])
+    for turn in turns[1:]:
         await engine.tasks.add_turn(task, turn)
-    for turn in (said[1], a_turn("3", after=1), a_turn("4", after=2), said[0]):
+    for turn in (turns[1], a_turn("3", after=1), a_turn("4", after=2), turns[0]):
         await engine.tasks.drop_turn(task, turn)
-    assert list(await engine.tasks.turns(task)) == said
-    for turn in reversed(said):
+    assert list(await engine.tasks.turns(task)) == turns
+    for turn in reversed(turns):
         await engine.tasks.drop_turn(task, turn)
-    await engine.tasks.drop_turn(task, said[0])
-    assert list(await engine.tasks.turns(task)) == said[:1]
-    assert list(await engine.tasks.turns(other)) == [said[0], said[2]]
-    await engine.tasks.drop_turn(TaskId("never-was"), said[0])
+    await engine.tasks.drop_turn(task, turns[0])
+    assert list(await engine.tasks.turns(task)) == turns[:1]
+    assert list(await engine.tasks.turns(other)) == [turns[0], turns[2]]
+    await engine.tasks.drop_turn(TaskId("never-was"), turns[0])
 
 
 async def test_unknown_task_takes_no_turn_and_no_worker(engine: Engine) -> None:
@@ -222,7 +222,7 @@ async def test_unknown_task_takes_no_turn_and_no_worker(engine: Engine) -> None:
     assert list(await engine.tasks.turns(TaskId("never-was"))) == []
 
 
-async def test_discarded_task_is_gone_with_its_readers(engine: Engine) -> None:
+async def test_a_discarded_task_ends_its_readers(engine: Engine) -> None:
     task = await admitted(engine)
     await engine.tasks.add_turn(task, a_turn("second"))
     reader = engine.events.follow(task, after=START, idle=SOON)
@@ -239,11 +239,11 @@ async def test_discarded_task_is_gone_with_its_readers(engine: Engine) -> None:
 # --- pages
 
 
-async def paged(engine: Engine, query: TaskQuery) -> list[TaskPage]:
-    pages = [await engine.tasks.page(ANNA, query)]
-    while pages[-1].before is not None:
-        pages.append(await engine.tasks.page(ANNA, replace(query, before=pages[-1].before)))
-    return pages
+async def all_pages(engine: Engine, query: TaskQuery) -> list[TaskPage]:
+    found = [await engine.tasks.page(ANNA, query)]
+    while found[-1].before is not None:
+        found.append(await engine.tasks.page(ANNA, replace(query, before=found[-1].before)))
+    return found
 
 
 async def test_page_gives_the_newest_change_of_state_first(engine: Engine, clock: MovableClock) -> None:
@@ -261,12 +261,12 @@ async def test_page_gives_the_newest_change_of_state_first(engine: Engine, clock
 @pytest.mark.parametrize("limit", [1, 3, 7, 20])
 async def test_pages_are_complete_and_stable_among_equal_times(engine: Engine, limit: int) -> None:
     tasks = {await admitted(engine, updated=1_700_000_000.1 + at // 5) for at in range(14)}
-    pages = await paged(engine, TaskQuery(limit=limit))
-    seen = [row.id for page in pages for row in page.rows]
+    found = await all_pages(engine, TaskQuery(limit=limit))
+    seen = [row.id for page in found for row in page.rows]
     assert len(seen) == 14
     assert set(seen) == tasks
-    assert {page.total for page in pages} == {14}
-    assert all(len(page.rows) <= limit for page in pages)
+    assert {page.total for page in found} == {14}
+    assert all(len(page.rows) <= limit for page in found)
 
 
 async def test_pages_filter_by_context_role_and_state(engine: Engine) -> None:
@@ -302,7 +302,7 @@ async def test_totals_follow_what_is_hidden_discarded_and_forgotten(engine: Engi
     assert [await totals(), await totals("echo")] == [[1, 1], [0, 0]]
 
 
-async def test_page_token_that_nobody_gave_is_refused(engine: Engine) -> None:
+async def test_an_invalid_page_token_is_refused(engine: Engine) -> None:
     for token in ("", "x", "nothing/at-all"):
         with pytest.raises(InvalidParams):
             await engine.tasks.page(ANNA, TaskQuery(before=token))
@@ -327,8 +327,8 @@ async def test_paused_are_the_tasks_that_wait_for_input(engine: Engine) -> None:
     tasks = {state: await admitted(engine) for state in TaskState}
     for state, task in tasks.items():
         await append(engine, task, status(state))
-    elsewhere = await admitted(engine, context="ctx-2")
-    await append(engine, elsewhere, status(TaskState.INPUT_REQUIRED))
+    other_context = await admitted(engine, context="ctx-2")
+    await append(engine, other_context, status(TaskState.INPUT_REQUIRED))
     waiting = [tasks[TaskState.INPUT_REQUIRED], tasks[TaskState.AUTH_REQUIRED]]
     assert list(await engine.tasks.paused(ANNA, "ctx", None)) == waiting
     assert list(await engine.tasks.paused(ANNA, "ctx", "echo")) == waiting
@@ -356,9 +356,9 @@ async def test_recent_are_also_the_tasks_that_ended_within_the_time(store: Store
     assert found == [old, new, still_open, later]
 
 
-async def test_a_task_whose_receiver_was_told_of_late_has_not_ended_of_late(store: Store, engine: Engine) -> None:
+async def test_a_late_delivery_does_not_make_a_task_recent(store: Store, engine: Engine) -> None:
     task = await admitted(engine)
-    await told(engine, task)
+    await add_config(engine, task)
     await append(engine, task, DONE)
     store.clock.advance(100)
     await buried(engine, task)
@@ -373,23 +373,23 @@ async def test_a_message_to_a_task_that_has_ended_does_not_change_when_it_did(
     row = await engine.tasks.get(ANNA, task)
     clock.advance(60)
     await engine.tasks.add_turn(task, a_turn("late", after=1))
-    for _ in range(2 if store.durable else 1):
+    for _ in range(2 if store.on_disk else 1):
         assert await engine.tasks.get(ANNA, task) == row
-        engine = await store.reopen() if store.durable else engine
+        engine = await store.reopen() if store.on_disk else engine
 
 
-async def test_a_key_finds_its_callers_task_and_nobody_elses(store: Store, engine: Engine) -> None:
+async def test_a_key_finds_its_callers_task_only(store: Store, engine: Engine) -> None:
     task = await admitted(engine, ANNA, key="k")
     assert await engine.tasks.keyed(ANNA, "k") == task
     assert await engine.tasks.keyed(ANNA, "other") is None
     assert await engine.tasks.keyed(BERT, "k") is None
     assert await engine.tasks.keyed(OTHER_ANNA, "k") is None
-    if store.durable:
+    if store.on_disk:
         engine = await store.reopen()
         assert await engine.tasks.keyed(ANNA, "k") == task
 
 
-async def test_a_key_is_given_once_and_is_free_again_when_its_task_is_gone(engine: Engine) -> None:
+async def test_a_key_is_unique_and_is_free_again_when_its_task_is_deleted(engine: Engine) -> None:
     task = await admitted(engine, ANNA, key="k")
     with pytest.raises(StoreUnavailable):
         await admitted(engine, ANNA, key="k")
@@ -399,24 +399,24 @@ async def test_a_key_is_given_once_and_is_free_again_when_its_task_is_gone(engin
     assert await admitted(engine, ANNA, key="k") != task
 
 
-async def test_unfinished_are_everybodys_tasks_in_no_terminal_state(store: Store, engine: Engine) -> None:
+async def test_recent_has_all_callers_unfinished_tasks(store: Store, engine: Engine) -> None:
     open_tasks = {await admitted(engine, caller) for caller in (ANNA, BERT, OTHER_ANNA)}
     ended = await admitted(engine)
     await append(engine, ended, DONE)
     assert {row.id for row in await engine.tasks.recent(ended_within=timedelta())} == open_tasks
-    if store.durable:
+    if store.on_disk:
         engine = await store.reopen()
         assert {row.id for row in await engine.tasks.recent(ended_within=timedelta())} == open_tasks
 
 
-async def test_forget_drops_what_ended_longer_ago_and_nothing_else(engine: Engine, clock: MovableClock) -> None:
+async def test_forget_deletes_tasks_that_ended_longer_ago_and_no_others(engine: Engine, clock: MovableClock) -> None:
     old, still_open = await admitted(engine), await admitted(engine)
     await append(engine, old, text(), DONE)
     hidden = await admitted(engine)
     await append(engine, hidden, message())
     clock.advance(DAY.total_seconds() / 2)
-    young = await admitted(engine)
-    await append(engine, young, DONE)
+    recent = await admitted(engine)
+    await append(engine, recent, DONE)
     assert await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY) == 0
     clock.advance(DAY.total_seconds() / 2 + 1)
     assert await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY) == 2
@@ -424,7 +424,7 @@ async def test_forget_drops_what_ended_longer_ago_and_nothing_else(engine: Engin
     with pytest.raises(TaskNotFound):
         await engine.tasks.get(ANNA, old)
     assert list(await engine.events.read(old)) == list(await engine.tasks.turns(old)) == []
-    assert set(await ids_of(engine, TaskQuery())) == {young, still_open}
+    assert set(await ids_of(engine, TaskQuery())) == {recent, still_open}
 
 
 async def test_answer_to_a_task_that_was_paused_for_long_keeps_it(store: Store, engine: Engine, clock: MovableClock) -> None:
@@ -437,12 +437,12 @@ async def test_answer_to_a_task_that_was_paused_for_long_keeps_it(store: Store, 
     clock.advance(2)
     assert await engine.tasks.forget(ended_for=DAY, paused_for=DAY) == 1
     assert await ids_of(engine, TaskQuery()) == [answered]
-    if store.durable:
+    if store.on_disk:
         engine = await store.reopen()
         assert (await engine.tasks.get(ANNA, answered)).updated == clock.wall() - 2
 
 
-async def test_forgotten_task_is_gone_with_its_readers(engine: Engine, clock: MovableClock) -> None:
+async def test_a_deleted_task_ends_its_readers(engine: Engine, clock: MovableClock) -> None:
     task = await admitted(engine)
     await append(engine, task, status(TaskState.INPUT_REQUIRED))
     reader = engine.events.follow(task, after=Cursor(1), idle=SOON)
@@ -464,7 +464,7 @@ async def test_forget_takes_a_bounded_piece_per_call(engine: Engine, clock: Mova
     assert len(pieces) > 1
 
 
-async def test_forgotten_tasks_place_is_not_haunted_by_its_events(engine: Engine, clock: MovableClock) -> None:
+async def test_a_new_task_does_not_get_the_events_of_a_deleted_one(engine: Engine, clock: MovableClock) -> None:
     await append(engine, await admitted(engine), text("old"), DONE)
     clock.advance(DAY.total_seconds() + 1)
     await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY)
@@ -474,21 +474,21 @@ async def test_forgotten_tasks_place_is_not_haunted_by_its_events(engine: Engine
     assert [logged.cursor for logged in await engine.events.read(fresh)] == [Cursor(1)]
 
 
-async def test_forgotten_tasks_place_is_not_haunted_by_its_turns(store: Store, engine: Engine, clock: MovableClock) -> None:
+async def test_a_new_task_does_not_get_the_turns_of_a_deleted_one(store: Store, engine: Engine, clock: MovableClock) -> None:
     old = await admitted(engine)
     await engine.tasks.add_turn(old, a_turn("old", after=1))
     await append(engine, old, DONE)
     clock.advance(DAY.total_seconds() + 1)
     await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY)
     fresh = await admitted(engine)
-    if store.durable:
+    if store.on_disk:
         engine = await store.reopen()
     assert [turn.message_id for turn in await engine.tasks.turns(fresh)] == ["m-1"]
     await engine.tasks.add_turn(fresh, a_turn("new", after=1))
     assert [turn.message_id for turn in await engine.tasks.turns(fresh)] == ["m-1", "new"]
 
 
-async def test_forget_drops_a_question_that_nobody_has_answered(engine: Engine, clock: MovableClock) -> None:
+async def test_forget_deletes_a_task_that_was_paused_for_too_long(engine: Engine, clock: MovableClock) -> None:
     asked, working = await admitted(engine), await admitted(engine)
     await append(engine, asked, status(TaskState.INPUT_REQUIRED))
     await append(engine, working, status(TaskState.WORKING))
@@ -504,6 +504,6 @@ async def test_row_knows_the_size_of_its_log(store: Store, engine: Engine) -> No
     await append(engine, task, text("12345"), text("678"))
     await append(engine, task, text("9"), after=2)
     assert (await engine.tasks.get(ANNA, task)).size == 9
-    if store.durable:
+    if store.on_disk:
         again = await store.reopen()
         assert (await again.tasks.get(ANNA, task)).size == 9

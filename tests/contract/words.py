@@ -1,4 +1,4 @@
-"""Short ways to say what these tests say often."""
+"""Shared helpers of the contract tests."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ async def append(
 
 
 async def grown(engine: Engine, task: TaskId, count: int, *, size: int = 10) -> list[Logged]:
-    """A log of that many events, and what it must read like."""
+    """Append that many events, and return what a reader must get."""
     events = [text(f"{at}".ljust(size, ".")) for at in range(1, count + 1)]
     await append(engine, task, *events)
     return [Logged(Cursor(at), event) for at, event in enumerate(events, 1)]
 
 
 async def collected(subscription: Subscription) -> list[Logged]:
-    """Everything up to the end of the log."""
+    """All events up to the end of the log."""
     return [logged async for batch in subscription for logged in batch]
 
 
@@ -110,19 +110,18 @@ def proof(registration: Registration) -> LeaseProof:
     return LeaseProof(registration.epoch, registration.secret)
 
 
-async def beat(registry: Registry, registration: Registration, **said: Any) -> Registration:
-    ttl = said.pop("ttl", None)
-    return await registry.beat(registration.workspace, registration.worker, proof(registration), Beat(**said), ttl=ttl)
+async def beat(registry: Registry, registration: Registration, **members: Any) -> Registration:
+    return await registry.beat(registration.workspace, registration.worker, proof(registration), Beat(**members))
 
 
-async def told(feed: RegistryFeed) -> Sequence[tuple[int, str, str]]:
-    """What a feed has ready: revision, kind and worker of each change."""
+async def next_changes(feed: RegistryFeed) -> Sequence[tuple[int, str, str]]:
+    """The next batch of a feed: revision, kind and worker of each change."""
     return [(change.revision, str(change.kind), str(change.worker)) for change in await anext(feed)]
 
 
 async def kinds(registry: Registry, *, after: int = 0, workspace: str = "default") -> list[str]:
     feed = registry.changes(workspace, after=after, idle=SOON)
     try:
-        return [kind for _, kind, _ in await told(feed)]
+        return [kind for _, kind, _ in await next_changes(feed)]
     finally:
         feed.stop()

@@ -1,4 +1,4 @@
-"""Callers of each dialect: what they ask of a house, and what they get to see of its answers."""
+"""Callers of each dialect: their requests, and the answers as they see them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rolecall.protocol.callers.answers import wrapped
 from rolecall.protocol.callers.event_encoder import EventEncoder
 from rolecall.protocol.dialect import SHAPES
 from rolecall.protocol.text.jsontext import parse
-from tests.flow.conftest import ME, House
+from tests.flow.conftest import CALLER, System
 
 ANY = Target()
 OTHER = Caller("default", "somebody else")
@@ -31,7 +31,7 @@ _KINDS = {
 
 
 class Seen(NamedTuple):
-    """An event or an answer, free of spelling. `document` is how it was spelled."""
+    """An event or an answer, independent of the dialect. `document` is its form in the dialect."""
 
     kind: str
     state: str
@@ -41,15 +41,15 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Speaker:
-    house: House
+class DialectCaller:
+    system: System
     dialect: str
-    me: Caller = ME
+    identity: Caller = CALLER
 
     def ask(
         self, text: str = "hi", *, name: str = "", wait: bool = True, key: str | None = None, role: str = "echo", **members: Any
     ) -> Send:
-        """`members` are the message's. `name`: what the caller calls the task, where it may."""
+        """`members` are the message's. `name`: the caller's alias for the task, if the dialect has aliases."""
         part: JsonObject = {"text": text} if self.dialect == "1.0" else {"kind": "text", "text": text}
         target = Target(path_role=role)
         if self.dialect == "0.1":
@@ -65,39 +65,39 @@ class Speaker:
         return await self.say(self.ask(text, **members))
 
     async def say(self, send: Send) -> Seen:
-        answer = await self.house.hub.send(self.me, send)
+        answer = await self.system.hub.send(self.identity, send)
         assert answer.dialect == self.dialect
         return self.seen(wrapped(answer.kind, answer.body, answer.dialect), answer.kind)
 
     async def stream(self, text: str = "hi", **members: Any) -> list[Seen]:
-        return await self.read(await self.house.hub.stream(self.me, self.ask(text, **members)))
+        return await self.read(await self.system.hub.stream(self.identity, self.ask(text, **members)))
 
     async def subscribe(self, task: str, after: int | None = None) -> list[Seen]:
         cursor = None if after is None else Cursor(after)
         command = requests.read_subscribe({"id": task}, ANY, cursor, self.dialect)
-        return await self.read(await self.house.hub.subscribe(self.me, command))
+        return await self.read(await self.system.hub.subscribe(self.identity, command))
 
     async def get(self, task: str, history_length: int | None = None) -> Seen:
         params = {"id": task, "historyLength": history_length}
-        answer = await self.house.hub.get(self.me, requests.read_get(params, ANY, self.dialect))
+        answer = await self.system.hub.get(self.identity, requests.read_get(params, ANY, self.dialect))
         return self._task(answer.body)
 
     async def cancel(self, task: str) -> Seen:
-        answer = await self.house.hub.cancel(self.me, requests.read_cancel({"id": task}, ANY, self.dialect))
+        answer = await self.system.hub.cancel(self.identity, requests.read_cancel({"id": task}, ANY, self.dialect))
         return self._task(answer.body)
 
-    async def listed(self, **params: Any) -> list[Seen]:
-        found = await self.house.hub.list(self.me, requests.read_list(params, ANY, self.dialect))
+    async def list_tasks(self, **params: Any) -> list[Seen]:
+        found = await self.system.hub.list(self.identity, requests.read_list(params, ANY, self.dialect))
         return [self._task(body) for body in found.tasks]
 
     async def read(self, task_stream: TaskStream) -> list[Seen]:
-        """As a stream of that dialect has it."""
-        pen = EventEncoder(task_stream.dialect, task_stream.alias)
+        """The events as a stream of that dialect sends them."""
+        encoder = EventEncoder(task_stream.dialect, task_stream.alias)
         assert task_stream.dialect == self.dialect
-        return [self._frame(pen, logged) async for batch in task_stream for logged in batch]
+        return [self._frame(encoder, logged) async for batch in task_stream for logged in batch]
 
     def seen(self, body: bytes, kind: EventKind, cursor: int = 0) -> Seen:
-        """Strictly in this dialect: each has its own way of telling what a thing is."""
+        """Reads strictly in this dialect: each marks the kind of a document in its own way."""
         document: JsonObject = parse(body)
         if self.dialect == "1.0":
             ((member, document),) = document.items()
@@ -105,9 +105,9 @@ class Speaker:
         assert document.get("kind") == (kind.value if self.dialect == "0.3" else None)
         return self._of(document, kind, cursor)
 
-    def _frame(self, pen: EventEncoder, logged: Logged) -> Seen:
+    def _frame(self, encoder: EventEncoder, logged: Logged) -> Seen:
         cursor, event = logged.cursor, logged.event
-        body = wrapped(event.kind, pen.encode(event), self.dialect)
+        body = wrapped(event.kind, encoder.encode(event), self.dialect)
         # A stream of 0.1 has no tasks: the first frame is the task's status.
         kind = EventKind.STATUS if self.dialect == "0.1" and event.kind is EventKind.TASK else event.kind
         return self.seen(body, kind, cursor)
@@ -116,7 +116,7 @@ class Speaker:
         return self._of(parse(body), EventKind.TASK)
 
     def _of(self, document: JsonObject, kind: EventKind, cursor: int = 0) -> Seen:
-        # The history of 0.1 is another thing under the same name.
+        # In 0.1 "history" has another meaning.
         plain = {name: value for name, value in document.items() if name != "history" or self.dialect != "0.1"}
         content = SHAPES[self.dialect].read(kind, plain)
         state, texts = "", []
@@ -131,7 +131,7 @@ class Speaker:
         return Seen(kind.value, state, texts, document, cursor)
 
 
-async def enrol(house: House, name: str, *log_dialect: str, **offer: Any) -> Registration:
-    """A worker that can be spoken to in these dialects."""
+async def enrol(system: System, name: str, *log_dialect: str, **offer: Any) -> Registration:
+    """A worker that can be called in these dialects."""
     interfaces = tuple(Interface("http://w/", JSONRPC, dialect) for dialect in log_dialect)
-    return await house.enrol(name, interfaces=interfaces, **offer)
+    return await system.enrol(name, interfaces=interfaces, **offer)

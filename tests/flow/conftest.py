@@ -1,6 +1,7 @@
-"""A whole core in one process, on virtual time: the real codec, workers that follow a script, and an engine to stop and break.
+"""The system under test: a whole core in one process on virtual time, with the real codec, scripted workers, and an engine
+that tests hold and break.
 
-`house` keeps its state in memory; `stored_house` runs the test on every engine.
+`system` keeps its state in memory; `stored_system` runs the test on every engine.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from tests.helpers.scripted import ScriptedForwarder
 from tests.helpers.virtual_time import LoopClock, VirtualTimeLoop
 from tests.helpers.watched_engine import WatchedEngine
 
-ME = Caller("default", "local")
+CALLER = Caller("default", "local")
 TTL = timedelta(seconds=120)
 SILENCE = 0.8
 """Seconds without a sign of life after which a worker's task fails."""
@@ -57,7 +58,7 @@ KEEP_ALIVE = timedelta(seconds=0.05)
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """`real_time` marks what works with threads that no engine of `made_house` knows of, such as a whole application."""
+    """`real_time` marks tests with threads that the virtual loop does not know, such as those of a whole application."""
     if item.get_closest_marker("real_time"):
         return {"real": asyncio.SelectorEventLoop}
     return {"virtual": VirtualTimeLoop}
@@ -65,18 +66,18 @@ def pytest_asyncio_loop_factories(
 
 @dataclass
 class Recorder(NullObserver):
-    """What the observer was told, counted."""
+    """Records the reports of core."""
 
     drops: Counter[str] = field(default_factory=Counter)
     """Events that were not logged, by reason."""
     logged: list[tuple[str, int, int]] = field(default_factory=list)
     """Role, events and bytes of each append."""
-    firsts: list[float] = field(default_factory=list)
+    first_event_times: list[float] = field(default_factory=list)
     routes: list[tuple[str, str, str]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    failovers: list[str] = field(default_factory=list)
+    failed_over_roles: list[str] = field(default_factory=list)
     streams: int = 0
-    """Open now."""
+    """Streams that are open now."""
 
     def dropped(self, role: str, what: str, count: int) -> None:
         self.drops[what] += count
@@ -85,7 +86,7 @@ class Recorder(NullObserver):
         self.logged.append((role, count, size))
 
     def first_event(self, role: str, seconds: float) -> None:
-        self.firsts.append(seconds)
+        self.first_event_times.append(seconds)
 
     def routed(self, role: str, rule: str, result: str) -> None:
         self.routes.append((role, rule, result))
@@ -94,7 +95,7 @@ class Recorder(NullObserver):
         self.failures.append(reason)
 
     def failed_over(self, role: str) -> None:
-        self.failovers.append(role)
+        self.failed_over_roles.append(role)
 
     def stream_opened(self, role: str) -> None:
         self.streams += 1
@@ -104,7 +105,7 @@ class Recorder(NullObserver):
 
 
 @dataclass
-class House:
+class System:
     hub: Hub
     directory: Directory
     engine: WatchedEngine
@@ -117,43 +118,43 @@ class House:
     _open: Callable[[], Any]
 
     def restarted(self, *, limits: HubLimits | None = None, **bounds: Any) -> Hub:
-        """Another hub on the same store, as after a kill: the old one is not told."""
+        """Another hub on the same store, as after a kill: the old one is not closed."""
         deps = replace(self.deps, **bounds)
-        return Hub(deps, self.supervisor, limits or HubLimits(keep_alive=KEEP_ALIVE), self.push)
+        return Hub(deps, self.supervisor, limits or hub_limits(), self.push)
 
     async def restart(self, *, limits: HubLimits | None = None, **bounds: Any) -> None:
-        """Kill the hub, open its store again, and let a new hub settle what was left. The rest of the house is the same."""
+        """Kill the hub, open its store again, and let a new hub settle its tasks. The other parts stay."""
         await self.supervisor.close()
         loop = asyncio.get_running_loop()
         with loop.busy() if isinstance(loop, VirtualTimeLoop) else nullcontext():
-            new: House = await self._open()
+            new: System = await self._open()
         new.deps = replace(new.deps, **bounds)
-        new.hub = Hub(new.deps, new.supervisor, limits or HubLimits(keep_alive=KEEP_ALIVE), new.push)
+        new.hub = Hub(new.deps, new.supervisor, limits or hub_limits(), new.push)
         self.__dict__.update(new.__dict__)
         await self.hub.settle()
 
     def with_bounds(self, *, limits: HubLimits | None = None, **bounds: Any) -> None:
-        """The same house, and a hub with other bounds. To be called before anything else."""
+        """Replace the hub by one with other limits. Call it first."""
         self.deps = replace(self.deps, **bounds)
         self.hub = self.restarted(limits=limits)
 
     def watch(self) -> None:
-        """Begin to ask after silent workers, as a running hub does."""
+        """Watch for silent workers, as a running hub does."""
         self.supervisor.keep_running("watch", self.hub.relays.watch)
 
     async def enrol(self, name: str, boot: str = "b", workspace: str = "default", **offer: Any) -> Registration:
         role, _, instance = name.partition(":")
         offer.setdefault("streaming", True)
-        described = Offer(WorkerId(role, instance), offer.pop("url", f"http://w/{name}"), **offer)
+        registration_offer = Offer(WorkerId(role, instance), offer.pop("url", f"http://w/{name}"), **offer)
         holder = LOCAL if workspace == LOCAL.workspace else replace(LOCAL, workspace=workspace)
-        return (await self.directory.enrol(holder, described, boot=boot)).registration
+        return (await self.directory.enrol(holder, registration_offer, boot=boot)).registration
 
     async def send(
         self,
         text: str = "hi",
         role: str | None = "echo",
         *,
-        caller: Caller = ME,
+        caller: Caller = CALLER,
         blocking: bool = True,
         key: str | None = None,
         **members: Any,
@@ -162,28 +163,43 @@ class House:
         return body
 
     async def stream(self, text: str = "hi", role: str | None = "echo", **members: Any) -> list[dict[str, Any]]:
-        return await frames(await self.hub.stream(ME, say(text, role, **members)))
+        return await frames(await self.hub.stream(CALLER, say(text, role, **members)))
 
     async def subscribe(self, task: str, after: int | None = None, *, dialect: str = "0.3") -> TaskStream:
         cursor = None if after is None else Cursor(after)
-        return await self.hub.subscribe(ME, Subscribe(Target(), TaskId(task), dialect, cursor))
+        return await self.hub.subscribe(CALLER, Subscribe(Target(), TaskId(task), dialect, cursor))
 
     async def cancel(self, task: str) -> dict[str, Any]:
-        body: dict[str, Any] = parse((await self.hub.cancel(ME, CancelTask(Target(), TaskId(task), "0.3"))).body)
+        body: dict[str, Any] = parse((await self.hub.cancel(CALLER, CancelTask(Target(), TaskId(task), "0.3"))).body)
         return body
 
-    async def get(self, task: str, caller: Caller = ME) -> dict[str, Any]:
+    async def get(self, task: str, caller: Caller = CALLER) -> dict[str, Any]:
         body: dict[str, Any] = parse((await self.hub.get(caller, GetTask(Target(), TaskId(task), "0.3"))).body)
         return body
 
     async def rows(self) -> list[TaskRow]:
-        """Every task that has not ended, or ended within the last hour: of all callers, shown to somebody or not."""
+        """Every task that has not ended, or ended within the last hour: of all callers, revealed or not."""
         return list(await self.engine.tasks.recent(ended_within=timedelta(hours=1)))
 
     async def row(self) -> TaskRow:
-        """The only one."""
+        """The only task."""
         (row,) = await self.rows()
         return row
+
+
+def hub_limits(**changed: Any) -> HubLimits:
+    """The limits of a hub under test: far away, except for a short `keep_alive`."""
+    limits = HubLimits(
+        open_tasks=100_000,
+        open_tasks_per_workspace=50_000,
+        streams=10_000,
+        streams_per_workspace=5_000,
+        keep_alive=KEEP_ALIVE,
+        retention=timedelta(hours=24),
+        max_pause=timedelta(days=7),
+        same_message=timedelta(seconds=60),
+    )
+    return replace(limits, **changed)
 
 
 def proof(lease: Registration) -> LeaseProof:
@@ -201,41 +217,41 @@ async def frames(task_stream: TaskStream) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    async with made_house() as house:
-        yield house
+async def system() -> AsyncIterator[System]:
+    async with open_system() as system:
+        yield system
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def stored_house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
+async def stored_system(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[System]:
     """The same on every engine. `restart` opens the store again."""
     url = "memory:" if request.param == "memory" else f"sqlite://{tmp_path}/data/hub.db"
-    async with made_house(url) as house:
-        yield house
+    async with open_system(url) as system:
+        yield system
 
 
 @asynccontextmanager
-async def made_house(url: str = "memory:") -> AsyncIterator[House]:
+async def open_system(url: str = "memory:") -> AsyncIterator[System]:
     loop = asyncio.get_running_loop()
     clock = LoopClock(loop) if isinstance(loop, VirtualTimeLoop) else MovableClock()
     forwarder, observer, key = ScriptedForwarder(), Recorder(), random_key()
     kept = open_engine(url, clock=clock)
     async with AsyncExitStack() as stack:
 
-        async def opened() -> House:
+        async def opened() -> System:
             nonlocal kept
-            if url != "memory:":  # what is in memory is kept by not closing it
+            if url != "memory:":  # the memory engine keeps its state by staying open
                 await stack.aclose()
                 kept = open_engine(url, clock=clock)
-            return await _built(kept, stack, clock=clock, forwarder=forwarder, observer=observer, key=key, opened=opened)
+            return await _assemble(kept, stack, clock=clock, forwarder=forwarder, observer=observer, key=key, opened=opened)
 
-        house = await opened()
-        yield house
-        house.hub.drain()
-        await house.supervisor.close()
+        system = await opened()
+        yield system
+        system.hub.drain()
+        await system.supervisor.close()
 
 
-async def _built(
+async def _assemble(
     engine: Engine,
     stack: AsyncExitStack,
     *,
@@ -244,7 +260,7 @@ async def _built(
     observer: Recorder,
     key: bytes,
     opened: Callable[[], Any],
-) -> House:
+) -> System:
     supervisor, guard = Supervisor(), WebhookGuard((), [ip_network("127.0.0.0/8")], ())
     watched = WatchedEngine(await stack.enter_async_context(engine))
     client = await stack.enter_async_context(Client(guard))
@@ -259,15 +275,19 @@ async def _built(
     )
     webhooks, vault = HttpWebhooks(client, guard, clock.wall), SealingVault(key)
     deliveries = Deliveries(deps, webhooks, vault, supervisor)
-    push = PushConfigs(watched.pushes, webhooks, vault, deliveries, most=10)
-    hub = Hub(deps, supervisor, HubLimits(keep_alive=KEEP_ALIVE), push)
+    push = PushConfigs(watched.pushes, webhooks, vault, deliveries, limit=10)
+    hub = Hub(deps, supervisor, hub_limits(), push)
     directory = Directory(
         watched.registry,
         forwarder,
         observer,
         LeaseTerms(TTL, timedelta(seconds=45)),
         check_url=lambda url, networks: None,
-        most=100,
-        most_each=100,
+        limit=100,
+        per_holder_limit=100,
     )
-    return House(hub, directory, watched, forwarder, clock, supervisor, deps, push, observer, opened)
+    return System(hub, directory, watched, forwarder, clock, supervisor, deps, push, observer, opened)
+
+
+House, made_house = System, open_system
+"""The old names, for tests/protocol until it uses the new ones."""

@@ -1,4 +1,4 @@
-"""What the tests of the relay share: ways in which a call goes, and how its end reads."""
+"""Shared helpers of the relay tests."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import asyncio
 from typing import Any
 
 from rolecall.errors import WorkerBroke, WorkerUnreachable
-from tests.flow.conftest import House
+from tests.flow.conftest import System
 from tests.helpers.scripted import Step, status, task
 from tests.helpers.watched_engine import Hold
 
 CUT = WorkerBroke("echo:a", "cut")
 REFUSED = WorkerUnreachable("echo:a", "http://w/", "connection refused")
 
-Sending = asyncio.Task[dict[str, Any]]
+PendingSend = asyncio.Task[dict[str, Any]]
 
 
 def texts(document: dict[str, Any]) -> list[str]:
-    """Of a task's artifacts."""
+    """The texts of a task's artifacts."""
     return [part["text"] for artifact in document.get("artifacts", []) for part in artifact["parts"]]
 
 
 def end(document: dict[str, Any]) -> tuple[str, str]:
-    """The state of a task or status event, and the hub's reason for it if it is the hub's."""
+    """The state of a task or status event, and the reason if the hub set it."""
     own = (document.get("metadata") or {}).get("rolecall") or {}
     return document["status"]["state"], own.get("reason", "")
 
@@ -32,37 +32,37 @@ def words(document: dict[str, Any]) -> str:
     return str(document["status"]["message"]["parts"][0]["text"])
 
 
-def gaps(frames: list[dict[str, Any]]) -> list[int]:
+def gap_cursors(frames: list[dict[str, Any]]) -> list[int]:
     """Cursors of the frames before which events may be missing."""
     return [f["cursor"] for f in frames if ((f.get("metadata") or {}).get("rolecall") or {}).get("gap")]
 
 
-async def asked(house: House, **offer: Any) -> str:
-    """A task at echo:a that waits for its caller."""
-    await house.enrol("echo:a", **offer)
-    house.forwarder.plan("echo:a", task(position="b.1"), status("input-required", "which?", position="b.2"))
-    answer = await house.send()
+async def asked(system: System, **offer: Any) -> str:
+    """A paused task at echo:a."""
+    await system.enrol("echo:a", **offer)
+    system.forwarder.plan("echo:a", task(position="b.1"), status("input-required", "which?", position="b.2"))
+    answer = await system.send()
     assert answer["status"]["state"] == "input-required"
     return str(answer["id"])
 
 
-async def reaches(house: House, *steps: Step, then: tuple[Step, ...] = (), **members: Any) -> tuple[Sending, Hold]:
-    """A blocking send to echo:a that plays `steps`, stops at the hold, and then plays `then`."""
+async def reaches(system: System, *steps: Step, then: tuple[Step, ...] = (), **members: Any) -> tuple[PendingSend, Hold]:
+    """A blocking send to echo:a, which plays `steps`, stops at the hold, and then plays `then`."""
     hold = Hold()
-    house.forwarder.plan("echo:a", *steps, hold, *then)
-    sending = asyncio.create_task(house.send(**members))
+    system.forwarder.plan("echo:a", *steps, hold, *then)
+    pending = asyncio.create_task(system.send(**members))
     await hold.reached.wait()
-    return sending, hold
+    return pending, hold
 
 
-async def moved(house: House, *steps: Step, refusal: Exception = REFUSED, **members: Any) -> Sending:
-    """A blocking send that echo:a refuses. echo:b, if it has enrolled by `await`, plays `steps`."""
+async def moved(system: System, *steps: Step, refusal: Exception = REFUSED, **members: Any) -> PendingSend:
+    """A blocking send that echo:a refuses. echo:b enrols before the refusal, and plays `steps`."""
     if steps:
-        house.forwarder.plan("echo:b", *steps)
-    refuses = Hold()
-    house.forwarder.plan("echo:a", refuses, refusal)
-    sending = asyncio.create_task(house.send(**members))
-    await refuses.reached.wait()
-    await house.enrol("echo:b")
-    refuses.release()
-    return sending
+        system.forwarder.plan("echo:b", *steps)
+    refusal_hold = Hold()
+    system.forwarder.plan("echo:a", refusal_hold, refusal)
+    pending = asyncio.create_task(system.send(**members))
+    await refusal_hold.reached.wait()
+    await system.enrol("echo:b")
+    refusal_hold.release()
+    return pending

@@ -1,4 +1,4 @@
-"""Who may enrol, for how long, and what the directory says of it."""
+"""Which workers may enrol, for how long, and how the directory finds them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rolecall.model.command import AgentQuery
 from rolecall.model.ids import Caller, WorkerId
 from rolecall.model.principal import LOCAL, Kind, Network, Principal
 from rolecall.model.worker import Beat, Health, LeaseProof, Offer, RegistryChange
-from tests.flow.conftest import ME, House, Recorder, proof
+from tests.flow.conftest import CALLER, Recorder, System, proof
 
 TERMS = LeaseTerms(timedelta(seconds=120), timedelta(seconds=45))
-FARM = Principal("farm", Kind.WORKER, roles=("echo", "code-*"))
-OTHER_FARM = Principal("other farm", Kind.WORKER, roles=("*",))
+HOLDER = Principal("farm", Kind.WORKER, roles=("echo", "code-*"))
+OTHER_HOLDER = Principal("other farm", Kind.WORKER, roles=("*",))
 ADMIN = Principal("root", Kind.ADMIN)
 IDLE = timedelta(seconds=1)
 
 
-class Dice(Random):
+class FixedRandom(Random):
     def __init__(self, shows: float) -> None:
         super().__init__()
         self.shows = shows
@@ -36,7 +36,7 @@ class Dice(Random):
 
 
 class Checked:
-    """Where workers said they were, and where they may be."""
+    """Records the checked URLs and networks."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, tuple[Network, ...]]] = []
@@ -45,9 +45,9 @@ class Checked:
         self.seen.append((url, tuple(networks)))
 
 
-def directory_of(house: House, terms: LeaseTerms = TERMS, **options: Any) -> Directory:
-    options = {"check_url": Checked(), "most": 100, "most_each": 100, "rng": Dice(0.5)} | options
-    return Directory(house.engine.registry, house.forwarder, house.observer, terms, **options)
+def directory_of(system: System, terms: LeaseTerms = TERMS, **options: Any) -> Directory:
+    options = {"check_url": Checked(), "limit": 100, "per_holder_limit": 100, "rng": FixedRandom(0.5)} | options
+    return Directory(system.engine.registry, system.forwarder, system.observer, terms, **options)
 
 
 def an_offer(name: str = "echo:a", url: str = "http://w/", **members: Any) -> Offer:
@@ -58,121 +58,121 @@ def an_offer(name: str = "echo:a", url: str = "http://w/", **members: Any) -> Of
 # --- enrolment
 
 
-async def test_a_worker_enrols_under_its_tokens_roles_alone(house: House) -> None:
-    directory = directory_of(house)
+async def test_a_worker_enrols_only_under_the_roles_of_its_token(system: System) -> None:
+    directory = directory_of(system)
     for name in ("echo:a", "code-review:a", "code-:a"):
-        granted = await directory.enrol(FARM, an_offer(name), boot="b")
+        granted = await directory.enrol(HOLDER, an_offer(name), boot="b")
         assert (granted.is_new, granted.registration.owner) == (True, "farm")
     for name in ("other:a", "echo2:a", "code:a"):
         with pytest.raises(RoleForbidden):
-            await directory.enrol(FARM, an_offer(name), boot="b")
+            await directory.enrol(HOLDER, an_offer(name), boot="b")
 
 
-async def test_a_workers_networks_go_with_its_offer(house: House) -> None:
+async def test_a_workers_networks_go_with_its_offer(system: System) -> None:
     checked = Checked()
-    directory = directory_of(house, check_url=checked)
+    directory = directory_of(system, check_url=checked)
     networks = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
     holder = Principal("farm", Kind.WORKER, roles=("*",), networks=networks)
     granted = await directory.enrol(holder, an_offer(url="http://10.0.0.1/"), boot="b")
     assert granted.registration.offer.networks == ("10.0.0.0/8", "fd00::/8")
-    await directory.enrol(FARM, an_offer("echo:b"), boot="b")
+    await directory.enrol(HOLDER, an_offer("echo:b"), boot="b")
     assert checked.seen == [("http://10.0.0.1/", networks), ("http://w/", ())]
 
 
-async def test_the_same_process_enrols_again_and_keeps_its_lease(house: House) -> None:
-    directory = directory_of(house)
-    first = await directory.enrol(FARM, an_offer(), boot="b")
-    again = await directory.enrol(FARM, an_offer(description="new"), boot="b")
+async def test_the_same_process_enrols_again_and_keeps_its_lease(system: System) -> None:
+    directory = directory_of(system)
+    first = await directory.enrol(HOLDER, an_offer(), boot="b")
+    again = await directory.enrol(HOLDER, an_offer(description="new"), boot="b")
     assert (again.is_new, again.registration.epoch) == (False, first.registration.epoch)
     assert again.registration.offer.description == "new"
 
 
 @pytest.mark.parametrize("listening", [True, False])
-async def test_another_process_of_the_same_holder_gets_the_name(house: House, listening: bool) -> None:
-    """With a token there is nothing to ask: both are its holder's."""
-    house.forwarder.listening = listening
-    directory = directory_of(house)
-    first = await directory.enrol(FARM, an_offer(), boot="b")
+async def test_another_process_of_the_same_holder_takes_the_name_over(system: System, listening: bool) -> None:
+    """With a token no probe is needed: both belong to its holder."""
+    system.forwarder.listening = listening
+    directory = directory_of(system)
+    first = await directory.enrol(HOLDER, an_offer(), boot="b")
     epoch = first.registration.epoch
-    again = await directory.enrol(FARM, an_offer(url="http://elsewhere/"), boot="next")
+    again = await directory.enrol(HOLDER, an_offer(url="http://elsewhere/"), boot="next")
     assert (again.is_new, again.registration.epoch) == (True, epoch + 1)
-    assert house.forwarder.asked("probe") == []
+    assert system.forwarder.asked("probe") == []
     with pytest.raises(LeaseSuperseded):
-        await directory.beat(FARM, first.registration.worker, LeaseProof(epoch, first.registration.secret), Beat())
+        await directory.beat(HOLDER, first.registration.worker, LeaseProof(epoch, first.registration.secret), Beat())
 
 
-async def test_without_tokens_a_name_is_given_away_when_nothing_answers_there(house: House) -> None:
-    directory = directory_of(house)
+async def test_without_tokens_a_name_is_taken_over_if_nothing_answers_at_its_url(system: System) -> None:
+    directory = directory_of(system)
     first = await directory.enrol(LOCAL, an_offer(), boot="b")
     with pytest.raises(InstanceConflict, match="echo:a is alive at http://w/"):
         await directory.enrol(LOCAL, an_offer(url="http://elsewhere/"), boot="next")
-    house.forwarder.listening = False
+    system.forwarder.listening = False
     again = await directory.enrol(LOCAL, an_offer(url="http://elsewhere/"), boot="next")
     assert (again.is_new, again.registration.epoch) == (True, first.registration.epoch + 1)
-    assert house.forwarder.asked("probe") == ["echo:a", "echo:a"]
+    assert system.forwarder.asked("probe") == ["echo:a", "echo:a"]
 
 
 @pytest.mark.parametrize("listening", [True, False])
-async def test_a_name_of_another_holder_is_never_given_away(house: House, listening: bool) -> None:
-    house.forwarder.listening = listening
-    directory = directory_of(house)
-    await directory.enrol(FARM, an_offer(), boot="b")
-    for holder in (OTHER_FARM, ADMIN, LOCAL):
+async def test_the_name_of_another_holder_is_never_taken_over(system: System, listening: bool) -> None:
+    system.forwarder.listening = listening
+    directory = directory_of(system)
+    await directory.enrol(HOLDER, an_offer(), boot="b")
+    for holder in (OTHER_HOLDER, ADMIN, LOCAL):
         with pytest.raises(InstanceConflict):
             await directory.enrol(holder, an_offer(), boot="next")
-    assert [lease.owner for lease in directory.live(ME)] == ["farm"]
-    assert house.forwarder.asked("probe") == ["echo:a"]  # for the one without a token
+    assert [lease.owner for lease in directory.live(CALLER)] == ["farm"]
+    assert system.forwarder.asked("probe") == ["echo:a"]  # the case without a token
 
 
-async def test_a_full_registry_takes_nobody_new_and_keeps_its_own(house: House) -> None:
-    directory = directory_of(house, most=3)
+async def test_a_full_registry_refuses_new_workers_and_renews_its_own(system: System) -> None:
+    directory = directory_of(system, limit=3)
     for number in range(3):
         await directory.enrol(LOCAL, an_offer(f"echo:{number}"), boot="b")
     with pytest.raises(Overloaded, match=r"3 registrations, its limit \(ROLECALL_MAX_AGENTS\)"):
         await directory.enrol(LOCAL, an_offer("echo:3"), boot="b")
     assert not (await directory.enrol(LOCAL, an_offer("echo:1"), boot="b")).is_new
     assert (await directory.enrol(LOCAL, an_offer("echo:1"), boot="next")).is_new
-    lease = directory.get(ME, WorkerId("echo", "0"))
+    lease = directory.get(CALLER, WorkerId("echo", "0"))
     await directory.withdraw(LOCAL, lease.worker, proof(lease))
     assert (await directory.enrol(LOCAL, an_offer("echo:3"), boot="b")).is_new
 
 
-async def test_each_holder_of_a_token_has_its_share(house: House) -> None:
-    directory = directory_of(house, most_each=2)
+async def test_each_holder_of_a_token_has_a_limit(system: System) -> None:
+    directory = directory_of(system, per_holder_limit=2)
     for number in range(2):
-        await directory.enrol(FARM, an_offer(f"echo:{number}"), boot="b")
+        await directory.enrol(HOLDER, an_offer(f"echo:{number}"), boot="b")
     with pytest.raises(TooManyHeld):
-        await directory.enrol(FARM, an_offer("echo:2"), boot="b")
-    assert not (await directory.enrol(FARM, an_offer("echo:1"), boot="b")).is_new
-    assert (await directory.enrol(OTHER_FARM, an_offer("echo:2"), boot="b")).is_new
-    for number in range(5):  # without tokens there are no shares
+        await directory.enrol(HOLDER, an_offer("echo:2"), boot="b")
+    assert not (await directory.enrol(HOLDER, an_offer("echo:1"), boot="b")).is_new
+    assert (await directory.enrol(OTHER_HOLDER, an_offer("echo:2"), boot="b")).is_new
+    for number in range(5):  # without tokens there is no limit per holder
         assert (await directory.enrol(LOCAL, an_offer(f"local:{number}"), boot="b")).is_new
 
 
-# --- for how long
+# --- durations
 
 
 @pytest.mark.parametrize(
     ("wished", "ttl", "heartbeat"),
     [(None, 120, 45), (120, 120, 45), (9, 10, 10 / 3), (30, 30, 10), (135, 135, 45), (600, 600, 45), (4000, 3600, 45)],
 )
-async def test_a_lease_is_as_long_as_wished_within_bounds(
-    house: House, wished: float | None, ttl: float, heartbeat: float
+async def test_a_lease_has_the_requested_ttl_within_limits(
+    system: System, wished: float | None, ttl: float, heartbeat: float
 ) -> None:
-    directory = directory_of(house)
+    directory = directory_of(system)
     wish = timedelta(seconds=wished) if wished is not None else None
     granted = await directory.enrol(LOCAL, an_offer(), boot="b", ttl=wish)
     assert granted.registration.ttl == timedelta(seconds=ttl)
     assert granted.heartbeat.total_seconds() == pytest.approx(heartbeat, abs=1e-5)
-    beaten = await directory.beat(LOCAL, granted.registration.worker, proof(granted.registration), Beat())
-    assert (beaten.heartbeat, beaten.is_new) == (granted.heartbeat, False)
+    renewed = await directory.beat(LOCAL, granted.registration.worker, proof(granted.registration), Beat())
+    assert (renewed.heartbeat, renewed.is_new) == (granted.heartbeat, False)
     expires = directory.expires_in(granted.registration)
     assert expires is not None
     assert expires.total_seconds() == pytest.approx(ttl, abs=0.01)
 
 
-async def test_where_leases_never_expire_no_wish_is_heard(house: House) -> None:
-    directory = directory_of(house, LeaseTerms(timedelta(), timedelta(seconds=45)))
+async def test_if_leases_never_expire_a_requested_ttl_is_ignored(system: System) -> None:
+    directory = directory_of(system, LeaseTerms(timedelta(), timedelta(seconds=45)))
     granted = await directory.enrol(LOCAL, an_offer(), boot="b", ttl=timedelta(seconds=60))
     assert granted.registration.ttl == timedelta()
     assert granted.heartbeat == timedelta(seconds=45)
@@ -180,74 +180,74 @@ async def test_where_leases_never_expire_no_wish_is_heard(house: House) -> None:
 
 
 @pytest.mark.parametrize(("rng", "heartbeat"), [(0.0, 40.5), (0.5, 45), (1.0, 49.5)])
-async def test_heartbeats_are_spread_by_a_tenth(house: House, rng: float, heartbeat: float) -> None:
-    granted = await directory_of(house, rng=Dice(rng)).enrol(LOCAL, an_offer(), boot="b")
+async def test_heartbeats_have_ten_percent_jitter(system: System, rng: float, heartbeat: float) -> None:
+    granted = await directory_of(system, rng=FixedRandom(rng)).enrol(LOCAL, an_offer(), boot="b")
     assert granted.heartbeat == timedelta(seconds=heartbeat)
-    assert directory_of(house, rng=Dice(rng)).usual_heartbeat(TERMS.ttl) == timedelta(seconds=45)
+    assert directory_of(system, rng=FixedRandom(rng)).usual_heartbeat(TERMS.ttl) == timedelta(seconds=45)
 
 
-# --- whose lease it is
+# --- holders
 
 
-async def test_a_lease_is_its_holders_alone(house: House) -> None:
-    directory = directory_of(house)
-    lease = (await directory.enrol(FARM, an_offer(), boot="b")).registration
+async def test_a_lease_belongs_to_its_holder(system: System) -> None:
+    directory = directory_of(system)
+    lease = (await directory.enrol(HOLDER, an_offer(), boot="b")).registration
     worker, good = lease.worker, proof(lease)
     for error, holder, shown in (
-        (LeaseUnknown, OTHER_FARM, good),
+        (LeaseUnknown, OTHER_HOLDER, good),
         (LeaseUnknown, Principal("farm", Kind.WORKER, "acme", ("*",)), good),
-        (LeaseSuperseded, FARM, LeaseProof(lease.epoch, None)),
-        (LeaseSuperseded, FARM, LeaseProof(lease.epoch, "wrong")),
-        (LeaseSuperseded, FARM, LeaseProof(lease.epoch - 1, lease.secret)),
+        (LeaseSuperseded, HOLDER, LeaseProof(lease.epoch, None)),
+        (LeaseSuperseded, HOLDER, LeaseProof(lease.epoch, "wrong")),
+        (LeaseSuperseded, HOLDER, LeaseProof(lease.epoch - 1, lease.secret)),
     ):
         with pytest.raises(error):
             await directory.beat(holder, worker, shown, Beat())
         with pytest.raises(error):
             await directory.withdraw(holder, worker, shown)
-    assert (await directory.beat(FARM, worker, good, Beat(in_flight=3))).registration.load == 3
-    await directory.withdraw(FARM, worker, good)
+    assert (await directory.beat(HOLDER, worker, good, Beat(in_flight=3))).registration.load == 3
+    await directory.withdraw(HOLDER, worker, good)
     with pytest.raises(LeaseUnknown):
-        await directory.beat(FARM, worker, good, Beat())
+        await directory.beat(HOLDER, worker, good, Beat())
 
 
 @pytest.mark.parametrize("holder", [ADMIN, LOCAL])
-async def test_an_operator_ends_any_lease_without_a_proof(house: House, holder: Principal) -> None:
-    directory = directory_of(house)
-    lease = (await directory.enrol(FARM, an_offer(), boot="b")).registration
+async def test_an_operator_ends_any_lease_without_a_proof(system: System, holder: Principal) -> None:
+    directory = directory_of(system)
+    lease = (await directory.enrol(HOLDER, an_offer(), boot="b")).registration
     await directory.withdraw(holder, lease.worker, LeaseProof(None, None))
-    assert list(directory.live(ME)) == []
+    assert list(directory.live(CALLER)) == []
 
 
-async def test_what_is_not_there_can_be_neither_drained_nor_probed(house: House) -> None:
-    directory = directory_of(house)
+async def test_an_unknown_worker_can_be_neither_drained_nor_probed(system: System) -> None:
+    directory = directory_of(system)
     lease = (await directory.enrol(LOCAL, an_offer(), boot="b")).registration
-    abroad = Caller("acme", "local")
-    for caller, worker in ((ME, WorkerId("echo", "none")), (abroad, lease.worker)):
+    other_caller = Caller("acme", "local")
+    for caller, worker in ((CALLER, WorkerId("echo", "none")), (other_caller, lease.worker)):
         with pytest.raises(LeaseUnknown, match=f"^No live agent {worker}.$"):
             await directory.drain(caller, worker, "why")
         with pytest.raises(LeaseUnknown):
             await directory.probe(caller, worker)
-    assert (lease.health, house.forwarder.asked("probe")) == (Health.READY, [])
-    assert (directory.live(abroad), directory.roles(abroad)) == ((), ())
+    assert (lease.health, system.forwarder.asked("probe")) == (Health.READY, [])
+    assert (directory.live(other_caller), directory.roles(other_caller)) == ((), ())
 
 
-async def test_a_worker_is_drained_with_a_reason_and_probed(house: House) -> None:
-    directory = directory_of(house)
+async def test_a_worker_is_drained_with_a_reason_and_probed(system: System) -> None:
+    directory = directory_of(system)
     lease = (await directory.enrol(LOCAL, an_offer(), boot="b")).registration
     revision = directory.revision()
-    assert await directory.drain(ME, lease.worker, "new version") is lease
+    assert await directory.drain(CALLER, lease.worker, "new version") is lease
     assert (lease.health, lease.reason) == (Health.DRAINING, "new version")
     assert directory.revision() == revision + 1
-    assert await directory.probe(ME, lease.worker) == (lease, True)
-    house.forwarder.listening = False
-    assert await directory.probe(ME, lease.worker) == (lease, False)
+    assert await directory.probe(CALLER, lease.worker) == (lease, True)
+    system.forwarder.listening = False
+    assert await directory.probe(CALLER, lease.worker) == (lease, False)
 
 
 # --- finding
 
 
 SUM = {"id": "sum-1", "name": "Sum", "description": "Adds Numbers", "tags": ["math"]}
-SING = {"id": "sing-1", "name": "Sing", "tags": ["art", "loud"]}
+SKILL = {"id": "sing-1", "name": "Sing", "tags": ["art", "loud"]}
 FOUND: list[tuple[dict[str, Any], list[str]]] = [
     ({}, ["code:b", "echo:a", "echo:c"]),
     ({"role": "echo"}, ["echo:a", "echo:c"]),
@@ -280,41 +280,41 @@ FOUND: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("query", "expected"), FOUND)
-async def test_agents_are_found_by_all_that_is_asked(house: House, query: dict[str, Any], expected: list[str]) -> None:
-    directory = directory_of(house)
+async def test_agents_are_found_by_all_filters_of_a_query(system: System, query: dict[str, Any], expected: list[str]) -> None:
+    directory = directory_of(system)
     named = {"name": "The Name"}
-    capable: Any = {"skills": [SUM], "capabilities": {"streaming": True, "pushNotifications": False}}
+    with_capability: Any = {"skills": [SUM], "capabilities": {"streaming": True, "pushNotifications": False}}
     for offer in (
         an_offer("echo:c", description="A fine one", card=named),
-        an_offer("echo:a", card=capable, labels={"zone": "north"}),
-        an_offer("code:b", card={"skills": [SING]}, labels={"zone": "south", "gpu": "yes"}),
+        an_offer("echo:a", card=with_capability, labels={"zone": "north"}),
+        an_offer("code:b", card={"skills": [SKILL]}, labels={"zone": "south", "gpu": "yes"}),
     ):
         await directory.enrol(LOCAL, offer, boot="b")
-    lease = directory.get(ME, WorkerId("echo", "c"))
-    await house.engine.registry.mark(ME.workspace, lease.worker, lease.epoch, Health.SUSPECT, "test")
-    page, more = directory.find(ME, AgentQuery(**query))
+    lease = directory.get(CALLER, WorkerId("echo", "c"))
+    await system.engine.registry.mark(CALLER.workspace, lease.worker, lease.epoch, Health.SUSPECT, "test")
+    page, more = directory.find(CALLER, AgentQuery(**query))
     assert ([str(found.worker) for found in page], more) == (expected, None)
 
 
-async def test_agents_are_given_page_by_page(house: House) -> None:
-    directory = directory_of(house)
+async def test_agents_are_listed_in_pages(system: System) -> None:
+    directory = directory_of(system)
     for number in range(5):
         await directory.enrol(LOCAL, an_offer(f"echo:{number}"), boot="b")
-    pages, after = [], None
+    found, after = [], None
     while True:
-        page, after = directory.find(ME, AgentQuery(limit=2, after=after))
-        pages.append([found.worker.instance for found in page])
+        page, after = directory.find(CALLER, AgentQuery(limit=2, after=after))
+        found.append([found.worker.instance for found in page])
         if after is None:
             break
-    assert pages == [["0", "1"], ["2", "3"], ["4"]]
+    assert found == [["0", "1"], ["2", "3"], ["4"]]
 
 
-# --- who watches
+# --- feeds and observers
 
 
-async def test_feeds_end_when_the_hub_goes_down_and_new_ones_end_at_once(house: House) -> None:
-    directory = directory_of(house)
-    with directory.changes(ME, after=None, idle=IDLE) as feed, directory.changes(ME, after=None, idle=IDLE) as second:
+async def test_feeds_end_when_the_hub_drains_and_new_ones_end_at_once(system: System) -> None:
+    directory = directory_of(system)
+    with directory.changes(CALLER, after=None, idle=IDLE) as feed, directory.changes(CALLER, after=None, idle=IDLE) as second:
         await directory.enrol(LOCAL, an_offer(), boot="b")
         assert [str(change.kind) for change in await anext(feed)] == ["enrolled"]
         directory.end_feeds()
@@ -322,20 +322,20 @@ async def test_feeds_end_when_the_hub_goes_down_and_new_ones_end_at_once(house: 
         with pytest.raises(StopAsyncIteration):
             await anext(feed)
         assert [batch async for batch in second] in ([], [[]])
-    with directory.changes(ME, after=0, idle=IDLE) as late:
+    with directory.changes(CALLER, after=0, idle=IDLE) as late:
         assert [batch async for batch in late] == []
 
 
-async def test_a_feed_that_is_left_has_ended(house: House) -> None:
-    with house.directory.changes(ME, after=None, idle=IDLE) as feed:
+async def test_a_closed_feed_has_ended(system: System) -> None:
+    with system.directory.changes(CALLER, after=None, idle=IDLE) as feed:
         assert list(await anext(feed)) == []
     with pytest.raises(StopAsyncIteration):
         await anext(feed)
-    house.directory.end_feeds()
+    system.directory.end_feeds()
 
 
-async def test_the_observer_is_told_of_every_workspaces_changes(house: House) -> None:
-    class Watching(Recorder):
+async def test_the_observer_gets_the_changes_of_every_workspace(system: System) -> None:
+    class ChangeRecorder(Recorder):
         def __init__(self) -> None:
             super().__init__()
             self.changes: list[tuple[str, str]] = []
@@ -343,13 +343,15 @@ async def test_the_observer_is_told_of_every_workspaces_changes(house: House) ->
         def registry_changed(self, change: RegistryChange) -> None:
             self.changes.append((change.workspace, str(change.kind)))
 
-    watching = Watching()
-    directory = Directory(house.engine.registry, house.forwarder, watching, TERMS, check_url=Checked(), most=9, most_each=9)
-    house.supervisor.keep_running("observe", directory.observe)
+    recorder = ChangeRecorder()
+    directory = Directory(
+        system.engine.registry, system.forwarder, recorder, TERMS, check_url=Checked(), limit=9, per_holder_limit=9
+    )
+    system.supervisor.keep_running("observe", directory.observe)
     await asyncio.sleep(0.1)
-    lease = await house.enrol("echo:a")
-    await house.enrol("echo:a", workspace="acme")
+    lease = await system.enrol("echo:a")
+    await system.enrol("echo:a", workspace="acme")
     await asyncio.sleep(0.1)
-    await house.directory.withdraw(LOCAL, lease.worker, proof(lease))
+    await system.directory.withdraw(LOCAL, lease.worker, proof(lease))
     await asyncio.sleep(0.1)
-    assert watching.changes == [("default", "enrolled"), ("acme", "enrolled"), ("default", "withdrawn")]
+    assert recorder.changes == [("default", "enrolled"), ("acme", "enrolled"), ("default", "withdrawn")]

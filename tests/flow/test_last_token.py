@@ -1,4 +1,4 @@
-"""What becomes of a hub's door when its last token goes."""
+"""What a hub serves after its last token was removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ pytestmark = pytest.mark.real_time
 
 @pytest.mark.parametrize(("host", "ends_as"), [("0.0.0.0", 401), ("127.0.0.1", 200)])
 @pytest.mark.parametrize("how", ["revoked", "deleted"])
-async def test_the_last_token_opens_no_door_to_other_machines(tmp_path: Path, host: str, ends_as: int, how: str) -> None:
+async def test_removing_the_last_token_does_not_open_the_hub_to_other_machines(
+    tmp_path: Path, host: str, ends_as: int, how: str
+) -> None:
     path = tmp_path / FILE_NAME
     token, _ = new(path, Principal("me", Kind.ADMIN), lasts=None, now=0.0)
     async with assemble(Settings(data_dir=tmp_path, host=host), port=1) as rolecall:
@@ -32,7 +34,7 @@ async def test_the_last_token_opens_no_door_to_other_machines(tmp_path: Path, ho
             shown = {"Authorization": f"Bearer {token}"}
             assert (await answers(**shown), await answers()) == (200, 401)
             revoke(path, "me") if how == "revoked" else path.unlink()
-            for _ in range(100):  # the file is looked at once a second
+            for _ in range(100):  # the file is read once a second
                 if (await answers(**shown), await answers()) == (ends_as, ends_as):
                     break
                 await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""How a call begins: who gets it, who gets it instead, and what its caller hears when nobody has run it."""
+"""How a call begins: its worker, failover, and the error if no worker has run it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from hub.core.hub import HubLimits
 from rolecall.errors import (
     InvalidAnswer,
     NotProcessed,
@@ -25,197 +24,199 @@ from rolecall.model.value import replace
 from rolecall.model.worker import Health
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.callers import enrol
-from tests.flow.conftest import KEEP_ALIVE, ME, House, say
+from tests.flow.conftest import CALLER, System, hub_limits, say
 from tests.flow.relayed import CUT, REFUSED, end, moved, reaches, texts, words
 from tests.helpers.scripted import chunk, message, status, task
 from tests.helpers.watched_engine import Hold
 
 
-async def test_a_blocking_send_answers_with_the_finished_task(house: House) -> None:
-    await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", task(), chunk("one", append=False), chunk("two"), status("completed"))
-    answer = await house.send()
+async def test_a_blocking_send_answers_with_the_finished_task(system: System) -> None:
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", task(), chunk("one", append=False), chunk("two"), status("completed"))
+    answer = await system.send()
     assert answer["status"]["state"] == "completed"
     assert texts(answer) == ["one", "two"]
     assert answer["id"] != "wt"
-    assert await house.get(answer["id"]) == answer
+    assert await system.get(answer["id"]) == answer
 
 
-async def test_a_bare_message_goes_straight_back_and_leaves_no_task(house: House) -> None:
-    lease = await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", message("yes"))
-    assert (await house.send())["parts"][0]["text"] == "yes"
-    house.forwarder.plan("echo:a", message("yes"))
-    assert [frame["kind"] for frame in await house.stream()] == ["message"]
-    assert (await house.engine.tasks.page(ME, TaskQuery())).total == 0
+async def test_a_bare_message_is_returned_and_leaves_no_task(system: System) -> None:
+    lease = await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", message("yes"))
+    assert (await system.send())["parts"][0]["text"] == "yes"
+    system.forwarder.plan("echo:a", message("yes"))
+    assert [frame["kind"] for frame in await system.stream()] == ["message"]
+    assert (await system.engine.tasks.page(CALLER, TaskQuery())).total == 0
     assert lease.in_flight == 0
 
 
-async def test_events_of_another_task_are_dropped(house: House) -> None:
-    await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", task(), chunk("mine", append=False), chunk("not mine", task_id="other"), status("completed"))
-    assert texts(await house.send()) == ["mine"]
+async def test_events_of_another_task_are_dropped(system: System) -> None:
+    await system.enrol("echo:a")
+    system.forwarder.plan(
+        "echo:a", task(), chunk("mine", append=False), chunk("not mine", task_id="other"), status("completed")
+    )
+    assert texts(await system.send()) == ["mine"]
 
 
-async def test_tasks_that_a_message_refers_to_are_called_as_their_worker_calls_them(house: House) -> None:
-    await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", task("completed", task_id="first"))
-    first = await house.send()
-    house.forwarder.plan("echo:a", task("completed"))
-    await house.send(referenceTaskIds=[first["id"]])
-    assert house.forwarder.told()[-1]["referenceTaskIds"] == ["first"]
+async def test_references_reach_the_worker_with_its_own_ids(system: System) -> None:
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", task("completed", task_id="first"))
+    first = await system.send()
+    system.forwarder.plan("echo:a", task("completed"))
+    await system.send(referenceTaskIds=[first["id"]])
+    assert system.forwarder.delivered_messages()[-1]["referenceTaskIds"] == ["first"]
     with pytest.raises(TaskNotFound):
-        await house.send(referenceTaskIds=["unknown"])
+        await system.send(referenceTaskIds=["unknown"])
 
 
-async def test_the_first_event_of_a_call_is_observed_once_with_its_time(house: House) -> None:
-    await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", 1.5, task(), 1, chunk("x"), status("completed"))
-    await house.send()
-    assert house.observer.firsts == [pytest.approx(1.5, abs=0.01)]
-    assert house.observer.failures == []
+async def test_the_first_event_of_a_call_is_observed_once_with_its_time(system: System) -> None:
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", 1.5, task(), 1, chunk("x"), status("completed"))
+    await system.send()
+    assert system.observer.first_event_times == [pytest.approx(1.5, abs=0.01)]
+    assert system.observer.failures == []
 
 
-async def test_a_call_counts_as_its_workers_load_until_the_task_ends(house: House) -> None:
-    lease = await house.enrol("echo:a")
-    sending, hold = await reaches(house, task(), then=(status("completed"), 60.0))
+async def test_a_call_counts_as_its_workers_load_until_the_task_ends(system: System) -> None:
+    lease = await system.enrol("echo:a")
+    pending, hold = await reaches(system, task(), then=(status("completed"), 60.0))
     assert lease.in_flight == 1
     hold.release()
-    await sending
+    await pending
     assert lease.in_flight == 0
 
 
 # --- failover
 
 
-async def test_a_call_that_was_refused_goes_to_another_worker_once(house: House) -> None:
+async def test_a_call_that_was_refused_goes_to_another_worker_once(system: System) -> None:
     for name in ("echo:a", "echo:b"):
-        await house.enrol(name)
-        house.forwarder.plan(name, REFUSED)
-        house.forwarder.plan(name, task("completed"))
+        await system.enrol(name)
+        system.forwarder.plan(name, REFUSED)
+        system.forwarder.plan(name, task("completed"))
     with pytest.raises(WorkerUnreachable):
-        await house.send()
-    assert sorted(house.forwarder.asked("deliver")) == ["echo:a", "echo:b"]
-    assert {r.health for r in house.engine.registry.live("default", "echo")} == {Health.SUSPECT}
-    assert house.observer.failovers == ["echo"]
+        await system.send()
+    assert sorted(system.forwarder.asked("deliver")) == ["echo:a", "echo:b"]
+    assert {r.health for r in system.engine.registry.live("default", "echo")} == {Health.SUSPECT}
+    assert system.observer.failed_over_roles == ["echo"]
 
 
-async def test_a_refusal_marks_its_worker_with_the_reason(house: House) -> None:
-    lease = await house.enrol("echo:a")
-    sending = await moved(house, task("completed"))
-    assert end(await sending) == ("completed", "")
+async def test_a_refusal_marks_its_worker_with_the_reason(system: System) -> None:
+    lease = await system.enrol("echo:a")
+    pending = await moved(system, task("completed"))
+    assert end(await pending) == ("completed", "")
     assert (lease.health, lease.reason) == (Health.SUSPECT, "connection refused")
-    assert house.observer.failures == ["WorkerUnreachable"]
-    assert house.observer.failovers == ["echo"]
+    assert system.observer.failures == ["WorkerUnreachable"]
+    assert system.observer.failed_over_roles == ["echo"]
 
 
-async def test_a_failover_moves_the_load_to_the_worker_that_has_the_call(house: House) -> None:
-    first = await house.enrol("echo:a")
+async def test_a_failover_moves_the_load_to_the_worker_that_has_the_call(system: System) -> None:
+    first = await system.enrol("echo:a")
     at_work = Hold()
-    sending = await moved(house, task(), at_work, status("completed"))
+    pending = await moved(system, task(), at_work, status("completed"))
     await at_work.reached.wait()
-    (second,) = (r for r in house.engine.registry.live("default", "echo") if r is not first)
+    (second,) = (r for r in system.engine.registry.live("default", "echo") if r is not first)
     assert (first.in_flight, second.in_flight) == (0, 1)
     at_work.release()
-    await sending
+    await pending
     assert (first.in_flight, second.in_flight) == (0, 0)
 
 
-async def test_a_refused_call_belongs_to_the_lease_that_it_moved_to(house: House) -> None:
-    """Whoever comes back to the task later asks that worker, in that worker's own tongue."""
-    await enrol(house, "echo:a", "0.3")
-    await enrol(house, "echo:b", "1.0", boot="first")
-    second = await enrol(house, "echo:b", "1.0", boot="second")
-    await house.engine.registry.mark("default", second.worker, second.epoch, Health.SUSPECT, "test")
-    refuses = Hold()
-    house.forwarder.plan("echo:a", refuses, REFUSED)
-    house.forwarder.plan("echo:b", task(), CUT)
-    house.forwarder.plan_fetch("echo:b", task("completed"))
-    sending = asyncio.create_task(house.send())
-    await refuses.reached.wait()
-    await house.engine.registry.mark("default", second.worker, second.epoch, Health.READY, "test")
-    refuses.release()
-    assert end(await sending) == ("completed", "")
-    assert [(kind, worker) for kind, worker, _ in house.forwarder.calls] == [
+async def test_a_refused_call_belongs_to_the_lease_that_it_moved_to(system: System) -> None:
+    """Later calls for the task go to that worker, in that worker's dialect."""
+    await enrol(system, "echo:a", "0.3")
+    await enrol(system, "echo:b", "1.0", boot="first")
+    second = await enrol(system, "echo:b", "1.0", boot="second")
+    await system.engine.registry.mark("default", second.worker, second.epoch, Health.SUSPECT, "test")
+    refusal_hold = Hold()
+    system.forwarder.plan("echo:a", refusal_hold, REFUSED)
+    system.forwarder.plan("echo:b", task(), CUT)
+    system.forwarder.plan_fetch("echo:b", task("completed"))
+    pending = asyncio.create_task(system.send())
+    await refusal_hold.reached.wait()
+    await system.engine.registry.mark("default", second.worker, second.epoch, Health.READY, "test")
+    refusal_hold.release()
+    assert end(await pending) == ("completed", "")
+    assert [(kind, worker) for kind, worker, _ in system.forwarder.calls] == [
         ("deliver", "echo:a"),
         ("deliver", "echo:b"),
         ("fetch", "echo:b"),
     ]
-    assert house.forwarder.calls[1][2].ids.log_dialect == "1.0"
-    row = await house.row()
+    assert system.forwarder.calls[1][2].ids.log_dialect == "1.0"
+    row = await system.row()
     assert (str(row.worker), row.epoch, row.log_dialect) == ("echo:b", second.epoch, "1.0")
 
 
-async def test_no_worker_is_tried_twice_for_one_call(house: House) -> None:
+async def test_no_worker_is_tried_twice_for_one_call(system: System) -> None:
     first, second, third = (WorkerRefused(name) for name in ("echo:a", "echo:b", "echo:c"))
-    await house.enrol("echo:a")
-    refuses = Hold()
-    sending = await moved(house, refuses, second, refusal=first)
-    await refuses.reached.wait()
-    await house.enrol("echo:c")
-    house.forwarder.plan("echo:c", third)
-    refuses.release()
+    await system.enrol("echo:a")
+    refusal_hold = Hold()
+    pending = await moved(system, refusal_hold, second, refusal=first)
+    await refusal_hold.reached.wait()
+    await system.enrol("echo:c")
+    system.forwarder.plan("echo:c", third)
+    refusal_hold.release()
     with pytest.raises(WorkerRefused) as refused:
-        await sending
+        await pending
     assert refused.value is third
-    assert house.forwarder.asked("deliver") == ["echo:a", "echo:b", "echo:c"]
-    assert {r.health for r in house.engine.registry.live("default", "echo")} == {Health.READY}
-    assert {r.in_flight for r in house.engine.registry.live("default", "echo")} == {0}
+    assert system.forwarder.asked("deliver") == ["echo:a", "echo:b", "echo:c"]
+    assert {r.health for r in system.engine.registry.live("default", "echo")} == {Health.READY}
+    assert {r.in_flight for r in system.engine.registry.live("default", "echo")} == {0}
 
 
-async def test_a_refused_call_whose_other_workers_are_full_is_told_so(house: House) -> None:
-    await house.enrol("echo:a")
-    sending, hold = await reaches(house, then=(REFUSED,))
-    await house.enrol("echo:b", capacity=1)
-    house.forwarder.plan("echo:b", task(), 5.0, status("completed"))
-    # The second call goes to whoever is least busy: echo:b.
-    other = asyncio.create_task(house.send("other"))
+async def test_a_refused_call_whose_other_workers_are_full_gets_worker_busy(system: System) -> None:
+    await system.enrol("echo:a")
+    pending, hold = await reaches(system, then=(REFUSED,))
+    await system.enrol("echo:b", capacity=1)
+    system.forwarder.plan("echo:b", task(), 5.0, status("completed"))
+    # The second call goes to the least busy worker, echo:b.
+    other = asyncio.create_task(system.send("other"))
     await asyncio.sleep(0.1)
-    assert house.forwarder.asked("deliver") == ["echo:a", "echo:b"]
+    assert system.forwarder.asked("deliver") == ["echo:a", "echo:b"]
     hold.release()
     with pytest.raises(WorkerBusy):
-        await sending
+        await pending
     assert end(await other) == ("completed", "")
 
 
-async def test_a_call_for_one_instance_goes_to_no_other(house: House) -> None:
-    await house.enrol("echo:a")
-    await house.enrol("echo:b")
-    house.forwarder.plan("echo:a", REFUSED)
+async def test_a_call_for_one_instance_goes_to_no_other(system: System) -> None:
+    await system.enrol("echo:a")
+    await system.enrol("echo:b")
+    system.forwarder.plan("echo:a", REFUSED)
     pinned = replace(say(), target=Target(path_role="echo", path_instance="a"))
     with pytest.raises(WorkerUnreachable):
-        await house.hub.send(ME, pinned)
-    assert house.forwarder.asked("deliver") == ["echo:a"]
+        await system.hub.send(CALLER, pinned)
+    assert system.forwarder.asked("deliver") == ["echo:a"]
 
 
-async def test_a_call_that_may_have_run_is_not_repeated(house: House) -> None:
-    await house.enrol("echo:a")
-    await house.enrol("echo:b")
+async def test_a_call_that_may_have_run_is_not_repeated(system: System) -> None:
+    await system.enrol("echo:a")
+    await system.enrol("echo:b")
     for name in ("echo:a", "echo:b"):
-        house.forwarder.plan(name, WorkerBroke(name, "cut"))
+        system.forwarder.plan(name, WorkerBroke(name, "cut"))
     for _ in range(2):
-        assert end(await house.send(messageId="m")) == ("failed", "WORKER_LOST")
-    assert len(house.forwarder.calls) == 1
+        assert end(await system.send(messageId="m")) == ("failed", "WORKER_LOST")
+    assert len(system.forwarder.calls) == 1
 
 
-async def test_a_suspect_worker_gets_nothing_while_another_is_ready(house: House) -> None:
-    await house.enrol("echo:a")
-    await house.enrol("echo:b")
-    await house.engine.registry.mark("default", (await house.enrol("echo:a")).worker, 1, Health.SUSPECT, "test")
+async def test_a_suspect_worker_gets_nothing_while_another_is_ready(system: System) -> None:
+    await system.enrol("echo:a")
+    await system.enrol("echo:b")
+    await system.engine.registry.mark("default", (await system.enrol("echo:a")).worker, 1, Health.SUSPECT, "test")
     for _ in range(10):
-        house.forwarder.plan("echo:b", task("completed"))
-        await house.send()
-    assert set(house.forwarder.asked("deliver")) == {"echo:b"}
+        system.forwarder.plan("echo:b", task("completed"))
+        await system.send()
+    assert set(system.forwarder.asked("deliver")) == {"echo:b"}
 
 
-async def test_a_refused_call_of_which_the_hub_cannot_tell_others_moves_all_the_same(house: House) -> None:
-    await house.enrol("echo:a")
-    house.engine.fail("registry.mark", StoreUnavailable())
-    sending = await moved(house, task("completed"))
-    assert end(await sending) == ("completed", "")
+async def test_a_refused_call_moves_even_if_the_suspect_cannot_be_stored(system: System) -> None:
+    await system.enrol("echo:a")
+    system.engine.fail("registry.mark", StoreUnavailable())
+    pending = await moved(system, task("completed"))
+    assert end(await pending) == ("completed", "")
 
 
-# --- nobody has run it
+# --- calls that never ran
 
 
 @pytest.mark.parametrize(
@@ -223,206 +224,206 @@ async def test_a_refused_call_of_which_the_hub_cannot_tell_others_moves_all_the_
     [InvalidAnswer("echo:a", "HTML"), WorkerFault(-32602, "no"), WorkerFault(-32001, "which task?"), REFUSED],
     ids=["not A2A", "refused by its worker", "unknown to its worker", "unreachable"],
 )
-async def test_a_call_that_never_began_is_an_error_to_its_caller(house: House, failure: Exception) -> None:
-    lease = await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", failure)
-    house.forwarder.plan("echo:a", failure)
+async def test_a_call_that_never_began_is_an_error_to_its_caller(system: System, failure: Exception) -> None:
+    lease = await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", failure)
+    system.forwarder.plan("echo:a", failure)
     with pytest.raises(type(failure)):
-        await house.send()
+        await system.send()
     with pytest.raises(type(failure)):
-        await house.stream()
+        await system.stream()
     assert lease.in_flight == 0
 
 
 @pytest.mark.parametrize("failure", [WorkerFault(-32602, "no"), REFUSED, WorkerRefused("echo:a")])
-async def test_a_call_that_nobody_ran_leaves_no_task_and_fills_no_place(house: House, failure: Exception) -> None:
-    house.with_bounds(limits=HubLimits(open_tasks=1, keep_alive=KEEP_ALIVE))
-    await house.enrol("echo:a")
+async def test_a_call_that_never_ran_leaves_no_task_and_takes_no_slot(system: System, failure: Exception) -> None:
+    system.with_bounds(limits=hub_limits(open_tasks=1))
+    await system.enrol("echo:a")
     for _ in range(2):
-        house.forwarder.plan("echo:a", failure)
+        system.forwarder.plan("echo:a", failure)
         with pytest.raises(type(failure)):
-            await house.send(messageId="m")
+            await system.send(messageId="m")
         await asyncio.sleep(0.01)
-        assert await house.rows() == []
-    assert house.forwarder.asked("deliver") == ["echo:a"] * 2
+        assert await system.rows() == []
+    assert system.forwarder.asked("deliver") == ["echo:a"] * 2
 
 
-async def test_an_answer_that_is_not_a2a_leaves_a_failed_task(house: House) -> None:
+async def test_an_answer_that_is_not_a2a_leaves_a_failed_task(system: System) -> None:
     """It may have run."""
-    await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", InvalidAnswer("echo:a", "HTML"))
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", InvalidAnswer("echo:a", "HTML"))
     with pytest.raises(InvalidAnswer):
-        await house.send()
-    row = await house.row()
-    assert end(await house.get(row.id)) == ("failed", "INVALID_AGENT_RESPONSE")
-    assert house.observer.failures == ["InvalidAnswer"]
+        await system.send()
+    row = await system.row()
+    assert end(await system.get(row.id)) == ("failed", "INVALID_AGENT_RESPONSE")
+    assert system.observer.failures == ["InvalidAnswer"]
 
 
 @pytest.mark.parametrize("replays", [False, True])
-async def test_a_worker_that_ends_its_answer_without_an_event_has_not_spoken_a2a(house: House, replays: bool) -> None:
-    await house.enrol("echo:a", replays=replays)
-    house.forwarder.plan("echo:a")
+async def test_an_answer_without_an_event_is_invalid(system: System, replays: bool) -> None:
+    await system.enrol("echo:a", replays=replays)
+    system.forwarder.plan("echo:a")
     with pytest.raises(InvalidAnswer, match="without an event"):
-        await house.send()
-    assert len(house.forwarder.calls) == 1
+        await system.send()
+    assert len(system.forwarder.calls) == 1
 
 
-async def test_a_caller_hears_that_the_hub_has_stopped(house: House) -> None:
-    await house.enrol("echo:a")
-    sending, _ = await reaches(house)
-    await house.supervisor.close()
+async def test_a_caller_gets_an_error_when_the_hub_stops(system: System) -> None:
+    await system.enrol("echo:a")
+    pending, _ = await reaches(system)
+    await system.supervisor.close()
     with pytest.raises(WorkerLost, match=r"^The hub stopped\.$"):
-        await sending
-    (row,) = await house.rows()
+        await pending
+    (row,) = await system.rows()
     assert not row.ended
 
 
 @pytest.mark.parametrize("store_fails", [False, True])
-async def test_a_caller_is_not_left_waiting_by_what_nobody_thought_of(house: House, store_fails: bool) -> None:
-    lease = await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", WorkerRefused("echo:a") if store_fails else RuntimeError("a bug"))
+async def test_an_unexpected_error_does_not_leave_the_caller_waiting(system: System, store_fails: bool) -> None:
+    lease = await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", WorkerRefused("echo:a") if store_fails else RuntimeError("a bug"))
     if store_fails:
-        house.engine.fail("tasks.discard", RuntimeError("a bug"))
-    with pytest.raises(WorkerLost, match=r"^echo:a said nothing to this\.$"):
-        await asyncio.wait_for(house.send(), 5)
+        system.engine.fail("tasks.discard", RuntimeError("a bug"))
+    with pytest.raises(WorkerLost, match=r"^echo:a sent no answer to this message\.$"):
+        await asyncio.wait_for(system.send(), 5)
     await asyncio.sleep(0.01)
-    assert len(house.hub.relays) == 0
+    assert len(system.hub.relays) == 0
     assert lease.in_flight == 0
 
 
-# --- who does not wait
+# --- non-blocking callers
 
 
-async def test_a_caller_who_does_not_wait_gets_the_task_as_it_stands(house: House) -> None:
-    await house.enrol("echo:a")
-    answer, hold = await reaches(house, task(), then=(status("completed"),), blocking=False)
+async def test_a_non_blocking_caller_gets_the_task_as_it_stands(system: System) -> None:
+    await system.enrol("echo:a")
+    answer, hold = await reaches(system, task(), then=(status("completed"),), blocking=False)
     assert (await answer)["status"]["state"] == "working"
     hold.release()
     await asyncio.sleep(0.1)
-    assert (await house.get((await answer)["id"]))["status"]["state"] == "completed"
+    assert (await system.get((await answer)["id"]))["status"]["state"] == "completed"
 
 
-async def test_a_caller_who_does_not_wait_sees_the_task_after_a_second(house: House) -> None:
-    await house.enrol("echo:a")
-    began = house.clock.monotonic()
-    answer, hold = await reaches(house, then=(message("done after all"),), blocking=False)
+async def test_a_non_blocking_caller_gets_the_task_after_a_second(system: System) -> None:
+    await system.enrol("echo:a")
+    began = system.clock.monotonic()
+    answer, hold = await reaches(system, then=(message("done after all"),), blocking=False)
     assert end(await answer) == ("submitted", "")
-    assert house.clock.monotonic() - began == pytest.approx(1.0, abs=0.01)
+    assert system.clock.monotonic() - began == pytest.approx(1.0, abs=0.01)
     hold.release()
     await asyncio.sleep(0.1)
-    later = await house.get((await answer)["id"])
+    later = await system.get((await answer)["id"])
     assert (later["status"]["state"], words(later)) == ("completed", "done after all")
 
 
-async def test_a_caller_who_does_not_wait_hears_of_a_refusal_within_a_second(house: House) -> None:
-    await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", 0.9, WorkerRefused("echo:a"))
+async def test_a_non_blocking_caller_gets_a_refusal_within_a_second(system: System) -> None:
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", 0.9, WorkerRefused("echo:a"))
     with pytest.raises(NotProcessed):
-        await house.send(blocking=False)
-    assert await house.rows() == []
+        await system.send(blocking=False)
+    assert await system.rows() == []
 
 
-async def test_a_task_that_was_shown_is_not_moved_to_another_worker(house: House) -> None:
-    """Its log has begun, in the first one's tongue."""
-    await house.enrol("echo:a")
-    answer, hold = await reaches(house, then=(WorkerRefused("echo:a"),), blocking=False)
+async def test_a_revealed_task_is_not_moved_to_another_worker(system: System) -> None:
+    """Its log has begun, in the first worker's dialect."""
+    await system.enrol("echo:a")
+    answer, hold = await reaches(system, then=(WorkerRefused("echo:a"),), blocking=False)
     shown = await answer
-    await house.enrol("echo:b")
+    await system.enrol("echo:b")
     hold.release()
     await asyncio.sleep(0.1)
-    assert end(await house.get(shown["id"])) == ("failed", "WORKER_BUSY")
-    assert house.forwarder.asked("deliver") == ["echo:a"]
+    assert end(await system.get(shown["id"])) == ("failed", "WORKER_BUSY")
+    assert system.forwarder.asked("deliver") == ["echo:a"]
 
 
-async def test_who_is_about_to_be_shown_a_task_as_it_is_refused_gets_it_and_it_fails(house: House) -> None:
-    await house.enrol("echo:a")
-    showing, failing = house.engine.hold("events.append"), house.engine.hold("events.append")
-    answer, refuses = await reaches(house, then=(WorkerRefused("echo:a"),), blocking=False)
-    await showing.reached.wait()
-    refuses.release()
+async def test_a_task_that_is_refused_during_its_reveal_is_returned_and_fails(system: System) -> None:
+    await system.enrol("echo:a")
+    reveal, failing = system.engine.hold("events.append"), system.engine.hold("events.append")
+    answer, refusal_hold = await reaches(system, then=(WorkerRefused("echo:a"),), blocking=False)
+    await reveal.reached.wait()
+    refusal_hold.release()
     await asyncio.sleep(0.1)
-    showing.release()
+    reveal.release()
     await failing.reached.wait()
     assert end(await answer) == ("submitted", "")
     failing.release()
     await asyncio.sleep(0.1)
-    assert end(await house.get((await answer)["id"])) == ("failed", "WORKER_BUSY")
+    assert end(await system.get((await answer)["id"])) == ("failed", "WORKER_BUSY")
 
 
-async def test_who_is_about_to_be_shown_a_task_that_is_taken_back_hears_why(house: House) -> None:
-    await house.enrol("echo:a")
-    taking_back, showing = house.engine.hold("tasks.discard"), house.engine.hold("events.append")
-    house.forwarder.plan("echo:a", 0.9, WorkerRefused("echo:a"))
-    answer = asyncio.create_task(house.send(blocking=False))
-    await showing.reached.wait()
+async def test_a_caller_gets_the_reason_if_its_task_is_taken_back_during_the_reveal(system: System) -> None:
+    await system.enrol("echo:a")
+    taking_back, reveal = system.engine.hold("tasks.discard"), system.engine.hold("events.append")
+    system.forwarder.plan("echo:a", 0.9, WorkerRefused("echo:a"))
+    answer = asyncio.create_task(system.send(blocking=False))
+    await reveal.reached.wait()
     taking_back.release()
     await asyncio.sleep(0.1)
-    showing.release()
+    reveal.release()
     with pytest.raises(WorkerRefused):
         await answer
-    assert await house.rows() == []
+    assert await system.rows() == []
 
 
 # --- waiting for a worker
 
 
-async def test_a_busy_worker_passes_the_call_on_and_is_not_suspected(house: House) -> None:
-    await house.enrol("echo:a")
-    sending = await moved(house, task("completed"), refusal=WorkerRefused("echo:a"))
-    assert end(await sending) == ("completed", "")
-    assert {r.health for r in house.engine.registry.live("default", "echo")} == {Health.READY}
+async def test_a_busy_worker_passes_the_call_on_and_is_not_suspected(system: System) -> None:
+    await system.enrol("echo:a")
+    pending = await moved(system, task("completed"), refusal=WorkerRefused("echo:a"))
+    assert end(await pending) == ("completed", "")
+    assert {r.health for r in system.engine.registry.live("default", "echo")} == {Health.READY}
 
 
-async def test_workers_at_capacity_are_not_asked(house: House) -> None:
-    await house.enrol("echo:a", capacity=1)
-    first, hold = await reaches(house, task(), then=(status("completed"),))
+async def test_workers_at_capacity_get_no_call(system: System) -> None:
+    await system.enrol("echo:a", capacity=1)
+    first, hold = await reaches(system, task(), then=(status("completed"),))
     with pytest.raises(WorkerBusy):
-        await house.send()
+        await system.send()
     hold.release()
     assert end(await first) == ("completed", "")
-    house.forwarder.plan("echo:a", task("completed"))
-    assert end(await house.send()) == ("completed", "")
+    system.forwarder.plan("echo:a", task("completed"))
+    assert end(await system.send()) == ("completed", "")
 
 
-async def test_a_caller_may_wait_for_a_worker_that_is_free(house: House) -> None:
-    await house.enrol("echo:a", capacity=1)
-    first, hold = await reaches(house, task(), then=(status("completed"),))
-    house.forwarder.plan("echo:a", task("completed"))
-    second = asyncio.create_task(house.send(metadata={"waitSeconds": 5}))
+async def test_a_caller_may_wait_for_a_worker_that_is_free(system: System) -> None:
+    await system.enrol("echo:a", capacity=1)
+    first, hold = await reaches(system, task(), then=(status("completed"),))
+    system.forwarder.plan("echo:a", task("completed"))
+    second = asyncio.create_task(system.send(metadata={"waitSeconds": 5}))
     await asyncio.sleep(1)
-    assert len(house.forwarder.calls) == 1
+    assert len(system.forwarder.calls) == 1
     hold.release()
     assert end(await first) == end(await second) == ("completed", "")
 
 
-async def test_a_caller_may_wait_for_the_first_worker_and_not_for_ever(house: House) -> None:
-    waiting = asyncio.create_task(house.send(metadata={"waitSeconds": 5}))
+async def test_a_caller_may_wait_for_the_first_worker_for_a_limited_time(system: System) -> None:
+    waiting = asyncio.create_task(system.send(metadata={"waitSeconds": 5}))
     await asyncio.sleep(4.5)
-    house.forwarder.plan("echo:a", task("completed"))
-    await house.enrol("echo:a")
+    system.forwarder.plan("echo:a", task("completed"))
+    await system.enrol("echo:a")
     assert end(await waiting) == ("completed", "")
-    began = house.clock.monotonic()
+    began = system.clock.monotonic()
     with pytest.raises(RoleUnknown):
-        await house.send(role="nobody", metadata={"waitSeconds": 5})
-    assert house.clock.monotonic() - began == pytest.approx(5, abs=0.2)
+        await system.send(role="nobody", metadata={"waitSeconds": 5})
+    assert system.clock.monotonic() - began == pytest.approx(5, abs=0.2)
 
 
-async def test_of_two_who_wait_for_one_call_one_may_leave(house: House) -> None:
-    await house.enrol("echo:a")
-    first, hold = await reaches(house, then=(task("completed"),), messageId="m")
-    second = asyncio.create_task(house.send(messageId="m"))
+async def test_of_two_callers_that_wait_for_one_call_one_may_disconnect(system: System) -> None:
+    await system.enrol("echo:a")
+    first, hold = await reaches(system, then=(task("completed"),), messageId="m")
+    second = asyncio.create_task(system.send(messageId="m"))
     await asyncio.sleep(0.1)
     first.cancel()
     await asyncio.sleep(0.1)
     hold.release()
     assert end(await asyncio.wait_for(second, 5)) == ("completed", "")
-    assert len(house.forwarder.calls) == 1
+    assert len(system.forwarder.calls) == 1
 
 
-async def test_a_call_of_another_caller_is_not_the_same_call(house: House) -> None:
-    await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", task("completed"))
-    house.forwarder.plan("echo:a", task("completed"))
-    mine = parse((await house.hub.send(ME, say(messageId="m"))).body)
-    theirs = parse((await house.hub.send(ME._replace(name="other"), say(messageId="m"))).body)
-    assert mine["id"] != theirs["id"]
+async def test_a_call_of_another_caller_is_not_the_same_call(system: System) -> None:
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", task("completed"))
+    system.forwarder.plan("echo:a", task("completed"))
+    mine = parse((await system.hub.send(CALLER, say(messageId="m"))).body)
+    other_answer = parse((await system.hub.send(CALLER._replace(name="other"), say(messageId="m"))).body)
+    assert mine["id"] != other_answer["id"]

@@ -1,4 +1,4 @@
-"""A hub that comes up again takes its open tasks up: exactly at a worker that replays, and never twice at any other."""
+"""A restarted hub continues its open tasks: exactly at a worker that replays, and never twice at any other."""
 
 from __future__ import annotations
 
@@ -7,179 +7,179 @@ import asyncio
 import pytest
 
 from rolecall.errors import WorkerRefused
-from tests.flow.conftest import House, frames
-from tests.flow.relayed import CUT, asked, end, gaps, reaches, words
+from tests.flow.conftest import System, frames
+from tests.flow.relayed import CUT, asked, end, gap_cursors, reaches, words
 from tests.helpers.scripted import chunk, status, task
 from tests.helpers.watched_engine import Hold
 
 
-async def killed(house: House, task_id: str | None = None) -> str:
-    """A call, or the answer "blue", that its worker has not said a word to as its hub is killed: its task."""
-    await (reaches(house) if task_id is None else reaches(house, text="blue", taskId=task_id))
-    return (await house.row()).id
+async def killed(system: System, task_id: str | None = None) -> str:
+    """Kill the hub after a call, or the answer "blue", and before the worker's first event. Returns the task."""
+    await (reaches(system) if task_id is None else reaches(system, text="blue", taskId=task_id))
+    return (await system.row()).id
 
 
-async def settled(house: House) -> None:
-    """The hub is killed, and the next one has done what was left."""
-    await house.restart()
+async def settled(system: System) -> None:
+    """Restart the hub, and wait until it has settled every task."""
+    await system.restart()
     await asyncio.sleep(10)
-    assert len(house.hub.relays) == 0
+    assert len(system.hub.relays) == 0
 
 
-async def test_a_call_that_a_worker_would_recognise_is_repeated(stored_house: House) -> None:
-    house = stored_house
-    await house.enrol("echo:a", replays=True)
-    task_id = await killed(house)
-    house.forwarder.plan("echo:a", task(position="b.1"), status("completed", position="b.2"))
-    await settled(house)
-    assert end(await house.get(task_id)) == ("completed", "")
-    first, second = house.forwarder.told()
+async def test_a_call_that_a_worker_would_recognise_is_repeated(stored_system: System) -> None:
+    system = stored_system
+    await system.enrol("echo:a", replays=True)
+    task_id = await killed(system)
+    system.forwarder.plan("echo:a", task(position="b.1"), status("completed", position="b.2"))
+    await settled(system)
+    assert end(await system.get(task_id)) == ("completed", "")
+    first, second = system.forwarder.delivered_messages()
     assert first == second
 
 
-async def test_a_call_that_may_have_run_is_not_repeated_by_the_next_hub(stored_house: House) -> None:
-    house = stored_house
-    await house.enrol("echo:a")
-    task_id = await killed(house)
-    await settled(house)
-    assert end(await house.get(task_id)) == ("failed", "HUB_RESTARTED")
-    assert house.forwarder.asked("deliver") == ["echo:a"]
+async def test_a_call_that_may_have_run_is_not_repeated_by_the_next_hub(stored_system: System) -> None:
+    system = stored_system
+    await system.enrol("echo:a")
+    task_id = await killed(system)
+    await settled(system)
+    assert end(await system.get(task_id)) == ("failed", "HUB_RESTARTED")
+    assert system.forwarder.asked("deliver") == ["echo:a"]
 
 
-async def test_a_stream_goes_on_at_the_workers_position(stored_house: House) -> None:
-    house = stored_house
-    await house.enrol("echo:a", replays=True)
-    await reaches(house, task(position="b.1"), chunk("x", append=False, position="b.2"))
-    row = await house.row()
-    house.forwarder.plan("echo:a", chunk("y", position="b.3"), status("completed", position="b.4"))
-    await settled(house)
-    got = await frames(await house.subscribe(row.id, after=0))
+async def test_a_stream_continues_at_the_workers_position(stored_system: System) -> None:
+    system = stored_system
+    await system.enrol("echo:a", replays=True)
+    await reaches(system, task(position="b.1"), chunk("x", append=False, position="b.2"))
+    row = await system.row()
+    system.forwarder.plan("echo:a", chunk("y", position="b.3"), status("completed", position="b.4"))
+    await settled(system)
+    got = await frames(await system.subscribe(row.id, after=0))
     assert [frame["cursor"] for frame in got] == [1, 2, 3, 4]
-    assert gaps(got) == []
-    assert house.forwarder.asked("attach") == ["echo:a"]
-    assert house.forwarder.calls[-1][2].position == "b.2"
+    assert gap_cursors(got) == []
+    assert system.forwarder.asked("attach") == ["echo:a"]
+    assert system.forwarder.calls[-1][2].position == "b.2"
 
 
-async def test_a_stream_of_a_worker_that_cannot_replay_goes_on_with_a_gap(stored_house: House) -> None:
-    house = stored_house
-    await house.enrol("echo:a")
-    await reaches(house, task())
-    row = await house.row()
-    house.forwarder.plan_fetch("echo:a", task("working"), task("completed"))
-    await settled(house)
-    assert gaps(await frames(await house.subscribe(row.id, after=0))) == [2]
+async def test_a_stream_of_a_worker_that_cannot_replay_continues_with_a_gap(stored_system: System) -> None:
+    system = stored_system
+    await system.enrol("echo:a")
+    await reaches(system, task())
+    row = await system.row()
+    system.forwarder.plan_fetch("echo:a", task("working"), task("completed"))
+    await settled(system)
+    assert gap_cursors(await frames(await system.subscribe(row.id, after=0))) == [2]
 
 
-async def test_a_task_whose_worker_began_anew_meanwhile_is_lost(stored_house: House) -> None:
-    house = stored_house
-    await house.enrol("echo:a", replays=True)
-    await reaches(house, task(position="b.1"))
-    row = await house.row()
-    await house.enrol("echo:a", boot="another", replays=True)
-    house.forwarder.plan("echo:a", status("completed", position="b.2"))
-    await settled(house)
-    assert end(await house.get(row.id)) == ("failed", "WORKER_LOST")
-    assert house.forwarder.asked("attach") == []
+async def test_a_task_whose_worker_restarted_meanwhile_is_lost(stored_system: System) -> None:
+    system = stored_system
+    await system.enrol("echo:a", replays=True)
+    await reaches(system, task(position="b.1"))
+    row = await system.row()
+    await system.enrol("echo:a", boot="another", replays=True)
+    system.forwarder.plan("echo:a", status("completed", position="b.2"))
+    await settled(system)
+    assert end(await system.get(row.id)) == ("failed", "WORKER_LOST")
+    assert system.forwarder.asked("attach") == []
 
 
 @pytest.mark.parametrize("replays", [True, False])
-async def test_an_answer_that_had_set_out_is_taken_up(stored_house: House, replays: bool) -> None:
-    """To a worker that recognises it, it is given again: the answer, not the message that began the task."""
-    house = stored_house
-    task_id = await killed(house, await asked(house, replays=replays))
-    house.forwarder.plan("echo:a", task("working", position="b.3"), status("completed", "blue", position="b.4"))
-    house.forwarder.plan_fetch("echo:a", task("input-required", "which?"), task("completed"))
-    await settled(house)
-    assert end(await house.get(task_id)) == ("completed", "")
-    told = [message["parts"][0]["text"] for message in house.forwarder.told()]
-    assert told == (["hi", "blue", "blue"] if replays else ["hi", "blue"])
-    assert house.forwarder.asked("attach") == []
+async def test_an_answer_that_was_sent_before_the_restart_is_continued(stored_system: System, replays: bool) -> None:
+    """A worker that recognises it gets the answer again, not the first message."""
+    system = stored_system
+    task_id = await killed(system, await asked(system, replays=replays))
+    system.forwarder.plan("echo:a", task("working", position="b.3"), status("completed", "blue", position="b.4"))
+    system.forwarder.plan_fetch("echo:a", task("input-required", "which?"), task("completed"))
+    await settled(system)
+    assert end(await system.get(task_id)) == ("completed", "")
+    delivered = [message["parts"][0]["text"] for message in system.forwarder.delivered_messages()]
+    assert delivered == (["hi", "blue", "blue"] if replays else ["hi", "blue"])
+    assert system.forwarder.asked("attach") == []
 
 
-async def test_an_answer_that_did_not_get_there_leaves_the_task_waiting(stored_house: House) -> None:
-    house = stored_house
-    task_id = await killed(house, await asked(house))
-    house.forwarder.plan_fetch("echo:a", *[task("input-required", "which?")] * 20)
-    await settled(house)
-    assert len(house.forwarder.asked("fetch")) == 6
-    assert end(await house.get(task_id)) == ("input-required", "")
-    assert [turn["role"] for turn in (await house.get(task_id))["history"]] == ["user"]
+async def test_an_undelivered_answer_leaves_the_task_paused_after_a_restart(stored_system: System) -> None:
+    system = stored_system
+    task_id = await killed(system, await asked(system))
+    system.forwarder.plan_fetch("echo:a", *[task("input-required", "which?")] * 20)
+    await settled(system)
+    assert len(system.forwarder.asked("fetch")) == 6
+    assert end(await system.get(task_id)) == ("input-required", "")
+    assert [turn["role"] for turn in (await system.get(task_id))["history"]] == ["user"]
 
 
-async def test_a_refused_answer_is_not_given_by_the_next_hub(stored_house: House) -> None:
-    house = stored_house
-    task_id = await asked(house, replays=True)
-    house.forwarder.plan("echo:a", WorkerRefused("echo:a"))
+async def test_a_refused_answer_is_not_repeated_by_the_next_hub(stored_system: System) -> None:
+    system = stored_system
+    task_id = await asked(system, replays=True)
+    system.forwarder.plan("echo:a", WorkerRefused("echo:a"))
     with pytest.raises(WorkerRefused):
-        await house.send("blue", taskId=task_id)
-    await settled(house)
-    assert house.forwarder.asked("deliver") == ["echo:a"] * 2
-    assert [turn["role"] for turn in (await house.get(task_id))["history"]] == ["user"]
+        await system.send("blue", taskId=task_id)
+    await settled(system)
+    assert system.forwarder.asked("deliver") == ["echo:a"] * 2
+    assert [turn["role"] for turn in (await system.get(task_id))["history"]] == ["user"]
 
 
-async def test_a_call_that_was_being_taken_back_is_taken_back_by_nobody_twice(stored_house: House) -> None:
-    """Its hub is killed before the row is gone: the next one cannot know that it was refused."""
-    house = stored_house
-    await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", WorkerRefused("echo:a"))
-    discarding = house.engine.hold("tasks.discard")
-    sending = asyncio.create_task(house.send())
-    await discarding.reached.wait()
-    await settled(house)
-    sending.cancel()
-    assert end(await house.get((await house.row()).id)) == ("failed", "HUB_RESTARTED")
+async def test_a_call_whose_removal_was_interrupted_fails_after_the_restart(stored_system: System) -> None:
+    """The hub is killed before the row is deleted: the next one cannot know that the call was refused."""
+    system = stored_system
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", WorkerRefused("echo:a"))
+    discard_hold = system.engine.hold("tasks.discard")
+    pending = asyncio.create_task(system.send())
+    await discard_hold.reached.wait()
+    await settled(system)
+    pending.cancel()
+    assert end(await system.get((await system.row()).id)) == ("failed", "HUB_RESTARTED")
 
 
-async def test_an_ended_task_is_left_alone(stored_house: House) -> None:
-    house = stored_house
-    await house.enrol("echo:a", replays=True)
-    house.forwarder.plan("echo:a", task("completed", position="b.1"))
-    answer = await house.send()
-    await house.restart()
-    assert len(house.hub.relays) == 0
-    assert await house.get(answer["id"]) == answer
+async def test_an_ended_task_is_left_alone(stored_system: System) -> None:
+    system = stored_system
+    await system.enrol("echo:a", replays=True)
+    system.forwarder.plan("echo:a", task("completed", position="b.1"))
+    answer = await system.send()
+    await system.restart()
+    assert len(system.hub.relays) == 0
+    assert await system.get(answer["id"]) == answer
 
 
 @pytest.mark.parametrize("state", ["paused", "answered", "ended"])
-async def test_the_message_that_began_a_task_is_recognised(stored_house: House, state: str) -> None:
-    """It is the first one, however many came since."""
-    house = stored_house
-    await house.enrol("echo:a", replays=True)
-    house.forwarder.plan("echo:a", task(position="b.1"), status("input-required", "which?", position="b.2"))
-    first = await house.send(messageId="m")
+async def test_the_message_that_began_a_task_is_recognised(stored_system: System, state: str) -> None:
+    """It is the first one, even after further messages."""
+    system = stored_system
+    await system.enrol("echo:a", replays=True)
+    system.forwarder.plan("echo:a", task(position="b.1"), status("input-required", "which?", position="b.2"))
+    first = await system.send(messageId="m")
     if state == "answered":
-        await reaches(house, status("working", position="b.3"), taskId=first["id"])
+        await reaches(system, status("working", position="b.3"), taskId=first["id"])
     elif state == "ended":
-        house.forwarder.plan("echo:a", status("completed", position="b.3"))
-        await house.send("blue", taskId=first["id"])
-    delivered = house.forwarder.asked("deliver")
-    house.forwarder.plan("echo:a", status("completed", position="b.4"))
-    await house.restart()
-    assert (await house.send(messageId="m"))["id"] == first["id"]
-    assert house.forwarder.asked("deliver") == delivered
+        system.forwarder.plan("echo:a", status("completed", position="b.3"))
+        await system.send("blue", taskId=first["id"])
+    delivered = system.forwarder.asked("deliver")
+    system.forwarder.plan("echo:a", status("completed", position="b.4"))
+    await system.restart()
+    assert (await system.send(messageId="m"))["id"] == first["id"]
+    assert system.forwarder.asked("deliver") == delivered
 
 
-async def test_the_message_of_a_running_task_gets_its_end(stored_house: House) -> None:
-    house = stored_house
-    await house.enrol("echo:a", replays=True)
-    await reaches(house, task(position="b.1"), messageId="m")
+async def test_the_message_of_a_running_task_gets_its_end(stored_system: System) -> None:
+    system = stored_system
+    await system.enrol("echo:a", replays=True)
+    await reaches(system, task(position="b.1"), messageId="m")
     hold = Hold()
-    house.forwarder.plan("echo:a", hold, status("completed", "done", position="b.2"))
-    await house.restart()
+    system.forwarder.plan("echo:a", hold, status("completed", "done", position="b.2"))
+    await system.restart()
     await hold.reached.wait()
-    again = asyncio.create_task(house.send(messageId="m"))
+    again = asyncio.create_task(system.send(messageId="m"))
     await asyncio.sleep(0.1)
     hold.release()
     assert (end(await again), words(await again)) == (("completed", ""), "done")
-    assert house.forwarder.asked("deliver") == ["echo:a"]
+    assert system.forwarder.asked("deliver") == ["echo:a"]
 
 
-async def test_a_line_that_is_cut_again_after_the_restart_is_found_again(stored_house: House) -> None:
-    house = stored_house
-    await house.enrol("echo:a", replays=True)
-    await reaches(house, task(position="b.1"))
-    row = await house.row()
-    house.forwarder.plan("echo:a", CUT)
-    house.forwarder.plan("echo:a", status("completed", position="b.2"))
-    await settled(house)
-    assert end(await house.get(row.id)) == ("completed", "")
+async def test_a_connection_that_is_cut_again_after_the_restart_is_continued_again(stored_system: System) -> None:
+    system = stored_system
+    await system.enrol("echo:a", replays=True)
+    await reaches(system, task(position="b.1"))
+    row = await system.row()
+    system.forwarder.plan("echo:a", CUT)
+    system.forwarder.plan("echo:a", status("completed", position="b.2"))
+    await settled(system)
+    assert end(await system.get(row.id)) == ("completed", "")

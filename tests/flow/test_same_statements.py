@@ -1,4 +1,4 @@
-"""What is another's costs the store as much as what is nobody's: the same statements, one by one."""
+"""A request for another caller's data runs the same statements as one for data that does not exist."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.helpers.scripted import ScriptedForwarder, status, task
 
 pytestmark = pytest.mark.real_time
 ANNA = Caller("default", "anna")
-ABROAD = Caller("acme", "anna")
-STRANGERS = [Caller("default", "bert"), ABROAD]
+OTHER_WORKSPACE = Caller("acme", "anna")
+OTHER_CALLERS = [Caller("default", "bert"), OTHER_WORKSPACE]
 UNKNOWN = "01a1efaa-0000-7000-8000-000000000000"
 _CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\b\d+(\.\d+)?(e[+-]?\d+)?\b", re.IGNORECASE)
 _NOT_THE_CALLERS = re.compile(r"select host from delivery|begin|commit", re.IGNORECASE)
-"""What deliveries ask for by themselves, and what writes that come together share."""
+"""Statements of the deliveries, and of commits."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Store:
         await engine._writer.submit(lambda db: db.set_trace_callback(self.seen.append))
 
     async def asked(self, work: Callable[[], Awaitable[object]]) -> list[str]:
-        """What the store is asked while `work` is refused, with every id and number out of it."""
+        """The statements of `work`, which is refused; without ids and numbers."""
         self.seen.clear()
         with pytest.raises(HubError):
             await work()
@@ -76,7 +76,7 @@ async def opened(folder: Path) -> AsyncIterator[Store]:
 REFUSED = [(method, kind) for method, row in METHODS.items() for kind, way in row.ways.items() if way.others == "-32001"]
 
 
-def asking(store: Store, caller: Caller, method: str, params: dict[str, Any]) -> Callable[[], Awaitable[object]]:
+def request_of(store: Store, caller: Caller, method: str, params: dict[str, Any]) -> Callable[[], Awaitable[object]]:
     operation, dialect = read_method(method, None)
     operations = Operations(store.rolecall.hub, store.rolecall.push, _no_card)
     call = OperationCall(caller, operation, dialect, params, Target(path_role="echo"), CallHeaders())
@@ -87,13 +87,15 @@ def _no_card(caller: Caller, role: str | None, dialect: str) -> bytes:
     raise AssertionError("a card is not the store's")
 
 
-@pytest.mark.parametrize("held", [True, False], ids=["in memory", "on disk"])
-async def test_a_method_asks_the_store_the_same_of_anothers_task_and_of_none(tmp_path: Path, held: bool) -> None:
+@pytest.mark.parametrize("cached", [True, False], ids=["in memory", "on disk"])
+async def test_a_method_runs_the_same_statements_for_another_callers_task_and_an_unknown_one(
+    tmp_path: Path, cached: bool
+) -> None:
     async with opened(tmp_path) as first:
         anna = await first.task(ANNA)
-        if held:
+        if cached:
             await _compare_all(first, anna)
-    if not held:
+    if not cached:
         async with opened(tmp_path) as second:
             await _compare_all(second, anna)
 
@@ -102,20 +104,20 @@ async def _compare_all(store: Store, anna: str) -> None:
     await store.watch()
     for method, kind in REFUSED:
         if kind == "config":
-            continue  # that task is one's own
+            continue  # the task is the caller's own
         way = METHODS[method].ways[kind]
-        for caller in STRANGERS:
-            foreign = await store.asked(asking(store, caller, method, way.params(anna, "-")))
-            unknown = await store.asked(asking(store, caller, method, way.params(UNKNOWN, "-")))
+        for caller in OTHER_CALLERS:
+            foreign = await store.asked(request_of(store, caller, method, way.params(anna, "-")))
+            unknown = await store.asked(request_of(store, caller, method, way.params(UNKNOWN, "-")))
             assert foreign == unknown, method
             assert foreign, f"{method} asks the store"
 
 
-async def test_a_dead_letter_of_another_workspace_costs_what_none_costs(tmp_path: Path) -> None:
+async def test_a_dead_letter_of_another_workspace_runs_the_same_statements_as_an_unknown_one(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         anna = await store.task(ANNA)
         await store.watch()
         push = store.rolecall.push
-        foreign = await store.asked(partial(push.redeliver, ABROAD, TaskId(anna), "c", Cursor(1)))
-        unknown = await store.asked(partial(push.redeliver, ABROAD, TaskId(UNKNOWN), "c", Cursor(1)))
+        foreign = await store.asked(partial(push.redeliver, OTHER_WORKSPACE, TaskId(anna), "c", Cursor(1)))
+        unknown = await store.asked(partial(push.redeliver, OTHER_WORKSPACE, TaskId(UNKNOWN), "c", Cursor(1)))
         assert foreign == unknown != []

@@ -1,4 +1,4 @@
-"""In which dialect a task is answered for, where what was asked leaves that open."""
+"""The dialect of the answer if the method name belongs to several dialects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rolecall.model.command import ITS_OWN, CancelTask, GetTask, Subscribe, Targ
 from rolecall.model.ids import TaskId
 from rolecall.protocol.callers.requests import READ_SEND
 from rolecall.protocol.text.jsontext import parse
-from tests.flow.conftest import ME, House
+from tests.flow.conftest import CALLER, System
 from tests.helpers import scripted
 
 MESSAGES: dict[str, dict[str, Any]] = {
@@ -22,12 +22,12 @@ MESSAGES: dict[str, dict[str, Any]] = {
 MARKS = {"0.1": "sessionId", "0.3": "kind"}
 
 
-async def begun_in(dialect: str, house: House) -> TaskId:
-    await house.enrol("echo:a")
-    house.forwarder.plan("echo:a", scripted.task("input-required"))
-    house.forwarder.plan_fetch("echo:a", scripted.task("canceled"))
-    await house.hub.send(ME, READ_SEND[dialect](deepcopy(MESSAGES[dialect]), Target(path_role="echo")))
-    (row,) = (await house.engine.tasks.page(ME, TaskQuery())).rows
+async def begun_in(dialect: str, system: System) -> TaskId:
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", scripted.task("input-required"))
+    system.forwarder.plan_fetch("echo:a", scripted.task("canceled"))
+    await system.hub.send(CALLER, READ_SEND[dialect](deepcopy(MESSAGES[dialect]), Target(path_role="echo")))
+    (row,) = (await system.engine.tasks.page(CALLER, TaskQuery())).rows
     return row.id
 
 
@@ -36,25 +36,25 @@ def spelled_in(document: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("begun", "answered"), [("0.1", "0.1"), ("0.3", "0.3"), ("1.0", "0.3")])
-async def test_a_name_that_0_1_and_0_3_share_is_never_answered_in_1_0(house: House, begun: str, answered: str) -> None:
-    task = await begun_in(begun, house)
-    assert spelled_in(parse((await house.hub.get(ME, GetTask(Target(), task, None))).body)) == answered
-    task_stream = await house.hub.subscribe(ME, Subscribe(Target(), task, None))
+async def test_a_method_that_0_1_and_0_3_share_is_never_answered_in_1_0(system: System, begun: str, answered: str) -> None:
+    task = await begun_in(begun, system)
+    assert spelled_in(parse((await system.hub.get(CALLER, GetTask(Target(), task, None))).body)) == answered
+    task_stream = await system.hub.subscribe(CALLER, Subscribe(Target(), task, None))
     assert task_stream.dialect == answered
     task_stream.close()
-    assert spelled_in(parse((await house.hub.cancel(ME, CancelTask(Target(), task, None))).body)) == answered
-    # It has ended: 0.3 shows it once more, where 1.0 would refuse.
-    assert (await house.hub.subscribe(ME, Subscribe(Target(), task, None))).dialect == answered
+    assert spelled_in(parse((await system.hub.cancel(CALLER, CancelTask(Target(), task, None))).body)) == answered
+    # It has ended: 0.3 returns it once more, 1.0 would refuse.
+    assert (await system.hub.subscribe(CALLER, Subscribe(Target(), task, None))).dialect == answered
 
 
 @pytest.mark.parametrize("begun", MESSAGES)
-async def test_a_name_that_all_share_is_answered_in_the_tasks_own_dialect(house: House, begun: str) -> None:
-    task = await begun_in(begun, house)
-    assert spelled_in(parse((await house.hub.get(ME, GetTask(Target(), task, ITS_OWN))).body)) == begun
+async def test_a_method_that_all_dialects_share_is_answered_in_the_tasks_own_dialect(system: System, begun: str) -> None:
+    task = await begun_in(begun, system)
+    assert spelled_in(parse((await system.hub.get(CALLER, GetTask(Target(), task, ITS_OWN))).body)) == begun
 
 
 @pytest.mark.parametrize("begun", MESSAGES)
 @pytest.mark.parametrize("asked", ["0.3", "1.0"])
-async def test_who_says_what_he_speaks_gets_that(house: House, begun: str, asked: str) -> None:
-    task = await begun_in(begun, house)
-    assert spelled_in(parse((await house.hub.get(ME, GetTask(Target(), task, asked))).body)) == asked
+async def test_a_caller_that_names_its_dialect_gets_it(system: System, begun: str, asked: str) -> None:
+    task = await begun_in(begun, system)
+    assert spelled_in(parse((await system.hub.get(CALLER, GetTask(Target(), task, asked))).body)) == asked

@@ -1,4 +1,4 @@
-"""Background loops come back, ever more slowly, and a job's end is told once."""
+"""Failed loops are restarted with a growing delay, and the end of a job is reported once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hub.core.supervisor import Supervisor
 
 
-async def test_a_loop_that_fails_comes_back_twice_as_late_each_time_up_to_ten_seconds() -> None:
+async def test_the_restart_delay_of_a_failing_loop_doubles_up_to_ten_seconds() -> None:
     supervisor, clock, began = Supervisor(), asyncio.get_running_loop(), list[float]()
 
     async def loop() -> None:
@@ -24,14 +24,14 @@ async def test_a_loop_that_fails_comes_back_twice_as_late_each_time_up_to_ten_se
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0]
 
 
-@pytest.mark.parametrize(("lasted", "pause"), [(9.9, 0.4), (10.1, 0.1)])
-async def test_a_loop_that_ran_well_for_a_while_comes_back_at_once(lasted: float, pause: float) -> None:
+@pytest.mark.parametrize(("ran_for", "pause"), [(9.9, 0.4), (10.1, 0.1)])
+async def test_a_loop_that_ran_well_for_a_while_is_restarted_at_once(ran_for: float, pause: float) -> None:
     supervisor, clock, runs = Supervisor(), asyncio.get_running_loop(), list[tuple[float, float]]()
 
     async def loop() -> None:
         began = clock.time()
         if len(runs) == 2:
-            await asyncio.sleep(lasted)
+            await asyncio.sleep(ran_for)
         runs.append((began, clock.time()))
         raise RuntimeError("boom")
 
@@ -55,29 +55,29 @@ async def test_a_loop_that_returns_is_done() -> None:
 
 
 @pytest.mark.parametrize("how", ["returns", "fails", "is cancelled"])
-async def test_the_end_of_a_job_is_told_however_it_came(how: str, caplog: pytest.LogCaptureFixture) -> None:
-    supervisor, told = Supervisor(), list[str]()
+async def test_every_end_of_a_job_calls_then_once(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    supervisor, ended = Supervisor(), list[str]()
 
     async def job() -> None:
         await asyncio.sleep(1)
         if how == "fails":
             raise RuntimeError("boom")
 
-    task = supervisor.run_once("job", job(), then=lambda: told.append("over"))
+    task = supervisor.run_once("job", job(), then=lambda: ended.append("over"))
     assert task.get_name() == "job"
     await asyncio.sleep(0.5)
-    assert told == []
+    assert ended == []
     if how == "is cancelled":
         task.cancel()
     await asyncio.sleep(1)
-    assert told == ["over"]
+    assert ended == ["over"]
     failures = [record.__dict__["job"] for record in caplog.records if record.message == "background task failed"]
     assert failures == (["job"] if how == "fails" else [])
     await supervisor.close()
-    assert told == ["over"]
+    assert ended == ["over"]
 
 
-async def test_what_closes_ends_loops_and_jobs_alike() -> None:
+async def test_closing_ends_loops_and_jobs() -> None:
     supervisor, ended = Supervisor(), list[str]()
 
     async def runs(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A client that knows nothing of Rolecall's SDK: JSON-RPC and server-sent events over plain HTTP."""
+"""A client without Rolecall's SDK: JSON-RPC and server-sent events over plain HTTP."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def texts(task: dict[str, Any]) -> list[str]:
 
 @dataclass
 class Reader:
-    """Reads one task's stream in a thread, and writes down every frame with its cursor. Comes back when told to."""
+    """Reads one task's stream in a thread, and records every frame with its cursor. Resumes it on demand."""
 
     hub: str
     role: str
@@ -65,7 +65,7 @@ class Reader:
         self._read(f"{self.hub}/agents/{self.role}/", "message/stream", text_message(self.text), {})
 
     def come_back(self) -> None:
-        """From the last cursor; the Task that opens the answer is the past, not an event."""
+        """Resume after the last cursor; the Task that opens the answer is not a new event."""
         headers = {"Last-Event-ID": str(self.cursor)} if self.cursor else {}
         self._read(f"{self.hub}/", "tasks/resubscribe", {"id": self.task}, headers)
 
@@ -79,7 +79,7 @@ class Reader:
 
     @property
     def chunks(self) -> list[str]:
-        """Every text chunk that came as an event, in order."""
+        """Every text chunk that was an event, in order."""
         updates = [event for event in self.events if event["kind"] == "artifact-update"]
         return [part["text"] for update in updates for part in update["artifact"]["parts"] if part["text"]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class MovableClock:
-    """Starts at a moment that is neither zero nor now, so that nothing passes by mixing up clocks."""
+    """Starts neither at zero nor at the real time, so that a mix-up of clocks is seen."""
 
     def __init__(self, monotonic: float = 1_000.0, wall: float = 1_700_000_000.0) -> None:
         self._monotonic = monotonic
@@ -21,5 +21,5 @@ class MovableClock:
         self._wall += seconds
 
     def step_wall(self, seconds: float) -> None:
-        """Somebody sets the machine's time; nothing has passed."""
+        """The time of the machine is set; no time has passed."""
         self._wall += seconds

@@ -1,4 +1,4 @@
-"""The disk under SQLite, seen from outside the hub: a test makes commits fail, or holds them up."""
+"""The disk under SQLite: a test makes commits fail, or blocks them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LONGEST = 10
 
 
 class Disk:
-    """Under every connection that is opened after `install`."""
+    """Applies to every connection that is opened after `install`."""
 
     def __init__(self) -> None:
         self.commits = 0
-        """That went well."""
+        """Successful commits."""
         self._failing = 0
         self._free = threading.Event()
         self._free.set()
@@ -36,12 +36,12 @@ class Disk:
         monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Connection))
 
     def fail_commits(self, times: int = 1) -> None:
-        """All statements of the next `times` transactions run, and then the disk does not take them."""
+        """All statements of the next `times` transactions run, then their commit fails."""
         self._failing += times
 
     @contextmanager
     def held_up(self) -> Iterator[None]:
-        """Nothing is committed inside. Reads go on."""
+        """No commit ends inside. Reads work."""
         self._free.clear()
         try:
             yield

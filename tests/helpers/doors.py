@@ -1,4 +1,4 @@
-"""A hub that everybody gets into, and one that asks for tokens: what the docs say has to work at both."""
+"""A hub without tokens, and one that requires tokens: the docs must work with both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Door:
 
     @property
     def for_callers(self) -> dict[str, str]:
-        """What is set in the environment of whoever calls."""
+        """Environment variables for a caller."""
         return _environment(self.url, self.caller)
 
     @property
@@ -53,9 +53,9 @@ def _locked(folder: Path) -> Iterator[Door]:
 
 
 def doors() -> list[object]:
-    """For a fixture's `params`: each makes a door from a folder."""
-    ways: dict[str, Callable[[Path], AbstractContextManager[Door]]] = {"without tokens": _open, "with tokens": _locked}
-    return [pytest.param(way, id=name) for name, way in ways.items()]
+    """For a fixture's `params`: each starts a hub in a folder."""
+    openers: dict[str, Callable[[Path], AbstractContextManager[Door]]] = {"without tokens": _open, "with tokens": _locked}
+    return [pytest.param(opener, id=name) for name, opener in openers.items()]
 
 
 def _environment(url: str, token: str | None) -> dict[str, str]:

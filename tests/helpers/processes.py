@@ -1,4 +1,4 @@
-"""Real processes for tests: hubs, workers, any command. Each writes its output to a file, and is ended by its own pid."""
+"""Real processes for tests: hubs, workers, any command. Each writes its output to a file, and is ended by its pid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 READY_WITHIN = 15.0
 _POLL = 0.02
 _PORTS = range(20_000, 30_000)
-"""Below those that systems choose from when they are asked for any, and for outgoing connections."""
+"""Below the ephemeral ports of the system."""
 _locked: list[TextIO] = []
 _FORGOTTEN = ("ROLECALL_", "A2A_", "PUSH_NOTIFICATION_")
 
@@ -33,10 +33,10 @@ ROLECALL = (sys.executable, "-m", "rolecall.cli")
 _AnyProcess = TypeVar("_AnyProcess", bound="Process")
 
 running: list[Process] = []
-"""What has been started and not yet ended, for whoever reports a failure."""
+"""The processes that run now, for the report of a failure."""
 
 
-def _hears_ctrl_c() -> None:
+def _restore_sigint() -> None:
     """A shell that runs its jobs in the background lets them ignore SIGINT; children must not inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -58,7 +58,7 @@ class Process:
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
-            self._popen = subprocess.Popen(
+            self._process = subprocess.Popen(
                 self.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -66,37 +66,37 @@ class Process:
                 cwd=cwd,
                 env=environment(env or {}),
                 start_new_session=True,
-                preexec_fn=_hears_ctrl_c,
+                preexec_fn=_restore_sigint,
             )
         running.append(self)
 
     @property
     def pid(self) -> int:
-        return self._popen.pid
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
-        return self._popen.poll() is None
+        return self._process.poll() is None
 
     @property
     def output(self) -> str:
-        """All it has said so far, on both streams. What an earlier process wrote to the same file comes first."""
+        """Its output so far, of both streams, after that of earlier processes with the same file."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def signal(self, number: signal.Signals) -> None:
-        self._popen.send_signal(number)
+        self._process.send_signal(number)
 
     def pause(self) -> None:
-        """It stands still and its sockets stay open, as on a machine that hangs."""
+        """Stop it with its sockets open, as on a machine that hangs."""
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
 
     def kill9(self) -> None:
-        """Gone at once, with no chance to clean up. Returns when the system has taken it away."""
-        self._popen.kill()
-        self._popen.wait(10)
+        """End it at once, without clean-up. Returns when the process is gone."""
+        self._process.kill()
+        self._process.wait(10)
         self._ended()
 
     def stop(self, timeout: float = 10.0) -> int:
@@ -106,9 +106,9 @@ class Process:
         return self.wait(timeout)
 
     def wait(self, timeout: float = 10.0) -> int:
-        """Its exit code, once it ends by itself."""
+        """Wait until it ends by itself, and return its exit code."""
         try:
-            code = self._popen.wait(timeout)
+            code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.kill9()
             raise AssertionError(f"{self.name} did not end within {timeout:g} s\n{self.tail()}") from None
@@ -116,7 +116,7 @@ class Process:
         return code
 
     def end(self) -> None:
-        """Stopped or killed, whichever works: for clean-up."""
+        """Stop it, or kill it: for clean-up."""
         if self.alive:
             try:
                 self.stop(5.0)
@@ -125,16 +125,16 @@ class Process:
         self._ended()
 
     def tail(self, lines: int = 40) -> str:
-        """The end of its output, under its name: for the text of a failure."""
+        """The end of its output with its name, for the text of a failure."""
         kept = self.output.splitlines()[-lines:]
         return "\n".join([f"--- {self.name} (pid {self.pid}, {self.log}) ---", *kept])
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float = READY_WITHIN) -> None:
-        """Until the predicate holds. A process that ends meanwhile fails the test, with what it said."""
+        """Wait until the predicate holds. A process that ends meanwhile fails the test, with its output."""
 
         def holds() -> bool:
             if not self.alive:
-                raise AssertionError(f"{self.name} ended with {self._popen.returncode}\n{self.tail()}")
+                raise AssertionError(f"{self.name} ended with {self._process.returncode}\n{self.tail()}")
             return predicate()
 
         try:
@@ -154,7 +154,7 @@ class Process:
 
 
 class HubProcess(Process):
-    """A hub, with its address. It keeps the address when it is started again on the same port."""
+    """A hub and its URL. The URL stays when it is started again on the same port."""
 
     def __init__(self, data_dir: Path, *, port: int, log: Path, env: Mapping[str, str], argv: Sequence[str] = ()) -> None:
         self.data_dir = data_dir
@@ -191,12 +191,12 @@ def start_worker(
 ) -> Process:
     """A worker from a script, or from `module:worker` through the command line; `name` is its `role:instance`.
 
-    It returns when the hub lists that name. `enrolled=False`: at once, for hubs that are not there yet.
+    Returns when the hub lists that name. `enrolled=False`: at once, for a hub that does not run yet.
     """
     argv = (sys.executable, str(source)) if isinstance(source, Path) else (*ROLECALL, "worker", "run", source)
-    told = {"ROLECALL_HUB": hub_url, "ROLECALL_INSTANCE": name.partition(":")[2], **(env or {})}
-    worker = Process(argv, log=log, env=told, cwd=cwd, name=f"worker {name}")
-    token = told.get("ROLECALL_TOKEN")
+    variables = {"ROLECALL_HUB": hub_url, "ROLECALL_INSTANCE": name.partition(":")[2], **(env or {})}
+    worker = Process(argv, log=log, env=variables, cwd=cwd, name=f"worker {name}")
+    token = variables.get("ROLECALL_TOKEN")
     return _ready(worker, lambda: worker.wait_until(lambda: is_live(hub_url, name, token))) if enrolled else worker
 
 
@@ -224,7 +224,7 @@ def is_live(hub_url: str, name: str, token: str | None = None) -> bool:
 
 
 def status_of(url: str, token: str | None = None) -> int:
-    """The HTTP status of a GET; 0 if nobody answers."""
+    """The HTTP status of a GET; 0 without an answer."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         return httpx.get(url, headers=headers, timeout=2, trust_env=False).status_code
@@ -233,7 +233,7 @@ def status_of(url: str, token: str | None = None) -> int:
 
 
 def run_json(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, timeout: float = 30.0) -> object:
-    """Run a command to its end and read its stdout as JSON. It fails with what the command said."""
+    """Run a command to its end and read its stdout as JSON. A failure shows the output of the command."""
     words = [str(word) for word in argv]
     done = subprocess.run(
         words, env=environment(env or {}), cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
@@ -245,7 +245,7 @@ def run_json(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None
 
 
 def wait_for(predicate: Callable[[], bool], timeout: float = 10.0) -> None:
-    """Ask again and again, until it holds. TimeoutError if it never does."""
+    """Poll until it holds. TimeoutError if it never does."""
     until = time.monotonic() + timeout
     while not predicate():
         if time.monotonic() > until:
@@ -254,8 +254,8 @@ def wait_for(predicate: Callable[[], bool], timeout: float = 10.0) -> None:
 
 
 def free_port() -> int:
-    """No process of the tests is given it a second time while this one lives, and the system gives it to nobody: a hub that
-    was killed can come back to it.
+    """A port that neither the tests nor the system give out again while this process runs: a killed hub can be started on it
+    again.
     """
     locks = Path(tempfile.gettempdir()) / f"rolecall-test-ports-{os.getuid()}"
     locks.mkdir(exist_ok=True)
@@ -276,13 +276,13 @@ def free_port() -> int:
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment without anything that would steer a hub or a worker, and with this tree's packages."""
+    """The environment of this process without the settings of a hub or a worker, and with the packages of this tree."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(_FORGOTTEN)}
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **extra}
 
 
 def _ready(process: _AnyProcess, wait: Callable[[], None]) -> _AnyProcess:
-    """Nothing that failed to start is left behind."""
+    """A process that fails to start is ended."""
     try:
         wait()
     except BaseException:

@@ -1,4 +1,4 @@
-"""A TCP server on loopback that plays a script: for answers that no proper server would give."""
+"""A TCP server on loopback that plays a script: for answers that no correct server gives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Peer:
     requests: list[Request] = field(default_factory=list)
 
     async def read_request(self) -> Request | None:
-        """None when the client has gone."""
+        """None if the client has disconnected."""
         try:
             head = await self.reader.readuntil(b"\r\n\r\n")
             line, *rest = head.decode().split("\r\n")[:-2]
@@ -44,7 +44,7 @@ class Peer:
         await self.writer.drain()
 
     async def gone(self) -> None:
-        """Until the client has closed its end."""
+        """Wait until the client has closed the connection."""
         try:
             while await self.reader.read(65536):
                 pass
@@ -53,8 +53,8 @@ class Peer:
 
     def reset(self) -> None:
         """Close with RST, as a killed process with unread data does."""
-        sock = self.writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        socket_ = self.writer.get_extra_info("socket")
+        socket_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
 
@@ -98,20 +98,20 @@ class RawServer:
             task.cancel()
         await asyncio.gather(*self._served, return_exceptions=True)
         if self.peers:
-            # Their transports are closed a turn of the loop later, and a loop that ends before has left them open.
+            # Transports are closed one turn of the loop later; a loop that ends earlier leaves them open.
             closing = [asyncio.ensure_future(peer.writer.wait_closed()) for peer in self.peers]
             _, late = await asyncio.wait(closing, timeout=1)
             for one in late:
                 one.cancel()
             await asyncio.gather(*closing, return_exceptions=True)
-        # A task that was cancelled before its first step has not closed what it was given.
+        # A task that was cancelled before its first step has not closed its connection.
         for accepted in self._served.values():
             accepted.close()
         if kind is None and self.failures:
             raise self.failures[0]
 
     def _accept(self) -> None:
-        """A connection has its task, and so its owner, in the turn of the loop in which it is accepted."""
+        """Each connection gets its task, and so its owner, in the same turn of the loop in which it is accepted."""
         assert self._listener is not None
         try:
             accepted, _ = self._listener.accept()
@@ -129,7 +129,7 @@ class RawServer:
         try:
             transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls)
         except OSError:
-            # The TLS handshake failed, or the client left before it.
+            # The TLS handshake failed, or the client disconnected before it.
             return
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         peer = Peer(len(self.peers) + 1, reader, writer)
@@ -139,7 +139,7 @@ class RawServer:
         except asyncio.CancelledError:
             pass
         except ConnectionError:
-            # The client left; that is what many of these tests are about.
+            # The client disconnected, as many of these tests intend.
             pass
         except Exception as failure:  # noqa: BLE001 - kept for the test, which would not see it otherwise
             self.failures.append(failure)
@@ -148,7 +148,7 @@ class RawServer:
 
 
 async def all_read() -> None:
-    """What was written on a connection within this loop has reached its reader: each turn reads what is there."""
+    """Give the readers of this loop enough turns to read everything that was written."""
     for _ in range(5):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""A webhook receiver on loopback that writes down what it gets and answers as it is told."""
+"""A webhook receiver on loopback that records requests and gives planned answers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rolecall.protocol.text.jsontext import parse
 from tests.helpers.raw_server import Peer, RawServer, Request, answer
 
 Plan = int | str | float | bytes
-"""A status; "hang" until the sender leaves, or "cut" the line; seconds to wait before 200; or a whole answer."""
+"""A status; "hang" until the sender disconnects; "cut" the connection; seconds to wait before 200; or a whole answer."""
 
 
 class Receiver:
-    """An async context manager. Answers are planned with `then`; when none is left it takes everything."""
+    """An async context manager. Answers are planned with `then`; without a planned one it answers 200."""
 
     def __init__(self) -> None:
         self._plans: deque[Plan] = deque()
@@ -23,11 +23,11 @@ class Receiver:
         self.statuses: list[int] = []
         self._open: Counter[str] = Counter()
         self.most_at_once = 0
-        """Requests under way for the same task and config."""
+        """Concurrent requests for the same task and config."""
         self._all_open = 0
         self.most_together = 0
         self.left = 0
-        """Requests that were to hang, and whose sender has gone."""
+        """Hanging requests whose sender has disconnected."""
 
     def then(self, *plans: Plan) -> Self:
         self._plans.extend(plans)

@@ -1,6 +1,6 @@
-"""A forwarder that plays a script instead of calling anybody: for the relay's decisions, without sockets.
+"""A forwarder that plays a script instead of calling workers: for the relay's decisions, without sockets.
 
-Scripts are written in 0.3. A worker that is spoken to in 1.0 says the same in 1.0.
+Scripts are written in 0.3. A worker that is called in 1.0 sends the same events in 1.0.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from rolecall.protocol.workers import requests as calls
 from tests.helpers.watched_engine import Hold
 
 Step = WorkerEvent | list[WorkerEvent] | Exception | float | Hold
-"""An event, several events at once, how the call goes wrong, a wait in seconds, or a point to stop at."""
+"""An event, several events at once, an error of the call, a wait in seconds, or a hold."""
 
 
 class ScriptedForwarder:
-    """`calls` lists what was asked of whom, `left` whose streams were closed before their script was over. Each call takes the
-    next script of its worker's queue.
+    """`calls`: each call with its worker. `left`: workers whose streams were closed before the end of their script. Each call
+    takes the next script of its worker's queue.
     """
 
     def __init__(self) -> None:
@@ -37,18 +37,18 @@ class ScriptedForwarder:
         self._at: list[float] = []
         self.left: list[str] = []
         self.scripts: dict[str, deque[Sequence[Step]]] = {}
-        self.fetches: dict[str, deque[Step]] = {}
+        self.fetch_scripts: dict[str, deque[Step]] = {}
         self.listening = True
 
     def plan(self, worker: str, *steps: Step) -> None:
         self.scripts.setdefault(worker, deque()).append(steps)
 
     def plan_together(self, worker: str, *worker_event: WorkerEvent) -> None:
-        """All in one batch, and then the line is cut."""
+        """All events in one batch, then the connection is cut."""
         self.scripts.setdefault(worker, deque()).append([list(worker_event), WorkerBroke(worker, "cut")])
 
     def plan_fetch(self, worker: str, *answers: Step) -> None:
-        self.fetches.setdefault(worker, deque()).extend(answers)
+        self.fetch_scripts.setdefault(worker, deque()).extend(answers)
 
     def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
         self._note("deliver", offer, dispatch)
@@ -74,29 +74,29 @@ class ScriptedForwarder:
         return [worker for kind, worker, _ in self.calls if kind == what]
 
     def times(self, what: str) -> list[float]:
-        """When each of these calls came, in seconds after the first call of any kind."""
+        """The time of each of these calls, in seconds after the first call of any kind."""
         return [round(at - self._at[0], 2) for (kind, _, _), at in zip(self.calls, self._at, strict=True) if kind == what]
 
-    def told(self) -> list[dict[str, Any]]:
-        """What each message looked like on its way to its worker."""
-        dispatches = [call for kind, _, call in self.calls if kind == "deliver"]
-        return [calls.send_params(d.send, d.ids, d.references, stream=True)["message"] for d in dispatches]
+    def delivered_messages(self) -> list[dict[str, Any]]:
+        """Each message as it was sent to its worker."""
+        found = [call for kind, _, call in self.calls if kind == "deliver"]
+        return [calls.send_params(d.send, d.ids, d.references, stream=True)["message"] for d in found]
 
     def _note(self, what: str, offer: Offer, asked: Any) -> None:
         self.calls.append((what, str(offer.worker), asked))
         self._at.append(asyncio.get_running_loop().time())
 
     async def _answer(self, offer: Offer, log_dialect: str) -> WorkerEvent:
-        queue = self.fetches.get(str(offer.worker))
+        queue = self.fetch_scripts.get(str(offer.worker))
         answer = queue.popleft() if queue else WorkerFault(-32001, "unknown")
         while isinstance(answer, Hold | int | float):
-            await (answer.arrive() if isinstance(answer, Hold) else asyncio.sleep(answer))
+            await (answer.reach() if isinstance(answer, Hold) else asyncio.sleep(answer))
             assert queue, "a script of answers ends with an answer"
             answer = queue.popleft()
         if isinstance(answer, Exception):
             raise answer
         assert isinstance(answer, WorkerEvent)
-        return _said_in(log_dialect, answer)
+        return _in_dialect(log_dialect, answer)
 
     @asynccontextmanager
     async def _play(self, worker: str, log_dialect: str) -> AsyncIterator[AsyncIterator[Sequence[WorkerEvent]]]:
@@ -104,7 +104,7 @@ class ScriptedForwarder:
         if steps and isinstance(steps[0], Exception):
             raise steps[0]
         played: list[Step] = []
-        worker_event = _said(steps, log_dialect, played)
+        worker_event = _play_steps(steps, log_dialect, played)
         try:
             yield worker_event
         finally:
@@ -113,10 +113,12 @@ class ScriptedForwarder:
                 self.left.append(worker)
 
 
-async def _said(steps: Sequence[Step], log_dialect: str, played: list[Step]) -> AsyncGenerator[Sequence[WorkerEvent], None]:
+async def _play_steps(
+    steps: Sequence[Step], log_dialect: str, played: list[Step]
+) -> AsyncGenerator[Sequence[WorkerEvent], None]:
     for step in steps:
         if isinstance(step, Hold):
-            await step.arrive()
+            await step.reach()
         elif isinstance(step, int | float):
             await asyncio.sleep(step)
         played.append(step)
@@ -124,13 +126,14 @@ async def _said(steps: Sequence[Step], log_dialect: str, played: list[Step]) -> 
             raise step
         if isinstance(step, WorkerEvent | list):
             together = step if isinstance(step, list) else [step]
-            # Fresh copies: whoever hears a document owns it.
+            # Fresh copies: the receiver of a document owns it.
             yield [
-                _said_in(log_dialect, replace(worker_event, document=dict(worker_event.document))) for worker_event in together
+                _in_dialect(log_dialect, replace(worker_event, document=dict(worker_event.document)))
+                for worker_event in together
             ]
 
 
-def _said_in(log_dialect: str, worker_event: WorkerEvent) -> WorkerEvent:
+def _in_dialect(log_dialect: str, worker_event: WorkerEvent) -> WorkerEvent:
     if worker_event.dialect == log_dialect:
         return worker_event
     content = SHAPES[worker_event.dialect].read(worker_event.kind, worker_event.document)
@@ -151,11 +154,11 @@ def status(state: str, text: str | None = None, task_id: str = "wt", position: s
 
 
 def _status(state: str, text: str | None) -> dict[str, Any]:
-    """The same words are the same message, whichever way they are asked for."""
-    said: dict[str, Any] = {"state": state}
+    """Equal texts give the same message id, on every way to a task."""
+    status: dict[str, Any] = {"state": state}
     if text is not None:
-        said["message"] = {"role": "agent", "messageId": f"said-{text}", "parts": [{"kind": "text", "text": text}]}
-    return said
+        status["message"] = {"role": "agent", "messageId": f"said-{text}", "parts": [{"kind": "text", "text": text}]}
+    return status
 
 
 def chunk(text: str, append: bool = True, task_id: str = "wt", position: str | None = None) -> WorkerEvent:

@@ -1,4 +1,4 @@
-"""A line between a client and a server that can be delayed, stalled, cut and half-closed."""
+"""A TCP proxy between a client and a server, which can delay, stall, cut and half-close connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PIECE = 65536
 
 
 class TcpRelay:
-    """Listens on a free port of loopback and passes everything on to `target`. Runs in a thread of its own."""
+    """Listens on a free port of loopback and forwards to `target`. Runs in its own thread."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._target = target
@@ -22,8 +22,8 @@ class TcpRelay:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._pairs: dict[socket.socket, socket.socket] = {}
-        self._flowing = threading.Event()
-        self._flowing.set()
+        self._open = threading.Event()
+        self._open.set()
         self._delay = 0.0
         self._quiet = 0.0
         self._servers: set[socket.socket] = set()
@@ -41,26 +41,26 @@ class TcpRelay:
         return f"http://127.0.0.1:{self.port}"
 
     def delay(self, seconds: float) -> None:
-        """Every piece waits that long before it goes on."""
+        """Delay every piece of data by that long."""
         self._delay = seconds
 
     def collect(self, quiet: float) -> None:
-        """What a server says is kept until it has said nothing for that long, and then passed on at once."""
+        """Buffer the data of a server until it has sent nothing for that long, then forward it at once."""
         self._quiet = quiet
 
     def stall(self) -> None:
-        """Nothing passes, in either direction; connections stay open."""
-        self._flowing.clear()
+        """Forward nothing in either direction; connections stay open."""
+        self._open.clear()
 
     def flow(self) -> None:
-        self._flowing.set()
+        self._open.set()
 
     def cut(self) -> None:
-        """Every connection is reset."""
+        """Reset every connection."""
         self._orders.append("cut")
 
     def half_close(self) -> None:
-        """The client's side is told that no more will come; what it sends still passes."""
+        """Send the client an end of stream; its own data is still forwarded."""
         self._orders.append("half-close")
 
     def __enter__(self) -> Self:
@@ -69,7 +69,7 @@ class TcpRelay:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._ended = True
-        self._flowing.set()
+        self._open.set()
         self._thread.join(2)
         for end in list(self._pairs):
             end.close()
@@ -79,8 +79,8 @@ class TcpRelay:
     def _run(self) -> None:
         while not self._ended:
             while self._orders:
-                self._obey(self._orders.pop())
-            if not self._flowing.is_set():
+                self._run_order(self._orders.pop())
+            if not self._open.is_set():
                 time.sleep(0.01)
                 continue
             for key, _ in self._selector.select(0.02):
@@ -134,7 +134,7 @@ class TcpRelay:
         except OSError:
             self._close(server)
 
-    def _obey(self, order: str) -> None:
+    def _run_order(self, order: str) -> None:
         for end in list(self._pairs):
             if order == "cut":
                 self._close(end, reset=True)

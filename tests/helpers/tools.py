@@ -1,6 +1,6 @@
-"""Where the tools are that `scripts/install-test-tools` puts beside .venv.
+"""Finds the tools that `scripts/install-test-tools` installs beside .venv.
 
-A test without its tool is skipped, and says so; in CI it fails.
+A test without its tool is skipped with a reason; in CI it fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def sdk_python(version: str) -> Path:
 
 
 def node() -> Path:
-    """Node, once the packages of tests/node are there."""
+    """Node, if the packages of tests/node are installed."""
     _needed(ROOT / "tests/node/node_modules/.installed-lock", "the JavaScript SDK")
     return _needed(Path(shutil.which("node") or "node is not on the path"), "Node")
 
@@ -35,7 +35,7 @@ def _needed(path: Path, what: str) -> Path:
 
 
 def missing(reason: str) -> NoReturn:
-    """Skip a test whose tool is not there; but in CI it has to be there."""
+    """Skip a test whose tool is missing; in CI fail it."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

@@ -1,7 +1,7 @@
-"""An event loop whose time passes only while nothing else can run: a sleep costs nothing, and a loaded machine changes nothing.
+"""An event loop with virtual time: a sleep costs nothing, and the load of the machine changes nothing.
 
-When no callback is ready and no file descriptor is readable, time jumps to the next timer. It stands still while work is
-under way outside the loop: in the loop's own threads, and wherever `busy` was entered.
+When no callback is ready and no file descriptor is readable, time jumps to the next timer. It stands still while work runs
+outside the loop: in the threads of the loop's executor, and inside `busy`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._now = 0.0
         self._busy = 0
-        super().__init__(_JumpingSelector(self))
+        super().__init__(_VirtualSelector(self))
 
     def time(self) -> float:
         return self._now
 
     def wait(self, select: Callable[[float], list[Any]], seconds: float) -> list[Any]:
-        """What the selector asks for: events, or none after `seconds` have passed here."""
+        """Called by the selector: returns events, or none after `seconds` of virtual time."""
         ready = select(0)
         if not ready and self._busy:
             return select(_LOOK_AGAIN)
@@ -39,7 +39,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Time stands still meanwhile."""
+        """Time stands still inside."""
         self._busy += 1
         try:
             yield
@@ -56,7 +56,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._busy -= 1
 
 
-class _JumpingSelector(selectors.DefaultSelector):
+class _VirtualSelector(selectors.DefaultSelector):
     def __init__(self, loop: VirtualTimeLoop) -> None:
         super().__init__()
         self._loop = loop
@@ -68,7 +68,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class LoopClock(MovableClock):
-    """The clock port on a loop's time, so that both pass together. `advance` moves the clock alone, past timers that wait."""
+    """The clock port on the time of a loop. `advance` moves the clock only, not the timers of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""An engine behind its port that a test can stop and break, operation by operation."""
+"""Wraps an engine so that a test can hold or fail each operation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.helpers.virtual_time import VirtualTimeLoop
 
 @dataclass
 class Hold:
-    """A point that something runs into: `reached` is set there, and it goes on after `release`."""
+    """A point at which a task waits: it sets `reached`, and continues after `release`."""
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     _go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def arrive(self) -> None:
+    async def reach(self) -> None:
         self.reached.set()
         await self._go_on.wait()
 
@@ -34,18 +34,18 @@ class Hold:
 
 
 class WatchedEngine:
-    """Operations are named by port and method: "events.append". Everything else goes straight to the engine."""
+    """Operations are named by port and method: "events.append". Plain calls go directly to the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self.done: Counter[str] = Counter()
         """How often each operation has returned."""
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
-        """Every operation that began, with its arguments."""
+        """Every operation that has begun, with its arguments."""
         self._engine = engine
         self._faults: dict[str, deque[Exception]] = {}
         self._before: dict[str, deque[Hold]] = {}
         self._after: dict[str, deque[Hold]] = {}
-        self._acts: dict[str, deque[Callable[[], None]]] = {}
+        self._calls: dict[str, deque[Callable[[], None]]] = {}
         self.registry = cast(Registry, _Part(self, "registry", engine.registry))
         self.tasks = cast(TaskStore, _Part(self, "tasks", engine.tasks))
         self.events = cast(EventLog, _Part(self, "events", engine.events))
@@ -55,16 +55,16 @@ class WatchedEngine:
         """The next `times` of that operation do nothing and raise."""
         self._faults.setdefault(operation, deque()).extend([error] * times)
 
-    def before(self, operation: str, act: Callable[[], None], *, times: int = 1) -> None:
-        """`act` is called just before the next `times` of that operation reach the engine."""
-        self._acts.setdefault(operation, deque()).extend([act] * times)
+    def before(self, operation: str, call: Callable[[], None], *, times: int = 1) -> None:
+        """`call` is called just before the next `times` of that operation reach the engine."""
+        self._calls.setdefault(operation, deque()).extend([call] * times)
 
     def hold(self, operation: str) -> Hold:
-        """The next one stops before it does anything."""
+        """The next one waits before it reaches the engine."""
         return _added(self._before, operation)
 
     def hold_after(self, operation: str) -> Hold:
-        """The next one stops when it is done, before its caller knows."""
+        """The next one waits when it is done, before it returns."""
         return _added(self._after, operation)
 
     def arguments(self, operation: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
@@ -76,16 +76,16 @@ class WatchedEngine:
     async def run(self, operation: str, work: Callable[..., Awaitable[Any]], args: Any, kwargs: Any) -> Any:
         self.asked.append((operation, args, kwargs))
         if waiting := self._before.get(operation):
-            await waiting.popleft().arrive()
+            await waiting.popleft().reach()
         if faults := self._faults.get(operation):
             raise faults.popleft()
-        if acts := self._acts.get(operation):
-            acts.popleft()()
+        if calls := self._calls.get(operation):
+            calls.popleft()()
         loop = asyncio.get_running_loop()
         with loop.busy() if isinstance(loop, VirtualTimeLoop) else nullcontext():
             result = await work(*args, **kwargs)
         if waiting := self._after.get(operation):
-            await waiting.popleft().arrive()
+            await waiting.popleft().reach()
         self.done[operation] += 1
         return result
 

@@ -122,7 +122,7 @@ TESTS_BY_INPUT: dict[int, tuple[str, ...]] = {
         f"{_HOOK}::test_a_receiver_that_does_not_answer_in_time_is_a_failure",
     ),
     58: (
-        "tests/flow/push/test_configs.py::test_what_could_break_a_head_is_refused_when_it_is_set",
+        "tests/flow/push/test_configs.py::test_values_that_would_break_a_header_are_refused",
         f"{_HOOK}::test_a_token_with_a_line_break_is_never_sent",
     ),
     59: (f"{_TOKENS}::test_anothers_task_is_unknown_to_the_byte",),

@@ -1,1 +1,1 @@
-"""Whether a call is new, and whether there is room for it."""
+"""Decides whether a call is new, and whether the hub has capacity for it."""

@@ -1,7 +1,7 @@
-"""The same message twice is one call: the second gets the first one's task and answer (ruling R7).
+"""Makes a repeated message the same call: the repeat gets the first one's task and answer (ruling R7).
 
-A message is the same if its caller, the role that the path names, and its whole content are: ids alone are not enough, since
-people retype examples. It is recognised while the first one runs, and for a while after its end.
+Two messages are the same if their caller, the role in the path, and their whole content are equal. Ids alone are not enough,
+since people retype examples. A repeat is recognised while the first call runs, and for a while after its end.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from rolecall.model.command import Send
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.task import Turn
 
-_MOST_ENDED = 50_000
-_FORGOTTEN_AT_ONCE = 4
+_ENDED_LIMIT = 50_000
+_FORGET_BATCH = 4
 _DIGEST = 16
 _BY_KEY = "#"
-"""In place of a role; no role is called so."""
+"""Stands in place of a role; no role has this name."""
 
 
 class Call:
-    """One message that was taken on: its task, and where in the task's log its answer begins."""
+    """One admitted message: its task, and where in the task's log its answer begins."""
 
     __slots__ = ("began", "content", "relay", "role", "task")
 
@@ -41,18 +41,18 @@ class Call:
         self.relay = relay
 
     async def started(self) -> None:
-        """Until the worker has begun to answer, or the error why it has not. Others may wait for the same."""
+        """Wait until the worker has begun to answer, or raise the error why it has not. Several callers may wait."""
         if self.relay is not None:
             await self.relay.started.wait()
 
 
 class _Start(StartSignal):
-    """A call on its way to being taken on."""
+    """A call that is being admitted."""
 
     __slots__ = ("_call",)
 
     async def call(self) -> Call:
-        """Raises what kept it from being taken on."""
+        """Raises the error that prevented its admission."""
         await self.wait()
         return self._call
 
@@ -62,95 +62,93 @@ class _Start(StartSignal):
 
 
 class Idempotency:
-    """Of a call that has ended only bytes are left, which the collector of garbage need not look through: there are tens of
-    thousands of them.
-    """
+    """Keeps an ended call as bytes: there are tens of thousands of them, and the garbage collector does not scan bytes."""
 
     def __init__(self, clock: Clock, window: timedelta) -> None:
         self._clock = clock
         self._window = window.total_seconds()
-        self._under_way: dict[bytes, _Start] = {}
+        self._running: dict[bytes, _Start] = {}
         self._ended = OrderedDict[bytes, bytes]()
-        """In the order of their ends. A plain dict looks for its oldest behind all that have gone before."""
+        """In the order of their ends. Not a plain dict: its search for the oldest entry passes every deleted one."""
 
     def __len__(self) -> int:
-        return len(self._under_way) + len(self._ended)
+        return len(self._running) + len(self._ended)
 
-    async def once(self, names: tuple[bytes, ...], content: bytes, start: Callable[[], Awaitable[Call]]) -> Call:
-        """The call that has one of these names, else a new one. Whoever comes while it is being started waits for it, and
-        gets its error if that fails. KeyConflict if the name was given to another content.
+    async def once(self, keys: tuple[bytes, ...], content: bytes, start: Callable[[], Awaitable[Call]]) -> Call:
+        """The call that has one of these keys, else a new one. A repeat that arrives while the call starts waits for it, and
+        gets the same error if that fails. KeyConflict if the key was used for other content.
         """
-        for name in names:
-            known = self._under_way.get(name)
-            call = await known.call() if known is not None else self._recalled(name)
+        for key in keys:
+            known = self._running.get(key)
+            call = await known.call() if known is not None else self._find_ended(key)
             if call is not None:
                 if call.content != content:
                     raise KeyConflict
                 return call
         starting = _Start()
-        for name in names:
-            self._under_way[name] = starting
+        for key in keys:
+            self._running[key] = starting
         try:
             call = await start()
         except BaseException as error:
-            self._drop(names)
-            # A starter that is cancelled takes nobody with it: the others are told to try again.
+            self._drop_running(keys)
+            # If the first caller is cancelled, the waiting ones get BrokenOff: they may try again.
             starting.happen(error if isinstance(error, HubError) else BrokenOff())
             raise
         starting.succeed(call)
-        self._watch(call, names)
+        self._watch(call, keys)
         return call
 
-    def remember(self, call: Call, names: tuple[bytes, ...]) -> None:
-        """A call that an earlier hub took on."""
+    def remember(self, call: Call, keys: tuple[bytes, ...]) -> None:
+        """A call that an earlier hub admitted."""
         started = _Start()
         started.succeed(call)
-        new = tuple(name for name in names if name not in self._under_way and name not in self._ended)
-        for name in new:
-            self._under_way[name] = started
+        new = tuple(key for key in keys if key not in self._running and key not in self._ended)
+        for key in new:
+            self._running[key] = started
         self._watch(call, new)
 
-    def _watch(self, call: Call, names: tuple[bytes, ...]) -> None:
+    def _watch(self, call: Call, keys: tuple[bytes, ...]) -> None:
         relay = call.relay
         if relay is None or relay.over:
-            self._note_end(call, names)
+            self._note_end(call, keys)
             return
 
         def over() -> None:
             call.relay = None
             if relay.taken_back:
-                self._drop(names)
+                self._drop_running(keys)
             else:
-                self._note_end(call, names)
+                self._note_end(call, keys)
 
         relay.when_over.append(over)
 
-    def _recalled(self, name: bytes) -> Call | None:
-        record = self._ended.get(name)
+    def _find_ended(self, key: bytes) -> Call | None:
+        record = self._ended.get(key)
         if record is None or _ended_at(record) <= self._clock.monotonic() - self._window:
             return None
         return _read(record)
 
-    def _note_end(self, call: Call, names: tuple[bytes, ...]) -> None:
-        self._drop(names)
+    def _note_end(self, call: Call, keys: tuple[bytes, ...]) -> None:
+        self._drop_running(keys)
         now = self._clock.monotonic()
         record = _record(call, now)
-        for name in names:
-            self._ended[name] = record
-            self._ended.move_to_end(name)
+        for key in keys:
+            self._ended[key] = record
+            self._ended.move_to_end(key)
         self._forget(now - self._window)
 
     def _forget(self, before: float) -> None:
-        """The oldest stand first. No more than a few at a time: a burst that ended together is not forgotten together."""
-        for _ in range(_FORGOTTEN_AT_ONCE):
+        """Oldest first, and only a few at a time, so that forgetting a burst does not block the loop."""
+        for _ in range(_FORGET_BATCH):
             oldest = next(iter(self._ended), None)
-            if oldest is None or (len(self._ended) <= _MOST_ENDED and _ended_at(self._ended[oldest]) > before):
+            if oldest is None or (len(self._ended) <= _ENDED_LIMIT and _ended_at(self._ended[oldest]) > before):
                 return
             del self._ended[oldest]
 
-    def _drop(self, names: tuple[bytes, ...]) -> None:
-        for name in names:
-            self._under_way.pop(name, None)
+    def _drop_running(self, keys: tuple[bytes, ...]) -> None:
+        for key in keys:
+            self._running.pop(key, None)
 
 
 _HEAD = struct.Struct(f"dQ{_DIGEST}s")
@@ -175,21 +173,21 @@ def content_of(turn: Turn) -> bytes:
     return blake2b(turn.params, digest_size=_DIGEST).digest()
 
 
-def names_of(caller: Caller, send: Send, content: bytes) -> tuple[bytes, ...]:
-    """What a message may be recognised by: the caller's own key for it where there is one, else its content."""
+def keys_of(caller: Caller, send: Send, content: bytes) -> tuple[bytes, ...]:
+    """What a message is recognised by: the caller's own key if there is one, else its content."""
     if send.key is not None:
-        return (_belongs(caller, _BY_KEY) + send.key.encode(),)
+        return (_prefix(caller, _BY_KEY) + send.key.encode(),)
     if send.alias:
-        return ()  # what its caller calls the task tells more
-    return (_belongs(caller, send.target.path_role or "") + content,)
+        return ()  # the alias identifies the task, see TaskLookup
+    return (_prefix(caller, send.target.path_role or "") + content,)
 
 
-def names_after_restart(caller: Caller, role: str, content: bytes) -> tuple[bytes, ...]:
-    """Nobody knows any more whether the path named the role."""
-    return (_belongs(caller, role) + content, _belongs(caller, "") + content)
+def keys_after_restart(caller: Caller, role: str, content: bytes) -> tuple[bytes, ...]:
+    """The store does not hold whether the path named the role, so both keys are used."""
+    return (_prefix(caller, role) + content, _prefix(caller, "") + content)
 
 
 @lru_cache(maxsize=4096)
-def _belongs(caller: Caller, kind: str) -> bytes:
-    """The front of a name. Texts that end in zeros stay apart, whatever stands in them."""
+def _prefix(caller: Caller, kind: str) -> bytes:
+    """The prefix of a key. Each text ends in a zero byte, so different parts cannot give the same prefix."""
     return b"".join(b"%b\0" % part.encode() for part in (*caller, kind))

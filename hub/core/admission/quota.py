@@ -1,4 +1,4 @@
-"""Places that are limited in number: one is taken before what fills it is there, so that a flood cannot overtake the count."""
+"""Counts things that are limited in number. A slot is reserved before its user exists, so a flood cannot exceed the limit."""
 
 from __future__ import annotations
 
@@ -6,55 +6,55 @@ from rolecall.errors import Overloaded
 
 
 class WorkspaceQuota:
-    """Places of the whole hub, of which each workspace may have so many. Whoever fills one says so, and when he leaves it:
-    nothing is looked through.
+    """A limit for the whole hub, and one per workspace. Each user calls `fill` when it takes a slot and `leave` when it
+    frees it, so a check needs no search.
     """
 
-    def __init__(self, most: int, each: int, what: str, setting: str) -> None:
-        self._most = most
-        self._each = each
+    def __init__(self, limit: int, per_workspace_limit: int, what: str, setting: str) -> None:
+        self._limit = limit
+        self._per_workspace_limit = per_workspace_limit
         self._what = what
         self._setting = setting
         self._filled = 0
-        self._of: dict[str, int] = {}
+        self._by_workspace: dict[str, int] = {}
 
     def check(self, workspace: str) -> None:
-        """Overloaded if there is none, or none for that workspace."""
-        if self._of.get(workspace, 0) >= self._each:
-            raise Overloaded(self._what, self._each, f"{self._setting}_per_workspace", holder="This workspace")
-        if self._filled >= self._most:
-            raise Overloaded(self._what, self._most, self._setting)
+        """Overloaded if the hub or that workspace has no free slot."""
+        if self._by_workspace.get(workspace, 0) >= self._per_workspace_limit:
+            raise Overloaded(self._what, self._per_workspace_limit, f"{self._setting}_per_workspace", holder="This workspace")
+        if self._filled >= self._limit:
+            raise Overloaded(self._what, self._limit, self._setting)
 
     def fill(self, workspace: str) -> None:
-        """Also beyond the limit: what is there is there."""
+        """Counts even above the limit: what exists is counted."""
         self._filled += 1
-        self._of[workspace] = self._of.get(workspace, 0) + 1
+        self._by_workspace[workspace] = self._by_workspace.get(workspace, 0) + 1
 
     def leave(self, workspace: str) -> None:
         self._filled -= 1
-        left = self._of[workspace] - 1
+        left = self._by_workspace[workspace] - 1
         if left:
-            self._of[workspace] = left
+            self._by_workspace[workspace] = left
         else:
-            del self._of[workspace]
+            del self._by_workspace[workspace]
 
     def one(self, workspace: str) -> Reservation:
-        """For as long as it takes to fill one. Overloaded."""
+        """Hold a slot until its user has called `fill`. Overloaded."""
         return Reservation(self, workspace)
 
 
 class Reservation:
-    """No generator: every call comes through here."""
+    """A class and not a generator, for speed: every call uses it."""
 
-    __slots__ = ("_places", "_workspace")
+    __slots__ = ("_quota", "_workspace")
 
-    def __init__(self, places: WorkspaceQuota, workspace: str) -> None:
-        self._places = places
+    def __init__(self, quota: WorkspaceQuota, workspace: str) -> None:
+        self._quota = quota
         self._workspace = workspace
 
     def __enter__(self) -> None:
-        self._places.check(self._workspace)
-        self._places.fill(self._workspace)
+        self._quota.check(self._workspace)
+        self._quota.fill(self._workspace)
 
     def __exit__(self, *exc: object) -> None:
-        self._places.leave(self._workspace)
+        self._quota.leave(self._workspace)

@@ -1,1 +1,1 @@
-"""Push configs, and the deliveries that they are owed."""
+"""Push configs, and the deliveries that are due to them."""

@@ -1,4 +1,4 @@
-"""Push configs as callers set them, and the dead letters of theirs."""
+"""The operations of callers on push configs and dead letters."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from rolecall.model.push import DeadPage, PushConfig, SealedConfig
 _ID = re.compile(r"[!-.0-~]{1,128}")
 _SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _SECRET = re.compile(r"[ -~]{1,4096}")
-_DEAD_AT_ONCE = 100
+_DEAD_PAGE = 100
 
 
 class PushConfigs:
-    """One method per operation. What is given back holds no secrets."""
+    """One method per operation. Returned configs hold no secrets."""
 
-    def __init__(self, pushes: Pushes, webhooks: Webhooks, vault: Vault, deliveries: Deliveries, *, most: int) -> None:
+    def __init__(self, pushes: Pushes, webhooks: Webhooks, vault: Vault, deliveries: Deliveries, *, limit: int) -> None:
         self._pushes = pushes
         self._webhooks = webhooks
         self._vault = vault
         self._deliveries = deliveries
-        self._most = most
+        self._limit = limit
 
-    async def examine(self, config: PushConfig) -> SealedConfig:
-        """May it be set? Asks the resolver about its host, and nobody about its task. InvalidParams, WebhookRejected."""
+    async def prepare(self, config: PushConfig) -> SealedConfig:
+        """Check a config and seal its secrets. Resolves its host; does not check its task. InvalidParams, WebhookRejected."""
         config = config.named()
         _check(config)
         host = await self._webhooks.check(config.url)
@@ -40,41 +40,41 @@ class PushConfigs:
         return SealedConfig(config.task, config.id, config.url, host, config.dialect, token, config.schemes, credentials)
 
     async def set(self, caller: Caller, config: PushConfig) -> PushConfig:
-        await self._pushes.list(caller, config.task)  # whose task it is comes before what is wrong with the URL
-        examined = await self.examine(config)
-        await self._pushes.set(caller, examined, most=self._most)
-        self._deliveries.leave(examined.task, examined.id)
-        return _shown(examined)
+        await self._pushes.list(caller, config.task)  # TaskNotFound takes precedence over a bad URL
+        sealed = await self.prepare(config)
+        await self._pushes.set(caller, sealed, most=self._limit)
+        self._deliveries.cancel(sealed.task, sealed.id)
+        return _without_secrets(sealed)
 
     async def get(self, caller: Caller, task: TaskId, config: str | None = None) -> PushConfig:
-        """Without an id: the one that the hub named, or the first. PushConfigNotFound."""
+        """Without an id: the one whose id the hub made, or the first. PushConfigNotFound."""
         if config is not None:
-            return _shown(await self._pushes.get(caller, task, config))
+            return _without_secrets(await self._pushes.get(caller, task, config))
         found = await self._pushes.list(caller, task)
         if not found:
             raise PushConfigNotFound
-        return _shown(next((one for one in found if one.id == task), found[0]))
+        return _without_secrets(next((one for one in found if one.id == task), found[0]))
 
     async def list(self, caller: Caller, task: TaskId) -> Sequence[PushConfig]:
-        return [_shown(config) for config in await self._pushes.list(caller, task)]
+        return [_without_secrets(config) for config in await self._pushes.list(caller, task)]
 
     async def delete(self, caller: Caller, task: TaskId, config: str) -> None:
         await self._pushes.delete(caller, task, config)
-        self._deliveries.leave(task, config)
+        self._deliveries.cancel(task, config)
 
     async def dead_letters(
-        self, caller: Caller, *, limit: int = _DEAD_AT_ONCE, before: str | None = None, whole: bool = False
+        self, caller: Caller, *, limit: int = _DEAD_PAGE, before: str | None = None, whole: bool = False
     ) -> DeadPage:
-        """`whole`: for operators, those of everybody in the workspace."""
+        """`whole`: those of all callers in the workspace, for operators."""
         return await self._pushes.dead_letters(caller, limit=limit, before=before, whole=whole)
 
     async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
-        """For operators: the task may be anybody's in the workspace."""
+        """For operators: the task may belong to any caller in the workspace."""
         await self._pushes.redeliver(caller, task, config, cursor)
 
 
 def _check(config: PushConfig) -> None:
-    """All of it goes into headers or addresses. Nothing secret gets into the message."""
+    """All of these values go into headers or URLs. No error text contains a secret."""
     if not _ID.fullmatch(config.id):
         raise InvalidParams("A push config's id is 1 to 128 visible ASCII characters without a slash.")
     for scheme in config.schemes:
@@ -85,5 +85,5 @@ def _check(config: PushConfig) -> None:
             raise InvalidParams(f'"{name}" must be 1 to 4096 printable ASCII characters: it goes into an HTTP header.')
 
 
-def _shown(config: SealedConfig) -> PushConfig:
+def _without_secrets(config: SealedConfig) -> PushConfig:
     return PushConfig(config.task, config.id, config.url, config.dialect, None, config.schemes, None)

@@ -1,4 +1,4 @@
-"""Tells receivers what their tasks' logs hold: in order, at least once, and for a day if they do not listen."""
+"""Delivers the events of task logs to webhooks: in order, at least once, with retries for a day."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ log = logging.getLogger(__name__)
 NOW = timedelta()
 _FIRST_RETRY = timedelta(seconds=1)
 _LONGEST_RETRY = timedelta(hours=1)
-_MOST_DOUBLINGS = 12
-_TIMEOUT, _TOO_MANY = 408, 429
-_UNSAYABLE = 422
-"""As if the receiver had refused it: what its dialect has no words for now, it will not have later."""
-_ONE_TURN = 20.0
-"""So many seconds one receiver may be told without a break; then others come first."""
-_IN_A_THREAD = 256 * 1024
-"""A notice made of a log that is longer than this would hold up everybody else."""
+_DOUBLINGS_LIMIT = 12
+_TIMEOUT, _TOO_MANY_REQUESTS = 408, 429
+_UNTRANSLATABLE = 422
+"""Treated like a refusal of the receiver: an event that its dialect cannot express now, it cannot express later."""
+_TIME_SLICE = 20.0
+"""Seconds that one receiver is served without a break; then other receivers come first."""
+_THREAD_ABOVE = 256 * 1024
+"""Bytes of log. A notice made of a longer log would block the loop, so a thread makes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
-    """`retry`: how long a receiver is tried from its first failure. `lease`: how long after the death of one hub another one
-    takes over. `look_every`, in seconds, is how late a retry may be.
+    """`retry`: how long a receiver is retried after its first failure. `lease`: how long after the death of one hub another one
+    takes over. `look_every`: how late a retry may be, in seconds.
     """
 
     retry: timedelta = timedelta(hours=24)
@@ -51,7 +51,7 @@ class DeliveryPolicy:
 
 
 class Deliveries:
-    """One loop that claims what is due, and a named task for each receiver that is being told."""
+    """One loop claims the due deliveries; each claimed receiver has a named task."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class Deliveries:
             except TimeoutError:
                 pass
 
-    def leave(self, task: TaskId, config: str) -> None:
-        """A config has just been changed: whoever is being told under the old one is left."""
+    def cancel(self, task: TaskId, config: str) -> None:
+        """Stop the running delivery of a config that has just been changed or deleted."""
         for job, claim in self._running.items():
             if (claim.config.task, claim.config.id) == (task, config):
                 job.cancel()
@@ -103,10 +103,10 @@ class Deliveries:
             return
         busy = Counter(claim.config.host for claim in self._running.values())
         for claim in await self._pushes.claim(room, self._policy.lease, at_once=self._policy.per_host, busy=busy):
-            for old, held in self._running.items():
-                if _place(held) == _place(claim):
+            for old, running in self._running.items():
+                if _receiver(running) == _receiver(claim):
                     old.cancel()  # its lease ended before it did
-            job = self._supervisor.run_once(f"push {claim.config.task}.{claim.config.id}", self._tell(claim))
+            job = self._supervisor.run_once(f"push {claim.config.task}.{claim.config.id}", self._deliver(claim))
             self._running[job] = claim
             job.add_done_callback(self._ended)
 
@@ -114,27 +114,27 @@ class Deliveries:
         self._running.pop(job, None)
         self._wake.set()
 
-    async def _tell(self, claim: DeliveryClaim) -> None:
+    async def _deliver(self, claim: DeliveryClaim) -> None:
         try:
-            await self._tell_in_order(claim)
+            await self._deliver_in_order(claim)
         except TaskNotFound:
-            return  # forgotten meanwhile, and the claim with it
+            return  # the task and its claim were deleted meanwhile
         except StoreUnavailable:
-            # What was sent and could not be noted is sent again, under the same id, when the claim's lease has ended.
-            log.warning("a delivery could not be noted", extra={"event": "push_unnoted", **_names(claim)})
+            # A sent event that could not be recorded is sent again, with the same id, when the claim's lease has ended.
+            log.warning("a delivery could not be recorded", extra={"event": "push_unnoted", **_log_fields(claim)})
         except asyncio.CancelledError:
             await self._pushes.release(claim)
             raise
 
-    async def _tell_in_order(self, claim: DeliveryClaim) -> None:
+    async def _deliver_in_order(self, claim: DeliveryClaim) -> None:
         began = self._clock.monotonic()
-        story = _Story(await self._engine.tasks.get(claim.caller, claim.config.task))
+        task_log = _TaskLog(await self._engine.tasks.get(claim.caller, claim.config.task))
         at, last = claim.sent, claim.last
         while at < last:
             at = Cursor(at + 1)
-            await story.read(self._engine, last)
-            result = await self._send(claim.config, story, at)
-            hold = self._policy.lease if self._clock.monotonic() - began < _ONE_TURN else NOW
+            await task_log.read(self._engine, last)
+            result = await self._send(claim.config, task_log, at)
+            hold = self._policy.lease if self._clock.monotonic() - began < _TIME_SLICE else NOW
             if 200 <= result.status < 300:
                 self._observer.pushed("delivered")
                 owed = await self._pushes.delivered(claim, at, hold=hold)
@@ -150,36 +150,43 @@ class Deliveries:
                 return
             last = owed
 
-    async def _send(self, sealed: SealedConfig, story: _Story, at: Cursor) -> WebhookResult:
+    async def _send(self, sealed: SealedConfig, task_log: _TaskLog, at: Cursor) -> WebhookResult:
         try:
             config = self._unsealed(sealed)
         except SecretUnreadable as error:
             return WebhookResult(0, error.message)
         try:
-            body = await self._notice(story, at, config.dialect)
+            body = await self._notice(task_log, at, config.dialect)
         except InvalidAnswer as error:
-            return WebhookResult(_UNSAYABLE, error.why)
+            return WebhookResult(_UNTRANSLATABLE, error.why)
         return await self._webhooks.post(WebhookRequest(f"{config.task}.{config.id}.{at}", config, body))
 
     def _is_final(self, claim: DeliveryClaim, result: WebhookResult) -> bool:
-        refused = 400 <= result.status < 500 and result.status not in (_TIMEOUT, _TOO_MANY)
+        refused = 400 <= result.status < 500 and result.status not in (_TIMEOUT, _TOO_MANY_REQUESTS)
         return refused or (claim.failures > 0 and claim.failing_for >= self._policy.retry)
 
     async def _bury(self, claim: DeliveryClaim, at: Cursor, result: WebhookResult, hold: timedelta) -> Cursor | None:
         self._observer.pushed("dead")
-        log.warning("an event was given up", extra={"event": "push_dead", **_names(claim), "cursor": at, "why": result.why})
+        log.warning(
+            "an event was given up", extra={"event": "push_dead", **_log_fields(claim), "cursor": at, "why": result.why}
+        )
         return await self._pushes.bury(claim, at, result.why, hold=hold)
 
     async def _postpone(self, claim: DeliveryClaim, result: WebhookResult) -> None:
         self._observer.pushed("failed")
         retry_in = self._retry_in(claim, result)
-        told = {"event": "push_failed", **_names(claim), "why": result.why, "retry_s": round(retry_in.total_seconds(), 1)}
-        log.info("a receiver did not take an event", extra=told)
+        fields = {
+            "event": "push_failed",
+            **_log_fields(claim),
+            "why": result.why,
+            "retry_s": round(retry_in.total_seconds(), 1),
+        }
+        log.info("a receiver did not take an event", extra=fields)
         await self._pushes.postpone(claim, retry_in)
 
     def _retry_in(self, claim: DeliveryClaim, result: WebhookResult) -> timedelta:
-        """Twice as long each time, spread so that receivers that failed together do not come back together."""
-        doubled = min(_FIRST_RETRY * (1 << min(claim.failures, _MOST_DOUBLINGS)), _LONGEST_RETRY)
+        """Doubles each time, with jitter, so that receivers that failed together are not retried together."""
+        doubled = min(_FIRST_RETRY * (1 << min(claim.failures, _DOUBLINGS_LIMIT)), _LONGEST_RETRY)
         usual = doubled * (0.75 + self._rng() / 2)
         wanted = max(usual, min(result.retry_after or NOW, _LONGEST_RETRY))
         return min(wanted, max(self._policy.retry - claim.failing_for, _FIRST_RETRY))
@@ -190,35 +197,35 @@ class Deliveries:
         )
         return PushConfig(config.task, config.id, config.url, config.dialect, token, config.schemes, credentials)
 
-    async def _notice(self, story: _Story, at: Cursor, dialect: str) -> bytes:
-        worker_event = story.log[:at]
-        if story.size < _IN_A_THREAD:
-            return self._codec.notice(story.row, story.turns, worker_event, dialect=dialect)
-        return await asyncio.to_thread(self._codec.notice, story.row, story.turns, worker_event, dialect=dialect)
+    async def _notice(self, task_log: _TaskLog, at: Cursor, dialect: str) -> bytes:
+        events = task_log.events[:at]
+        if task_log.size < _THREAD_ABOVE:
+            return self._codec.notice(task_log.row, task_log.turns, events, dialect=dialect)
+        return await asyncio.to_thread(self._codec.notice, task_log.row, task_log.turns, events, dialect=dialect)
 
 
-class _Story:
-    """A task's log as far as it is needed, read once."""
+class _TaskLog:
+    """A task's log up to the events that were needed so far. Each event is read once."""
 
     def __init__(self, row: TaskRow) -> None:
         self.row = row
         self.turns: Sequence[Turn] = ()
-        self.log: list[Logged] = []
+        self.events: list[Logged] = []
         self.size = 0
 
     async def read(self, engine: Engine, upto: Cursor) -> None:
-        if len(self.log) < upto:
-            more = await engine.events.read(self.row.id, after=Cursor(len(self.log)), upto=upto)
-            if len(self.log) + len(more) < upto:
+        if len(self.events) < upto:
+            more = await engine.events.read(self.row.id, after=Cursor(len(self.events)), upto=upto)
+            if len(self.events) + len(more) < upto:
                 raise TaskNotFound
-            self.log.extend(more)
+            self.events.extend(more)
             self.size += sum(len(logged.event.body) for logged in more)
             self.turns = await engine.tasks.turns(self.row.id)
 
 
-def _place(claim: DeliveryClaim) -> tuple[str, str, int]:
+def _receiver(claim: DeliveryClaim) -> tuple[str, str, int]:
     return claim.config.task, claim.config.id, claim.last if claim.only else 0
 
 
-def _names(claim: DeliveryClaim) -> dict[str, str]:
+def _log_fields(claim: DeliveryClaim) -> dict[str, str]:
     return {"task": claim.config.task, "config": claim.config.id, "host": claim.config.host}

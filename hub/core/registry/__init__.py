@@ -1,1 +1,1 @@
-"""Who is there: enrolment, heartbeats, discovery, and the end of leases."""
+"""Enrolment, heartbeats, discovery, and the expiry of leases."""

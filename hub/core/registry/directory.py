@@ -1,4 +1,4 @@
-"""Who is there: enrolment, heartbeats and discovery, as the hub's callers and workers see them."""
+"""Enrolment, heartbeats and discovery: the operations of workers and callers on the registry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _JITTER = 0.1
 
 
 class LeaseTerms(NamedTuple):
-    """What leases the hub gives. A zero ttl: leases never expire."""
+    """The terms of the leases that the hub grants. A zero ttl: leases never expire."""
 
     ttl: timedelta
     heartbeat: timedelta
@@ -45,8 +45,8 @@ class Directory:
         terms: LeaseTerms,
         *,
         check_url: Callable[[str, Sequence[Network]], None],
-        most: int,
-        most_each: int,
+        limit: int,
+        per_holder_limit: int,
         rng: Random | None = None,
     ) -> None:
         self._registry = registry
@@ -54,16 +54,15 @@ class Directory:
         self._observer = observer
         self._terms = terms
         self._check_url = check_url
-        self._most = most
-        self._most_each = most_each
+        self._limit = limit
+        self._per_holder_limit = per_holder_limit
         self._rng = rng or Random()
         self._feeds: set[RegistryFeed] = set()
-        self._feeds_are_over = False
+        self._feeds_ended = False
 
     async def enrol(self, holder: Principal, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> GrantedLease:
-        """A name that another process of the same holder has is given away; without tokens only when nothing answers at
-        that process's address. RoleForbidden, OfferInvalid, InstanceConflict, Overloaded,
-        TooManyHeld.
+        """A name that another process of the same holder has is taken over; without tokens only if nothing accepts connections
+        at that process's address. RoleForbidden, OfferInvalid, InstanceConflict, Overloaded, TooManyHeld.
         """
         if not holder.may_serve(offer.worker.role):
             raise RoleForbidden(offer.worker.role)
@@ -86,10 +85,10 @@ class Directory:
         return GrantedLease(registration, self._heartbeat(lease), registration.epoch != epoch)
 
     def _check_room(self, holder: Principal) -> None:
-        if len(self._registry) >= self._most:
-            raise Overloaded("registrations", self._most, "max_agents")
-        if holder != LOCAL and self._registry.held_by(holder.caller) >= self._most_each:
-            raise TooManyHeld(self._most_each)
+        if len(self._registry) >= self._limit:
+            raise Overloaded("registrations", self._limit, "max_agents")
+        if holder != LOCAL and self._registry.held_by(holder.caller) >= self._per_holder_limit:
+            raise TooManyHeld(self._per_holder_limit)
 
     async def beat(self, holder: Principal, worker: WorkerId, proof: LeaseProof, beat: Beat) -> GrantedLease:
         self._check_holder(holder, worker, proof)
@@ -101,7 +100,7 @@ class Directory:
         await self._registry.withdraw(holder.workspace, worker, proof)
 
     def _check_holder(self, holder: Principal, worker: WorkerId, proof: LeaseProof) -> None:
-        """With tokens a lease is its holder's alone, and its own secret has to be shown. What is another's is unknown."""
+        """With tokens a lease belongs to its holder, who must show its secret. The lease of another holder is LeaseUnknown."""
         if holder == LOCAL:
             return
         registration = self._registry.get(holder.workspace, worker)
@@ -116,7 +115,7 @@ class Directory:
         return registration
 
     async def probe(self, caller: Caller, worker: WorkerId) -> tuple[Registration, bool]:
-        """Can the hub itself reach that worker's address now?"""
+        """Whether the hub can connect to that worker's address now."""
         registration = self.get(caller, worker)
         return registration, await self._forwarder.probe(registration.offer)
 
@@ -133,7 +132,7 @@ class Directory:
         return self._registry.live(caller.workspace, role)
 
     def find(self, caller: Caller, query: AgentQuery) -> tuple[Sequence[Registration], str | None]:
-        """A page in the order of names, and where the next one starts."""
+        """A page in the order of names, and the cursor of the next page."""
         live = self._registry.live(caller.workspace, query.role)
         found = sorted((r for r in live if _fits(r, query)), key=lambda r: str(r.worker))
         if query.after is not None:
@@ -145,13 +144,13 @@ class Directory:
         return self._registry.expires_in(registration)
 
     def revision(self) -> int:
-        """Rises with every change of who is there, or of what one of them says of itself."""
+        """Rises with every change of a lease or an offer."""
         return self._registry.revision()
 
     @contextmanager
     def changes(self, caller: Caller, *, after: int | None, idle: timedelta) -> Iterator[RegistryFeed]:
         feed = self._registry.changes(caller.workspace, after=after, idle=idle)
-        if self._feeds_are_over:
+        if self._feeds_ended:
             feed.stop()
         self._feeds.add(feed)
         try:
@@ -161,19 +160,19 @@ class Directory:
             feed.stop()
 
     def end_feeds(self) -> None:
-        """Of all callers, for good: the hub goes down, and a feed has no end of its own."""
-        self._feeds_are_over = True
+        """End all feeds, also future ones: the hub shuts down, and a feed never ends by itself."""
+        self._feeds_ended = True
         for feed in self._feeds:
             feed.stop()
 
     async def observe(self) -> None:
-        """Forever: tell the observer what changes, in all workspaces."""
+        """Run forever: report the changes of all workspaces to the observer."""
         async for batch in self._registry.changes(None, after=None, idle=_LONGEST):
             for change in batch:
                 self._observer.registry_changed(change)
 
     def usual_heartbeat(self, ttl: timedelta) -> timedelta:
-        """How often a lease of that length is to be renewed, before jitter."""
+        """How often a lease of that length must be renewed, before jitter."""
         usual = self._terms.heartbeat
         return min(usual, ttl / 3) if ttl and ttl != self._terms.ttl else usual
 
@@ -183,7 +182,7 @@ class Directory:
         return min(max(wished, _SHORTEST), _LONGEST)
 
     def _heartbeat(self, ttl: timedelta) -> timedelta:
-        """Jitter is handed out here, so that a thousand workers that came back together do not stay together."""
+        """The hub adds jitter, so that a thousand workers that reconnect together do not beat together."""
         return self.usual_heartbeat(ttl) * (1 + _JITTER * (2 * self._rng.random() - 1))
 
 

@@ -1,4 +1,4 @@
-"""Ends leases that have run out, doubts workers that have missed a beat, and asks before many go at once."""
+"""Ends expired leases, marks workers that missed a beat as suspect, and probes before many leases end at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from hub.core.registry.liveness import LATELY, about_to_end, missed_a_beat, next_look, too_many
+from hub.core.registry.liveness import RECENT, about_to_end, missed_a_beat, next_look, too_many
 from hub.ports.clock import Clock
 from hub.ports.forwarder import Forwarder
 from hub.ports.registry import Registry
@@ -17,9 +17,9 @@ from rolecall.model.worker import Health, Registration
 log = logging.getLogger(__name__)
 
 EVERY = 0.5
-_ASKED_AT_ONCE = 200
-_LOOKED_AT_IN_ONE_GO = 500
-_WHILE_ASKING = timedelta(seconds=5)
+_PROBES_AT_ONCE = 200
+_LOOKS_PER_STEP = 500
+_WHILE_PROBING = timedelta(seconds=5)
 _STORED_AT_ONCE = 200
 MISSED = "it missed a heartbeat"
 
@@ -27,7 +27,7 @@ Role = tuple[str, str]
 
 
 class LeaseReaper:
-    """`heartbeat_of` tells how often a lease of that length is to be renewed."""
+    """`heartbeat_of`: how often a lease of that length must be renewed."""
 
     def __init__(
         self, registry: Registry, forwarder: Forwarder, clock: Clock, *, heartbeat_of: Callable[[timedelta], timedelta]
@@ -41,7 +41,7 @@ class LeaseReaper:
         self._looked: dict[Role, tuple[Sequence[Registration], float]] = {}
 
     async def look(self) -> None:
-        """Once around. To be called every `EVERY` seconds."""
+        """Look at all leases once. Called every `EVERY` seconds."""
         seen: dict[Role, tuple[Sequence[Registration], float]] = {}
         for live in self._registry.everyone():
             role = _role_of(live[0])
@@ -56,12 +56,12 @@ class LeaseReaper:
             self._unanswered.discard(_lease(ended))
 
     async def _look_at(self, role: Role, registrations: Sequence[Registration]) -> float:
-        """When it has to be looked at again, as long as it holds the same leases."""
+        """Returns when to look again, if the role still has the same leases."""
         again, began = float("inf"), self._clock.monotonic()
         ending: list[Registration] = []
-        doubted: list[Registration] = []
+        late: list[Registration] = []
         for number, registration in enumerate(registrations, 1):
-            if number % _LOOKED_AT_IN_ONE_GO == 0:
+            if number % _LOOKS_PER_STEP == 0:
                 await asyncio.sleep(0)
             left = self._registry.expires_in(registration)
             if left is None:
@@ -71,43 +71,43 @@ class LeaseReaper:
             ready = registration.health is Health.READY
             again = min(again, next_look(ttl=ttl, left=seconds, heartbeat=heartbeat, look_every=EVERY, ready=ready))
             if ready and missed_a_beat(ttl=ttl, left=seconds, heartbeat=heartbeat):
-                doubted.append(registration)
+                late.append(registration)
             if about_to_end(ttl=ttl, left=seconds, look_every=EVERY) and _lease(registration) not in self._unanswered:
                 ending.append(registration)
-        if doubted:
-            await self._doubt(doubted[:_STORED_AT_ONCE])
+        if late:
+            await self._doubt(late[:_STORED_AT_ONCE])
         if ending:
-            await self._ask(too_many(ending, live=len(registrations), gone_lately=self._gone_lately(role)))
+            await self._probe(too_many(ending, live=len(registrations), recent_losses=self._recent_losses(role)))
         return began + again
 
-    async def _doubt(self, doubted: Sequence[Registration]) -> None:
-        marks = (self._registry.mark(r.workspace, r.worker, r.epoch, Health.SUSPECT, MISSED) for r in doubted)
+    async def _doubt(self, late: Sequence[Registration]) -> None:
+        marks = (self._registry.mark(r.workspace, r.worker, r.epoch, Health.SUSPECT, MISSED) for r in late)
         await asyncio.gather(*marks)
 
-    async def _ask(self, doubtful: Sequence[Registration]) -> None:
-        """Whoever accepts a connection stays for another heartbeat; who does not goes when its lease ends."""
-        for registration in doubtful:
-            self._hold(registration, _WHILE_ASKING)
-        asked = doubtful[:_ASKED_AT_ONCE]
-        answered = await asyncio.gather(*(self._forwarder.probe(r.offer) for r in asked))
-        for registration, answers in zip(asked, answered, strict=True):
+    async def _probe(self, candidates: Sequence[Registration]) -> None:
+        """A worker that accepts a connection keeps its lease for another heartbeat; another one loses it when it expires."""
+        for registration in candidates:
+            self._hold(registration, _WHILE_PROBING)
+        probed = candidates[:_PROBES_AT_ONCE]
+        answered = await asyncio.gather(*(self._forwarder.probe(r.offer) for r in probed))
+        for registration, answers in zip(probed, answered, strict=True):
             if answers:
                 self._hold(registration, self._heartbeat_of(registration.ttl))
             else:
                 self._unanswered.add(_lease(registration))
-        if asked:
-            kept = sum(_lease(r) not in self._unanswered for r in asked)
-            told = {"event": "leases_held", "role": asked[0].worker.role, "asked": len(asked), "kept": kept}
-            log.warning("many leases end at once", extra=told)
+        if probed:
+            kept = sum(_lease(r) not in self._unanswered for r in probed)
+            fields = {"event": "leases_held", "role": probed[0].worker.role, "asked": len(probed), "kept": kept}
+            log.warning("many leases end at once", extra=fields)
 
     def _hold(self, registration: Registration, lasts: timedelta) -> None:
         self._registry.hold(registration.workspace, registration.worker, registration.epoch, lasts)
 
-    def _gone_lately(self, role: Role) -> int:
+    def _recent_losses(self, role: Role) -> int:
         gone = self._gone.get(role)
         if gone is None:
             return 0
-        since = self._clock.monotonic() - LATELY
+        since = self._clock.monotonic() - RECENT
         while gone and gone[0] < since:
             gone.popleft()
         if not gone:

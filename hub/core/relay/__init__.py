@@ -1,1 +1,1 @@
-"""One relay per running task: it copies the worker's stream into the log, and is its only writer."""
+"""One relay per running task: it copies the worker's stream into the log, and is the only writer of that log."""

@@ -1,4 +1,4 @@
-"""What every relay works with."""
+"""The parts that every relay needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hub.ports.forwarder import Forwarder
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The parts, and the bounds of a task. A `deadline` of zero: none. `most_logged` in bytes."""
+    """The parts, and the limits of a task. A `deadline` of zero means none. `max_log` is in bytes."""
 
     engine: Engine
     forwarder: Forwarder
@@ -25,4 +25,4 @@ class Dependencies:
     clock: Clock
     silence: timedelta
     deadline: timedelta = timedelta()
-    most_logged: int = 64 * 1024 * 1024
+    max_log: int = 64 * 1024 * 1024

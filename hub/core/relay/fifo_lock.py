@@ -1,4 +1,4 @@
-"""One at a time, in the order in which they came. Costs next to nothing while nobody else wants in."""
+"""A lock for one task at a time, in order of arrival. Costs almost nothing without contention."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 
 
 class FifoLock:
-    """`if not single.enter(): await single.turn()`, and then `single.leave()` whatever happens."""
+    """Use: `if not lock.enter(): await lock.turn()`, then `lock.leave()` in a `finally`."""
 
     __slots__ = ("_taken", "_waiting")
 
@@ -16,29 +16,29 @@ class FifoLock:
         self._waiting: deque[asyncio.Future[None]] | None = None
 
     def enter(self) -> bool:
-        """False: somebody is inside."""
+        """False: the lock is taken."""
         if self._taken:
             return False
         self._taken = True
         return True
 
     async def turn(self) -> None:
-        """Until it is this one's turn. Whoever is cancelled as his turn comes passes it on."""
+        """Wait for the lock. A waiter that is cancelled just as it gets the lock passes it on."""
         if self._waiting is None:
             self._waiting = deque()
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(mine)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
         try:
-            await mine
+            await waiter
         except asyncio.CancelledError:
-            if mine.done() and not mine.cancelled():
+            if waiter.done() and not waiter.cancelled():
                 self.leave()
             raise
 
     def leave(self) -> None:
         while self._waiting:
-            following = self._waiting.popleft()
-            if not following.done():
-                following.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
         self._taken = False

@@ -1,4 +1,4 @@
-"""The only writer of one task's log: turns what a worker says into events, and remembers where the log ends."""
+"""The only writer of one task's log: turns what the worker sends into events, and keeps the position of the log's end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TaskLogWriter:
         self._observer = observer
         self._role = row.role
         self._turns = turns
-        self._single = FifoLock()
+        self._lock = FifoLock()
         self.ids = row.ids
         self.at = row.at
         self.size = row.size
@@ -30,7 +30,7 @@ class TaskLogWriter:
         self.position = row.position
         self.ended = row.ended
         self.writing = False
-        """True while an append is under way: its outcome has to be waited for, or the log's end would be a guess."""
+        """True while an append runs. Do not cancel it: without its outcome the end of the log is unknown."""
 
     @property
     def rests(self) -> bool:
@@ -38,79 +38,79 @@ class TaskLogWriter:
         return self.ended or self.state in PAUSED
 
     async def write(self, batch: Sequence[WorkerEvent], *, gap: bool = False) -> None:
-        """Log what a worker said. What comes after the end, or speaks of another task, is dropped and counted."""
-        if not self._single.enter():
-            await self._single.turn()
+        """Log what a worker sent. Events after the end, or of another task, are dropped and counted."""
+        if not self._lock.enter():
+            await self._lock.turn()
         try:
             await self._write(batch, gap=gap)
         finally:
-            self._single.leave()
+            self._lock.leave()
 
     async def _write(self, batch: Sequence[WorkerEvent], *, gap: bool) -> None:
         ids, events, position = self.ids, list[Event](), self.position
-        over = self.ended
+        ended = self.ended
         for worker_event in batch:
-            if over:
+            if ended:
                 self._observer.dropped(self._role, "after the end", 1)
                 continue
             if worker_event.task and ids.worker_task and worker_event.task != ids.worker_task:
                 self._observer.dropped(self._role, "foreign task", 1)
                 continue
-            ids = _learned(ids, worker_event)
+            ids = _with_worker_ids(ids, worker_event)
             if worker_event.kind is not EventKind.TASK and (events or self.at != START):
                 events.append(self._codec.adopt(worker_event, ids))
             else:
                 events += await self._opening_or_missing(worker_event, ids, events, position, gap=gap)
-            over = worker_event.kind is not CONTENT and bool(events) and events[-1].ends
+            ended = worker_event.kind is not CONTENT and bool(events) and events[-1].ends
             position = worker_event.position or position
         if events and self.state in PAUSED and events[0].state is None:
-            # Its question is answered: nobody may take the task for one that still waits.
+            # The pause was answered: readers must not take the task for one that still waits.
             events.insert(0, self._codec.resumed(ids))
         if events or position != self.position:
             await self._append(events, ids, position)
 
-    def log_in(self, log_dialect: str) -> None:
-        """Another worker gets the call, before anything was logged of it."""
+    def use_dialect(self, log_dialect: str) -> None:
+        """Another worker gets the call, before any event was logged."""
         assert self.at == START
         self.ids = replace(self.ids, log_dialect=log_dialect)
 
     async def idle(self) -> None:
-        """Until no append is under way, nor waits for one."""
-        if not self._single.enter():
-            await self._single.turn()
-        self._single.leave()
+        """Wait until no append runs or waits."""
+        if not self._lock.enter():
+            await self._lock.turn()
+        self._lock.leave()
 
     async def reveal(self) -> None:
-        """Show the task before its worker has spoken."""
-        if not self._single.enter():
-            await self._single.turn()
+        """Log the opening of the task before its worker has sent anything."""
+        if not self._lock.enter():
+            await self._lock.turn()
         try:
             if self.at == START:
-                ids = self._named()
+                ids = self._with_context()
                 await self._append([self._codec.opening(ids, self._turns[0])], ids, self.position)
         finally:
-            self._single.leave()
+            self._lock.leave()
 
     async def conclude(self, error: HubError, state: TaskState = TaskState.FAILED) -> None:
-        """End the task on the hub's own account."""
-        if not self._single.enter():
-            await self._single.turn()
+        """End the task by the hub, with its error."""
+        if not self._lock.enter():
+            await self._lock.turn()
         try:
             if not self.ended:
-                ids = self._named()
+                ids = self._with_context()
                 events = [self._codec.opening(ids, self._turns[0])] if self.at == START else []
                 await self._append([*events, self._codec.verdict(ids, state, error)], ids, self.position)
         finally:
-            self._single.leave()
+            self._lock.leave()
 
     async def _opening_or_missing(
         self, worker_event: WorkerEvent, ids: Ids, pending: list[Event], position: str | None, *, gap: bool
     ) -> Sequence[Event]:
-        """`pending` is what this batch has brought so far, and `position` the worker's behind it."""
+        """`pending`: the events of this batch so far. `position`: the worker's position after them."""
         if self.at == START and not pending:
             return self._codec.begin(worker_event, ids, self._turns[0])
         if pending:
-            # The comparison is with the log, so what this batch brought before has to be there.
+            # The comparison is with the log, so the earlier events of this batch must be there.
             await self._append(pending, ids, position)
             pending.clear()
         log = await self._log.read(ids.task)
@@ -134,12 +134,12 @@ class TaskLogWriter:
             self.size += size
             self._observer.events_logged(self._role, len(events), size)
 
-    def _named(self) -> Ids:
+    def _with_context(self) -> Ids:
         return self.ids if self.ids.context else replace(self.ids, context=new_context_id())
 
 
-def _learned(ids: Ids, worker_event: WorkerEvent) -> Ids:
-    """Ids after a worker spoke: its own names, and its context as everybody's where the caller gave none."""
+def _with_worker_ids(ids: Ids, worker_event: WorkerEvent) -> Ids:
+    """The ids, with those of the worker. Its context becomes the public one if the caller gave none."""
     if ids.worker_task and ids.worker_context and ids.context:
         return ids
     return Ids(

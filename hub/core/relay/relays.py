@@ -20,13 +20,13 @@ from rolecall.model.task import TaskRow, Turn
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 1.0
-_LINGER = 5.0
+_DETACH_AFTER = 5.0
 
 
 class Relays:
-    def __init__(self, deps: Dependencies, supervisor: Supervisor, places: WorkspaceQuota) -> None:
-        """Each fills one of `places`, for as long as it is there."""
-        self._places = places
+    def __init__(self, deps: Dependencies, supervisor: Supervisor, open_tasks: WorkspaceQuota) -> None:
+        """Each relay takes one slot of `open_tasks` while it exists."""
+        self._open_tasks = open_tasks
         self._deps = deps
         self._supervisor = supervisor
         self._running: dict[TaskId, Relay] = {}
@@ -49,55 +49,55 @@ class Relays:
     ) -> Relay:
         relay = Relay(self._deps, row, turns, route=route, send=send, references=references)
         if row.id not in self._running:
-            self._places.fill(row.caller.workspace)
+            self._open_tasks.fill(row.caller.workspace)
         self._running[row.id] = relay
-        relay.task = self._supervisor.run_once(f"relay {row.id}", relay.run(), then=lambda: self._gone(row, relay))
+        relay.task = self._supervisor.run_once(f"relay {row.id}", relay.run(), then=lambda: self._remove(row, relay))
         return relay
 
     async def clear(self, task: TaskId) -> None:
-        """Let go of a relay that still listens to a paused task's old stream: a new message brings a new one."""
+        """Stop a relay that still reads the old stream of a paused task: a new message gets a new relay."""
         relay = self._running.get(task)
         if relay is not None and relay.task is not None:
-            relay.let_go()
-            await asyncio.wait([relay.task], timeout=_LINGER)
+            relay.detach()
+            await asyncio.wait([relay.task], timeout=_DETACH_AFTER)
 
     def settle(self, row: TaskRow, turns: Sequence[Turn]) -> Relay | None:
-        """Take up what an earlier hub left open. A paused task waits for its caller, unless he has answered already."""
+        """Continue a task that an earlier hub left open. A paused task has no relay, unless its caller has answered already."""
         if row.ended or (row.state in PAUSED and not row.has_open_answer(turns)):
             return None
-        log.info("taking up a task", extra={"event": "task_settling", "task": row.id, "worker": str(row.worker)})
+        log.info("continuing a task", extra={"event": "task_settling", "task": row.id, "worker": str(row.worker)})
         return self.start(row, turns, route=None, send=None)
 
     async def watch(self) -> None:
-        """Forever: ask after workers that say nothing, and let go of those that have nothing left to say."""
+        """Run forever: probe workers that are silent, and stop relays of tasks that rest."""
         while True:
             await asyncio.sleep(min(_LOOK_EVERY, self._deps.silence.total_seconds() / 4))
             now = self._deps.clock.monotonic()
             for relay in list(self._running.values()):
-                quiet_for = now - relay.alive_at
+                silent_for = now - relay.alive_at
                 if relay.rests:
-                    # Who waits for credentials may get them by another way, and go on over the same stream.
-                    if quiet_for > _LINGER and relay.log_writer.state is not TaskState.AUTH_REQUIRED:
-                        relay.let_go()
+                    # A worker that waits for credentials may get them elsewhere, and continue on the same stream.
+                    if silent_for > _DETACH_AFTER and relay.log_writer.state is not TaskState.AUTH_REQUIRED:
+                        relay.detach()
                     continue
                 relay.check_deadline()
-                if quiet_for > self._deps.silence.total_seconds() / 2:
-                    self._look_after(relay, quiet_for)
+                if silent_for > self._deps.silence.total_seconds() / 2:
+                    self._check_silence(relay, silent_for)
 
-    def _look_after(self, relay: Relay, quiet_for: float) -> None:
+    def _check_silence(self, relay: Relay, silent_for: float) -> None:
         if relay.log_writer.writing:
-            relay.alive_at = self._deps.clock.monotonic()  # the hub's own trouble is no silence of the worker's
+            relay.alive_at = self._deps.clock.monotonic()  # a slow store is not silence of the worker
             return
         silence = self._deps.silence.total_seconds()
-        if quiet_for > silence:
-            relay.interrupt(WorkerSilent(f"{relay.worker} gave no sign of life for {quiet_for:.0f} s."))
+        if silent_for > silence:
+            relay.interrupt(WorkerSilent(f"{relay.worker} gave no sign of life for {silent_for:.0f} s."))
         task = relay.log_writer.ids.task
         if relay.log_writer.ids.worker_task and task not in self._probing:
             self._probing.add(task)
             self._supervisor.run_once(f"probe {task}", self._probe(relay), then=lambda: self._probing.discard(task))
 
     async def _probe(self, relay: Relay) -> None:
-        """A task that its worker calls unfinished is a sign of life; one that has ended was ended on a dead line."""
+        """An unfinished task at the worker is a sign of life. An ended one means that its stream was lost unnoticed."""
         registration = relay.registration
         if registration is None:
             return
@@ -114,19 +114,19 @@ class Relays:
             relay.still_there()
 
     async def conclude(self, relay: Relay, worker_event: WorkerEvent) -> None:
-        """Log what a worker's task has beyond the log, and stop listening if that ends it."""
+        """Log what the worker's task has and the log lacks, and stop the relay if the task rests then."""
         await relay.log_writer.write([worker_event], gap=True)
         if relay.rests:
-            relay.let_go()
+            relay.detach()
 
     def show_all(self) -> None:
-        """Nobody is to wait any longer for a worker's first word: the hub goes down."""
+        """Reveal every task that has not started, so that no caller waits: the hub shuts down."""
         for relay in tuple(self._running.values()):
             if not relay.started.come:
                 self._supervisor.run_once(f"showing {relay.log_writer.ids.task}", relay.show())
 
-    def _gone(self, row: TaskRow, relay: Relay) -> None:
+    def _remove(self, row: TaskRow, relay: Relay) -> None:
         if self._running.get(row.id) is relay:
             del self._running[row.id]
-            self._places.leave(row.caller.workspace)
-        relay.tell_over()  # one that was cancelled before its first step has not
+            self._open_tasks.leave(row.caller.workspace)
+        relay.notify_over()  # a relay that was cancelled before its first step has not done it

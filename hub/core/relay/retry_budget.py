@@ -1,42 +1,42 @@
-"""How long a relay keeps trying to get back to its worker, and what makes it stop. Time comes in."""
+"""Limits how long and how often a relay tries to reach its worker again. Time is an argument."""
 
 from __future__ import annotations
 
 from rolecall.errors import InvalidAnswer, WorkerLost, WorkerRefused, WorkerSilent
 
 _REFUSALS_WITHIN = 1.0
-_MOST_NONSENSE = 3
-_ASKED_AGAIN = 6
+_INVALID_ANSWERS = 3
+_STILL_PAUSED = 6
 
 
 class RetryBudget:
-    """Every method tells what happened, and raises when that was once too often. `silence` in seconds."""
+    """Each method records one kind of failure, and raises at the limit of that kind. `silence` in seconds."""
 
     def __init__(self, silence: float) -> None:
         self._silence = silence
         self._refusals: list[float] = []
-        self._nonsense = 0
-        self._asked_again = 0
+        self._invalid_answers = 0
+        self._still_paused = 0
 
     def refused(self, worker: str, now: float, *, alive_at: float) -> None:
-        """Twice within a second, and nothing listens there any more."""
+        """Two refusals within a second mean that nothing listens at that address. WorkerLost, WorkerSilent."""
         self._refusals = [at for at in self._refusals if now - at <= _REFUSALS_WITHIN] + [now]
         if len(self._refusals) > 1:
-            raise WorkerLost(f"{worker} is gone: its address refuses connections. What it had not yet sent is gone.")
+            raise WorkerLost(f"{worker} is gone: its address refuses connections. What it had not sent is lost.")
         self.silent(worker, now - alive_at)
 
     def silent(self, worker: str, silent_for: float) -> None:
         if silent_for > self._silence:
             raise WorkerSilent(f"{worker} gave no sign of life for {silent_for:.0f} s.")
 
-    def nonsense(self, error: InvalidAnswer) -> None:
-        """Once may be a cut in disguise; again and again it is what this worker has to say."""
-        self._nonsense += 1
-        if self._nonsense >= _MOST_NONSENSE:
+    def invalid_answer(self, error: InvalidAnswer) -> None:
+        """One invalid answer may come from a cut connection; the third one raises it."""
+        self._invalid_answers += 1
+        if self._invalid_answers >= _INVALID_ANSWERS:
             raise error
 
-    def still_asks(self, worker: str) -> None:
-        """An answer whose line was cut, to a worker that goes on asking, did not get there."""
-        self._asked_again += 1
-        if self._asked_again >= _ASKED_AGAIN:
-            raise WorkerRefused(worker, "the answer was cut off, and the task still asks for it")
+    def still_paused(self, worker: str) -> None:
+        """The connection was cut after the caller's answer was sent. A task that stays paused did not get it. WorkerRefused."""
+        self._still_paused += 1
+        if self._still_paused >= _STILL_PAUSED:
+            raise WorkerRefused(worker, "the connection was cut, and the task still waits for this answer")

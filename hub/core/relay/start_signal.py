@@ -1,4 +1,4 @@
-"""The moment that many may wait for: it comes once, perhaps as an error. Who stops waiting takes nobody with him."""
+"""An event that several waiters await. It comes once, perhaps as an error. A cancelled waiter does not affect the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StartSignal:
         self._waiters: list[asyncio.Future[None]] = []
 
     def happen(self, error: HubError | None = None) -> None:
-        """Only the first time counts."""
+        """Only the first call has an effect."""
         if self.come:
             return
         self.come = True
@@ -27,7 +27,7 @@ class StartSignal:
         self._waiters.clear()
 
     async def wait(self) -> None:
-        """Raises the error that it came as."""
+        """Raises the error, if it came as one."""
         if not self.come:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -36,7 +36,7 @@ class StartSignal:
             raise self._error
 
     async def within(self, seconds: float) -> bool:
-        """Has it come by then, in whatever way?"""
+        """Whether it has come within that time, also as an error."""
         try:
             async with asyncio.timeout(seconds):
                 await self.wait()

@@ -1,1 +1,1 @@
-"""Which worker a call goes to, and why."""
+"""Chooses the worker of a call, and records why."""

@@ -1,4 +1,4 @@
-"""Choosing among equals: the less busy of two taken at random. Pure but for the dice."""
+"""Chooses among equal workers: the less busy of two random ones. Pure except for `rng`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rolecall.model.worker import Registration
 
 
 def least_busy_of_two(candidates: Sequence[Registration], rng: Random) -> Registration:
-    """Two random choices spread almost as well as looking at all, and do not herd everybody onto the newest worker."""
+    """Two random candidates spread the load almost as well as all, and do not send every call to the newest worker."""
     count = len(candidates)
     if count == 1:
         return candidates[0]
@@ -18,10 +18,10 @@ def least_busy_of_two(candidates: Sequence[Registration], rng: Random) -> Regist
     if second >= first:
         second += 1
     one, other = candidates[first], candidates[second]
-    return one if busyness(one) <= busyness(other) else other
+    return one if relative_load(one) <= relative_load(other) else other
 
 
-def busyness(registration: Registration) -> float:
-    """Share of its slots where it has a limit; plain count otherwise, scaled to compare with shares of a few slots."""
+def relative_load(registration: Registration) -> float:
+    """The used share of the worker's capacity. Without a capacity: its load divided by 8, to compare with such shares."""
     capacity = registration.offer.capacity
     return registration.load / (capacity if capacity else 8)

@@ -1,4 +1,4 @@
-"""Why this worker: the last decisions, for whoever asks."""
+"""Keeps the newest routing decisions: which worker got a task, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hub.core.routing.router import Route
 from rolecall.model.ids import TaskId, WorkerId
 from rolecall.model.value import Value
 
-_REMEMBERED = 2_000
+_LIMIT = 2_000
 
 
 class RoutingDecision(Value, frozen=True):
@@ -20,13 +20,13 @@ class RoutingDecision(Value, frozen=True):
 
 
 class RoutingHistory:
-    """A ring: the oldest goes when a new one comes."""
+    """Drops the oldest decision when it is full."""
 
     def __init__(self) -> None:
-        self._ring: deque[RoutingDecision] = deque(maxlen=_REMEMBERED)
+        self._ring: deque[RoutingDecision] = deque(maxlen=_LIMIT)
 
     def note(self, task: TaskId, route: Route, at: float) -> None:
         self._ring.append(RoutingDecision(task, route.registration.worker, route.rule, route.candidates, at))
 
     def of(self, task: TaskId) -> RoutingDecision | None:
-        return next((made for made in reversed(self._ring) if made.task == task), None)
+        return next((decision for decision in reversed(self._ring) if decision.task == task), None)

@@ -1,4 +1,4 @@
-"""Which role a call means, and which of its workers gets it."""
+"""Chooses the role that a call names, and the worker of that role that gets it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rolecall.model.worker import Health, Registration
 
 
 class Route(Value, frozen=True):
-    """Where a call goes, and why. `conversation` is set where the worker already holds the context."""
+    """Where a call goes, and why. `conversation` is set if the worker already holds the context."""
 
     registration: Registration
     rule: str
@@ -33,7 +33,7 @@ class Router:
         self._rng = rng or Random()
 
     def to_owner(self, caller: Caller, row: TaskRow, target: Target) -> Route:
-        """A message to a task goes to the worker that has it, whatever its state, or nowhere."""
+        """A message to a task goes to the worker that holds it, in any state, or to none. NoLiveWorker."""
         check_agrees(row, target)
         owner = row.worker and self._registry.get(caller.workspace, row.worker)
         if owner is None or owner.epoch != row.epoch:
@@ -41,26 +41,26 @@ class Router:
         return Route(owner, "owner", 1)
 
     async def choose(self, caller: Caller, send: Send) -> Route:
-        """For a message that starts a task."""
-        role, instance, rule = self._named(caller.workspace, send.target)
-        held: Conversation | None = None
+        """Choose the worker for a message that starts a task. RouteError."""
+        role, instance, rule = self._role_of(caller.workspace, send.target)
+        conversation: Conversation | None = None
         if send.context_id is not None:
-            held = await self._tasks.conversation(caller, send.context_id, role)
-            if role is None and held is not None:
-                role, rule = held.worker.role, "context"
+            conversation = await self._tasks.conversation(caller, send.context_id, role)
+            if role is None and conversation is not None:
+                role, rule = conversation.worker.role, "context"
         if role is None and self._default_role is not None:
             role, rule = self._default_role, "default role"
         if role is None:
             raise NoRoleNamed(self._registry.roles(caller.workspace))
         if instance is not None:
-            return self._pinned(caller.workspace, WorkerId(role, instance), held)
-        return self.within(caller.workspace, role, held, rule=rule)
+            return self._pinned(caller.workspace, WorkerId(role, instance), conversation)
+        return self.within(caller.workspace, role, conversation, rule=rule)
 
     def within(
         self,
         workspace: str,
         role: str,
-        held: Conversation | None = None,
+        conversation: Conversation | None = None,
         *,
         rule: str = "role",
         avoid: Set[WorkerId] = frozenset(),
@@ -68,19 +68,19 @@ class Router:
         """A worker of the role: the holder of the conversation, else the less busy of two ready ones."""
         live = self._registry.live(workspace, role)
         if not live:
-            raise self._nobody(workspace, role)
-        if held is not None:
-            holder = next((r for r in live if r.worker == held.worker and r.health is Health.READY), None)
+            raise self._no_worker(workspace, role)
+        if conversation is not None:
+            holder = next((r for r in live if r.worker == conversation.worker and r.health is Health.READY), None)
             if holder is not None and holder.worker not in avoid:
                 if holder.full:
                     raise WorkerBusy(str(holder.worker), 1)
-                return Route(holder, "context affinity", len(live), held)
+                return Route(holder, "context affinity", len(live), conversation)
             rule = "context holder gone"
         ready = [r for r in live if r.health is Health.READY and r.worker not in avoid]
         if len(ready) < len(live):
             suspects = [r for r in live if r.health is Health.SUSPECT and r.worker not in avoid]
             if len(suspects) > len(ready):
-                # When most are suspect, the fault is more likely the hub's than theirs: better a suspect than nobody.
+                # If most are suspect, the fault is more likely in the hub than in the workers: try suspects too.
                 ready, rule = ready + suspects, "panic"
         if not ready:
             why = "every live one refused the call" if avoid else "every live one is draining"
@@ -90,7 +90,7 @@ class Router:
             raise WorkerBusy(role, len(ready))
         return Route(least_busy_of_two(free, self._rng), rule, len(free))
 
-    def _named(self, workspace: str, target: Target) -> tuple[str | None, str | None, str]:
+    def _role_of(self, workspace: str, target: Target) -> tuple[str | None, str | None, str]:
         if target.path_role is not None:
             if target.role is not None and target.role != target.path_role:
                 raise RoleUnknown(target.role, [target.path_role])
@@ -102,28 +102,28 @@ class Router:
         return None, None, ""
 
     def _by_skill(self, workspace: str, skill: str) -> str:
-        offering = {
+        roles = {
             r.worker.role
             for r in self._registry.live(workspace)
             if any(skill in (s.get("id"), s.get("name")) for s in r.offer.skills)
         }
-        if len(offering) != 1:
-            raise SkillAmbiguous(skill, sorted(offering))
-        return offering.pop()
+        if len(roles) != 1:
+            raise SkillAmbiguous(skill, sorted(roles))
+        return roles.pop()
 
-    def _pinned(self, workspace: str, worker: WorkerId, held: Conversation | None) -> Route:
+    def _pinned(self, workspace: str, worker: WorkerId, conversation: Conversation | None) -> Route:
         registration = self._registry.get(workspace, worker)
         if registration is None:
             if not self._registry.live(workspace, worker.role):
-                raise self._nobody(workspace, worker.role)
+                raise self._no_worker(workspace, worker.role)
             raise NoLiveWorker(str(worker), "that instance is not live")
         if registration.health is Health.DRAINING:
             raise NoLiveWorker(str(worker), "it is draining", retry_after=2)
         if registration.full:
             raise WorkerBusy(str(worker), 1)
-        return Route(registration, "instance", 1, held if held and held.worker == worker else None)
+        return Route(registration, "instance", 1, conversation if conversation and conversation.worker == worker else None)
 
-    def _nobody(self, workspace: str, role: str) -> RoleUnknown | NoLiveWorker:
+    def _no_worker(self, workspace: str, role: str) -> RoleUnknown | NoLiveWorker:
         last = self._registry.last_of(workspace, role)
         if last is None:
             return RoleUnknown(role, self._registry.roles(workspace))
@@ -134,7 +134,7 @@ _GONE = {"expired": "missed its heartbeats", "withdrawn": "withdrawn"}
 
 
 def check_agrees(row: TaskRow, target: Target) -> None:
-    """A path or role that names another role than the task's: the task does not exist there."""
+    """TaskNotFound if the path or the metadata names another role than the task's."""
     for role in (target.path_role, target.role):
         if role is not None and role != row.role:
             raise TaskNotFound

@@ -1,1 +1,1 @@
-"""Finding tasks and reading their logs: as a stream, or folded as of now."""
+"""Finds tasks and reads their logs: as a stream, or folded into the current task."""

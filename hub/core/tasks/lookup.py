@@ -1,4 +1,4 @@
-"""Tasks under their names: the hub's id, or one of their caller's own making, where its dialect lets it make one."""
+"""Finds tasks by the hub's id, or by the alias that the caller gave, in dialects that allow one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rolecall.model.task import TaskRow
 
 class TaskLookup:
     def __init__(self, deps: Dependencies, relays: Relays, window: timedelta) -> None:
-        """`window`: for how long after a task's end the same message is still the same call."""
+        """`window`: how long after a task's end a repeated message is still the same call."""
         self._tasks = deps.engine.tasks
         self._clock = deps.clock
         self._relays = relays
@@ -28,7 +28,7 @@ class TaskLookup:
         self._locks: WeakValueDictionary[tuple[Caller, str], asyncio.Lock] = WeakValueDictionary()
 
     async def find(self, caller: Caller, task: TaskId, target: Target) -> TaskRow:
-        """Unknown, somebody else's or of another role: all the same to the caller."""
+        """TaskNotFound, the same for a task that is unknown, of another caller, or of another role."""
         row = await self.known(caller, task)
         try:
             if row is None:
@@ -39,35 +39,35 @@ class TaskLookup:
         return row
 
     async def known(self, caller: Caller, name: str) -> TaskRow | None:
-        """By the hub's id, or by the one that the caller made."""
+        """The task with the hub's id or the caller's alias `name`. None: unknown."""
         try:
             return await self._tasks.get(caller, TaskId(name))
         except TaskNotFound:
             task = await self._tasks.keyed(caller, alias_key(name))
         return await self._tasks.get(caller, task) if task is not None else None
 
-    def alone(self, caller: Caller, alias: str) -> AbstractAsyncContextManager[object]:
-        """Calls under one alias come one after the other: before that nobody can say what the second of them means."""
+    def lock(self, caller: Caller, alias: str) -> AbstractAsyncContextManager[object]:
+        """Calls with one alias run one after the other: what the second one means depends on the first."""
         return self._locks.setdefault((caller, alias), asyncio.Lock()) if alias else nullcontext()
 
-    async def said_again(self, caller: Caller, send: Send, content: bytes) -> Call | None:
-        """The call that this message has made already, where messages have no ids and only their task has a name. The last
-        one once more is the same call, unless its task asks again: then it is an answer in the same words.
+    async def repeated_call(self, caller: Caller, send: Send, content: bytes) -> Call | None:
+        """The call that this message has started already, in a dialect whose messages have no ids. A repeat of the task's last
+        message is the same call, unless the task has paused again: then it is a new answer with the same content.
         """
         row = await self.known(caller, send.alias)
         if row is None:
             return None
         turns = await self._tasks.turns(row.id)
         if not turns:
-            return None  # it has just been forgotten
+            return None  # it has just been deleted
         relay = self._relays.of(row.id)
-        asks_again = len(turns) > 1 and row.state in PAUSED and (relay is None or relay.rests or relay.over)
+        paused_again = len(turns) > 1 and row.state in PAUSED and (relay is None or relay.rests or relay.over)
         long_ended = row.ended and self._clock.wall() - row.updated > self._window
-        if content_of(turns[-1]) != content or asks_again or long_ended:
+        if content_of(turns[-1]) != content or paused_again or long_ended:
             return None
         return Call(row.id, row.role, turns[-1].after, content, relay)
 
 
 def alias_key(alias: str) -> str:
-    """Beside the keys of Idempotency-Key headers, which hold no line breaks."""
+    """Cannot equal the key of an Idempotency-Key header, which has no line break."""
     return f"alias\n{alias}"

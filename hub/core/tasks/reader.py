@@ -1,4 +1,4 @@
-"""Tasks as callers see them: a task now, or as of an event, from its log."""
+"""Reads a task from its log, as of now or as of an event, as callers see it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rolecall.model.task import TaskRow
 from rolecall.model.value import Value
 
 _READ_AT_ONCE = 8 * 1024 * 1024
-"""Bytes of the logs behind one page of a list."""
-_FOLDED_HERE = 200
-"""Events, or KiB of them."""
+"""Bytes of log that are read for one page of a list."""
+_FOLDED_ON_LOOP = 200
+"""Events, or KiB of log, that are folded on the loop; a longer log is folded in a thread."""
 _SHARED = ("0.1", "0.3")
-"""They call some methods alike."""
+"""These versions share the names of some methods."""
 
 
 class TaskView(Value, frozen=True):
-    """How a caller wants to see a task. `alias`: what he calls it."""
+    """How a caller wants to see a task. `alias`: the caller's name for it."""
 
     dialect: str
     history_length: int | None = None
@@ -40,7 +40,7 @@ class TaskReader:
         return await self.of(task, await self._engine.events.read(task), view)
 
     async def of(self, task: TaskId, log: Sequence[Logged], view: TaskView) -> Answer:
-        """The task as of the end of `log`, or the bare message that is all there is. TaskNotFound: nobody was shown it yet."""
+        """The task as of the end of `log`, or the bare message if that is the answer. TaskNotFound: it is not revealed yet."""
         if not log:
             raise TaskNotFound
         first = log[0].event
@@ -58,40 +58,40 @@ class TaskReader:
         body = await asyncio.to_thread(fold) if _is_long(log) else fold()
         return Answer(EventKind.TASK, view.dialect, body)
 
-    async def each(self, rows: Sequence[TaskRow], view: TaskView) -> Sequence[bytes]:
-        """For a list, where one task must not hide the others: what cannot be said of it is left out, and marked."""
+    async def documents(self, rows: Sequence[TaskRow], view: TaskView) -> Sequence[bytes]:
+        """The tasks of a list. One that its dialect cannot express does not hide the others: it is a marked outline."""
         tasks = []
         for row in rows:
             try:
                 tasks.append((await self.now(row.id, view)).body)
             except TaskNotFound:
-                continue  # admitted, but not shown to anybody yet
+                continue  # admitted, but not revealed yet
             except InvalidAnswer:
                 tasks.append(self._codec.outline(row, view.dialect))
         return tasks
 
     async def as_of(self, task: TaskId, at: Cursor) -> Logged:
-        """The Task after event `at`, or as of now if the log is not there yet, as an event in its true place."""
+        """The Task after event `at`, or after the last event if the log is shorter, as an event with that cursor."""
         log = await self._engine.events.read(task, upto=at)
-        told = await self.of(task, log, TaskView(log[0].event.dialect if log else ""))
+        answer = await self.of(task, log, TaskView(log[0].event.dialect if log else ""))
         state = next((e.event.state for e in reversed(log) if e.event.state is not None), None)
-        return Logged(log[-1].cursor, Event(EventKind.TASK, state, told.dialect, told.body))
+        return Logged(log[-1].cursor, Event(EventKind.TASK, state, answer.dialect, answer.body))
 
 
 def _is_long(log: Sequence[Logged]) -> bool:
-    """To be folded beside the loop, so that others are answered meanwhile."""
-    return len(log) > _FOLDED_HERE or sum(len(logged.event.body) for logged in log) > _FOLDED_HERE * 1024
+    """Whether to fold it in a thread, so that the loop serves others meanwhile."""
+    return len(log) > _FOLDED_ON_LOOP or sum(len(logged.event.body) for logged in log) > _FOLDED_ON_LOOP * 1024
 
 
 def answered_in(asked: str | None, row: TaskRow) -> str:
-    """Who asked under a name that two versions share is answered in one of these, whatever the task was begun in."""
+    """The dialect of the answer. A method name that 0.1 and 0.3 share is answered in one of these two."""
     if asked is None:
         return row.dialect if row.dialect in _SHARED else _SHARED[-1]
     return row.dialect if asked == ITS_OWN else asked
 
 
 def readable(rows: Sequence[TaskRow]) -> int:
-    """How many of a page can be read in one go: as many as their logs are small, and at least one."""
+    """How many rows of a page can be read at once, by the size of their logs; at least one."""
     size = 0
     for count, row in enumerate(rows):
         size += row.size

@@ -1,4 +1,4 @@
-"""A reader's view of a task: perhaps a snapshot first, then the log, until the task rests."""
+"""A reader's stream of a task: a snapshot first if needed, then the log, until the task rests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rolecall.model.ids import Cursor
 
 
 class TaskStream:
-    """Batches of events for one client. An empty batch means: still waiting. Close it when the client has gone.
+    """Batches of events for one client. An empty batch means: no event yet. Close it when the client has disconnected.
 
-    `broken_off` says that it ended before the task came to rest, because the hub goes down: the reader has to come back.
+    `broken_off`: it ended before the task rests, because the hub shuts down; the reader must resume it.
 
-    `first` is the Task as of a cursor, where the log's own first event is not what the reader gets first.
+    `first`: the Task as of a cursor, if the reader does not start with the first event of the log.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class TaskStream:
         self._observer = observer
         self._role = role
         self.workspace = workspace
-        """Whose open stream this is."""
+        """It counts against the open streams of this workspace."""
         self.dialect = dialect
-        """The reader's: the log may be kept in another."""
+        """The reader's dialect; the log may have another."""
         self.alias = alias
         self._on_close = on_close
         self.closed = False
@@ -53,13 +53,13 @@ class TaskStream:
     async def __anext__(self) -> Sequence[Logged]:
         if self._first is not None:
             first, self._first = self._first, None
-            self._over = await self._ends(first)
+            self._over = await self._is_last(first)
             return (first,)
         if self._over:
             raise StopAsyncIteration
         batch = await self._events.__anext__()
         if batch:
-            self._over = await self._ends(batch[-1])
+            self._over = await self._is_last(batch[-1])
         return batch
 
     def break_off(self) -> None:
@@ -68,7 +68,7 @@ class TaskStream:
             self.close()
 
     def close(self) -> None:
-        """Wakes a reader that waits; it finds the end. Closing again does nothing."""
+        """Ends the stream for a waiting reader too. Closing again does nothing."""
         self._events.stop()
         self._over = True
         if not self.closed:
@@ -76,6 +76,6 @@ class TaskStream:
             self._observer.stream_closed(self._role)
             self._on_close(self)
 
-    async def _ends(self, last: Logged) -> bool:
-        """After a pause nothing comes without a further message, so the stream ends there, if the log does."""
+    async def _is_last(self, last: Logged) -> bool:
+        """Whether the stream ends after this event: the task has ended, or is paused with nothing behind in the log."""
         return last.event.ends or (last.event.pauses and await self._rests_at(last.cursor))

@@ -236,11 +236,11 @@ class LeaseTable:
             return None
         return self._ending(lease, ChangeKind.EXPIRED)
 
-    def renew(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, ttl: timedelta | None) -> Registration:
+    def renew(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat) -> Registration:
         """A beat takes effect at once, except for its health: see `health_after`. A change of health must be stored first."""
         lease = self._check_proof(workspace, worker, proof)
         registration = lease.registration
-        self._extend(worker.role, lease, self._expiry_after(registration.ttl if ttl is None else ttl))
+        self._extend(worker.role, lease, self._expiry_after(registration.ttl))
         registration.last_seen = self._clock.wall()
         if beat.in_flight is not None:
             registration.reported_in_flight = beat.in_flight

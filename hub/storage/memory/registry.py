@@ -27,10 +27,8 @@ class MemoryRegistry(LeaseTable):
             raise LeaseUnknown
         return registration
 
-    async def beat(
-        self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, *, ttl: timedelta | None = None
-    ) -> Registration:
-        registration = self.renew(workspace, worker, proof, beat, ttl)
+    async def beat(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat) -> Registration:
+        registration = self.renew(workspace, worker, proof, beat)
         await self.mark(workspace, worker, registration.epoch, health_after(registration, beat), "")
         return registration
 

@@ -91,10 +91,8 @@ class SqliteRegistry(LeaseTable):
             raise LeaseUnknown
         return entry.registration
 
-    async def beat(
-        self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, *, ttl: timedelta | None = None
-    ) -> Registration:
-        registration = self.renew(workspace, worker, proof, beat, ttl)
+    async def beat(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat) -> Registration:
+        registration = self.renew(workspace, worker, proof, beat)
         self._beats_to_store.add((workspace, worker))
         health = health_after(registration, beat)
         if health is not registration.health:

@@ -1,4 +1,4 @@
-"""Receivers that fail: at least once, under one id, for a day, and then a dead letter."""
+"""Receivers that fail: retries under one id for a day, then a dead letter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hub.identity.vault import SealingVault, random_key
 from hub.outbound.client import Client
 from hub.outbound.webhook_guard import WebhookGuard
 from rolecall.model.ids import Cursor
-from tests.flow.conftest import ME, House
+from tests.flow.conftest import CALLER, System
 from tests.flow.push.conftest import (
     BODY_COMPLETE,
     DONE,
@@ -22,11 +22,11 @@ from tests.flow.push.conftest import (
     QUICK,
     Post,
     a_task,
+    advance_until,
     dead,
     logged,
     post_of,
-    retried,
-    stays,
+    still_holds,
     until,
 )
 from tests.helpers.receiver import Receiver
@@ -36,14 +36,14 @@ NOT_MODIFIED, NOT_HTTP = b"HTTP/1.1 304 Not Modified\r\n\r\n", b"SSH-2.0\r\n\r\n
 
 
 @pytest.mark.parametrize("failure", [500, 503, 408, 429, 302, NOT_MODIFIED, NOT_HTTP, "hang", "cut"])
-async def test_a_failure_is_made_good_in_order_and_under_the_same_id(
-    post: Post, house: House, receiver: Receiver, failure: Any
+async def test_a_failed_event_is_retried_in_order_with_the_same_id(
+    post: Post, system: System, receiver: Receiver, failure: Any
 ) -> None:
-    mine = await a_task(house)
+    mine = await a_task(system)
     receiver.then(200, failure, failure)
     await post.set(mine, receiver.url)
-    await logged(house, mine, task("working"), chunk("a"), chunk("b"), DONE)
-    await retried(post, lambda: receiver.taken == [1, 2, 3, 4], 0.2)
+    await logged(system, mine, task("working"), chunk("a"), chunk("b"), DONE)
+    await advance_until(post, lambda: receiver.taken == [1, 2, 3, 4], 0.2)
     assert receiver.cursors == [1, 2, 2, 2, 3, 4]
     assert len(set(receiver.ids)) == 4
     assert len({request.body for request in receiver.got}) == 4
@@ -52,66 +52,66 @@ async def test_a_failure_is_made_good_in_order_and_under_the_same_id(
     assert not await dead(post)
 
 
-async def test_events_that_come_while_a_receiver_is_down_wait_for_their_turn(
-    post: Post, house: House, receiver: Receiver
+async def test_events_that_are_logged_while_a_receiver_is_down_are_delivered_in_order(
+    post: Post, system: System, receiver: Receiver
 ) -> None:
-    mine = await a_task(house)
+    mine = await a_task(system)
     receiver.then(500, 500, 500)
     await post.set(mine, receiver.url)
-    await logged(house, mine, task("working"))
+    await logged(system, mine, task("working"))
     await until(lambda: len(receiver.got) == 1)
-    await logged(house, mine, chunk("a"), DONE)
-    await stays(lambda: receiver.cursors == [1])
-    await retried(post, lambda: receiver.taken == [1, 2, 3])
+    await logged(system, mine, chunk("a"), DONE)
+    await still_holds(lambda: receiver.cursors == [1])
+    await advance_until(post, lambda: receiver.taken == [1, 2, 3])
     assert receiver.cursors == [1, 1, 1, 1, 2, 3]
 
 
-async def test_each_wait_is_twice_as_long_up_to_an_hour(post: Post, house: House, receiver: Receiver) -> None:
-    """With dice that always show the middle."""
-    mine = await a_task(house)
+async def test_each_wait_is_twice_as_long_up_to_an_hour(post: Post, system: System, receiver: Receiver) -> None:
+    """With a fixed random number in the middle."""
+    mine = await a_task(system)
     receiver.then(*[500] * 16)
     await post.set(mine, receiver.url)
-    await logged(house, mine, BODY_COMPLETE)
+    await logged(system, mine, BODY_COMPLETE)
     waits = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]
     for wait in waits:
         await until(lambda: len(post.observer.outcomes) == len(receiver.got) > 0)
-        tried = list(receiver.got)
-        house.clock.advance(wait - 0.5)
+        received = list(receiver.got)
+        system.clock.advance(wait - 0.5)
         await asyncio.sleep(0.06)  # three looks of the loop
-        assert receiver.got == tried
-        house.clock.advance(0.6)
+        assert receiver.got == received
+        system.clock.advance(0.6)
         async with asyncio.timeout(5):
-            while receiver.got == tried:  # noqa: ASYNC110  as in `until`
+            while receiver.got == received:  # noqa: ASYNC110  as in `until`
                 await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize(("asked", "wait"), [("40", 40), ("0", 1), ("86400", 3600), ("tomorrow", 1)])
-async def test_retry_after_is_heeded_within_bounds(
-    post: Post, house: House, receiver: Receiver, asked: str, wait: float
+async def test_retry_after_is_respected_within_limits(
+    post: Post, system: System, receiver: Receiver, asked: str, wait: float
 ) -> None:
-    mine = await a_task(house)
+    mine = await a_task(system)
     receiver.then(f"HTTP/1.1 503 Busy\r\nRetry-After: {asked}\r\nContent-Length: 0\r\n\r\n".encode())
     await post.set(mine, receiver.url)
-    await logged(house, mine, BODY_COMPLETE)
+    await logged(system, mine, BODY_COMPLETE)
     await until(lambda: len(post.observer.outcomes) == 1)
-    house.clock.advance(wait - 0.5)
-    await stays(lambda: len(receiver.got) == 1)
-    house.clock.advance(0.6)
+    system.clock.advance(wait - 0.5)
+    await still_holds(lambda: len(receiver.got) == 1)
+    system.clock.advance(0.6)
     await until(lambda: len(receiver.got) == 2)
 
 
 @pytest.mark.parametrize("refusal", [400, 401, 404, 410, 422])
-async def test_a_refused_event_is_dead_at_once_and_can_be_sent_again(
-    post: Post, house: House, receiver: Receiver, refusal: int
+async def test_a_refused_event_is_a_dead_letter_at_once_and_can_be_redelivered(
+    post: Post, system: System, receiver: Receiver, refusal: int
 ) -> None:
-    mine = await a_task(house)
+    mine = await a_task(system)
     receiver.then(200, refusal)
     await post.set(mine, receiver.url)
-    await logged(house, mine, task("working"), chunk("a"), DONE)
+    await logged(system, mine, task("working"), chunk("a"), DONE)
     await until(lambda: receiver.taken == [1, 3])
     assert receiver.cursors == [1, 2, 3]
     assert await dead(post) == [("c", 2, f"HTTP {refusal}")]
-    await post.push.redeliver(ME, mine, "c", Cursor(2))
+    await post.push.redeliver(CALLER, mine, "c", Cursor(2))
     await until(lambda: receiver.taken == [1, 3, 2])
     assert receiver.ids[-1] == receiver.ids[1]
     assert receiver.got[-1].body == receiver.got[1].body
@@ -119,51 +119,51 @@ async def test_a_refused_event_is_dead_at_once_and_can_be_sent_again(
 
 
 async def test_a_receiver_that_is_down_for_a_day_is_given_up_event_by_event(
-    post: Post, house: House, receiver: Receiver
+    post: Post, system: System, receiver: Receiver
 ) -> None:
-    """The second event does not get another day: who has been away for so long is asked once for each."""
-    mine = await a_task(house)
+    """The second event does not get another day: a receiver that failed for so long gets one attempt per event."""
+    mine = await a_task(system)
     receiver.then(*[500] * 100)
     await post.set(mine, receiver.url)
-    await logged(house, mine, task("working"), chunk("a"), DONE)
-    began = house.clock.monotonic()
-    await retried(post, lambda: receiver.cursors[-1:] == [3] and post.observer.outcomes.count("dead") == 3, 1200)
-    assert 24 * 3600 <= house.clock.monotonic() - began < 26 * 3600
+    await logged(system, mine, task("working"), chunk("a"), DONE)
+    began = system.clock.monotonic()
+    await advance_until(post, lambda: receiver.cursors[-1:] == [3] and post.observer.outcomes.count("dead") == 3, 1200)
+    assert 24 * 3600 <= system.clock.monotonic() - began < 26 * 3600
     assert receiver.cursors[-3:] == [1, 2, 3]
     assert receiver.cursors.count(1) > 25
     assert await dead(post) == [("c", 3, "HTTP 500"), ("c", 2, "HTTP 500"), ("c", 1, "HTTP 500")]
 
 
-async def test_the_last_try_comes_when_the_time_is_over_and_not_much_later(house: House, receiver: Receiver) -> None:
+async def test_the_last_attempt_is_at_the_end_of_the_retry_time(system: System, receiver: Receiver) -> None:
     receiver.then(*[500] * 10)
     guard = WebhookGuard(HOSTS, [], [])
     async with Client(guard) as client:
-        post = post_of(house, client, guard, replace(QUICK, retry=timedelta(seconds=10)), vault=SealingVault(random_key()))
-        mine = await a_task(house)
+        post = post_of(system, client, guard, replace(QUICK, retry=timedelta(seconds=10)), vault=SealingVault(random_key()))
+        mine = await a_task(system)
         await post.set(mine, receiver.url)
-        await logged(house, mine, BODY_COMPLETE)
-        for tries, wait in enumerate((1, 2, 4, 3), 1):
+        await logged(system, mine, BODY_COMPLETE)
+        for attempts, wait in enumerate((1, 2, 4, 3), 1):
             await until(lambda: len(post.observer.outcomes) == len(receiver.got) > 0)
-            assert post.observer.outcomes == ["failed"] * tries
-            house.clock.advance(wait + 0.05)
+            assert post.observer.outcomes == ["failed"] * attempts
+            system.clock.advance(wait + 0.05)
             await asyncio.sleep(0.06)  # three looks of the loop
         await until(lambda: post.observer.outcomes == [*["failed"] * 4, "dead"])
         await post.supervisor.close()
 
 
-async def test_a_day_begins_anew_when_a_receiver_has_taken_something(post: Post, house: House, receiver: Receiver) -> None:
-    mine = await a_task(house)
+async def test_the_day_begins_again_after_a_delivery(post: Post, system: System, receiver: Receiver) -> None:
+    mine = await a_task(system)
     receiver.then(500, 200, 500)
     await post.set(mine, receiver.url)
-    await logged(house, mine, task("working"), DONE)
+    await logged(system, mine, task("working"), DONE)
     await until(lambda: post.observer.outcomes == ["failed"])
-    house.clock.advance(25 * 3600)
+    system.clock.advance(25 * 3600)
     await until(lambda: post.observer.outcomes == ["failed", "delivered", "failed"])
-    await retried(post, lambda: receiver.taken == [1, 2])
+    await advance_until(post, lambda: receiver.taken == [1, 2])
     assert not await dead(post)
 
 
-async def test_a_receiver_whose_name_turns_private_is_retried_and_then_given_up(house: House, receiver: Receiver) -> None:
+async def test_a_receiver_whose_name_turns_private_is_retried_and_then_given_up(system: System, receiver: Receiver) -> None:
     meaning = ["93.184.215.14"]
 
     async def resolver(host: str, port: int) -> Sequence[str]:
@@ -171,55 +171,55 @@ async def test_a_receiver_whose_name_turns_private_is_retried_and_then_given_up(
 
     guard = WebhookGuard([], [], [], ports=frozenset({receiver.port}), resolver=resolver)
     async with Client(guard) as client:
-        post = post_of(house, client, guard, replace(QUICK, retry=timedelta(seconds=30)), vault=SealingVault(random_key()))
-        mine = await a_task(house)
+        post = post_of(system, client, guard, replace(QUICK, retry=timedelta(seconds=30)), vault=SealingVault(random_key()))
+        mine = await a_task(system)
         await post.set(mine, f"https://app.example:{receiver.port}/")
         meaning[:] = ["127.0.0.1"]
-        await logged(house, mine, BODY_COMPLETE)
-        await retried(post, lambda: "dead" in post.observer.outcomes)
+        await logged(system, mine, BODY_COMPLETE)
+        await advance_until(post, lambda: "dead" in post.observer.outcomes)
         await post.supervisor.close()
         assert post.observer.outcomes.count("failed") >= 4
         assert await dead(post) == [("c", 1, "address not allowed by policy")]
     assert not receiver.got
 
 
-async def test_what_cannot_be_said_in_a_dialect_is_given_up_and_the_rest_is_told(
-    post: Post, house: House, receiver: Receiver
+async def test_an_event_that_a_dialect_cannot_express_is_given_up_and_the_others_are_delivered(
+    post: Post, system: System, receiver: Receiver
 ) -> None:
     """A worker's text part without a text."""
-    mine = await a_task(house)
+    mine = await a_task(system)
     await post.set(mine, receiver.url, dialect="1.0")
-    nonsense: Any = 5
-    await logged(house, mine, task("working"), chunk(nonsense), DONE)
+    invalid_answer: Any = 5
+    await logged(system, mine, task("working"), chunk(invalid_answer), DONE)
     await until(lambda: receiver.taken == [1, 3])
     ((_, cursor, reason),) = await dead(post)
     assert (cursor, "1.0" in reason) == (2, True)
 
 
-async def test_one_dead_receiver_holds_up_nobody_else(post: Post, house: House, receiver: Receiver) -> None:
-    async with Receiver() as hanging:
-        hanging.then(*["hang"] * 200)
-        stuck = [await a_task(house) for _ in range(60)]
-        for mine in stuck:
-            await post.set(mine, hanging.url.replace("127.0.0.1", "localhost"))
-            await logged(house, mine, BODY_COMPLETE)
-        await until(lambda: len(hanging.got) == 4)
-        good = await a_task(house)
+async def test_a_dead_receiver_does_not_delay_others(post: Post, system: System, receiver: Receiver) -> None:
+    async with Receiver() as blocked:
+        blocked.then(*["hang"] * 200)
+        blocked_tasks = [await a_task(system) for _ in range(60)]
+        for mine in blocked_tasks:
+            await post.set(mine, blocked.url.replace("127.0.0.1", "localhost"))
+            await logged(system, mine, BODY_COMPLETE)
+        await until(lambda: len(blocked.got) == 4)
+        good = await a_task(system)
         await post.set(good, receiver.url)
-        await logged(house, good, BODY_COMPLETE)
+        await logged(system, good, BODY_COMPLETE)
         await until(lambda: receiver.cursors == [1], 0.9)
-        assert hanging.most_together == 4
+        assert blocked.most_together == 4
 
 
-async def test_no_more_are_told_at_once_than_the_pace_allows(house: House, receiver: Receiver) -> None:
+async def test_no_more_receivers_are_served_at_once_than_the_policy_allows(system: System, receiver: Receiver) -> None:
     guard = WebhookGuard(HOSTS, [], [])
     async with Client(guard) as client:
-        post = post_of(house, client, guard, replace(QUICK, at_once=3, per_host=2), vault=SealingVault(random_key()))
+        post = post_of(system, client, guard, replace(QUICK, at_once=3, per_host=2), vault=SealingVault(random_key()))
         for number in range(12):
-            mine = await a_task(house)
+            mine = await a_task(system)
             receiver.then(0.03)
             await post.set(mine, receiver.url if number % 2 else receiver.url.replace("127.0.0.1", "localhost"))
-            await logged(house, mine, BODY_COMPLETE)
+            await logged(system, mine, BODY_COMPLETE)
         await until(lambda: len(receiver.taken) == 12)
         await post.supervisor.close()
     assert receiver.most_together == 3

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from rolecall.model.ids import TaskId
-from tests.flow.conftest import House
-from tests.flow.push.conftest import DONE, Post, a_task, logged, stays, until
+from tests.flow.conftest import System
+from tests.flow.push.conftest import DONE, Post, a_task, logged, still_holds, until
 from tests.helpers.receiver import Receiver
 from tests.helpers.scripted import chunk, message, task
 
 
-async def test_a_receiver_gets_the_task_as_it_was_after_each_event(post: Post, house: House, receiver: Receiver) -> None:
-    mine = await a_task(house)
+async def test_a_receiver_gets_the_task_as_it_was_after_each_event(post: Post, system: System, receiver: Receiver) -> None:
+    mine = await a_task(system)
     await post.set(mine, receiver.url)
-    await logged(house, mine, task("working"), chunk("a "), chunk("b "))
-    await logged(house, mine, DONE)
+    await logged(system, mine, task("working"), chunk("a "), chunk("b "))
+    await logged(system, mine, DONE)
     await until(lambda: len(receiver.got) == 4)
     assert receiver.cursors == [1, 2, 3, 4]
     assert receiver.ids[0] == f"{mine}.c.1"
@@ -23,16 +23,16 @@ async def test_a_receiver_gets_the_task_as_it_was_after_each_event(post: Post, h
     texts = [[part["text"] for a in body.get("artifacts", []) for part in a["parts"]] for body in receiver.bodies]
     assert texts == [[], ["a "], ["a ", "b "], ["a ", "b "]]
     assert {body["id"] for body in receiver.bodies} == {mine}
-    await stays(lambda: len(receiver.got) == 4)
+    await still_holds(lambda: len(receiver.got) == 4)
     assert post.observer.outcomes == ["delivered"] * 4
 
 
 @pytest.mark.parametrize("dialect", ["0.1", "1.0"])
-async def test_each_config_is_told_in_its_own_dialect(post: Post, house: House, receiver: Receiver, dialect: str) -> None:
-    mine = await a_task(house)
+async def test_each_config_gets_its_own_dialect(post: Post, system: System, receiver: Receiver, dialect: str) -> None:
+    mine = await a_task(system)
     await post.set(mine, receiver.url, dialect=dialect)
     await post.set(mine, receiver.url, "other")
-    await logged(house, mine, task("working"), DONE)
+    await logged(system, mine, task("working"), DONE)
     await until(lambda: len(receiver.got) == 4)
     own = [body for name, body in zip(receiver.ids, receiver.bodies, strict=True) if ".c." in name]
     other = [body for name, body in zip(receiver.ids, receiver.bodies, strict=True) if ".other." in name]
@@ -42,41 +42,43 @@ async def test_each_config_is_told_in_its_own_dialect(post: Post, house: House, 
     )
 
 
-async def test_a_receiver_that_is_set_after_the_end_is_told_of_it_at_once(post: Post, house: House, receiver: Receiver) -> None:
-    mine = await a_task(house)
-    await logged(house, mine, task("working"), chunk("a"), DONE)
+async def test_a_receiver_that_is_set_after_the_end_gets_the_end_at_once(
+    post: Post, system: System, receiver: Receiver
+) -> None:
+    mine = await a_task(system)
+    await logged(system, mine, task("working"), chunk("a"), DONE)
     await post.set(mine, receiver.url)
     await until(lambda: receiver.cursors == [3])
     assert receiver.bodies[0]["status"]["state"] == "completed"
 
 
-async def test_a_whole_call_through_the_hub_is_told(post: Post, house: House, receiver: Receiver) -> None:
-    """A worker that can only answer: its caller gets notifications all the same."""
-    await house.enrol("echo:a", streaming=False)
-    house.forwarder.plan("echo:a", task("input-required", "which?"))
-    house.forwarder.plan(
+async def test_a_whole_call_through_the_hub_is_delivered(post: Post, system: System, receiver: Receiver) -> None:
+    """The worker cannot stream; its caller gets notifications all the same."""
+    await system.enrol("echo:a", streaming=False)
+    system.forwarder.plan("echo:a", task("input-required", "which?"))
+    system.forwarder.plan(
         "echo:a", task("completed", "this", artifacts=[{"artifactId": "a", "parts": [{"kind": "text", "text": "x"}]}])
     )
-    asked = await house.send()
+    asked = await system.send()
     await post.set(TaskId(asked["id"]), receiver.url)
-    answered = await house.send("blue", taskId=asked["id"])
+    answered = await system.send("blue", taskId=asked["id"])
     await until(lambda: bool(receiver.got) and receiver.bodies[-1]["status"]["state"] == "completed")
     assert receiver.cursors == list(range(2, 2 + len(receiver.got)))
     assert receiver.bodies[-1] == answered
 
 
-async def test_a_long_log_is_told_from_beginning_to_end(post: Post, house: House, receiver: Receiver) -> None:
-    """Long enough for notices that are made beside the loop."""
-    mine = await a_task(house)
+async def test_a_long_log_is_delivered_from_beginning_to_end(post: Post, system: System, receiver: Receiver) -> None:
+    """Long enough for notices that are made in a thread."""
+    mine = await a_task(system)
     await post.set(mine, receiver.url)
-    await logged(house, mine, task("working"), *(chunk("x" * 30_000) for _ in range(12)), DONE)
+    await logged(system, mine, task("working"), *(chunk("x" * 30_000) for _ in range(12)), DONE)
     await until(lambda: len(receiver.got) == 14)
     assert receiver.cursors == list(range(1, 15))
     assert len(receiver.got[-1].body) > 12 * 30_000
 
 
-async def test_a_bare_message_is_told_to_nobody(post: Post, house: House, receiver: Receiver) -> None:
-    mine = await a_task(house)
+async def test_a_bare_message_is_not_delivered(post: Post, system: System, receiver: Receiver) -> None:
+    mine = await a_task(system)
     await post.set(mine, receiver.url)
-    await logged(house, mine, message("hello"))
-    await stays(lambda: not receiver.got)
+    await logged(system, mine, message("hello"))
+    await still_holds(lambda: not receiver.got)

@@ -1,4 +1,4 @@
-"""Choosing among equals: the less busy of two that the dice name."""
+"""Chooses the less busy of two random workers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from random import Random
 
 import pytest
 
-from hub.core.routing.balance import busyness, least_busy_of_two
+from hub.core.routing.balance import least_busy_of_two, relative_load
 from rolecall.model.ids import WorkerId
 from rolecall.model.worker import Offer, Registration
 
 
-class Dice(Random):
-    """Shows what it is told to."""
+class FixedRandom(Random):
+    """Returns the given numbers."""
 
-    def __init__(self, *shows: float) -> None:
+    def __init__(self, *numbers: float) -> None:
         super().__init__()
-        self.shows = list(shows)
+        self.numbers = list(numbers)
 
     def random(self) -> float:
-        return self.shows.pop(0)
+        return self.numbers.pop(0)
 
 
 def worker(name: str, in_flight: int = 0, capacity: int | None = None, reported: int = 0) -> Registration:
@@ -31,17 +31,17 @@ def worker(name: str, in_flight: int = 0, capacity: int | None = None, reported:
     return lease
 
 
-def chosen(workers: Sequence[Registration], *shows: float) -> str:
-    return least_busy_of_two(workers, Dice(*shows)).worker.instance
+def chosen(workers: Sequence[Registration], *numbers: float) -> str:
+    return least_busy_of_two(workers, FixedRandom(*numbers)).worker.instance
 
 
-def test_the_one_there_is_gets_it_whatever_it_has() -> None:
+def test_the_only_worker_is_chosen_at_any_load() -> None:
     assert chosen([worker("only", in_flight=9)]) == "only"
 
 
 @pytest.mark.parametrize(("first", "second"), [(first, second) for first in (0.0, 0.99) for second in (0.0, 0.99)])
-def test_of_two_both_are_always_looked_at(first: float, second: float) -> None:
-    """The dice never name one worker twice."""
+def test_of_two_workers_both_are_always_compared(first: float, second: float) -> None:
+    """The two candidates are never the same worker."""
     idle, busy = worker("idle"), worker("busy", in_flight=1)
     assert chosen([idle, busy], first, second) == "idle"
     assert chosen([busy, idle], first, second) == "idle"
@@ -61,15 +61,15 @@ def test_of_two_both_are_always_looked_at(first: float, second: float) -> None:
         (0.99, 0.99, "dc"),
     ],
 )
-def test_the_second_is_one_of_the_others(first: float, second: float, looked_at: str) -> None:
+def test_the_second_candidate_is_another_worker(first: float, second: float, looked_at: str) -> None:
     for least in looked_at:
         workers = [worker(name, in_flight=5 if name != least else 1) for name in "abcd"]
         assert chosen(workers, first, second) == least
-    # Equals: the first that the dice named.
+    # Equal workers: the first candidate.
     assert chosen([worker(name) for name in "abcd"], first, second) == looked_at[0]
 
 
-def test_whom_the_dice_do_not_name_is_not_chosen() -> None:
+def test_only_the_two_candidates_are_compared() -> None:
     assert chosen([worker("a", 3), worker("b", 2), worker("idle")], 0.0, 0.0) == "b"
 
 
@@ -84,6 +84,6 @@ def test_whom_the_dice_do_not_name_is_not_chosen() -> None:
         (worker("a", in_flight=3, capacity=0), 0.375),
     ],
 )
-def test_busyness_is_the_share_of_its_slots(lease: Registration, busy: float) -> None:
-    """Without a limit it counts as one that has eight."""
-    assert busyness(lease) == busy
+def test_the_relative_load_is_the_used_share_of_the_capacity(lease: Registration, busy: float) -> None:
+    """A worker without a capacity counts as one with eight."""
+    assert relative_load(lease) == busy

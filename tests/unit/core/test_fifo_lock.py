@@ -1,4 +1,4 @@
-"""One at a time, whoever comes, waits, and gives up."""
+"""The lock admits one task at a time, also when a waiter is cancelled."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ import pytest
 from hub.core.relay.fifo_lock import FifoLock
 
 
-async def inside(single: FifoLock, name: str, seen: list[str], turns: int = 1) -> None:
-    if not single.enter():
-        await single.turn()
+async def inside(lock: FifoLock, name: str, seen: list[str], turns: int = 1) -> None:
+    if not lock.enter():
+        await lock.turn()
     try:
         seen.append(f"{name} in")
         for _ in range(turns):
             await asyncio.sleep(0)
         seen.append(f"{name} out")
     finally:
-        single.leave()
+        lock.leave()
 
 
-async def test_they_go_in_one_after_the_other_in_the_order_in_which_they_came() -> None:
-    single, seen = FifoLock(), list[str]()
-    await asyncio.gather(*(inside(single, name, seen, turns) for name, turns in (("a", 5), ("b", 1), ("c", 3))))
+async def test_tasks_get_the_lock_in_the_order_of_arrival() -> None:
+    lock, seen = FifoLock(), list[str]()
+    await asyncio.gather(*(inside(lock, name, seen, turns) for name, turns in (("a", 5), ("b", 1), ("c", 3))))
     assert seen == ["a in", "a out", "b in", "b out", "c in", "c out"]
-    assert single.enter()
+    assert lock.enter()
 
 
-async def test_nobody_gets_in_between_who_leaves_and_whose_turn_it_is() -> None:
-    single, seen = FifoLock(), list[str]()
-    assert single.enter()
-    waiting = asyncio.create_task(inside(single, "waiting", seen))
+async def test_a_new_task_cannot_overtake_a_waiting_one() -> None:
+    lock, seen = FifoLock(), list[str]()
+    assert lock.enter()
+    waiting = asyncio.create_task(inside(lock, "waiting", seen))
     await asyncio.sleep(0)
-    single.leave()
-    assert not single.enter()
+    lock.leave()
+    assert not lock.enter()
     await waiting
-    assert single.enter()
+    assert lock.enter()
 
 
 @pytest.mark.parametrize("at_the_last_moment", [False, True])
-async def test_who_gives_up_passes_his_turn_on(at_the_last_moment: bool) -> None:
-    single, seen = FifoLock(), list[str]()
-    assert single.enter()
-    gives_up, stays = (asyncio.create_task(inside(single, name, seen)) for name in ("gives up", "stays"))
+async def test_a_cancelled_waiter_passes_the_lock_on(at_the_last_moment: bool) -> None:
+    lock, seen = FifoLock(), list[str]()
+    assert lock.enter()
+    gives_up, waits = (asyncio.create_task(inside(lock, name, seen)) for name in ("gives up", "waits"))
     await asyncio.sleep(0)
     if at_the_last_moment:
-        single.leave()
+        lock.leave()
         gives_up.cancel()
     else:
         gives_up.cancel()
         await asyncio.sleep(0)
-        single.leave()
-    await asyncio.wait([gives_up, stays])
+        lock.leave()
+    await asyncio.wait([gives_up, waits])
     assert gives_up.cancelled()
-    assert seen == ["stays in", "stays out"]
-    assert single.enter()
+    assert seen == ["waits in", "waits out"]
+    assert lock.enter()

@@ -1,4 +1,4 @@
-"""The last decisions are remembered, the newest of each task first."""
+"""The history keeps the newest decisions; of one task it returns the newest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def route(instance: str, rule: str = "role", candidates: int = 3) -> Route:
     return Route(Registration("default", offer, 1, "b", "s", timedelta(seconds=60)), rule, candidates)
 
 
-def test_a_decision_names_the_worker_the_rule_and_among_how_many() -> None:
+def test_a_decision_has_the_worker_the_rule_and_the_number_of_candidates() -> None:
     decisions = RoutingHistory()
     decisions.note(TaskId("t"), route("1"), 5.0)
     assert decisions.of(TaskId("t")) == RoutingDecision(TaskId("t"), WorkerId("a", "1"), "role", 3, 5.0)
@@ -31,7 +31,7 @@ def test_of_two_for_one_task_the_last_counts() -> None:
     assert (found.worker.instance, found.rule, found.at) == ("2", "owner", 6.0)
 
 
-def test_the_oldest_goes_when_a_new_one_comes() -> None:
+def test_the_oldest_decision_is_dropped_when_the_history_is_full() -> None:
     decisions = RoutingHistory()
     for number in range(2_001):
         decisions.note(TaskId(str(number)), route("1"), 0.0)

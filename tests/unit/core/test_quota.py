@@ -1,4 +1,4 @@
-"""Places of the hub and of each workspace: taken, counted, given back."""
+"""Slots of the hub and of each workspace: taken, counted, released."""
 
 from __future__ import annotations
 
@@ -11,78 +11,78 @@ HUB = r"^The hub holds 3 things, its limit \(ROLECALL_MOST\)"
 MINE = r"^This workspace holds 2 things, its limit \(ROLECALL_MOST_PER_WORKSPACE\)"
 
 
-def places() -> WorkspaceQuota:
+def a_quota() -> WorkspaceQuota:
     return WorkspaceQuota(3, 2, "things", "most")
 
 
-def refuses(places: WorkspaceQuota, workspace: str, why: str) -> None:
-    with pytest.raises(Overloaded, match=why), places.one(workspace):
-        raise AssertionError("was let in")
+def is_refused(a_quota: WorkspaceQuota, workspace: str, why: str) -> None:
+    with pytest.raises(Overloaded, match=why), a_quota.one(workspace):
+        raise AssertionError("was admitted")
 
 
 def test_a_workspace_gets_its_share_and_no_more() -> None:
-    held = places()
-    held.fill("a")
-    held.check("a")
-    held.fill("a")
-    refuses(held, "a", MINE)
-    held.check("b")
+    quota = a_quota()
+    quota.fill("a")
+    quota.check("a")
+    quota.fill("a")
+    is_refused(quota, "a", MINE)
+    quota.check("b")
 
 
 def test_all_workspaces_together_get_what_the_hub_has() -> None:
-    held = places()
+    quota = a_quota()
     for workspace in "aab":
-        held.fill(workspace)
-    refuses(held, "b", HUB)
-    refuses(held, "c", HUB)
-    refuses(held, "a", MINE)
+        quota.fill(workspace)
+    is_refused(quota, "b", HUB)
+    is_refused(quota, "c", HUB)
+    is_refused(quota, "a", MINE)
 
 
-def test_who_leaves_makes_room_in_its_workspace_and_in_the_hub() -> None:
-    held = places()
+def test_a_released_slot_is_free_in_its_workspace_and_in_the_hub() -> None:
+    quota = a_quota()
     for workspace in "aab":
-        held.fill(workspace)
-    held.leave("a")
-    held.check("b")
-    held.check("a")
-    held.fill("b")
-    refuses(held, "a", HUB)
+        quota.fill(workspace)
+    quota.leave("a")
+    quota.check("b")
+    quota.check("a")
+    quota.fill("b")
+    is_refused(quota, "a", HUB)
     for workspace in "abb":
-        held.leave(workspace)
+        quota.leave(workspace)
     for workspace in "aac":
-        held.check(workspace)
-        held.fill(workspace)
+        quota.check(workspace)
+        quota.fill(workspace)
 
 
-def test_a_place_is_taken_while_what_fills_it_is_on_its_way() -> None:
-    held = places()
-    with held.one("a"), held.one("a"):
-        refuses(held, "a", MINE)
-        with held.one("b"):
-            refuses(held, "b", HUB)
-        held.check("b")
-    held.check("a")
+def test_a_reservation_takes_a_slot() -> None:
+    quota = a_quota()
+    with quota.one("a"), quota.one("a"):
+        is_refused(quota, "a", MINE)
+        with quota.one("b"):
+            is_refused(quota, "b", HUB)
+        quota.check("b")
+    quota.check("a")
 
 
-def test_a_place_is_given_back_after_a_refusal_and_after_an_error() -> None:
-    held = places()
+def test_a_slot_is_released_after_a_refusal_and_after_an_error() -> None:
+    quota = a_quota()
     for _ in range(9):
-        with pytest.raises(ZeroDivisionError), held.one("a"):
+        with pytest.raises(ZeroDivisionError), quota.one("a"):
             raise ZeroDivisionError
-    with held.one("a"), held.one("a"):
+    with quota.one("a"), quota.one("a"):
         for _ in range(9):
-            refuses(held, "a", MINE)
+            is_refused(quota, "a", MINE)
     for _ in range(2):
-        held.check("a")
-        held.fill("a")
+        quota.check("a")
+        quota.fill("a")
 
 
-def test_what_is_there_already_is_counted_beyond_the_limit() -> None:
-    held = places()
+def test_existing_users_are_counted_above_the_limit() -> None:
+    quota = a_quota()
     for _ in range(5):
-        held.fill("a")
+        quota.fill("a")
     for _ in range(3):
-        held.leave("a")
-    refuses(held, "a", MINE)
-    held.leave("a")
-    held.check("a")
+        quota.leave("a")
+    is_refused(quota, "a", MINE)
+    quota.leave("a")
+    quota.check("a")

@@ -1,4 +1,4 @@
-"""A long log is folded beside the loop: others are answered meanwhile."""
+"""A long log is folded in a thread: the loop serves other calls meanwhile."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from rolecall.model.ids import Cursor, TaskId
 
 
 class Parts:
-    """As much of a hub as a view asks for: no turns, and a fold that says where it ran."""
+    """The parts that a TaskReader needs: no turns, and a fold that records its thread."""
 
     def __init__(self) -> None:
         self.engine = self.tasks = self.codec = self
-        self.ran_in: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
 
     async def turns(self, task: TaskId) -> list[Any]:
         return []
 
     def snapshot(self, *_: Any, **__: Any) -> bytes:
-        self.ran_in = threading.current_thread()
+        self.thread = threading.current_thread()
         return b"{}"
 
 
@@ -37,7 +37,7 @@ def a_log(events: int, size: int) -> list[Logged]:
     ("events", "size", "beside"),
     [(1, 10, False), (200, 1_024, False), (201, 1, True), (3, 100_000, True), (1, 204_800, False), (1, 204_801, True)],
 )
-async def test_a_long_log_is_folded_beside_the_loop(events: int, size: int, beside: bool) -> None:
+async def test_a_long_log_is_folded_in_a_thread(events: int, size: int, beside: bool) -> None:
     parts = Parts()
     await TaskReader(cast(Dependencies, parts)).of(TaskId("t"), a_log(events, size), TaskView("0.3"))
-    assert (parts.ran_in is not threading.current_thread()) is beside
+    assert (parts.thread is not threading.current_thread()) is beside

@@ -1,4 +1,4 @@
-"""How much of a page of tasks is read at once."""
+"""How many tasks of a page are read at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hub.core.tasks.reader import readable
 from tests.contract.words import a_row
 
-MIB = 1024 * 1024
+MEGABYTE = 1024 * 1024
 
 
 @pytest.mark.parametrize(
@@ -15,12 +15,12 @@ MIB = 1024 * 1024
     [
         ([], 0),
         ([1, 1, 1], 3),
-        ([4 * MIB, 4 * MIB], 2),
-        ([4 * MIB, 4 * MIB, 0], 3),
-        ([4 * MIB, 4 * MIB, 1], 2),
-        ([9 * MIB], 1),
-        ([9 * MIB, 1], 1),
-        ([1, 9 * MIB, 1], 1),
+        ([4 * MEGABYTE, 4 * MEGABYTE], 2),
+        ([4 * MEGABYTE, 4 * MEGABYTE, 0], 3),
+        ([4 * MEGABYTE, 4 * MEGABYTE, 1], 2),
+        ([9 * MEGABYTE], 1),
+        ([9 * MEGABYTE, 1], 1),
+        ([1, 9 * MEGABYTE, 1], 1),
     ],
 )
 def test_a_page_is_as_long_as_its_logs_are_small_and_has_one_task_at_least(sizes: list[int], count: int) -> None:

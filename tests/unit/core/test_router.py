@@ -1,4 +1,4 @@
-"""Which role a call means, and which of its workers gets it."""
+"""The role that a call names, and the worker of that role that gets it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rolecall.model.ids import Caller, WorkerId, is_instance, is_role, new_task_
 from rolecall.model.worker import Health, LeaseProof, Offer, Registration
 from tests.helpers.clock import MovableClock
 
-ME = Caller("default", "local")
+CALLER = Caller("default", "local")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def engine():  # type: ignore[no-untyped-def]
 async def enrol(engine: Engine, name: str, *skills: str, capacity: int | None = None) -> Registration:
     card = {"skills": [{"id": skill, "name": skill} for skill in skills]}
     offer = Offer(WorkerId(*name.split(":", 1)), f"http://{name}", card=card, capacity=capacity)
-    return await engine.registry.enrol(ME.workspace, offer, boot="b", ttl=timedelta(seconds=60))
+    return await engine.registry.enrol(CALLER.workspace, offer, boot="b", ttl=timedelta(seconds=60))
 
 
 def router(engine: Engine, default_role: str | None = None) -> Router:
@@ -43,72 +43,72 @@ def call(**target: str) -> Send:
 
 async def test_the_path_names_the_role_and_metadata_may_not_disagree(engine: Engine) -> None:
     await enrol(engine, "a:1")
-    assert (await router(engine).choose(ME, call(path_role="a"))).rule == "path"
+    assert (await router(engine).choose(CALLER, call(path_role="a"))).rule == "path"
     with pytest.raises(RoleUnknown):
-        await router(engine).choose(ME, call(path_role="a", role="b"))
+        await router(engine).choose(CALLER, call(path_role="a", role="b"))
 
 
 async def test_metadata_names_the_role_or_one_instance(engine: Engine) -> None:
     await enrol(engine, "a:1")
     await enrol(engine, "a:2")
     for _ in range(5):
-        route = await router(engine).choose(ME, call(role="a", instance="2"))
+        route = await router(engine).choose(CALLER, call(role="a", instance="2"))
         assert (str(route.registration.worker), route.rule) == ("a:2", "instance")
     with pytest.raises(NoLiveWorker):
-        await router(engine).choose(ME, call(role="a", instance="3"))
+        await router(engine).choose(CALLER, call(role="a", instance="3"))
 
 
 async def test_a_skill_names_the_one_role_that_offers_it(engine: Engine) -> None:
     await enrol(engine, "a:1", "sum", "sing")
     await enrol(engine, "b:1", "sing")
-    assert (await router(engine).choose(ME, call(skill="sum"))).registration.worker.role == "a"
+    assert (await router(engine).choose(CALLER, call(skill="sum"))).registration.worker.role == "a"
     with pytest.raises(SkillAmbiguous, match="a, b"):
-        await router(engine).choose(ME, call(skill="sing"))
+        await router(engine).choose(CALLER, call(skill="sing"))
     with pytest.raises(SkillAmbiguous):
-        await router(engine).choose(ME, call(skill="fly"))
+        await router(engine).choose(CALLER, call(skill="fly"))
 
 
 async def test_a_call_without_role_is_never_guessed(engine: Engine) -> None:
     await enrol(engine, "only:1")
     with pytest.raises(NoRoleNamed, match="only"):
-        await router(engine).choose(ME, call())
-    assert (await router(engine, "only").choose(ME, call())).rule == "default role"
+        await router(engine).choose(CALLER, call())
+    assert (await router(engine, "only").choose(CALLER, call())).rule == "default role"
 
 
-async def test_a_role_that_was_there_is_told_from_one_that_never_was(engine: Engine) -> None:
+async def test_a_role_without_workers_differs_from_an_unknown_role(engine: Engine) -> None:
     lease = await enrol(engine, "a:1")
-    await engine.registry.withdraw(ME.workspace, lease.worker, LeaseProof(lease.epoch, lease.secret))
+    await engine.registry.withdraw(CALLER.workspace, lease.worker, LeaseProof(lease.epoch, lease.secret))
     with pytest.raises(NoLiveWorker, match="withdrawn"):
-        await router(engine).choose(ME, call(path_role="a"))
+        await router(engine).choose(CALLER, call(path_role="a"))
     with pytest.raises(RoleUnknown):
-        await router(engine).choose(ME, call(path_role="b"))
+        await router(engine).choose(CALLER, call(path_role="b"))
 
 
 async def test_a_draining_worker_gets_nothing_and_suspects_serve_when_nobody_else_does(engine: Engine) -> None:
     first, second = await enrol(engine, "a:1"), await enrol(engine, "a:2")
-    await engine.registry.mark(ME.workspace, first.worker, first.epoch, Health.DRAINING, "test")
+    await engine.registry.mark(CALLER.workspace, first.worker, first.epoch, Health.DRAINING, "test")
     for _ in range(9):
-        assert (await router(engine).choose(ME, call(path_role="a"))).registration is second
-    await engine.registry.mark(ME.workspace, second.worker, second.epoch, Health.SUSPECT, "test")
-    assert (await router(engine).choose(ME, call(path_role="a"))).rule == "panic"
+        assert (await router(engine).choose(CALLER, call(path_role="a"))).registration is second
+    await engine.registry.mark(CALLER.workspace, second.worker, second.epoch, Health.SUSPECT, "test")
+    assert (await router(engine).choose(CALLER, call(path_role="a"))).rule == "panic"
 
 
 async def test_when_most_are_suspect_all_of_them_serve(engine: Engine) -> None:
     workers = [await enrol(engine, f"a:{n}") for n in range(10)]
-    chooser = router(engine)
+    choose_from = router(engine)
     for count, worker in enumerate(workers[:6], 1):
-        await engine.registry.mark(ME.workspace, worker.worker, worker.epoch, Health.SUSPECT, "test")
-        routes = [await chooser.choose(ME, call(path_role="a")) for _ in range(300)]
+        await engine.registry.mark(CALLER.workspace, worker.worker, worker.epoch, Health.SUSPECT, "test")
+        routes = [await choose_from.choose(CALLER, call(path_role="a")) for _ in range(300)]
         assert len({route.registration.worker for route in routes}) == (10 - count if count <= 5 else 10)
 
 
-async def test_another_workspaces_workers_do_not_exist(engine: Engine) -> None:
+async def test_workers_of_another_workspace_are_not_found(engine: Engine) -> None:
     await enrol(engine, "a:1")
     with pytest.raises(RoleUnknown):
         await router(engine).choose(Caller("other", "local"), call(path_role="a"))
 
 
-async def test_equals_share_evenly(engine: Engine) -> None:
+async def test_equal_workers_share_the_calls_evenly(engine: Engine) -> None:
     workers = tuple([await enrol(engine, f"a:{n}") for n in range(5)])
     rng = Random(5)
     shares = Counter(str(least_busy_of_two(workers, rng).worker) for _ in range(5000))

@@ -1,4 +1,4 @@
-"""Background tasks have an owner: a loop that dies comes back, and closing leaves nothing behind."""
+"""The supervisor restarts failed loops, and ends every background task when it closes."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import pytest
 from hub.core.supervisor import Supervisor
 
 
-async def test_a_loop_that_fails_is_started_again_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    supervisor, runs, steady = Supervisor(), 0, asyncio.Event()
+async def test_a_failed_loop_is_restarted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    supervisor, runs, runs_well = Supervisor(), 0, asyncio.Event()
 
     async def loop() -> None:
         nonlocal runs
         runs += 1
         if runs < 3:
             raise RuntimeError("boom")
-        steady.set()
+        runs_well.set()
         await asyncio.sleep(10)
 
     supervisor.keep_running("shaky", loop)
-    await asyncio.wait_for(steady.wait(), 3)
+    await asyncio.wait_for(runs_well.wait(), 3)
     await supervisor.close()
     assert runs == 3
     assert len([record for record in caplog.records if "background loop failed" in record.message]) == 2
 
 
-async def test_a_job_that_fails_is_said_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_job_is_logged_and_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     supervisor = Supervisor()
 
     async def job() -> None:
@@ -38,10 +38,10 @@ async def test_a_job_that_fails_is_said_and_harms_nobody(caplog: pytest.LogCaptu
     await supervisor.close()
 
 
-async def test_closing_waits_until_everything_has_let_go() -> None:
+async def test_closing_waits_until_every_task_has_ended() -> None:
     supervisor, let_go = Supervisor(), False
 
-    async def stubborn() -> None:
+    async def slow_to_end() -> None:
         nonlocal let_go
         try:
             await asyncio.sleep(10)
@@ -49,7 +49,7 @@ async def test_closing_waits_until_everything_has_let_go() -> None:
             await asyncio.sleep(0.05)
             let_go = True
 
-    task = supervisor.run_once("stubborn", stubborn())
+    task = supervisor.run_once("slow_to_end", slow_to_end())
     await asyncio.sleep(0)
     await supervisor.close()
     assert let_go
