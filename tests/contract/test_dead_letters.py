@@ -318,12 +318,12 @@ async def test_the_pause_of_a_task_is_delivered(engine: Engine) -> None:
 
 async def test_after_a_restart_due_deliveries_are_due_and_claims_of_dead_holders_are_free(store: Store) -> None:
     engine = await store.open()
-    running, waiting, postponed, done = [await admitted(engine) for _ in range(4)]
-    for task in (running, postponed, done):
+    running, waiting, delayed, done = [await admitted(engine) for _ in range(4)]
+    for task in (running, delayed, done):
         await add_config(engine, task, token=b"sealed")
         await append(engine, task, text("1"))
     for claim in await claimed(engine):
-        if claim.config.task == postponed:
+        if claim.config.task == delayed:
             await engine.pushes.postpone(claim, timedelta(seconds=600))
         if claim.config.task == done:
             await engine.pushes.delivered(claim, Cursor(1), hold=LEASE)
@@ -335,7 +335,7 @@ async def test_after_a_restart_due_deliveries_are_due_and_claims_of_dead_holders
         waiting: (0, 2),
     }
     store.clock.advance(601)
-    claim = next(claim for claim in await claimed(engine) if claim.config.task == postponed)
+    claim = next(claim for claim in await claimed(engine) if claim.config.task == delayed)
     assert (claim.failures, claim.failing_for, claim.config.token) == (1, timedelta(seconds=601), b"sealed")
     await append(engine, done, text("2"), after=1)
     assert [claim.config.task for claim in await claimed(engine)] == [done]

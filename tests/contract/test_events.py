@@ -275,10 +275,10 @@ async def test_followers_of_every_speed_get_every_event_once_in_order(engine: En
             reader.stop()
         return seen
 
-    speeds = [(0, 0), (0, 3), (0, 400), (100, 20), (total, 0)]
-    _, back, *seen = await asyncio.gather(write(), come_back_often(), *(follow(*speed) for speed in speeds))
+    rates = [(0, 0), (0, 3), (0, 400), (100, 20), (total, 0)]
+    _, back, *seen = await asyncio.gather(write(), come_back_often(), *(follow(*rate) for rate in rates))
     assert back == list(range(1, total + 2))
-    for (after, _), its in zip(speeds, seen, strict=True):
+    for (after, _), its in zip(rates, seen, strict=True):
         assert its == list(range(after + 1, total + 2))
 
 

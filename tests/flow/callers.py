@@ -44,7 +44,7 @@ class Seen(NamedTuple):
 class DialectCaller:
     system: System
     dialect: str
-    identity: Caller = CALLER
+    caller: Caller = CALLER
 
     def ask(
         self, text: str = "hi", *, name: str = "", wait: bool = True, key: str | None = None, role: str = "echo", **members: Any
@@ -65,29 +65,29 @@ class DialectCaller:
         return await self.say(self.ask(text, **members))
 
     async def say(self, send: Send) -> Seen:
-        answer = await self.system.hub.send(self.identity, send)
+        answer = await self.system.hub.send(self.caller, send)
         assert answer.dialect == self.dialect
         return self.seen(wrapped(answer.kind, answer.body, answer.dialect), answer.kind)
 
     async def stream(self, text: str = "hi", **members: Any) -> list[Seen]:
-        return await self.read(await self.system.hub.stream(self.identity, self.ask(text, **members)))
+        return await self.read(await self.system.hub.stream(self.caller, self.ask(text, **members)))
 
     async def subscribe(self, task: str, after: int | None = None) -> list[Seen]:
         cursor = None if after is None else Cursor(after)
         command = requests.read_subscribe({"id": task}, ANY, cursor, self.dialect)
-        return await self.read(await self.system.hub.subscribe(self.identity, command))
+        return await self.read(await self.system.hub.subscribe(self.caller, command))
 
     async def get(self, task: str, history_length: int | None = None) -> Seen:
         params = {"id": task, "historyLength": history_length}
-        answer = await self.system.hub.get(self.identity, requests.read_get(params, ANY, self.dialect))
+        answer = await self.system.hub.get(self.caller, requests.read_get(params, ANY, self.dialect))
         return self._task(answer.body)
 
     async def cancel(self, task: str) -> Seen:
-        answer = await self.system.hub.cancel(self.identity, requests.read_cancel({"id": task}, ANY, self.dialect))
+        answer = await self.system.hub.cancel(self.caller, requests.read_cancel({"id": task}, ANY, self.dialect))
         return self._task(answer.body)
 
     async def list_tasks(self, **params: Any) -> list[Seen]:
-        found = await self.system.hub.list(self.identity, requests.read_list(params, ANY, self.dialect))
+        found = await self.system.hub.list(self.caller, requests.read_list(params, ANY, self.dialect))
         return [self._task(body) for body in found.tasks]
 
     async def read(self, task_stream: TaskStream) -> list[Seen]:

@@ -181,20 +181,20 @@ async def task_is_unknown(system: System) -> None:
         await system.subscribe("none")
 
 
-async def caller_disconnects_while_waiting_for_a_worker(system: System) -> None:
+async def caller_disconnected_while_waiting_for_a_worker(system: System) -> None:
     sender = asyncio.create_task(system.stream(role="nobody", metadata={"waitSeconds": 60}))
     await asyncio.sleep(1)
     await ended(system, sender)
 
 
-async def caller_disconnects_while_its_task_is_stored(system: System) -> None:
+async def caller_disconnected_while_its_task_is_stored(system: System) -> None:
     hold = system.engine.hold("tasks.admit")
     sender = asyncio.create_task(system.stream())
     await hold.reached.wait()
     await ended(system, sender)
 
 
-async def caller_disconnects_before_the_worker_has_begun(system: System) -> None:
+async def caller_disconnected_before_the_worker_has_begun(system: System) -> None:
     system.forwarder.plan("echo:a", 5.0, task("completed"))
     sender = asyncio.create_task(system.stream())
     await asyncio.sleep(1)
@@ -243,9 +243,9 @@ OUTCOMES = [
     worker_refused,
     reference_is_unknown,
     task_is_unknown,
-    caller_disconnects_while_waiting_for_a_worker,
-    caller_disconnects_while_its_task_is_stored,
-    caller_disconnects_before_the_worker_has_begun,
+    caller_disconnected_while_waiting_for_a_worker,
+    caller_disconnected_while_its_task_is_stored,
+    caller_disconnected_before_the_worker_has_begun,
     task_is_done,
     task_asks_and_is_answered,
     subscriber_knows_more_than_there_is,

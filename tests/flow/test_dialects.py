@@ -49,9 +49,9 @@ async def test_send_get_and_list_give_the_same_task(system: System, dialect: str
     assert got.document["id"] == task_id
     assert (task_id == "mine") is (dialect == "0.1")
     for reader in LOG_DIALECTS:
-        (listed,) = await DialectCaller(system, reader).list_tasks(includeArtifacts=True)
-        assert (listed.state, listed.texts) == ("completed", ["one ", "two"])
-        assert listed.document["id"] != "mine", "a name that a caller made is spoken in 0.1 alone"
+        (entry,) = await DialectCaller(system, reader).list_tasks(includeArtifacts=True)
+        assert (entry.state, entry.texts) == ("completed", ["one ", "two"])
+        assert entry.document["id"] != "mine", "a name that a caller made is spoken in 0.1 alone"
 
 
 @every_worker
@@ -321,9 +321,9 @@ async def test_untranslatable_content_is_an_error_for_its_readers_and_hides_no_o
         with pytest.raises(InvalidAnswer, match=r"must be a text, file or data part\. \(from 0\.3 to 1\.0\)"):
             await refused
     await newest.stream("another")
-    listed = {entry.document["id"]: entry for entry in await newest.list_tasks(includeArtifacts=True)}
-    outline = listed.pop(task_id)
+    entries = {entry.document["id"]: entry for entry in await newest.list_tasks(includeArtifacts=True)}
+    outline = entries.pop(task_id)
     assert (outline.state, outline.document["metadata"]) == ("completed", {"rolecall": {"reason": "INVALID_AGENT_RESPONSE"}})
-    (other,) = listed.values()
+    (other,) = entries.values()
     assert other.texts == ["one ", "two"]
     assert (await system.get(task_id))["status"]["state"] == "completed"

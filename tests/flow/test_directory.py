@@ -26,7 +26,7 @@ ADMIN = Principal("root", Kind.ADMIN)
 IDLE = timedelta(seconds=1)
 
 
-class FixedRandom(Random):
+class ScriptedRandom(Random):
     def __init__(self, shows: float) -> None:
         super().__init__()
         self.shows = shows
@@ -46,7 +46,7 @@ class Checked:
 
 
 def directory_of(system: System, terms: LeaseTerms = TERMS, **options: Any) -> Directory:
-    options = {"check_url": Checked(), "limit": 100, "per_holder_limit": 100, "rng": FixedRandom(0.5)} | options
+    options = {"check_url": Checked(), "limit": 100, "per_holder_limit": 100, "rng": ScriptedRandom(0.5)} | options
     return Directory(system.engine.registry, system.forwarder, system.observer, terms, **options)
 
 
@@ -164,8 +164,8 @@ async def test_a_lease_has_the_requested_ttl_within_limits(
     granted = await directory.enrol(LOCAL, an_offer(), boot="b", ttl=wish)
     assert granted.registration.ttl == timedelta(seconds=ttl)
     assert granted.heartbeat.total_seconds() == pytest.approx(heartbeat, abs=1e-5)
-    renewed = await directory.beat(LOCAL, granted.registration.worker, proof(granted.registration), Beat())
-    assert (renewed.heartbeat, renewed.is_new) == (granted.heartbeat, False)
+    beat = await directory.beat(LOCAL, granted.registration.worker, proof(granted.registration), Beat())
+    assert (beat.heartbeat, beat.is_new) == (granted.heartbeat, False)
     expires = directory.expires_in(granted.registration)
     assert expires is not None
     assert expires.total_seconds() == pytest.approx(ttl, abs=0.01)
@@ -181,9 +181,9 @@ async def test_if_leases_never_expire_a_requested_ttl_is_ignored(system: System)
 
 @pytest.mark.parametrize(("rng", "heartbeat"), [(0.0, 40.5), (0.5, 45), (1.0, 49.5)])
 async def test_heartbeats_have_ten_percent_jitter(system: System, rng: float, heartbeat: float) -> None:
-    granted = await directory_of(system, rng=FixedRandom(rng)).enrol(LOCAL, an_offer(), boot="b")
+    granted = await directory_of(system, rng=ScriptedRandom(rng)).enrol(LOCAL, an_offer(), boot="b")
     assert granted.heartbeat == timedelta(seconds=heartbeat)
-    assert directory_of(system, rng=FixedRandom(rng)).usual_heartbeat(TERMS.ttl) == timedelta(seconds=45)
+    assert directory_of(system, rng=ScriptedRandom(rng)).usual_heartbeat(TERMS.ttl) == timedelta(seconds=45)
 
 
 # --- holders

@@ -83,8 +83,8 @@ async def test_by_context_and_by_role(system: System, five: list[str]) -> None:
 
 
 async def test_from_a_time_on_including_that_time(system: System, five: list[str]) -> None:
-    timestamps = [parse(body)["status"]["timestamp"] for body in (await list_tasks(system)).tasks]
-    assert ids_of(await list_tasks(system, statusTimestampAfter=timestamps[2])) == five[:3]
+    times = [parse(body)["status"]["timestamp"] for body in (await list_tasks(system)).tasks]
+    assert ids_of(await list_tasks(system, statusTimestampAfter=times[2])) == five[:3]
     assert (await list_tasks(system, statusTimestampAfter="2999-01-01T00:00:00Z")).total == 0
 
 

@@ -380,7 +380,7 @@ class FailingStore:
     """A system, and a function that makes its next appends fail."""
 
     system: System
-    fail_appends: Callable[..., None]
+    break_append: Callable[..., None]
 
 
 @pytest.fixture(params=["refused", "commit fails"])
@@ -417,7 +417,7 @@ async def test_a_stream_whose_append_failed_gets_what_a_poll_finds(failing: Fail
     system.forwarder.plan_fetch("echo:a", task("working", **with_text("x", "y")), task("completed", **with_text("x", "y")))
     streaming = asyncio.create_task(system.stream())
     await here.reached.wait()
-    failing.fail_appends()
+    failing.break_append()
     here.release()
     got = await streaming
     assert [frame["cursor"] for frame in got] == [1, 2, 3, 4]
@@ -436,7 +436,7 @@ async def test_a_stream_whose_append_failed_is_replayed_from_what_is_stored(fail
     system.forwarder.plan("echo:a", *batch, status("completed", position="b.4"))
     streaming = asyncio.create_task(system.stream())
     await here.reached.wait()
-    failing.fail_appends()
+    failing.break_append()
     here.release()
     got = await streaming
     assert [frame["cursor"] for frame in got] == [1, 2, 3, 4]
@@ -450,7 +450,7 @@ async def test_a_first_event_that_was_not_stored_is_repeated_by_a_worker_that_re
 ) -> None:
     system = failing.system
     await system.enrol("echo:a", replays=True)
-    failing.fail_appends()
+    failing.break_append()
     for _ in range(2):
         system.forwarder.plan("echo:a", task(position="b.1"), status("completed", position="b.2"))
     answer = await system.send()
@@ -464,7 +464,7 @@ async def test_a_first_event_that_was_not_stored_fails_the_task_of_any_other_wor
     """Its call may have run, and no id of the worker is known."""
     system = failing.system
     await system.enrol("echo:a")
-    failing.fail_appends()
+    failing.break_append()
     system.forwarder.plan("echo:a", task(), status("completed"))
     answer = await system.send()
     assert answer["status"]["state"] == "failed"
@@ -483,7 +483,7 @@ async def test_a_last_event_that_was_not_stored_is_polled_for(failing: FailingSt
     system.forwarder.plan_fetch("echo:a", task("completed", "done"))
     pending = asyncio.create_task(system.send())
     await here.reached.wait()
-    failing.fail_appends()
+    failing.break_append()
     here.release()
     answer = await pending
     assert answer["status"]["state"] == "completed"
@@ -494,7 +494,7 @@ async def test_a_last_event_that_was_not_stored_is_polled_for(failing: FailingSt
 async def test_a_long_store_failure_is_reported_and_the_task_ends_when_it_is_over(failing: FailingStore) -> None:
     system = failing.system
     await system.enrol("echo:a")
-    failing.fail_appends(times=4)
+    failing.break_append(times=4)
     system.forwarder.plan("echo:a", task(), status("completed"))
     with pytest.raises(StoreUnavailable):
         await system.send()
@@ -510,7 +510,7 @@ async def test_an_answer_whose_first_event_was_not_stored_is_polled_for(failing:
     await system.enrol("echo:a")
     system.forwarder.plan("echo:a", task(), status("input-required", "which?"))
     task_id = (await system.send())["id"]
-    failing.fail_appends()
+    failing.break_append()
     system.forwarder.plan("echo:a", status("working"), status("completed"))
     system.forwarder.plan_fetch("echo:a", task("completed"))
     answer = await system.send("blue", taskId=task_id)
@@ -525,7 +525,7 @@ async def test_an_answer_whose_first_event_was_not_stored_is_repeated_to_a_worke
     await system.enrol("echo:a", replays=True)
     system.forwarder.plan("echo:a", task(position="b.1"), status("input-required", "which?", position="b.2"))
     task_id = (await system.send())["id"]
-    failing.fail_appends()
+    failing.break_append()
     for _ in range(2):
         system.forwarder.plan("echo:a", status("working", position="b.3"), status("completed", position="b.4"))
     answer = await system.send("blue", taskId=task_id)
@@ -539,7 +539,7 @@ async def test_a_task_that_could_not_be_revealed_continues(failing: FailingStore
     system = failing.system
     await system.enrol("echo:a")
     system.forwarder.plan("echo:a", 2.0, task(), status("completed"))
-    failing.fail_appends()
+    failing.break_append()
     with pytest.raises(StoreUnavailable):
         await system.send(blocking=False)
     row = await system.row()
@@ -556,7 +556,7 @@ async def test_a_cancel_that_could_not_be_stored_is_an_error_and_the_task_contin
     system.forwarder.plan("echo:a", task(), here, status("completed"))
     pending = asyncio.create_task(system.send())
     await here.reached.wait()
-    failing.fail_appends()
+    failing.break_append()
     with pytest.raises(StoreUnavailable):
         await system.cancel((await system.row()).id)
     here.release()

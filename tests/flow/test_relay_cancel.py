@@ -15,7 +15,7 @@ from tests.flow.relayed import asked, end, moved, reaches, words
 from tests.helpers.scripted import chunk, status, task
 from tests.helpers.watched_engine import Hold
 
-NOT_NOTIFIED = "Canceled. echo:a could not be notified."
+UNREACHABLE = "Canceled. echo:a could not be notified."
 
 
 async def test_a_running_task_is_cancelled_at_its_worker(system: System) -> None:
@@ -122,7 +122,7 @@ async def test_a_task_whose_worker_is_gone_can_be_cancelled(system: System, gone
         await system.enrol("echo:a", boot="another")
     system.forwarder.plan_fetch("echo:a", task("canceled"))
     cancelled = await system.cancel(task_id)
-    assert (end(cancelled), words(cancelled)) == (("canceled", "WORKER_LOST"), NOT_NOTIFIED)
+    assert (end(cancelled), words(cancelled)) == (("canceled", "WORKER_LOST"), UNREACHABLE)
     assert system.forwarder.asked("cancel") == []
 
 
@@ -146,7 +146,7 @@ async def test_a_task_without_a_workers_id_is_cancelled_after_two_seconds(system
     pending, _ = await reaches(system)
     began = system.clock.monotonic()
     cancelled = await system.cancel((await system.row()).id)
-    assert (end(cancelled), words(cancelled)) == (("canceled", "WORKER_LOST"), NOT_NOTIFIED)
+    assert (end(cancelled), words(cancelled)) == (("canceled", "WORKER_LOST"), UNREACHABLE)
     assert system.clock.monotonic() - began == pytest.approx(2.0, abs=0.01)
     assert end(await pending) == ("canceled", "WORKER_LOST")
     await asyncio.sleep(0.01)
@@ -228,7 +228,7 @@ async def test_a_task_that_its_worker_does_not_know_is_canceled(system: System) 
     await asyncio.sleep(0.1)
     system.forwarder.plan_fetch("echo:a", WorkerFault(-32001, "which task?"))
     cancelled = await system.cancel(task_id)
-    assert (end(cancelled), words(cancelled)) == (("canceled", "WORKER_LOST"), NOT_NOTIFIED)
+    assert (end(cancelled), words(cancelled)) == (("canceled", "WORKER_LOST"), UNREACHABLE)
 
 
 async def test_a_worker_may_answer_that_it_is_too_late(system: System) -> None:

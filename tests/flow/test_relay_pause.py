@@ -126,9 +126,9 @@ async def test_a_stream_is_closed_after_the_pause_that_is_being_appended(system:
 async def test_a_worker_that_continues_as_its_stream_is_closed_is_followed_to_its_end(system: System) -> None:
     """The hub is about to close the stream while it appends a new event: it stays, also over the next pause."""
     minute(system)
-    goes_on, asks_again, completes = Hold(), Hold(), Hold()
+    goes_on, asks_again, completed = Hold(), Hold(), Hold()
     again = status("input-required", "which one?")
-    task_id = await paused(system, goes_on, chunk("x", append=False), asks_again, again, completes, status("completed"))
+    task_id = await paused(system, goes_on, chunk("x", append=False), asks_again, again, completed, status("completed"))
     await goes_on.reached.wait()
     writing = system.engine.hold("events.append")
     goes_on.release()
@@ -136,9 +136,9 @@ async def test_a_worker_that_continues_as_its_stream_is_closed_is_followed_to_it
     await asyncio.sleep(8)
     writing.release()
     asks_again.release()
-    await completes.reached.wait()
+    await completed.reached.wait()
     assert words(await system.get(task_id)) == "which one?"
-    completes.release()
+    completed.release()
     await asyncio.sleep(0.1)
     assert end(await system.get(task_id)) == ("completed", "")
     assert system.forwarder.left == []

@@ -24,14 +24,14 @@ async def test_the_restart_delay_of_a_failing_loop_doubles_up_to_ten_seconds() -
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0]
 
 
-@pytest.mark.parametrize(("ran_for", "pause"), [(9.9, 0.4), (10.1, 0.1)])
-async def test_a_loop_that_ran_well_for_a_while_is_restarted_at_once(ran_for: float, pause: float) -> None:
+@pytest.mark.parametrize(("lived", "pause"), [(9.9, 0.4), (10.1, 0.1)])
+async def test_a_loop_that_ran_well_for_a_while_is_restarted_at_once(lived: float, pause: float) -> None:
     supervisor, clock, runs = Supervisor(), asyncio.get_running_loop(), list[tuple[float, float]]()
 
     async def loop() -> None:
         began = clock.time()
         if len(runs) == 2:
-            await asyncio.sleep(ran_for)
+            await asyncio.sleep(lived)
         runs.append((began, clock.time()))
         raise RuntimeError("boom")
 

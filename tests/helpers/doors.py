@@ -54,8 +54,8 @@ def _locked(folder: Path) -> Iterator[Door]:
 
 def doors() -> list[object]:
     """For a fixture's `params`: each starts a hub in a folder."""
-    openers: dict[str, Callable[[Path], AbstractContextManager[Door]]] = {"without tokens": _open, "with tokens": _locked}
-    return [pytest.param(opener, id=name) for name, opener in openers.items()]
+    hubs: dict[str, Callable[[Path], AbstractContextManager[Door]]] = {"without tokens": _open, "with tokens": _locked}
+    return [pytest.param(opener, id=name) for name, opener in hubs.items()]
 
 
 def _environment(url: str, token: str | None) -> dict[str, str]:

@@ -36,7 +36,7 @@ running: list[Process] = []
 """The processes that run now, for the report of a failure."""
 
 
-def _restore_sigint() -> None:
+def _reset_signal() -> None:
     """A shell that runs its jobs in the background lets them ignore SIGINT; children must not inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -66,7 +66,7 @@ class Process:
                 cwd=cwd,
                 env=environment(env or {}),
                 start_new_session=True,
-                preexec_fn=_restore_sigint,
+                preexec_fn=_reset_signal,
             )
         running.append(self)
 

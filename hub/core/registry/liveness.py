@@ -36,7 +36,7 @@ def next_look(*, ttl: float, left: float, heartbeat: float, look_every: float, r
     return min(doubt, left - min(2 * look_every, ttl / 4))
 
 
-def too_many(ending: Sequence[T], *, live: int, recent_losses: int) -> Sequence[T]:
+def too_many(ending: Sequence[T], *, live: int, recent_count: int) -> Sequence[T]:
     """Those of `ending` that must be probed first: all above a fifth of the role. Three may always go."""
-    may_go = max(_ALWAYS_ALLOWED, int(_SHARE * (live + recent_losses))) - recent_losses
+    may_go = max(_ALWAYS_ALLOWED, int(_SHARE * (live + recent_count))) - recent_count
     return ending[max(may_go, 0) :]

@@ -77,7 +77,7 @@ class LeaseReaper:
         if late:
             await self._doubt(late[:_STORED_AT_ONCE])
         if ending:
-            await self._probe(too_many(ending, live=len(registrations), recent_losses=self._recent_losses(role)))
+            await self._probe(too_many(ending, live=len(registrations), recent_count=self._recent_count(role)))
         return began + again
 
     async def _doubt(self, late: Sequence[Registration]) -> None:
@@ -103,7 +103,7 @@ class LeaseReaper:
     def _hold(self, registration: Registration, lasts: timedelta) -> None:
         self._registry.hold(registration.workspace, registration.worker, registration.epoch, lasts)
 
-    def _recent_losses(self, role: Role) -> int:
+    def _recent_count(self, role: Role) -> int:
         gone = self._gone.get(role)
         if gone is None:
             return 0

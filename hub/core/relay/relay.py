@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.25
 _SHORTEST_STREAM = 1.0
 """Seconds. A stream that ends sooner and brings no event counts as not started."""
-_UNCHANGED_LIMIT = 10
+_SILENCE_LIMIT = 10
 """After a cut, an unchanged task counts as running for this many times the allowed silence."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
 
@@ -180,10 +180,10 @@ class Relay:
         """
         now = self._deps.clock.monotonic()
         streams = self._registration is None or self._registration.offer.streaming
-        unchanged_limit = self._deps.silence.total_seconds() * (
-            0 if self._stream_ended else _UNCHANGED_LIMIT if streams else float("inf")
+        alive_for = self._deps.silence.total_seconds() * (
+            0 if self._stream_ended else _SILENCE_LIMIT if streams else float("inf")
         )
-        if now - self._changed_at < unchanged_limit:
+        if now - self._changed_at < alive_for:
             self.alive_at = now
 
     # --- the call

@@ -13,7 +13,7 @@ from rolecall.model.ids import WorkerId
 from rolecall.model.worker import Offer, Registration
 
 
-class FixedRandom(Random):
+class ScriptedRandom(Random):
     """Returns the given numbers."""
 
     def __init__(self, *numbers: float) -> None:
@@ -32,7 +32,7 @@ def worker(name: str, in_flight: int = 0, capacity: int | None = None, reported:
 
 
 def chosen(workers: Sequence[Registration], *numbers: float) -> str:
-    return least_busy_of_two(workers, FixedRandom(*numbers)).worker.instance
+    return least_busy_of_two(workers, ScriptedRandom(*numbers)).worker.instance
 
 
 def test_the_only_worker_is_chosen_at_any_load() -> None:

@@ -41,7 +41,7 @@ def test_a_lease_is_about_to_end_when_it_would_be_over_before_the_next_look(ttl:
     ],
 )
 def test_only_a_fifth_of_a_role_ends_without_a_probe(ending: int, live: int, gone: int, asked: int) -> None:
-    found = too_many(list(range(ending)), live=live, recent_losses=gone)
+    found = too_many(list(range(ending)), live=live, recent_count=gone)
     assert list(found) == list(range(ending - asked, ending))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hub.core.tasks.reader import readable
 from tests.contract.words import a_row
 
-MEGABYTE = 1024 * 1024
+UNIT = 1024 * 1024
 
 
 @pytest.mark.parametrize(
@@ -15,12 +15,12 @@ MEGABYTE = 1024 * 1024
     [
         ([], 0),
         ([1, 1, 1], 3),
-        ([4 * MEGABYTE, 4 * MEGABYTE], 2),
-        ([4 * MEGABYTE, 4 * MEGABYTE, 0], 3),
-        ([4 * MEGABYTE, 4 * MEGABYTE, 1], 2),
-        ([9 * MEGABYTE], 1),
-        ([9 * MEGABYTE, 1], 1),
-        ([1, 9 * MEGABYTE, 1], 1),
+        ([4 * UNIT, 4 * UNIT], 2),
+        ([4 * UNIT, 4 * UNIT, 0], 3),
+        ([4 * UNIT, 4 * UNIT, 1], 2),
+        ([9 * UNIT], 1),
+        ([9 * UNIT, 1], 1),
+        ([1, 9 * UNIT, 1], 1),
     ],
 )
 def test_a_page_is_as_long_as_its_logs_are_small_and_has_one_task_at_least(sizes: list[int], count: int) -> None:

@@ -10,18 +10,18 @@ from hub.core.supervisor import Supervisor
 
 
 async def test_a_failed_loop_is_restarted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    supervisor, runs, runs_well = Supervisor(), 0, asyncio.Event()
+    supervisor, runs, running = Supervisor(), 0, asyncio.Event()
 
     async def loop() -> None:
         nonlocal runs
         runs += 1
         if runs < 3:
             raise RuntimeError("boom")
-        runs_well.set()
+        running.set()
         await asyncio.sleep(10)
 
     supervisor.keep_running("shaky", loop)
-    await asyncio.wait_for(runs_well.wait(), 3)
+    await asyncio.wait_for(running.wait(), 3)
     await supervisor.close()
     assert runs == 3
     assert len([record for record in caplog.records if "background loop failed" in record.message]) == 2
