@@ -93,16 +93,16 @@ class Rolecall:
         self.directory.end_feeds()
 
 
-Alter = Callable[[Dependencies], Dependencies]
+Wrap = Callable[[Dependencies], Dependencies]
 
 
-def as_they_are(parts: Dependencies) -> Dependencies:
+def unchanged(parts: Dependencies) -> Dependencies:
     return parts
 
 
 @asynccontextmanager
 async def assemble(
-    settings: Settings, *, port: int, clock: Clock | None = None, alter: Alter = as_they_are
+    settings: Settings, *, port: int, clock: Clock | None = None, wrap: Wrap = unchanged
 ) -> AsyncIterator[Rolecall]:
     """Open the engine, continue the tasks that an earlier hub left, and be ready to serve. Closes in the opposite order.
     `alter` may wrap the parts before others are built on them.
@@ -128,7 +128,7 @@ async def assemble(
             deadline=timedelta(seconds=settings.task_deadline),
             max_log=settings.max_log,
         )
-        deps = alter(parts)
+        deps = wrap(parts)
         limits = HubLimits(
             open_tasks=settings.max_open_tasks,
             open_tasks_per_workspace=settings.max_open_tasks_per_workspace,
@@ -171,14 +171,14 @@ async def assemble(
 
 
 async def serve(
-    settings: Settings, *, stop: asyncio.Event, ready: Callable[[str], None] | None = None, alter: Alter = as_they_are
+    settings: Settings, *, stop: asyncio.Event, ready: Callable[[str], None] | None = None, wrap: Wrap = unchanged
 ) -> None:
     """Serve until `stop` is set, then drain. `ready` gets the URL of the hub."""
     check_locked(settings)
     listener = _listen(settings.host, settings.port, settings.reader_patience)
     port = int(listener.getsockname()[1])
     asyncio.get_running_loop().set_exception_handler(_on_loop_error)
-    async with assemble(settings, port=port, alter=alter) as rolecall:
+    async with assemble(settings, port=port, wrap=wrap) as rolecall:
 
         async def until_stopped() -> None:
             await stop.wait()
@@ -203,7 +203,7 @@ async def _serve(
         rolecall.application,
         rolecall.observer,
         refusal_of,
-        most=settings.max_connections,
+        limit=settings.max_connections,
         patience=settings.reader_patience,
         max_head=settings.max_head,
     )
@@ -216,7 +216,7 @@ async def _serve(
         timers.cancel()
 
 
-def run(settings: Settings, *, ready: Callable[[str], None] | None = None, alter: Alter = as_they_are) -> None:
+def run(settings: Settings, *, ready: Callable[[str], None] | None = None, wrap: Wrap = unchanged) -> None:
     """Serve in this process until SIGTERM or SIGINT."""
 
     async def main() -> None:
@@ -225,7 +225,7 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None, alter
         for name in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError):
                 loop.add_signal_handler(name, stop.set)
-        await serve(settings, stop=stop, ready=ready, alter=alter)
+        await serve(settings, stop=stop, ready=ready, wrap=wrap)
 
     with asyncio.Runner(loop_factory=_loop_factory(settings.loop)) as runner:
         runner.run(main())

@@ -39,7 +39,7 @@ from difflib import get_close_matches
 from rolecall.setting import variable
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client disconnected before its request was complete or before it was answered. Not an error of the hub."""
 
 
@@ -376,7 +376,7 @@ class TooManyAtOnce(RouteError):
         self.retry_after = 1.0
 
 
-class TooManyHeld(RouteError):
+class TooManyRegistrations(RouteError):
     setting = "max_agents_per_token"
 
     def __init__(self, limit: int) -> None:

@@ -120,9 +120,9 @@ def _room(name: str) -> Room:
     if path.is_dir():
         inside = tuple(sorted(child.name for child in path.iterdir() if (child / "__init__.py").exists()))
         path = path / "__init__"
-    told = ast.get_docstring(ast.parse(path.with_suffix(".py").read_text(encoding="utf-8"))) or ""
+    docstring = ast.get_docstring(ast.parse(path.with_suffix(".py").read_text(encoding="utf-8"))) or ""
     own = [module.rpartition(".")[2] for module, room in SMALL.items() if room == name]
-    return Room(name, " ".join(told.split("\n\n")[0].split()), (*inside, *own))
+    return Room(name, " ".join(docstring.split("\n\n")[0].split()), (*inside, *own))
 
 
 def _boxes(rooms: dict[str, Room]) -> Iterator[Box]:

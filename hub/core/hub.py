@@ -23,7 +23,7 @@ from hub.core.tasks.reader import TaskReader, TaskView, answered_in, readable
 from hub.core.tasks.stream import TaskStream
 from hub.ports.event_log import Subscription
 from rolecall.errors import (
-    ClientGone,
+    ClientDisconnected,
     HubDraining,
     InvalidParams,
     KeyConflict,
@@ -341,7 +341,7 @@ class Hub:
             subscription.stop()
             self._waiting.discard(subscription)
         if client_gone:
-            raise ClientGone
+            raise ClientDisconnected
 
     async def _started_or_shown(self, call: Call) -> None:
         relay = call.relay
@@ -420,4 +420,4 @@ class Hub:
 
 def _rests(log: Sequence[Logged], after: Cursor) -> bool:
     """The log has an event after `after`, and no more will follow without a further message."""
-    return bool(log) and log[-1].cursor > after and (log[-1].event.ends or log[-1].event.pauses)
+    return bool(log) and log[-1].cursor > after and (log[-1].event.is_last or log[-1].event.pauses)

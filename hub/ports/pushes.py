@@ -32,9 +32,9 @@ class Pushes(Protocol):
     another caller, or a bare message. A task is not deleted while events of it are owed, or a recent dead letter exists.
     """
 
-    async def set(self, caller: Caller, config: SealedConfig, *, most: int) -> None:
+    async def set(self, caller: Caller, config: SealedConfig, *, limit: int) -> None:
         """A new config gets the events that follow; for a task that has ended, its last event. One that replaces a config with
-        the same id takes over what that one was owed, due at once. InvalidParams if the task would have more than `most`.
+        the same id takes over what that one was owed, due at once. InvalidParams if the task would have more than `limit`.
         """
 
     async def get(self, caller: Caller, task: TaskId, config: str) -> SealedConfig:
@@ -49,8 +49,8 @@ class Pushes(Protocol):
     def on_due(self, wake: Callable[[], None]) -> None:
         """`wake` is called on the loop when a delivery may be due: a hint. A postponed delivery becomes due without one."""
 
-    async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
-        """Claims what is due and has no holder, up to `most`, host by host in turn, and per host at most `at_once` minus
+    async def claim(self, limit: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
+        """Claims what is due and has no holder, up to `limit`, host by host in turn, and per host at most `at_once` minus
         `busy[host]`. A claim has one holder, for `lease`. A holder that died loses it when the lease ends.
         """
 

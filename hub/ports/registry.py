@@ -64,7 +64,7 @@ class Registry(Protocol):
     def __len__(self) -> int:
         """The number of leases, including those that are being taken, or have expired and are not swept yet."""
 
-    def held_by(self, owner: Caller) -> int:
+    def count_of(self, owner: Caller) -> int:
         """The number of leases that one principal enrolled. Constant time."""
 
     def hold(self, workspace: str, worker: WorkerId, epoch: int, lasts: timedelta) -> None:

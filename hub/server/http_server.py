@@ -41,7 +41,7 @@ class HttpServer:
         counters: Counters,
         refusal_of: Callable[[Exception], Refusal],
         *,
-        most: int,
+        limit: int,
         patience: float,
         max_head: int,
     ) -> None:
@@ -50,7 +50,7 @@ class HttpServer:
         self.patience = patience
         self._counters = counters
         self._refusal_of = refusal_of
-        self._limit = most
+        self._limit = limit
         self._connections: set[ServerConnection] = set()
         self._refused: set[ServerConnection] = set()
         """The part of `_connections` that gets a refusal."""

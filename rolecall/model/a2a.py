@@ -60,7 +60,7 @@ class Event(Value, frozen=True):
     body: bytes
 
     @property
-    def ends(self) -> bool:
+    def is_last(self) -> bool:
         """Nothing may follow: a terminal state, or a bare message, which is a whole answer."""
         return self.state in TERMINAL or self.kind is EventKind.MESSAGE
 

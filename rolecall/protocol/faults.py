@@ -70,7 +70,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.GoesInCircles: Row(-32000, 508, "LOOP"),
     errors.TooManyRequests: Row(-32000, 429, "OVERLOADED"),
     errors.TooManyAtOnce: Row(-32000, 429, "OVERLOADED"),
-    errors.TooManyHeld: Row(-32000, 429, "OVERLOADED"),
+    errors.TooManyRegistrations: Row(-32000, 429, "OVERLOADED"),
     errors.Overloaded: Row(-32000, 503, "OVERLOADED"),
     errors.WorkerRefused: Row(-32000, 503, "WORKER_BUSY"),
     errors.WorkerUnreachable: Row(-32000, 502, "WORKER_UNREACHABLE"),

@@ -166,7 +166,7 @@ def params_of(route: RestRoute, given: JsonObject, dialect: str | None) -> JsonO
     return {"id": names["task"], **({"pushNotificationConfigId": names["config"]} if "config" in names else {})}
 
 
-def refuse_proto_form(body: JsonObject) -> None:
+def refuse_protobuf_form(body: JsonObject) -> None:
     """Some 0.3 SDKs send another form than JSON over REST. A refusal is better than reading half of it."""
     message = body.get("message") if body.get("message") is not None else body.get("request")
     if not isinstance(message, dict):

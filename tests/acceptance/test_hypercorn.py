@@ -19,7 +19,7 @@ SETTINGS = {"server": "hypercorn", "lease_ttl": 4, "heartbeat": 0.5, "worker_sil
 PATIENCE = 1.0
 
 
-class House:
+class System:
     """A hub, and workers that outlive it."""
 
     def __init__(self, folder: Path) -> None:
@@ -48,20 +48,20 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    house = House(tmp_path_factory.mktemp("house"))
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    house = System(tmp_path_factory.mktemp("house"))
     yield house
     house.close()
     assert "Traceback" not in house.hub.output
 
 
-def test_a_call_is_answered(house: House) -> None:
+def test_a_call_is_answered(house: System) -> None:
     task = send(house.hub.url, "echo", "hello")
     assert texts(task) == ["hello"]
     assert get_task(house.hub.url, task["id"]) == task
 
 
-def test_a_reader_that_stops_is_dropped(house: House) -> None:
+def test_a_reader_that_stops_is_dropped(house: System) -> None:
     with StreamReader(house.hub.port, open_stream("reams", "400 0.005")) as reader:
         reader.read_until(lambda it: len(it.numbers) >= 5)
         halted = time.monotonic()
@@ -72,19 +72,19 @@ def test_a_reader_that_stops_is_dropped(house: House) -> None:
         assert not reader.ended
 
 
-def test_streams_survive_the_hubs_death_exactly(house: House) -> None:
+def test_streams_survive_the_hubs_death_exactly(house: System) -> None:
     readers = _counting(house, 5)
     house.hub.kill9()
     _come_back(house, readers)
 
 
-def test_twenty_streams_come_back_to_a_hub_that_was_told_to_stop_and_miss_nothing(house: House) -> None:
+def test_twenty_streams_come_back_to_a_hub_that_was_told_to_stop_and_miss_nothing(house: System) -> None:
     readers = _counting(house, 20)
     assert house.hub.stop(10) == 0
     _come_back(house, readers)
 
 
-def _counting(house: House, many: int) -> list[tuple[Reader, threading.Thread]]:
+def _counting(house: System, many: int) -> list[tuple[Reader, threading.Thread]]:
     """Streams that are under way, and their threads."""
     house.enough.unlink(missing_ok=True)
     readers = [Reader(house.hub.url, "counter", "count") for _ in range(many)]
@@ -93,7 +93,7 @@ def _counting(house: House, many: int) -> list[tuple[Reader, threading.Thread]]:
     return list(zip(readers, threads, strict=True))
 
 
-def _come_back(house: House, streams: list[tuple[Reader, threading.Thread]]) -> None:
+def _come_back(house: System, streams: list[tuple[Reader, threading.Thread]]) -> None:
     """Each stream has been cut. In the hub that follows it goes on, and nothing is missing or doubled."""
     readers = [reader for reader, _ in streams]
     _join([thread for _, thread in streams])

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.doors import Door, doors
 from tests.helpers.processes import ROOT, Process, environment, wait_for
+from tests.helpers.reachable_hubs import ReachableHub, reachable_hubs
 from tests.helpers.tools import sdk_python
 
 README = (ROOT / "README.md").read_text()
@@ -23,14 +23,14 @@ SHELL = [text for language, text in BLOCKS if not language]
 WORKER, STREAMING, CALL, STOCK = PYTHON
 
 
-@pytest.fixture(scope="module", params=doors())
-def door(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    with request.param(tmp_path_factory.mktemp("readme")) as door:
-        yield door
+@pytest.fixture(scope="module", params=reachable_hubs())
+def reachable_hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReachableHub]:
+    with request.param(tmp_path_factory.mktemp("readme")) as reachable_hub:
+        yield reachable_hub
 
 
 @pytest.fixture(scope="module")
-def workers(door: Door, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def workers(reachable_hub: ReachableHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("workers")
     demos = [f"rolecall.cli.demo:{name}" for name in ("echo", "storyteller")]
     scripts = {"shouter.py": WORKER, "researcher.py": STREAMING}
@@ -38,12 +38,12 @@ def workers(door: Door, tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         (folder / name).write_text(text)
     argvs = [[rolecall(), "worker", "run", demo] for demo in demos] + [[sys.executable, folder / name] for name in scripts]
     running = [
-        Process(argv, log=folder / f"{n}.log", env={**door.for_workers, "ROLECALL_INSTANCE": "readme"})
+        Process(argv, log=folder / f"{n}.log", env={**reachable_hub.for_workers, "ROLECALL_INSTANCE": "readme"})
         for n, argv in enumerate(argvs)
     ]
     try:
         for role in ("echo", "storyteller", "shouter", "researcher"):
-            wait_for(partial(door.shows, f"{role}:readme"))
+            wait_for(partial(reachable_hub.shows, f"{role}:readme"))
         yield
     finally:
         for process in running:
@@ -54,9 +54,9 @@ def rolecall() -> str:
     return str(Path(sys.executable).with_name("rolecall"))
 
 
-def run(door: Door, *argv: str) -> str:
+def run(reachable_hub: ReachableHub, *argv: str) -> str:
     """What a user would see, from the folder of the clone."""
-    env = environment({**door.for_callers, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
+    env = environment({**reachable_hub.for_callers, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
     done = subprocess.run(argv, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -77,47 +77,47 @@ def test_the_worker_has_six_lines() -> None:
     assert len(WORKER.strip().splitlines()) == 6
 
 
-def test_the_first_commands_work(door: Door, workers: None) -> None:
+def test_the_first_commands_work(reachable_hub: ReachableHub, workers: None) -> None:
     source, *commands = shell_line("rolecall send echo").strip().splitlines()
     assert source == "source .venv/bin/activate"
-    answers = [run(door, "bash", "-c", command) for command in commands]
+    answers = [run(reachable_hub, "bash", "-c", command) for command in commands]
     assert answers[0] == "hello\n"
     assert "lighthouse" in answers[1]
     assert "storyteller" in answers[2]
 
 
-def test_the_command_line_calls_the_worker(door: Door, workers: None) -> None:
-    assert run(door, "bash", "-c", shell_line("rolecall send shouter")) == "ANY AGENT, ANY FRAMEWORK\n"
+def test_the_command_line_calls_the_worker(reachable_hub: ReachableHub, workers: None) -> None:
+    assert run(reachable_hub, "bash", "-c", shell_line("rolecall send shouter")) == "ANY AGENT, ANY FRAMEWORK\n"
 
 
-def test_python_calls_the_worker(door: Door, workers: None) -> None:
-    assert run(door, sys.executable, "-c", CALL) == "ANY AGENT, ANY FRAMEWORK\nPIECE BY PIECE"
+def test_python_calls_the_worker(reachable_hub: ReachableHub, workers: None) -> None:
+    assert run(reachable_hub, sys.executable, "-c", CALL) == "ANY AGENT, ANY FRAMEWORK\nPIECE BY PIECE"
 
 
-def test_the_worker_runs_by_the_command_line_too(door: Door, tmp_path: Path) -> None:
+def test_the_worker_runs_by_the_command_line_too(reachable_hub: ReachableHub, tmp_path: Path) -> None:
     """Its file ends in `worker.run()`, which is for scripts: it must not run twice."""
     (tmp_path / "shouter.py").write_text(WORKER)
     argv = [rolecall(), "worker", "run", "shouter:worker", "--instance", "loaded"]
-    with Process(argv, log=tmp_path / "log", env=door.for_workers, cwd=tmp_path) as loaded:
-        wait_for(lambda: door.shows("shouter:loaded"))
+    with Process(argv, log=tmp_path / "log", env=reachable_hub.for_workers, cwd=tmp_path) as loaded:
+        wait_for(lambda: reachable_hub.shows("shouter:loaded"))
         assert loaded.stop(5) == 0
-    assert not door.shows("shouter:loaded")
+    assert not reachable_hub.shows("shouter:loaded")
 
 
-def test_curl_calls_the_worker(door: Door, workers: None) -> None:
-    answer = run(door, "bash", "-c", shell_line("curl").replace("http://127.0.0.1:8420", door.url))
+def test_curl_calls_the_worker(reachable_hub: ReachableHub, workers: None) -> None:
+    answer = run(reachable_hub, "bash", "-c", shell_line("curl").replace("http://127.0.0.1:8420", reachable_hub.url))
     assert '"text":"HELLO"' in answer
 
 
-def test_a_stock_client_calls_the_worker(door: Door, workers: None) -> None:
+def test_a_stock_client_calls_the_worker(reachable_hub: ReachableHub, workers: None) -> None:
     python = sdk_python("0.3")
-    assert run(door, str(python), "-c", STOCK.replace("http://127.0.0.1:8420", door.url)) == "HELLO\n"
+    assert run(reachable_hub, str(python), "-c", STOCK.replace("http://127.0.0.1:8420", reachable_hub.url)) == "HELLO\n"
 
 
-def test_the_streaming_worker_asks_and_goes_on(door: Door, workers: None) -> None:
+def test_the_streaming_worker_asks_and_goes_on(reachable_hub: ReachableHub, workers: None) -> None:
     done = subprocess.run(
         [rolecall(), "send", "researcher", "bees"],
-        env=environment(door.for_callers),
+        env=environment(reachable_hub.for_callers),
         capture_output=True,
         text=True,
         timeout=30,
@@ -127,4 +127,4 @@ def test_the_streaming_worker_asks_and_goes_on(door: Door, workers: None) -> Non
     assert "All about bees." in done.stdout
     task = re.search(r"--task-id (\S+)", done.stderr)
     assert task is not None
-    assert run(door, rolecall(), "send", "researcher", "yes", "--task-id", task[1]).endswith("published\n")
+    assert run(reachable_hub, rolecall(), "send", "researcher", "yes", "--task-id", task[1]).endswith("published\n")

@@ -10,7 +10,7 @@ import pytest
 
 from hub.ports.engine import Engine
 from hub.storage import open_engine
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Store:
 
     url: str
     on_disk: bool
-    clock: MovableClock
+    clock: ManualClock
     _open: list[Engine] = field(default_factory=list)
 
     async def open(self) -> Engine:
@@ -39,12 +39,12 @@ class Store:
 
 
 @pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Store]:
     on_disk = request.param == "sqlite"
     store = Store(f"sqlite://{tmp_path}/data/hub.db" if on_disk else "memory:", on_disk, clock)
     yield store

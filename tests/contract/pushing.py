@@ -23,7 +23,7 @@ def a_config(task: TaskId, name: str = "c", **members: Any) -> SealedConfig:
 
 
 async def add_config(engine: Engine, task: TaskId, name: str = "c", **members: Any) -> None:
-    await engine.pushes.set(ANNA, a_config(task, name, **members), most=10)
+    await engine.pushes.set(ANNA, a_config(task, name, **members), limit=10)
 
 
 async def claimed(engine: Engine, limit: int = 10, **more: Any) -> Sequence[DeliveryClaim]:

@@ -14,11 +14,11 @@ from rolecall.model.ids import Cursor
 from tests.contract.conftest import Store
 from tests.contract.pushing import DAY, LEASE, NOTHING, add_config, buried, claimed, owed, the_claim
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, a_row, a_turn, admitted, append, status, text
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 
 async def test_a_failed_delivery_is_due_again_after_its_delay_and_has_the_time_since_its_first_failure(
-    engine: Engine, clock: MovableClock
+    engine: Engine, clock: ManualClock
 ) -> None:
     task = await admitted(engine)
     await add_config(engine, task)
@@ -37,7 +37,7 @@ async def test_a_failed_delivery_is_due_again_after_its_delay_and_has_the_time_s
     assert (claim.failures, claim.failing_for, claim.waiting_for) == (0, NOTHING, NOTHING)
 
 
-async def test_a_wall_clock_step_does_not_change_a_retry(engine: Engine, clock: MovableClock) -> None:
+async def test_a_wall_clock_step_does_not_change_a_retry(engine: Engine, clock: ManualClock) -> None:
     task = await admitted(engine)
     await add_config(engine, task)
     await append(engine, task, text("1"))
@@ -61,7 +61,7 @@ async def test_a_failing_receiver_does_not_delay_another_one_of_its_task(engine:
     assert await owed(engine) == [("good", 1, 2)]
 
 
-async def test_a_claim_has_the_time_since_which_events_are_owed(engine: Engine, clock: MovableClock) -> None:
+async def test_a_claim_has_the_time_since_which_events_are_owed(engine: Engine, clock: ManualClock) -> None:
     task = await admitted(engine)
     await add_config(engine, task)
     clock.advance(500)
@@ -72,7 +72,7 @@ async def test_a_claim_has_the_time_since_which_events_are_owed(engine: Engine, 
     assert (await the_claim(engine)).waiting_for == timedelta(seconds=10)
 
 
-async def test_an_event_that_is_given_up_is_a_dead_letter_and_the_next_one_is_due(engine: Engine, clock: MovableClock) -> None:
+async def test_an_event_that_is_given_up_is_a_dead_letter_and_the_next_one_is_due(engine: Engine, clock: ManualClock) -> None:
     task = await admitted(engine)
     await add_config(engine, task, url="https://app.example/hook?a=b")
     await append(engine, task, text("1"), text("2"), text("3"))
@@ -86,7 +86,7 @@ async def test_an_event_that_is_given_up_is_a_dead_letter_and_the_next_one_is_du
     assert await owed(engine) == []
 
 
-async def test_giving_up_an_event_keeps_the_time_of_the_first_failure(engine: Engine, clock: MovableClock) -> None:
+async def test_giving_up_an_event_keeps_the_time_of_the_first_failure(engine: Engine, clock: ManualClock) -> None:
     task = await admitted(engine)
     await add_config(engine, task)
     await append(engine, task, text("1"), text("2"))
@@ -97,7 +97,7 @@ async def test_giving_up_an_event_keeps_the_time_of_the_first_failure(engine: En
     assert (claim.sent, claim.failing_for) == (1, timedelta(hours=1))
 
 
-async def test_dead_letters_are_listed_newest_first_in_pages_for_their_owner_only(engine: Engine, clock: MovableClock) -> None:
+async def test_dead_letters_are_listed_newest_first_in_pages_for_their_owner_only(engine: Engine, clock: ManualClock) -> None:
     dead: list[tuple[float, str]] = []
     for number in range(5):
         task = await admitted(engine)
@@ -156,7 +156,7 @@ async def test_an_operator_redelivers_the_letters_of_its_own_workspace_only(engi
     assert (claim.only, claim.caller) == (True, ANNA)
 
 
-async def test_a_dead_letter_that_fails_again_is_the_same_dead_letter(engine: Engine, clock: MovableClock) -> None:
+async def test_a_dead_letter_that_fails_again_is_the_same_dead_letter(engine: Engine, clock: ManualClock) -> None:
     task = await admitted(engine)
     await add_config(engine, task)
     await append(engine, task, text("1"))
@@ -244,7 +244,7 @@ async def forgotten(engine: Engine, kept_for: float) -> int:
     return await engine.tasks.forget(ended_for=timedelta(seconds=kept_for), paused_for=DAY)
 
 
-async def test_a_task_is_not_deleted_while_events_of_it_are_owed(engine: Engine, clock: MovableClock) -> None:
+async def test_a_task_is_not_deleted_while_events_of_it_are_owed(engine: Engine, clock: ManualClock) -> None:
     task, plain = await admitted(engine), await admitted(engine)
     await add_config(engine, task)
     for one in (task, plain):
@@ -264,7 +264,7 @@ async def test_a_task_is_not_deleted_while_events_of_it_are_owed(engine: Engine,
 
 
 async def test_a_receiver_that_is_set_long_after_the_end_gets_the_end_before_the_task_is_deleted(
-    engine: Engine, clock: MovableClock
+    engine: Engine, clock: ManualClock
 ) -> None:
     task = await admitted(engine)
     await append(engine, task, DONE)
@@ -274,7 +274,7 @@ async def test_a_receiver_that_is_set_long_after_the_end_gets_the_end_before_the
     assert await owed(engine) == [("c", 0, 1)]
 
 
-async def test_a_deleted_task_has_no_configs_left(engine: Engine, clock: MovableClock) -> None:
+async def test_a_deleted_task_has_no_configs_left(engine: Engine, clock: ManualClock) -> None:
     task = await admitted(engine)
     await add_config(engine, task)
     await append(engine, task, text("1"), DONE)
@@ -298,7 +298,7 @@ async def test_a_discarded_task_has_no_configs_left(engine: Engine) -> None:
     assert not await engine.pushes.list(ANNA, row.id)
 
 
-async def test_a_late_delivery_does_not_change_when_a_task_ended(engine: Engine, clock: MovableClock) -> None:
+async def test_a_late_delivery_does_not_change_when_a_task_ended(engine: Engine, clock: ManualClock) -> None:
     task = await admitted(engine)
     await append(engine, task, DONE)
     clock.advance(3600)

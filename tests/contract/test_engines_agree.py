@@ -20,7 +20,7 @@ from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Cursor, TaskId, WorkerId
 from rolecall.model.worker import Beat, Health, LeaseProof, Registration
 from tests.contract.words import ANNA, BERT, SOON, a_row, a_turn, an_offer, append, message, status, text
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 Operation = tuple[Any, ...]
 
@@ -61,7 +61,7 @@ def seen(registration: Registration | None) -> dict[str, Any] | None:
 class EngineUnderTest:
     """One engine. Both get the same operations."""
 
-    def __init__(self, engine: Engine, clock: MovableClock) -> None:
+    def __init__(self, engine: Engine, clock: ManualClock) -> None:
         self.engine, self.clock = engine, clock
 
     async def answer(self, operation: Operation) -> Any:
@@ -156,7 +156,7 @@ class EngineUnderTest:
 @given(st.lists(operations, max_size=40))
 def test_engines_agree(asked: list[Operation]) -> None:
     async def run() -> None:
-        clocks = MovableClock(), MovableClock()
+        clocks = ManualClock(), ManualClock()
         with tempfile.TemporaryDirectory() as folder:
             async with (
                 open_engine("memory:", clock=clocks[0]) as memory,

@@ -12,7 +12,7 @@ from rolecall.model.ids import Cursor, new_task_id
 from tests.contract.conftest import Store
 from tests.contract.pushing import DAY, LEASE, NOTHING, a_config, add_config, claimed, owed, the_claim
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, a_row, a_turn, admitted, append, message, text
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 # --- configs
 
@@ -20,7 +20,7 @@ from tests.helpers.clock import MovableClock
 async def test_a_config_is_given_back_as_it_was_set(engine: Engine) -> None:
     task = await admitted(engine)
     config = a_config(task, token=b"\x00sealed", schemes=("Bearer", "Basic"), credentials=b"\xffsealed")
-    await engine.pushes.set(ANNA, config, most=10)
+    await engine.pushes.set(ANNA, config, limit=10)
     assert await engine.pushes.get(ANNA, task, "c") == config
     assert list(await engine.pushes.list(ANNA, task)) == [config]
 
@@ -38,10 +38,10 @@ async def test_a_config_of_the_same_id_replaces_the_one_before_and_keeps_its_pla
 async def test_a_task_has_a_limit_of_configs(engine: Engine) -> None:
     task = await admitted(engine)
     for name in ("one", "two"):
-        await engine.pushes.set(ANNA, a_config(task, name), most=2)
+        await engine.pushes.set(ANNA, a_config(task, name), limit=2)
     with pytest.raises(InvalidParams, match="2 push configs"):
-        await engine.pushes.set(ANNA, a_config(task, "three"), most=2)
-    await engine.pushes.set(ANNA, a_config(task, "two", url="https://other.example/"), most=2)
+        await engine.pushes.set(ANNA, a_config(task, "three"), limit=2)
+    await engine.pushes.set(ANNA, a_config(task, "two", url="https://other.example/"), limit=2)
     assert [config.id for config in await engine.pushes.list(ANNA, task)] == ["one", "two"]
 
 
@@ -61,7 +61,7 @@ async def test_the_configs_of_another_callers_task_look_like_those_of_an_unknown
     pushes = engine.pushes
     for caller, asked in ((BERT, task), (OTHER_ANNA, task), (ANNA, new_task_id())):
         for call in (
-            pushes.set(caller, a_config(asked), most=10),
+            pushes.set(caller, a_config(asked), limit=10),
             pushes.get(caller, asked, "c"),
             pushes.list(caller, asked),
             pushes.delete(caller, asked, "c"),
@@ -159,14 +159,14 @@ async def test_each_receiver_has_a_cursor_of_its_own(engine: Engine) -> None:
 async def test_a_claim_names_whose_task_it_is_and_the_whole_config(engine: Engine) -> None:
     task = await admitted(engine, BERT)
     config = a_config(task, token=b"t", schemes=("Bearer",), credentials=b"c")
-    await engine.pushes.set(BERT, config, most=10)
+    await engine.pushes.set(BERT, config, limit=10)
     await append(engine, task, text("1"))
     claim = await the_claim(engine)
     assert (claim.caller, claim.config, claim.only, claim.failures) == (BERT, config, False, 0)
 
 
 async def test_a_new_url_takes_over_what_the_old_one_was_owed_and_the_old_claim_is_lost(
-    engine: Engine, clock: MovableClock
+    engine: Engine, clock: ManualClock
 ) -> None:
     task = await admitted(engine)
     await add_config(engine, task)
@@ -180,7 +180,7 @@ async def test_a_new_url_takes_over_what_the_old_one_was_owed_and_the_old_claim_
 
 
 async def test_a_new_address_begins_without_the_failures_of_the_old_one_and_counts_for_its_own_host(
-    engine: Engine, clock: MovableClock
+    engine: Engine, clock: ManualClock
 ) -> None:
     task = await admitted(engine)
     await add_config(engine, task)
@@ -219,7 +219,7 @@ async def test_a_deleted_config_is_owed_nothing_and_its_claim_is_lost(engine: En
 # --- one holder
 
 
-async def test_what_is_claimed_is_held_until_the_lease_ends(engine: Engine, clock: MovableClock) -> None:
+async def test_what_is_claimed_is_held_until_the_lease_ends(engine: Engine, clock: ManualClock) -> None:
     task = await admitted(engine)
     await add_config(engine, task)
     await append(engine, task, text("1"))
@@ -249,7 +249,7 @@ async def test_events_that_are_appended_during_a_delivery_belong_to_the_same_cla
     assert await owed(engine) == [("c", 2, 3)]
 
 
-async def test_a_delivery_renews_the_claim(engine: Engine, clock: MovableClock) -> None:
+async def test_a_delivery_renews_the_claim(engine: Engine, clock: ManualClock) -> None:
     task = await admitted(engine)
     await add_config(engine, task)
     await append(engine, task, text("1"), text("2"))
@@ -311,7 +311,7 @@ async def test_hosts_take_turns(engine: Engine) -> None:
     assert sorted(turns[:3]) == sorted(turns[3:6]) == ["a", "b", "c"]
 
 
-async def test_of_one_host_the_longest_waiting_receiver_comes_first(engine: Engine, clock: MovableClock) -> None:
+async def test_of_one_host_the_longest_waiting_receiver_comes_first(engine: Engine, clock: ManualClock) -> None:
     tasks = []
     for _ in range(3):
         task = await admitted(engine)

@@ -12,7 +12,7 @@ from rolecall.model.ids import WorkerId
 from rolecall.model.worker import Beat, Health, LeaseProof, Registration
 from tests.contract.conftest import Store
 from tests.contract.words import ANNA, BERT, OTHER_ANNA, SOON, TTL, WORKER, an_offer, beat, enrolled, kinds, proof
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 TWO = WorkerId("echo", "two")
 OTHER_URL = "http://127.0.0.1:9999/"
@@ -26,7 +26,7 @@ def registry(engine: Engine) -> Registry:
 # --- enrolling
 
 
-async def test_enrolled_worker_is_live_with_what_it_offered(registry: Registry, clock: MovableClock) -> None:
+async def test_enrolled_worker_is_live_with_what_it_offered(registry: Registry, clock: ManualClock) -> None:
     card = {"name": "Echo", "skills": [{"id": "say", "tags": ["a", "b"]}], "x-unknown": {"kept": True}}
     offer = an_offer(card=card, streaming=True, replays=True, capacity=3, labels={"zone": "a"}, models=("m1", "m2"))
     registration = await registry.enrol("default", offer, boot="boot", ttl=TTL)
@@ -50,7 +50,7 @@ async def test_same_boot_keeps_epoch_and_secret(registry: Registry) -> None:
     assert await kinds(registry) == ["enrolled"]
 
 
-async def test_same_boot_renews_for_its_new_ttl(registry: Registry, clock: MovableClock) -> None:
+async def test_same_boot_renews_for_its_new_ttl(registry: Registry, clock: ManualClock) -> None:
     registration = await enrolled(registry)
     clock.advance(100)
     await enrolled(registry, ttl=timedelta(seconds=30))
@@ -108,7 +108,7 @@ async def test_supersede_takes_a_live_name_from_another_url(registry: Registry) 
     assert registry.get("default", WORKER) is second
 
 
-async def test_name_is_free_for_another_url_once_its_lease_has_ended(registry: Registry, clock: MovableClock) -> None:
+async def test_name_is_free_for_another_url_once_its_lease_has_ended(registry: Registry, clock: ManualClock) -> None:
     first = await enrolled(registry, boot="one")
     clock.advance(TTL.total_seconds())
     second = await enrolled(registry, boot="two", url=OTHER_URL)
@@ -125,7 +125,7 @@ async def test_epochs_do_not_repeat_after_withdrawal(registry: Registry) -> None
     assert epochs == sorted(set(epochs))
 
 
-async def test_epochs_do_not_repeat_after_expiry_even_for_the_same_boot(registry: Registry, clock: MovableClock) -> None:
+async def test_epochs_do_not_repeat_after_expiry_even_for_the_same_boot(registry: Registry, clock: ManualClock) -> None:
     first = await enrolled(registry)
     epoch, secret = first.epoch, first.secret
     clock.advance(TTL.total_seconds())
@@ -155,7 +155,7 @@ async def test_concurrent_enrolments_of_one_name_get_one_epoch_each(registry: Re
     assert len(await kinds(registry)) == 20
 
 
-async def test_roles_are_sorted_and_only_those_with_a_live_worker(registry: Registry, clock: MovableClock) -> None:
+async def test_roles_are_sorted_and_only_those_with_a_live_worker(registry: Registry, clock: ManualClock) -> None:
     for role in ("writer", "coder", "reader"):
         await enrolled(registry, WorkerId(role, "one"), ttl=timedelta(seconds=200 if role == "coder" else 100))
     assert list(registry.roles("default")) == ["coder", "reader", "writer"]
@@ -166,7 +166,7 @@ async def test_roles_are_sorted_and_only_those_with_a_live_worker(registry: Regi
 # --- expiry
 
 
-async def test_lease_ends_exactly_at_its_ttl_without_a_sweep(registry: Registry, clock: MovableClock) -> None:
+async def test_lease_ends_exactly_at_its_ttl_without_a_sweep(registry: Registry, clock: ManualClock) -> None:
     registration = await enrolled(registry)
     short = await enrolled(registry, TWO, ttl=timedelta(seconds=60))
     clock.advance(60)
@@ -180,7 +180,7 @@ async def test_lease_ends_exactly_at_its_ttl_without_a_sweep(registry: Registry,
     assert set(map(id, await registry.sweep())) == {id(registration), id(short)}
 
 
-async def test_sweep_ends_expired_leases_once_and_publishes_it(registry: Registry, clock: MovableClock) -> None:
+async def test_sweep_ends_expired_leases_once_and_publishes_it(registry: Registry, clock: ManualClock) -> None:
     registration = await enrolled(registry)
     await enrolled(registry, TWO, ttl=timedelta(seconds=500))
     assert list(await registry.sweep()) == []
@@ -191,7 +191,7 @@ async def test_sweep_ends_expired_leases_once_and_publishes_it(registry: Registr
 
 
 async def test_worker_that_enrols_again_while_many_expired_are_swept_keeps_its_new_lease(
-    store: Store, registry: Registry, clock: MovableClock
+    store: Store, registry: Registry, clock: ManualClock
 ) -> None:
     workers = [WorkerId("echo", str(at)) for at in range(120)]
     for worker in workers:
@@ -214,7 +214,7 @@ async def test_worker_that_enrols_again_while_many_expired_are_swept_keeps_its_n
 
 
 async def test_sweep_leaves_a_name_alone_while_it_is_being_enrolled(
-    store: Store, registry: Registry, clock: MovableClock
+    store: Store, registry: Registry, clock: ManualClock
 ) -> None:
     await enrolled(registry, boot="old")
     clock.advance(TTL.total_seconds())
@@ -228,14 +228,14 @@ async def test_sweep_leaves_a_name_alone_while_it_is_being_enrolled(
         assert again.epoch == fresh.epoch == 2
 
 
-async def test_wall_clock_step_expires_nobody(registry: Registry, clock: MovableClock) -> None:
+async def test_wall_clock_step_expires_nobody(registry: Registry, clock: ManualClock) -> None:
     registration = await enrolled(registry)
     clock.step_wall(86_400)
     assert list(await registry.sweep()) == []
     assert registry.get("default", WORKER) is registration
 
 
-async def test_zero_ttl_never_expires(registry: Registry, clock: MovableClock) -> None:
+async def test_zero_ttl_never_expires(registry: Registry, clock: ManualClock) -> None:
     registration = await enrolled(registry, ttl=timedelta())
     assert registry.expires_in(registration) is None
     clock.advance(10 * 365 * 86_400)
@@ -246,7 +246,7 @@ async def test_zero_ttl_never_expires(registry: Registry, clock: MovableClock) -
 # --- beats
 
 
-async def test_beat_renews_for_the_time_given_at_enrolment(registry: Registry, clock: MovableClock) -> None:
+async def test_beat_renews_for_the_time_given_at_enrolment(registry: Registry, clock: ManualClock) -> None:
     registration = await enrolled(registry)
     clock.advance(119)
     assert await beat(registry, registration) is registration
@@ -267,7 +267,7 @@ async def test_a_beat_updates_load_and_capacity_and_keeps_missing_values(registr
     assert await kinds(registry) == ["enrolled"]
 
 
-async def test_a_beat_after_expiry_is_unknown_and_renews_nothing(registry: Registry, clock: MovableClock) -> None:
+async def test_a_beat_after_expiry_is_unknown_and_renews_nothing(registry: Registry, clock: ManualClock) -> None:
     registration = await enrolled(registry)
     clock.advance(120)
     for _ in range(2):
@@ -282,7 +282,7 @@ async def test_a_beat_of_an_unknown_worker_is_refused(registry: Registry) -> Non
         await registry.beat("default", WORKER, LeaseProof(1, "x"), Beat())
 
 
-async def test_stale_epoch_or_other_secret_cannot_renew(registry: Registry, clock: MovableClock) -> None:
+async def test_stale_epoch_or_other_secret_cannot_renew(registry: Registry, clock: ManualClock) -> None:
     first = await enrolled(registry, boot="one")
     second = await enrolled(registry, boot="two")
     clock.advance(60)
@@ -346,7 +346,7 @@ async def test_old_epoch_cannot_withdraw(registry: Registry) -> None:
     assert registry.get("default", WORKER) is second
 
 
-async def test_a_mark_of_an_old_epoch_or_an_unknown_worker_changes_nothing(registry: Registry, clock: MovableClock) -> None:
+async def test_a_mark_of_an_old_epoch_or_an_unknown_worker_changes_nothing(registry: Registry, clock: ManualClock) -> None:
     registration = await enrolled(registry)
     await registry.mark("default", WORKER, registration.epoch + 1, Health.SUSPECT, "")
     await registry.mark("default", TWO, 1, Health.SUSPECT, "")
@@ -357,7 +357,7 @@ async def test_a_mark_of_an_old_epoch_or_an_unknown_worker_changes_nothing(regis
     assert await kinds(registry) == ["enrolled"]
 
 
-async def test_mark_neither_renews_nor_ends(registry: Registry, clock: MovableClock) -> None:
+async def test_mark_neither_renews_nor_ends(registry: Registry, clock: ManualClock) -> None:
     registration = await enrolled(registry)
     clock.advance(50)
     await registry.mark("default", WORKER, registration.epoch, Health.SUSPECT, "slow")
@@ -369,7 +369,7 @@ async def test_mark_neither_renews_nor_ends(registry: Registry, clock: MovableCl
 # --- bounds
 
 
-async def test_a_held_lease_lasts_as_long_as_the_hold(registry: Registry, clock: MovableClock) -> None:
+async def test_a_held_lease_lasts_as_long_as_the_hold(registry: Registry, clock: ManualClock) -> None:
     lease = await enrolled(registry)
     clock.advance(TTL.total_seconds() - 1)
     registry.hold("default", WORKER, lease.epoch + 1, timedelta(seconds=60))
@@ -383,7 +383,7 @@ async def test_a_held_lease_lasts_as_long_as_the_hold(registry: Registry, clock:
     assert registry.get("default", WORKER) is None
 
 
-async def test_everyone_is_every_workspaces_leases_role_by_role(registry: Registry, clock: MovableClock) -> None:
+async def test_everyone_is_every_workspaces_leases_role_by_role(registry: Registry, clock: ManualClock) -> None:
     for workspace, name in (("default", "b:1"), ("default", "a:1"), ("other", "a:1"), ("default", "b:2")):
         role, _, instance = name.partition(":")
         await registry.enrol(workspace, an_offer(worker=WorkerId(role, instance)), boot="boot", ttl=TTL)
@@ -399,7 +399,7 @@ async def test_everyone_is_every_workspaces_leases_role_by_role(registry: Regist
     assert len(registry) == 0
 
 
-async def test_the_leases_of_a_holder_are_counted_through_every_change(registry: Registry, clock: MovableClock) -> None:
+async def test_the_leases_of_a_holder_are_counted_through_every_change(registry: Registry, clock: ManualClock) -> None:
     async def take(name: str, owner: str, boot: str = "boot", *, workspace: str = "default") -> Registration:
         worker = WorkerId("r", name)
         return await registry.enrol(workspace, an_offer(worker=worker), owner=owner, boot=boot, ttl=TTL, supersede=True)
@@ -410,12 +410,12 @@ async def test_the_leases_of_a_holder_are_counted_through_every_change(registry:
     await take("1", "anna", boot="another")
     await take("3", "bert")
     await take("1", "anna", workspace="elsewhere")
-    assert [registry.held_by(who) for who in (ANNA, BERT, OTHER_ANNA)] == [2, 1, 1]
+    assert [registry.count_of(who) for who in (ANNA, BERT, OTHER_ANNA)] == [2, 1, 1]
     await registry.withdraw("default", WorkerId("r", "2"), LeaseProof(None, None))
-    assert registry.held_by(ANNA) == 1
+    assert registry.count_of(ANNA) == 1
     clock.advance(TTL.total_seconds())
     await take("1", "bert")
-    assert [registry.held_by(who) for who in (ANNA, BERT, OTHER_ANNA)] == [0, 2, 1]
+    assert [registry.count_of(who) for who in (ANNA, BERT, OTHER_ANNA)] == [0, 2, 1]
     await registry.sweep()
-    assert [registry.held_by(who) for who in (ANNA, BERT, OTHER_ANNA)] == [0, 1, 0]
+    assert [registry.count_of(who) for who in (ANNA, BERT, OTHER_ANNA)] == [0, 1, 0]
     assert first.owner == "anna"

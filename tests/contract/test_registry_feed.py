@@ -12,7 +12,7 @@ from rolecall.model.ids import WorkerId
 from rolecall.model.worker import ChangeKind, Health
 from tests.contract.conftest import Store
 from tests.contract.words import LONG, SOON, TTL, WORKER, an_offer, beat, enrolled, kinds, next_changes, proof
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 TWO = WorkerId("echo", "two")
 
@@ -95,7 +95,7 @@ async def test_feed_keeps_the_newest_ten_thousand(registry: Registry) -> None:
     assert [change.revision for change in batch] == list(range(101, KEPT + 101))
 
 
-async def test_the_newest_change_of_a_role_is_known_when_no_worker_serves_it(registry: Registry, clock: MovableClock) -> None:
+async def test_the_newest_change_of_a_role_is_known_when_no_worker_serves_it(registry: Registry, clock: ManualClock) -> None:
     assert registry.last_of("default", "echo") is None
     await enrolled(registry)
     clock.advance(120)
@@ -109,7 +109,7 @@ async def test_the_newest_change_of_a_role_is_known_when_no_worker_serves_it(reg
 # --- across a restart
 
 
-async def test_lease_survives_reopening_with_its_full_time(store: Store, engine: Engine, clock: MovableClock) -> None:
+async def test_lease_survives_reopening_with_its_full_time(store: Store, engine: Engine, clock: ManualClock) -> None:
     offer = an_offer(
         card={"skills": [{"id": "s"}]}, streaming=True, capacity=2, labels={"a": "b"}, models=("m",), networks=("10.9.0.0/16",)
     )
@@ -129,7 +129,7 @@ async def test_lease_survives_reopening_with_its_full_time(store: Store, engine:
     assert await enrolled(engine.registry) is after
 
 
-async def test_beats_are_kept_by_sweep_and_by_closing(store: Store, engine: Engine, clock: MovableClock) -> None:
+async def test_beats_are_kept_by_sweep_and_by_closing(store: Store, engine: Engine, clock: ManualClock) -> None:
     registration = await enrolled(engine.registry)
     for with_sweep in (True, False):
         clock.advance(100)
@@ -145,7 +145,7 @@ async def test_beats_are_kept_by_sweep_and_by_closing(store: Store, engine: Engi
 
 
 async def test_a_repeated_enrolment_without_a_change_is_kept_like_a_beat(
-    store: Store, engine: Engine, clock: MovableClock
+    store: Store, engine: Engine, clock: ManualClock
 ) -> None:
     await enrolled(engine.registry)
     clock.advance(100)
@@ -166,7 +166,7 @@ async def test_a_ttl_that_was_changed_by_a_repeated_enrolment_is_kept(store: Sto
 
 
 async def test_marks_leave_the_time_and_the_load_of_a_lease_as_they_are_in_the_store(
-    store: Store, engine: Engine, clock: MovableClock
+    store: Store, engine: Engine, clock: ManualClock
 ) -> None:
     registration = await enrolled(engine.registry)
     await beat(engine.registry, registration, in_flight=3)
@@ -182,7 +182,7 @@ async def test_marks_leave_the_time_and_the_load_of_a_lease_as_they_are_in_the_s
 
 
 async def test_a_lease_that_expired_while_the_hub_was_down_is_suspect_after_the_restart(
-    store: Store, engine: Engine, clock: MovableClock
+    store: Store, engine: Engine, clock: ManualClock
 ) -> None:
     """Its worker may be alive, and could not renew. A beat makes it ready; without one the lease ends."""
     registration = await enrolled(engine.registry)

@@ -14,7 +14,7 @@ from rolecall.model.value import replace
 from tests.contract.conftest import Store
 from tests.contract.pushing import add_config, buried
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, SOON, a_row, a_turn, admitted, append, message, status, text
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 DAY = timedelta(days=1)
 
@@ -66,7 +66,7 @@ async def test_another_callers_task_is_not_found(engine: Engine, stranger: objec
     assert list(await engine.tasks.paused(who, "ctx", None)) == []
 
 
-async def test_row_is_the_fold_of_the_log_up_to_the_cursor_it_names(engine: Engine, clock: MovableClock) -> None:
+async def test_row_is_the_fold_of_the_log_up_to_the_cursor_it_names(engine: Engine, clock: ManualClock) -> None:
     row = a_row(context="")
     await engine.tasks.admit(row, a_turn())
     clock.advance(5)
@@ -246,7 +246,7 @@ async def all_pages(engine: Engine, query: TaskQuery) -> list[TaskPage]:
     return found
 
 
-async def test_page_gives_the_newest_change_of_state_first(engine: Engine, clock: MovableClock) -> None:
+async def test_page_gives_the_newest_change_of_state_first(engine: Engine, clock: ManualClock) -> None:
     tasks = [await admitted(engine) for _ in range(3)]
     for task in (tasks[1], tasks[0], tasks[2]):
         clock.advance(1)
@@ -283,7 +283,7 @@ async def test_pages_filter_by_context_role_and_state(engine: Engine) -> None:
     assert (await engine.tasks.page(ANNA, TaskQuery(role="echo", limit=1))).total == 3
 
 
-async def test_totals_follow_what_is_hidden_discarded_and_forgotten(engine: Engine, clock: MovableClock) -> None:
+async def test_totals_follow_what_is_hidden_discarded_and_forgotten(engine: Engine, clock: ManualClock) -> None:
     async def totals(role: str | None = None) -> list[int]:
         queries = (TaskQuery(role=role), TaskQuery(role=role, since=0.0))
         return [(await engine.tasks.page(ANNA, query)).total for query in queries]
@@ -366,7 +366,7 @@ async def test_a_late_delivery_does_not_make_a_task_recent(store: Store, engine:
 
 
 async def test_a_message_to_a_task_that_has_ended_does_not_change_when_it_did(
-    store: Store, engine: Engine, clock: MovableClock
+    store: Store, engine: Engine, clock: ManualClock
 ) -> None:
     task = await admitted(engine)
     await append(engine, task, DONE)
@@ -409,7 +409,7 @@ async def test_recent_has_all_callers_unfinished_tasks(store: Store, engine: Eng
         assert {row.id for row in await engine.tasks.recent(ended_within=timedelta())} == open_tasks
 
 
-async def test_forget_deletes_tasks_that_ended_longer_ago_and_no_others(engine: Engine, clock: MovableClock) -> None:
+async def test_forget_deletes_tasks_that_ended_longer_ago_and_no_others(engine: Engine, clock: ManualClock) -> None:
     old, still_open = await admitted(engine), await admitted(engine)
     await append(engine, old, text(), DONE)
     hidden = await admitted(engine)
@@ -427,7 +427,7 @@ async def test_forget_deletes_tasks_that_ended_longer_ago_and_no_others(engine: 
     assert set(await ids_of(engine, TaskQuery())) == {recent, still_open}
 
 
-async def test_answer_to_a_task_that_was_paused_for_long_keeps_it(store: Store, engine: Engine, clock: MovableClock) -> None:
+async def test_answer_to_a_task_that_was_paused_for_long_keeps_it(store: Store, engine: Engine, clock: ManualClock) -> None:
     answered, waiting = await admitted(engine), await admitted(engine)
     for task in (answered, waiting):
         await append(engine, task, status(TaskState.INPUT_REQUIRED))
@@ -442,7 +442,7 @@ async def test_answer_to_a_task_that_was_paused_for_long_keeps_it(store: Store, 
         assert (await engine.tasks.get(ANNA, answered)).updated == clock.wall() - 2
 
 
-async def test_a_deleted_task_ends_its_readers(engine: Engine, clock: MovableClock) -> None:
+async def test_a_deleted_task_ends_its_readers(engine: Engine, clock: ManualClock) -> None:
     task = await admitted(engine)
     await append(engine, task, status(TaskState.INPUT_REQUIRED))
     reader = engine.events.follow(task, after=Cursor(1), idle=SOON)
@@ -453,7 +453,7 @@ async def test_a_deleted_task_ends_its_readers(engine: Engine, clock: MovableClo
         await anext(reader)
 
 
-async def test_forget_takes_a_bounded_piece_per_call(engine: Engine, clock: MovableClock) -> None:
+async def test_forget_takes_a_bounded_piece_per_call(engine: Engine, clock: ManualClock) -> None:
     for _ in range(450):
         await append(engine, await admitted(engine), DONE)
     clock.advance(DAY.total_seconds() + 1)
@@ -464,7 +464,7 @@ async def test_forget_takes_a_bounded_piece_per_call(engine: Engine, clock: Mova
     assert len(pieces) > 1
 
 
-async def test_a_new_task_does_not_get_the_events_of_a_deleted_one(engine: Engine, clock: MovableClock) -> None:
+async def test_a_new_task_does_not_get_the_events_of_a_deleted_one(engine: Engine, clock: ManualClock) -> None:
     await append(engine, await admitted(engine), text("old"), DONE)
     clock.advance(DAY.total_seconds() + 1)
     await engine.tasks.forget(ended_for=DAY, paused_for=7 * DAY)
@@ -474,7 +474,7 @@ async def test_a_new_task_does_not_get_the_events_of_a_deleted_one(engine: Engin
     assert [logged.cursor for logged in await engine.events.read(fresh)] == [Cursor(1)]
 
 
-async def test_a_new_task_does_not_get_the_turns_of_a_deleted_one(store: Store, engine: Engine, clock: MovableClock) -> None:
+async def test_a_new_task_does_not_get_the_turns_of_a_deleted_one(store: Store, engine: Engine, clock: ManualClock) -> None:
     old = await admitted(engine)
     await engine.tasks.add_turn(old, a_turn("old", after=1))
     await append(engine, old, DONE)
@@ -488,7 +488,7 @@ async def test_a_new_task_does_not_get_the_turns_of_a_deleted_one(store: Store, 
     assert [turn.message_id for turn in await engine.tasks.turns(fresh)] == ["m-1", "new"]
 
 
-async def test_forget_deletes_a_task_that_was_paused_for_too_long(engine: Engine, clock: MovableClock) -> None:
+async def test_forget_deletes_a_task_that_was_paused_for_too_long(engine: Engine, clock: ManualClock) -> None:
     asked, working = await admitted(engine), await admitted(engine)
     await append(engine, asked, status(TaskState.INPUT_REQUIRED))
     await append(engine, working, status(TaskState.WORKING))

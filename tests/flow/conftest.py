@@ -43,7 +43,7 @@ from rolecall.model.worker import LeaseProof, Offer, Registration
 from rolecall.protocol.codec import Codec
 from rolecall.protocol.text.jsontext import parse
 from rolecall.protocol.v0_3 import requests as v03
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 from tests.helpers.scripted import ScriptedForwarder
 from tests.helpers.virtual_time import LoopClock, VirtualTimeLoop
 from tests.helpers.watched_engine import WatchedEngine
@@ -110,7 +110,7 @@ class System:
     directory: Directory
     engine: WatchedEngine
     forwarder: ScriptedForwarder
-    clock: MovableClock
+    clock: ManualClock
     supervisor: Supervisor
     deps: Dependencies
     push: PushConfigs
@@ -233,7 +233,7 @@ async def stored_system(request: pytest.FixtureRequest, tmp_path: Path) -> Async
 @asynccontextmanager
 async def open_system(url: str = "memory:") -> AsyncIterator[System]:
     loop = asyncio.get_running_loop()
-    clock = LoopClock(loop) if isinstance(loop, VirtualTimeLoop) else MovableClock()
+    clock = LoopClock(loop) if isinstance(loop, VirtualTimeLoop) else ManualClock()
     forwarder, observer, key = ScriptedForwarder(), Recorder(), random_key()
     kept = open_engine(url, clock=clock)
     async with AsyncExitStack() as stack:
@@ -255,7 +255,7 @@ async def _assemble(
     engine: Engine,
     stack: AsyncExitStack,
     *,
-    clock: MovableClock,
+    clock: ManualClock,
     forwarder: ScriptedForwarder,
     observer: Recorder,
     key: bytes,
@@ -287,7 +287,3 @@ async def _assemble(
         per_holder_limit=100,
     )
     return System(hub, directory, watched, forwarder, clock, supervisor, deps, push, observer, opened)
-
-
-House, made_house = System, open_system
-"""The old names, for tests/protocol until it uses the new ones."""

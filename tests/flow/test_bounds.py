@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from hub.core.hub import Hub
-from rolecall.errors import ClientGone, Overloaded
+from rolecall.errors import ClientDisconnected, Overloaded
 from rolecall.model.command import GetTask, Subscribe, Target, TaskQuery
 from rolecall.model.ids import TaskId
 from rolecall.protocol.text.jsontext import parse
@@ -52,7 +52,7 @@ async def test_a_call_ends_when_its_caller_disconnects_and_the_task_continues(sy
     waiting = asyncio.create_task(system.hub.send(CALLER, say(), on_disconnect.set_result))
     tell = await asyncio.wait_for(on_disconnect, 1)
     tell()
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await asyncio.wait_for(waiting, 0.5)
     assert system.forwarder.asked("cancel") == []
     (row,) = (await system.engine.tasks.page(CALLER, TaskQuery(limit=9))).rows

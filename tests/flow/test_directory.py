@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hub.core.registry.directory import Directory, LeaseTerms
-from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyHeld
+from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyRegistrations
 from rolecall.model.command import AgentQuery
 from rolecall.model.ids import Caller, WorkerId
 from rolecall.model.principal import LOCAL, Kind, Network, Principal
@@ -141,7 +141,7 @@ async def test_each_holder_of_a_token_has_a_limit(system: System) -> None:
     directory = directory_of(system, per_holder_limit=2)
     for number in range(2):
         await directory.enrol(HOLDER, an_offer(f"echo:{number}"), boot="b")
-    with pytest.raises(TooManyHeld):
+    with pytest.raises(TooManyRegistrations):
         await directory.enrol(HOLDER, an_offer("echo:2"), boot="b")
     assert not (await directory.enrol(HOLDER, an_offer("echo:1"), boot="b")).is_new
     assert (await directory.enrol(OTHER_HOLDER, an_offer("echo:2"), boot="b")).is_new

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rolecall.errors import ClientGone, HubDraining, RoleUnknown, WorkerRefused
+from rolecall.errors import ClientDisconnected, HubDraining, RoleUnknown, WorkerRefused
 from tests.flow.conftest import CALLER, System, frames, say
 from tests.flow.relayed import asked, end, reaches
 from tests.helpers.scripted import chunk, message, status, task
@@ -177,7 +177,7 @@ async def test_a_caller_that_disconnects_stops_waiting_and_the_task_continues(sy
     await asyncio.sleep(0.1)
     (gone,) = leave
     gone()
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await asyncio.wait_for(pending, 0.1)
     hold.release()
     await asyncio.sleep(0.1)
@@ -187,7 +187,7 @@ async def test_a_caller_that_disconnects_stops_waiting_and_the_task_continues(sy
 async def test_a_caller_that_disconnects_as_the_task_ends_gets_client_gone(system: System) -> None:
     await system.enrol("echo:a")
     system.forwarder.plan("echo:a", task(), 0.1, status("completed"))
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await system.hub.send(CALLER, say(), lambda leave: leave())
 
 

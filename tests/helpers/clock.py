@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class MovableClock:
+class ManualClock:
     """Starts neither at zero nor at the real time, so that a mix-up of clocks is seen."""
 
     def __init__(self, monotonic: float = 1_000.0, wall: float = 1_700_000_000.0) -> None:

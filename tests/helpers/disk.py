@@ -40,7 +40,7 @@ class Disk:
         self._failing += times
 
     @contextmanager
-    def held_up(self) -> Iterator[None]:
+    def block_commits(self) -> Iterator[None]:
         """No commit ends inside. Reads work."""
         self._free.clear()
         try:

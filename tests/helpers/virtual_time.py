@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any
 
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 _LOOK_AGAIN = 0.02
 _NOW = 1e-6
@@ -67,7 +67,7 @@ class _VirtualSelector(selectors.DefaultSelector):
         return self._loop.wait(super().select, timeout)
 
 
-class LoopClock(MovableClock):
+class LoopClock(ManualClock):
     """The clock port on the time of a loop. `advance` moves the clock only, not the timers of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -11,7 +11,7 @@ import pytest
 from rolecall.protocol.methods import read_method
 from rolecall.protocol.text.jsontext import dump, parse
 from tests.flow.callers import enrol
-from tests.flow.conftest import House, made_house
+from tests.flow.conftest import System, open_system
 from tests.helpers.scripted import chunk, message, status, task
 from tests.protocol.transcripts import HttpRequest, app_of, exchange
 from tests.unit.protocol.contents import mutate
@@ -40,12 +40,12 @@ _QUERIES = (
 @pytest.mark.parametrize("seed", range(4))
 async def test_no_request_is_an_internal_error(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     random = Random(seed)
-    async with made_house() as house:
-        await enrol(house, "echo:a", random.choice(("0.3", "1.0")))
-        app = app_of(house)
+    async with open_system() as system:
+        await enrol(system, "echo:a", random.choice(("0.3", "1.0")))
+        app = app_of(system)
         tasks, served, refused = ["none"], 0, 0
         for number in range(250):
-            _plan(house, random)
+            _plan(system, random)
             answered = await exchange(app, _random_request(random, random.choice(tasks), number))
             tasks = [*tasks[-9:], *_TASK.findall(answered[2])[:1]]
             assert "Internal error" not in answered[2]
@@ -83,9 +83,9 @@ def _random_request(random: Random, known: str, number: int) -> HttpRequest:
     )
 
 
-def _plan(house: House, random: Random) -> None:
+def _plan(system: System, random: Random) -> None:
     """Plan the worker's answer to the next call; the worker uses one id for all tasks."""
-    house.forwarder.scripts.clear()
-    house.forwarder.plan_fetch("echo:a", task("canceled"))
+    system.forwarder.scripts.clear()
+    system.forwarder.plan_fetch("echo:a", task("canceled"))
     begins = (task("input-required", "which?"),), (message("yes"),), (task(), chunk("x", False))
-    house.forwarder.plan("echo:a", *random.choice(begins), status(random.choice(("completed", "failed"))))
+    system.forwarder.plan("echo:a", *random.choice(begins), status(random.choice(("completed", "failed"))))

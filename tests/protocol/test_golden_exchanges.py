@@ -8,7 +8,7 @@ import pytest
 
 from rolecall.model.a2a import JsonObject
 from rolecall.protocol.text.jsontext import parse
-from tests.flow.conftest import made_house
+from tests.flow.conftest import open_system
 from tests.protocol.golden_files import as_protobuf_writes, exactly, names_in, transcript
 from tests.protocol.requests_to_workers import INTERFACES, made
 from tests.protocol.sdk import parsed_by_sdk
@@ -61,8 +61,8 @@ PAGES = ("ListTasksResponse", "ListTaskPushNotificationConfigsResponse")
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
 async def test_a_conversation_equals_its_transcript(name: str) -> None:
-    async with made_house() as house:
-        sections = await run_conversation(CONVERSATIONS[name], house)
+    async with open_system() as system:
+        sections = await run_conversation(CONVERSATIONS[name], system)
     expected = transcript(f"exchanges/{name}")
     assert list(sections) == list(expected)
     for step, text in sections.items():

@@ -24,7 +24,7 @@ from rolecall.model.card import JSONRPC, Interface
 from rolecall.model.value import replace
 from rolecall.protocol.rest import read_route
 from rolecall.protocol.text.jsontext import dump
-from tests.flow.conftest import House, made_house
+from tests.flow.conftest import System, open_system
 from tests.helpers.scripted import chunk, status, task
 from tests.protocol.golden_files import write_transcript
 
@@ -169,17 +169,17 @@ CONVERSATIONS = {
 # --- running them
 
 
-async def run_conversation(conversation: Conversation, house: House) -> dict[str, str]:
+async def run_conversation(conversation: Conversation, system: System) -> dict[str, str]:
     """The sections of the transcript, by step."""
     interface = Interface("http://w/", JSONRPC, conversation.log_dialect)
-    await house.enrol("echo:a", interfaces=(interface,))
-    app = app_of(house)
-    house.clock.step_wall(0.25)
+    await system.enrol("echo:a", interfaces=(interface,))
+    app = app_of(system)
+    system.clock.step_wall(0.25)
     names: dict[str, str] = {}
     sections: dict[str, str] = {}
     task_id = "none"
     for number, step in enumerate(conversation.steps):
-        _plan(house, step, f"w{number}")
+        _plan(system, step, f"w{number}")
         request = conversation.ask(step, task_id)
         status, headers, body = await exchange(app, request)
         found = _UUID.search(body)
@@ -188,36 +188,36 @@ async def run_conversation(conversation: Conversation, house: House) -> dict[str
         elif conversation.dialect == "0.1" and step.startswith(("send", "stream", "ask")):
             task_id = "task-ask" if step.startswith("ask") else f"task-{step}"
         sections[step] = _UUID.sub(lambda one: _numbered(names, one[0]), _written(request, status, headers, body))
-        house.clock.advance(1)
+        system.clock.advance(1)
     return sections
 
 
-def _plan(house: House, step: str, name: str) -> None:
+def _plan(system: System, step: str, name: str) -> None:
     """Plan the worker's answer."""
     if step in ("send", "stream"):
-        house.forwarder.plan(
+        system.forwarder.plan(
             "echo:a",
             *(replace(worker_event, document=_renamed(worker_event.document, name), task=name) for worker_event in _DONE),
         )
     elif step.startswith("ask"):
-        house.forwarder.plan("echo:a", task("input-required", "Which?", "wq"))
+        system.forwarder.plan("echo:a", task("input-required", "Which?", "wq"))
     elif step == "answer":
-        house.forwarder.plan("echo:a", status("working", None, ""), chunk("that", False, ""), status("completed", None, ""))
+        system.forwarder.plan("echo:a", status("working", None, ""), chunk("that", False, ""), status("completed", None, ""))
     elif step == "cancel":
-        house.forwarder.plan_fetch("echo:a", task("canceled", None, "wq"))
+        system.forwarder.plan_fetch("echo:a", task("canceled", None, "wq"))
 
 
 def _renamed(document: dict[str, Any], name: str) -> dict[str, Any]:
     return {member: name if member in ("id", "taskId") else value for member, value in document.items()}
 
 
-def app_of(house: House) -> App:
+def app_of(system: System) -> App:
     """Both bindings, without authentication."""
     authenticator = Authenticator(None, max_head=10_000)
     cards = Cards(
-        house.directory, name="hub", description="", public_url="http://hub", version=None, authenticator=authenticator
+        system.directory, name="hub", description="", public_url="http://hub", version=None, authenticator=authenticator
     )
-    operations, keep_alive = Operations(house.hub, house.push, cards.extended), 15.0
+    operations, keep_alive = Operations(system.hub, system.push, cards.extended), 15.0
     rpc = JsonRpc(operations, NullObserver(), max_body=10_000, max_depth=100, max_batch=50, keep_alive=keep_alive)
     rest = Rest(operations, NullObserver(), max_body=10_000, max_depth=100, keep_alive=keep_alive)
 
@@ -277,8 +277,8 @@ def _numbered(names: dict[str, str], uuid: str) -> str:
 
 async def _write() -> None:
     for name, conversation in CONVERSATIONS.items():
-        async with made_house() as house:
-            write_transcript(f"exchanges/{name}", await run_conversation(conversation, house))
+        async with open_system() as system:
+            write_transcript(f"exchanges/{name}", await run_conversation(conversation, system))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class PushConfigs:
     async def set(self, caller: Caller, config: PushConfig) -> PushConfig:
         await self._pushes.list(caller, config.task)  # TaskNotFound takes precedence over a bad URL
         sealed = await self.prepare(config)
-        await self._pushes.set(caller, sealed, most=self._limit)
+        await self._pushes.set(caller, sealed, limit=self._limit)
         self._deliveries.cancel(sealed.task, sealed.id)
         return _without_secrets(sealed)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from hub.core.observe import Observer
 from hub.ports.forwarder import Forwarder
 from hub.ports.registry import Registry, RegistryFeed
-from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyHeld
+from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyRegistrations
 from rolecall.model.command import AgentQuery
 from rolecall.model.ids import Caller, WorkerId
 from rolecall.model.principal import LOCAL, Kind, Network, Principal
@@ -87,8 +87,8 @@ class Directory:
     def _check_room(self, holder: Principal) -> None:
         if len(self._registry) >= self._limit:
             raise Overloaded("registrations", self._limit, "max_agents")
-        if holder != LOCAL and self._registry.held_by(holder.caller) >= self._per_holder_limit:
-            raise TooManyHeld(self._per_holder_limit)
+        if holder != LOCAL and self._registry.count_of(holder.caller) >= self._per_holder_limit:
+            raise TooManyRegistrations(self._per_holder_limit)
 
     async def beat(self, holder: Principal, worker: WorkerId, proof: LeaseProof, beat: Beat) -> GrantedLease:
         self._check_holder(holder, worker, proof)

@@ -61,7 +61,7 @@ class TaskLogWriter:
                 events.append(self._codec.adopt(worker_event, ids))
             else:
                 events += await self._opening_or_missing(worker_event, ids, events, position, gap=gap)
-            ended = worker_event.kind is not CONTENT and bool(events) and events[-1].ends
+            ended = worker_event.kind is not CONTENT and bool(events) and events[-1].is_last
             position = worker_event.position or position
         if events and self.state in PAUSED and events[0].state is None:
             # The pause was answered: readers must not take the task for one that still waits.
@@ -129,7 +129,7 @@ class TaskLogWriter:
             size += len(event.body)
             if event.kind is not CONTENT:
                 self.state = event.state or self.state
-                self.ended = self.ended or event.ends
+                self.ended = self.ended or event.is_last
         if events:
             self.size += size
             self._observer.events_logged(self._role, len(events), size)

@@ -78,4 +78,4 @@ class TaskStream:
 
     async def _is_last(self, last: Logged) -> bool:
         """Whether the stream ends after this event: the task has ended, or is paused with nothing behind in the log."""
-        return last.event.ends or (last.event.pauses and await self._rests_at(last.cursor))
+        return last.event.is_last or (last.event.pauses and await self._rests_at(last.cursor))

@@ -15,7 +15,7 @@ from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.headers import extension_headers, read_call_headers, version_of
 from hub.inbound.middleware.refusal import BODY_UNREAD
 from hub.inbound.middleware.request import Request
-from rolecall.errors import ClientGone, HubError, InvalidRequest, UnsupportedOperation
+from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, UnsupportedOperation
 from rolecall.model.command import Target
 from rolecall.model.ids import Caller
 from rolecall.model.value import Value
@@ -79,7 +79,7 @@ class JsonRpc:
                 await self._stream(parsed, request, named=only is not None)
             else:
                 await request.answer(await self._call(parsed, request), headers=extension_headers(request))
-        except ClientGone:
+        except ClientDisconnected:
             pass
         except HubError as error:
             fault = fault_of(error, dialect_of(method))
@@ -97,7 +97,7 @@ class JsonRpc:
         outcome = "ok"
         try:
             return write_result(call_id, await self._operations.answer(parsed.call(request)))
-        except ClientGone:
+        except ClientDisconnected:
             outcome = "client gone"
             raise
         except Exception as error:
@@ -117,7 +117,7 @@ class JsonRpc:
             task_stream = await stream.wait_for(opening(self._operations.open(parsed.call(request)), method))
             event_encoder = EventEncoder(task_stream.dialect, task_stream.alias)
             await stream.copy(task_stream, SseEncoder(event_encoder, call_id, named=named))
-        except ClientGone:
+        except ClientDisconnected:
             outcome = "client gone"
         except Exception as error:
             fault = self._fault(error, parsed.rpc_request.method)

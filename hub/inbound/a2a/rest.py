@@ -13,7 +13,7 @@ from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.headers import extension_headers, read_call_headers, version_of
 from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of
 from hub.inbound.middleware.request import Request
-from rolecall.errors import ClientGone, HubError, InvalidRequest, UnsupportedOperation
+from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, UnsupportedOperation
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import ITS_OWN
 from rolecall.protocol.callers.event_encoder import EventEncoder
@@ -22,7 +22,7 @@ from rolecall.protocol.dialect import V0_1, V0_3, V1_0
 from rolecall.protocol.faults import Fault, fault_of
 from rolecall.protocol.jsonrpc import read_body
 from rolecall.protocol.methods import STREAMING, Operation, read_version
-from rolecall.protocol.rest import RestRoute, params_of, read_query, refuse_proto_form, write_error
+from rolecall.protocol.rest import RestRoute, params_of, read_query, refuse_protobuf_form, write_error
 from rolecall.protocol.sse import write_frame
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Rest:
         outcome = "ok"
         try:
             await self._run(request, route, route.operation)
-        except ClientGone:
+        except ClientDisconnected:
             outcome = "client gone"
         except Exception as error:
             fault = self._fault(error, method)
@@ -86,7 +86,7 @@ class Rest:
         try:
             task_stream = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
             await stream.copy(task_stream, SseEncoder(EventEncoder(task_stream.dialect, task_stream.alias)))
-        except ClientGone:
+        except ClientDisconnected:
             raise
         except Exception as error:
             if not stream.open:
@@ -114,7 +114,7 @@ def _dialect(route: RestRoute, operation: Operation, document: JsonObject, versi
     if chosen == V0_1:
         raise UnsupportedOperation("A2A 0.1 has no REST binding. Use JSON-RPC, or version 0.3 or 1.0.")
     if chosen == V0_3 and operation in _MESSAGES:
-        refuse_proto_form(document)
+        refuse_protobuf_form(document)
     return chosen or ITS_OWN
 
 

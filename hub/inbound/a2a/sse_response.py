@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from hub.core.tasks.stream import TaskStream
 from hub.server.asgi import Headers, Receive, Send
-from rolecall.errors import ClientGone, HubError, TaskNotFound
+from rolecall.errors import ClientDisconnected, HubError, TaskNotFound
 from rolecall.model.a2a import Logged
 from rolecall.protocol.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
 
@@ -52,7 +52,7 @@ class EventStream:
             self._gone = None
             raise
         _cancel_later(opening)
-        raise ClientGone
+        raise ClientDisconnected
 
     async def copy(self, task_stream: TaskStream, encoder: StreamEncoder) -> None:
         gone = self._watch()
@@ -67,7 +67,7 @@ class EventStream:
                 await self._write(COME_BACK)
             elif not self.open:
                 # The task was withdrawn while this reader waited for its first event, or the client disconnected.
-                raise ClientGone if gone.done() else TaskNotFound
+                raise ClientDisconnected if gone.done() else TaskNotFound
             await self.close()
         except TimeoutError:
             pass

@@ -31,14 +31,14 @@ from hub.inbound.middleware.request import Request
 from hub.ports.vault import Vault
 from hub.server.asgi import PROBLEM
 from rolecall.errors import (
-    ClientGone,
+    ClientDisconnected,
     HubError,
     InstanceConflict,
     LeaseSuperseded,
     LeaseUnknown,
     OfferInvalid,
     Overloaded,
-    TooManyHeld,
+    TooManyRegistrations,
 )
 from rolecall.model.a2a import JsonObject
 from rolecall.model.ids import WorkerId
@@ -47,7 +47,7 @@ from rolecall.protocol.faults import fault_of
 from rolecall.protocol.problem import problem_body
 from rolecall.protocol.text.jsontext import dump, read_object
 
-_ENROL_ERRORS = (OfferInvalid, InstanceConflict, Overloaded, TooManyHeld)
+_ENROL_ERRORS = (OfferInvalid, InstanceConflict, Overloaded, TooManyRegistrations)
 LEASE_ERRORS = (OfferInvalid, LeaseUnknown, LeaseSuperseded)
 
 Handler = Callable[..., Awaitable[GrantedLease]]
@@ -114,7 +114,7 @@ class Leases:
             principal = require(request.principal, Right.ENROL)
             document = await self._read(request, required=call.route.body_required)
             granted = await call.route.handler(principal, document, *call.parameters)
-        except ClientGone:
+        except ClientDisconnected:
             return
         except HubError as error:
             await _refuse(request, error)

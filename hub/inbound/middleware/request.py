@@ -6,7 +6,7 @@ import asyncio
 
 from hub.core.hub import OnDisconnect
 from hub.server.asgi import BODY_COMPLETE, JSON, ON_DISCONNECT, Headers, Receive, Scope, Send
-from rolecall.errors import BodyTooLarge, BodyTooSlow, ClientGone, MediaTypeNotSupported
+from rolecall.errors import BodyTooLarge, BodyTooSlow, ClientDisconnected, MediaTypeNotSupported
 from rolecall.model.principal import Principal
 
 _JSON_TYPES = frozenset({JSON, b"application/json-rpc", b"application/a2a+json"})
@@ -73,7 +73,7 @@ class Request:
             if not message.get("more_body", False):
                 return bytes(body)
             message = await self.receive()
-        raise ClientGone
+        raise ClientDisconnected
 
     # --- the answer
 

@@ -31,7 +31,7 @@ def outcome(events: Sequence[Event]) -> Outcome:
         size += len(event.body)
         if event.kind is CONTENT:
             continue
-        terminal = terminal or event.ends
+        terminal = terminal or event.is_last
         if event.kind is EventKind.MESSAGE:
             state, hidden = TaskState.COMPLETED, True
         elif event.state is not None:

@@ -159,7 +159,7 @@ class LeaseTable:
     def __len__(self) -> int:
         return len(self._leases) + len(self._expected)
 
-    def held_by(self, owner: Caller) -> int:
+    def count_of(self, owner: Caller) -> int:
         return self._owned[owner]
 
     def get(self, workspace: str, worker: WorkerId) -> Registration | None:

@@ -126,7 +126,7 @@ class LogFollower(IdleWait):
         page = tail.page(self._after) if tail.covers(self._after) else await self._stored.page(self._task, self._after)
         if page:
             self._after = page[-1].cursor
-            self._over = page[-1].event.ends
+            self._over = page[-1].event.is_last
         else:
             self._over = True  # the log was deleted while it was read
         return page

@@ -60,11 +60,11 @@ class MemoryPushes:
         self._next_fence = count(1)
         self._last_host = ""
 
-    async def set(self, caller: Caller, config: SealedConfig, *, most: int) -> None:
+    async def set(self, caller: Caller, config: SealedConfig, *, limit: int) -> None:
         cached = self._own_task(caller, config.task)
         pushes = self._by_task.setdefault(config.task, _TaskPushes())
-        if config.id not in pushes.configs and len(pushes.configs) >= most:
-            raise TooManyPushConfigs(most)
+        if config.id not in pushes.configs and len(pushes.configs) >= limit:
+            raise TooManyPushConfigs(limit)
         pushes.configs[config.id] = config
         cached.pushes = True
         key, start = _Key(config.task, config.id), Cursor(cached.end - 1 if cached.closed else cached.end)
@@ -98,7 +98,7 @@ class MemoryPushes:
     def on_due(self, wake: Callable[[], None]) -> None:
         self._notifier.listen(wake)
 
-    async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
+    async def claim(self, limit: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
         now = self._clock.monotonic()
         due: dict[str, list[_Key]] = {}
         for key, delivery in sorted(self._due.items(), key=lambda item: item[1].at):
@@ -106,10 +106,10 @@ class MemoryPushes:
                 due.setdefault(delivery.host, []).append(key)
         claims: list[DeliveryClaim] = []
         for host in sorted(due, key=lambda host: (host <= self._last_host, host)):
-            if len(claims) >= most:
+            if len(claims) >= limit:
                 break
             self._last_host = host
-            free = min(most - len(claims), at_once - busy.get(host, 0))
+            free = min(limit - len(claims), at_once - busy.get(host, 0))
             claims += [self._claim(key, now, lease) for key in due[host][: max(0, free)]]
         return claims
 

@@ -33,7 +33,7 @@ class MemoryTasks:
         if key is not None:
             self._keys[row.caller, key] = row.id
         if push is not None:
-            await self._pushes.set(row.caller, push, most=1)
+            await self._pushes.set(row.caller, push, limit=1)
 
     async def keyed(self, caller: Caller, key: str) -> TaskId | None:
         task = self._keys.get((caller, key))

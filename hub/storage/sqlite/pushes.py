@@ -119,22 +119,22 @@ class SqlitePushes:
         now = self._now()
         await self._writer.submit(lambda db: _release_all(db, now))
 
-    async def set(self, caller: Caller, config: SealedConfig, *, most: int) -> None:
+    async def set(self, caller: Caller, config: SealedConfig, *, limit: int) -> None:
         def publish(outcome: _Outcome) -> None:
             cached = self._cache.on_write(config.task) if outcome is _Outcome.SET else None
             if cached is not None:
                 cached.pushes = True
             self._notifier.notify()
 
-        outcome = await self._writer.submit(self.config_work(caller, config, most=most), publish)
+        outcome = await self._writer.submit(self.config_work(caller, config, limit=limit), publish)
         if outcome is _Outcome.UNKNOWN:
             raise TaskNotFound
         if outcome is _Outcome.FULL:
-            raise TooManyPushConfigs(most)
+            raise TooManyPushConfigs(limit)
 
-    def config_work(self, caller: Caller, config: SealedConfig, *, most: int) -> Callable[[sqlite3.Connection], _Outcome]:
+    def config_work(self, caller: Caller, config: SealedConfig, *, limit: int) -> Callable[[sqlite3.Connection], _Outcome]:
         """The work that sets a config, to be part of a larger transaction."""
-        values = self._values(caller, config.task, config.id, schemes=" ".join(config.schemes), most=most)
+        values = self._values(caller, config.task, config.id, schemes=" ".join(config.schemes), limit=limit)
         for name in ("url", "host", "dialect", "token", "credentials"):
             values[name] = getattr(config, name)
         return lambda db: _set(db, values)
@@ -159,18 +159,18 @@ class SqlitePushes:
     def on_due(self, wake: Callable[[], None]) -> None:
         self._notifier.listen(wake)
 
-    async def claim(self, most: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
+    async def claim(self, limit: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
         now, wall = self._now(), self._clock.wall()
 
         def write(db: sqlite3.Connection) -> Sequence[tuple[Any, ...]]:
             claimed = list[tuple[Any, ...]]()
             for host in _hosts(db, self._last_host):
                 self._last_host = host
-                free = min(most - len(claimed), at_once - busy.get(host, 0))
+                free = min(limit - len(claimed), at_once - busy.get(host, 0))
                 if free > 0:
                     values = {"host": host, "now": now, "until": now + lease.total_seconds(), "room": free}
                     claimed += db.execute(_CLAIM, values).fetchall()
-                if len(claimed) >= most:
+                if len(claimed) >= limit:
                     break
             return [(*row, *db.execute(_CLAIMED, row[:2]).fetchone()) for row in claimed]
 
@@ -271,7 +271,7 @@ def _set(db: sqlite3.Connection, values: dict[str, Any]) -> _Outcome:
     key, last, ended = task
     values = {**values, "key": key, "last": last, "sent": last - 1 if ended else last}
     others = db.execute("select count(*) from push_config where task = :key and id <> :config", values).fetchone()[0]
-    if others >= values["most"]:
+    if others >= values["limit"]:
         return _Outcome.FULL
     for sql in (_SET_CONFIG, _SET_DELIVERY, _SET_ALL_DELIVERIES, _KEEP):
         db.execute(sql, values)

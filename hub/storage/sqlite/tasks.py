@@ -81,7 +81,7 @@ class SqliteTasks:
     async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
         values = (*_values(row), turn.after, turn.message_id, turn.dialect, bytearray(turn.params), key or "")
 
-        set_config = self._pushes.config_work(row.caller, push, most=1) if push is not None else None
+        set_config = self._pushes.config_work(row.caller, push, limit=1) if push is not None else None
 
         def write(db: sqlite3.Connection) -> int | None:
             place = db.execute(_ADMIT, values).lastrowid

@@ -162,4 +162,4 @@ BUG_BY_NAME: dict[str, Callable[[Dependencies], Dependencies]] = {
 }
 
 if __name__ == "__main__":
-    run(load().settings, alter=BUG_BY_NAME[sys.argv[1]])
+    run(load().settings, wrap=BUG_BY_NAME[sys.argv[1]])

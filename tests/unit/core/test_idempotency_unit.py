@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from hub.core.admission.idempotency import Call, Idempotency
 from rolecall.model.ids import START, TaskId
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 WINDOW = timedelta(seconds=60)
 
@@ -15,7 +15,7 @@ class Kept:
     """Calls that end at once."""
 
     def __init__(self) -> None:
-        self.clock = MovableClock()
+        self.clock = ManualClock()
         self.idempotency = Idempotency(self.clock, WINDOW)
         self.begun: list[bytes] = []
 

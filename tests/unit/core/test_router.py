@@ -16,14 +16,14 @@ from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguo
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import Caller, WorkerId, is_instance, is_role, new_task_id, split_name
 from rolecall.model.worker import Health, LeaseProof, Offer, Registration
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 CALLER = Caller("default", "local")
 
 
 @pytest.fixture
 async def engine():  # type: ignore[no-untyped-def]
-    async with open_engine("memory:", clock=MovableClock()) as engine:
+    async with open_engine("memory:", clock=ManualClock()) as engine:
         yield engine
 
 

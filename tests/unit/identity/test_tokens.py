@@ -11,7 +11,7 @@ import pytest
 from hub.identity import tokens
 from rolecall.errors import StoreError
 from rolecall.model.principal import Kind, Principal, Right
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 CLIENT = Principal("anna", Kind.CLIENT)
 WORKER = Principal("w", Kind.WORKER, "acme", ("code-*", "echo"), (ip_network("10.0.0.0/8"),))
@@ -39,7 +39,7 @@ def test_a_text_that_is_no_token_finds_nobody(path: Path, text: str) -> None:
 
 
 def test_tokens_of_one_principal_are_revoked_one_by_one_or_all_together(path: Path) -> None:
-    clock = MovableClock()
+    clock = ManualClock()
     old, first = tokens.new(path, CLIENT, lasts=None, now=0)
     fresh, _ = tokens.new(path, CLIENT, lasts=None, now=1)
     book = tokens.TokenBook(path, wall=clock.wall, monotonic=clock.monotonic)
@@ -54,7 +54,7 @@ def test_tokens_of_one_principal_are_revoked_one_by_one_or_all_together(path: Pa
 
 
 def test_an_expired_token_finds_nobody(path: Path) -> None:
-    clock = MovableClock()
+    clock = ManualClock()
     token, _ = tokens.new(path, CLIENT, lasts=60, now=clock.wall())
     book = tokens.TokenBook(path, wall=clock.wall, monotonic=clock.monotonic)
     clock.advance(59)
@@ -65,7 +65,7 @@ def test_an_expired_token_finds_nobody(path: Path) -> None:
 
 
 def test_a_token_that_was_used_just_before_still_expires_on_time(path: Path) -> None:
-    clock = MovableClock()
+    clock = ManualClock()
     token, _ = tokens.new(path, CLIENT, lasts=60, now=clock.wall())
     book = tokens.TokenBook(path, wall=clock.wall, monotonic=clock.monotonic)
     clock.advance(59.5)
@@ -77,7 +77,7 @@ def test_a_token_that_was_used_just_before_still_expires_on_time(path: Path) -> 
 
 
 def test_a_broken_file_neither_grants_nor_revokes_access(path: Path) -> None:
-    clock = MovableClock()
+    clock = ManualClock()
     token, _ = tokens.new(path, CLIENT, lasts=None, now=0)
     book = tokens.TokenBook(path, wall=clock.wall, monotonic=clock.monotonic)
     assert book.find(token) == CLIENT

@@ -11,7 +11,7 @@ import pytest
 from hub.core.tasks.stream import TaskStream
 from hub.inbound.a2a.sse_response import EventStream
 from hub.server.asgi import Message
-from rolecall.errors import ClientGone, NoLiveWorker
+from rolecall.errors import ClientDisconnected, NoLiveWorker
 from rolecall.model.a2a import Logged
 
 SOON = 0.1
@@ -69,7 +69,7 @@ async def test_a_disconnect_before_the_first_event_cancels_the_opening_soon_and_
     waiting = asyncio.create_task(opened(client).wait_for(opening))
     await asyncio.sleep(0.01)
     client.disconnected.set()
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await asyncio.wait_for(waiting, 1)
     assert not opening.cancelled()
     await asyncio.wait([opening], timeout=1)
@@ -81,7 +81,7 @@ async def test_a_stream_that_opens_after_the_disconnect_is_closed() -> None:
     task_stream = EmptyStream()
     client, opening = Client(), asyncio.create_task(asyncio.sleep(SOON / 2, task_stream))
     client.disconnected.set()
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await asyncio.wait_for(opened(client).wait_for(opening), 1)
     await asyncio.sleep(SOON)
     assert task_stream.closed
@@ -94,7 +94,7 @@ async def test_an_opening_that_fails_after_the_disconnect_logs_nothing(caplog: p
 
     client, opening = Client(), asyncio.create_task(failing())
     client.disconnected.set()
-    with caplog.at_level(logging.ERROR), pytest.raises(ClientGone):
+    with caplog.at_level(logging.ERROR), pytest.raises(ClientDisconnected):
         await asyncio.wait_for(opened(client).wait_for(opening), 1)
     await asyncio.sleep(SOON)
     del opening
@@ -108,7 +108,7 @@ async def test_a_disconnect_after_the_first_event_closes_the_stream() -> None:
     copy = asyncio.create_task(stream.copy(task_stream, _NullEncoder()))
     await asyncio.sleep(0.01)
     client.disconnected.set()
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await asyncio.wait_for(copy, 1)
     assert task_stream.closed
 

@@ -107,7 +107,7 @@ def test_an_event_before_any_task_gets_a_task_before_it(worker_event: WorkerEven
 def test_a_bare_message_is_the_only_event_and_ends() -> None:
     log = logged(event_of(kind="message", role="agent", messageId="a", parts=[], contextId="wc"))
     assert len(log) == 1
-    assert log[0].event.ends
+    assert log[0].event.is_last
     assert parse(log[0].event.body)["contextId"] == "C"
 
 

@@ -18,7 +18,7 @@ from rolecall.protocol.callers import requests
 from rolecall.protocol.callers.event_encoder import EventEncoder
 from rolecall.protocol.codec import Codec
 from rolecall.protocol.dialect import SHAPES
-from rolecall.protocol.rest import params_of, read_query, read_route, refuse_proto_form
+from rolecall.protocol.rest import params_of, read_query, read_route, refuse_protobuf_form
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.workers import requests as calls
 from rolecall.protocol.workers.events import Malformed
@@ -238,7 +238,7 @@ def test_any_address_with_any_body_is_read_or_refused(path: str, method: str, bo
     assert route.methods
     assert (route.operation is not None) == (method in route.methods)
     try:
-        refuse_proto_form(body)
+        refuse_protobuf_form(body)
         params = params_of(route, body, dialect)
         for read in READERS.values():
             read(params, dialect)

@@ -10,7 +10,7 @@ from rolecall.errors import InvalidParams, NoLiveWorker, TaskNotFound, VersionNo
 from rolecall.model.command import Target
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.methods import Operation
-from rolecall.protocol.rest import RestRoute, params_of, read_query, read_route, refuse_proto_form, write_error
+from rolecall.protocol.rest import RestRoute, params_of, read_query, read_route, refuse_protobuf_form, write_error
 from rolecall.protocol.text.jsontext import parse
 
 ANY = Target()
@@ -210,12 +210,12 @@ def test_the_address_overrides_the_body(route: RestRoute, body: dict[str, Any], 
 )
 def test_the_protobuf_form_of_0_3_is_refused_with_an_alternative(body: dict[str, Any]) -> None:
     with pytest.raises(InvalidParams, match=r"does not support the protobuf form of 0\.3 REST\. Use JSON-RPC, or 1\.0"):
-        refuse_proto_form(body)
+        refuse_protobuf_form(body)
 
 
 @pytest.mark.parametrize("body", [{}, {"message": {"role": "user", "parts": []}}, {"message": 5}, {"message": {"role": 1}}])
 def test_the_json_form_is_not_refused_here(body: dict[str, Any]) -> None:
-    refuse_proto_form(body)
+    refuse_protobuf_form(body)
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,7 @@ def running_server(loop_kind: str, *, limit: int = 100, **times: float) -> Itera
 
     async def begin() -> tuple[HttpServer, ScriptedApp, asyncio.Task[None]]:
         app = ScriptedApp()
-        http_server = HttpServer(app, counts, refusal_of, most=limit, patience=PATIENCE, max_head=32 * 1024)
+        http_server = HttpServer(app, counts, refusal_of, limit=limit, patience=PATIENCE, max_head=32 * 1024)
         http_server.check_interval = 0.1
         for name, value in times.items():
             setattr(http_server, name, value)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from hub.storage.sqlite.engine import SqliteEngine
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 
 @pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
@@ -20,6 +20,6 @@ def database(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def engine(database: Path, clock: MovableClock) -> AsyncIterator[SqliteEngine]:
+async def engine(database: Path, clock: ManualClock) -> AsyncIterator[SqliteEngine]:
     async with SqliteEngine(database, clock) as engine:
         yield engine

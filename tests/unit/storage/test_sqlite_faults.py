@@ -19,7 +19,7 @@ from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, WorkerId
 from rolecall.model.worker import Health
 from tests.contract.words import ANNA, DONE, SOON, WORKER, a_row, a_turn, admitted, append, enrolled, kinds, proof, status, text
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 from tests.helpers.disk import Disk
 
 DAY = timedelta(days=1)
@@ -33,7 +33,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 @pytest.fixture
-async def engine(disk: Disk, database: Path, clock: MovableClock) -> AsyncIterator[SqliteEngine]:
+async def engine(disk: Disk, database: Path, clock: ManualClock) -> AsyncIterator[SqliteEngine]:
     async with SqliteEngine(database, clock) as engine:
         yield engine
 
@@ -77,7 +77,7 @@ async def test_a_task_whose_commit_failed_does_not_exist_and_its_key_is_free(eng
     assert await engine.tasks.get(ANNA, row.id) == row
 
 
-async def test_a_row_change_whose_commit_failed_is_not_visible(engine: SqliteEngine, disk: Disk, clock: MovableClock) -> None:
+async def test_a_row_change_whose_commit_failed_is_not_visible(engine: SqliteEngine, disk: Disk, clock: ManualClock) -> None:
     task = await admitted(engine)
     await engine.tasks.add_turn(task, a_turn("2", after=1))
     before, turns = await engine.tasks.get(ANNA, task), list(await engine.tasks.turns(task))
@@ -95,7 +95,7 @@ async def test_a_row_change_whose_commit_failed_is_not_visible(engine: SqliteEng
         assert list(await engine.tasks.turns(task)) == turns
 
 
-async def test_a_lease_whose_commit_failed_is_unchanged(engine: SqliteEngine, disk: Disk, clock: MovableClock) -> None:
+async def test_a_lease_whose_commit_failed_is_unchanged(engine: SqliteEngine, disk: Disk, clock: ManualClock) -> None:
     registry = engine.registry
     disk.fail_commits()
     with pytest.raises(StoreUnavailable):
@@ -139,13 +139,13 @@ async def test_failed_work_does_not_count_towards_the_queue_limit(
 
 
 async def test_a_paused_task_that_is_answered_while_it_is_being_forgotten_is_kept(
-    engine: SqliteEngine, disk: Disk, clock: MovableClock
+    engine: SqliteEngine, disk: Disk, clock: ManualClock
 ) -> None:
     answered, waiting = await admitted(engine), await admitted(engine)
     for task in (answered, waiting):
         await append(engine, task, status(TaskState.INPUT_REQUIRED))
     clock.advance(DAY.total_seconds() + 1)
-    with disk.held_up():
+    with disk.block_commits():
         answer = asyncio.ensure_future(engine.tasks.add_turn(answered, a_turn("2", after=1)))
         forget = asyncio.ensure_future(engine.tasks.forget(ended_for=DAY, paused_for=DAY))
         await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from hub.storage.sqlite import files
 from hub.storage.sqlite.engine import SqliteEngine
 from rolecall.errors import HubError
 from rolecall.model.worker import Health
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 MOUNTS = """\
 21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -46,7 +46,7 @@ def test_the_file_system_is_unknown_without_mounts() -> None:
 
 
 async def test_a_database_on_a_network_file_system_is_refused(
-    database: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    database: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text("21 1 0:35 / / rw - nfs server:/export rw\n")
@@ -62,7 +62,7 @@ async def test_files_are_accessible_only_to_their_owner(engine: SqliteEngine, da
         assert file.stat().st_mode & 0o777 == 0o600, file.name
 
 
-async def test_a_second_hub_on_the_same_file_is_refused_until_the_first_has_ended(database: Path, clock: MovableClock) -> None:
+async def test_a_second_hub_on_the_same_file_is_refused_until_the_first_has_ended(database: Path, clock: ManualClock) -> None:
     async with SqliteEngine(database, clock):
         with pytest.raises(HubError, match="another process"):
             await SqliteEngine(database, clock).__aenter__()
@@ -80,7 +80,7 @@ async def test_a_second_hub_on_the_same_file_is_refused_until_the_first_has_ende
         await engine.ping()
 
 
-async def test_a_database_of_a_newer_hub_is_refused_and_not_changed(database: Path, clock: MovableClock) -> None:
+async def test_a_database_of_a_newer_hub_is_refused_and_not_changed(database: Path, clock: ManualClock) -> None:
     async with SqliteEngine(database, clock):
         pass
     with sqlite3.connect(database) as db:
@@ -93,7 +93,7 @@ async def test_a_database_of_a_newer_hub_is_refused_and_not_changed(database: Pa
     db.close()
 
 
-def test_a_file_that_is_no_database_is_refused(database: Path, clock: MovableClock) -> None:
+def test_a_file_that_is_no_database_is_refused(database: Path, clock: ManualClock) -> None:
     database.parent.mkdir()
     database.write_bytes(b"not a database at all" * 100)
     with pytest.raises(HubError, match="not a database"):
@@ -116,7 +116,7 @@ def test_migrations_run_once_in_order_and_a_failed_one_is_rolled_back(tmp_path: 
     db.close()
 
 
-async def test_leases_stored_before_the_beat_table_are_migrated(database: Path, clock: MovableClock, tmp_path: Path) -> None:
+async def test_leases_stored_before_the_beat_table_are_migrated(database: Path, clock: ManualClock, tmp_path: Path) -> None:
     old_migrations = tmp_path / "older"
     old_migrations.mkdir()
     for step in sorted(files.MIGRATIONS.glob("000[12]*.sql")):

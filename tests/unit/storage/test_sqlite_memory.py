@@ -39,7 +39,7 @@ from tests.contract.words import (
     status,
     text,
 )
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 
 def a_cached_task(events: int = 0, size: int = 100) -> CachedTask:
@@ -257,7 +257,7 @@ async def test_a_task_that_is_discarded_during_its_load_is_not_cached(
 
 
 async def test_epochs_do_not_repeat_after_the_stored_feed_was_trimmed(
-    database: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+    database: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hub.storage.common.feed.KEPT", 10)
     monkeypatch.setattr(registry_module, "KEPT", 10)
@@ -286,14 +286,14 @@ async def test_epochs_do_not_repeat_after_the_stored_feed_was_trimmed(
         assert (await enrolled(engine.registry)).epoch > max(epochs)
 
 
-def test_the_lease_secret_depends_on_every_part_of_the_lease(clock: MovableClock) -> None:
+def test_the_lease_secret_depends_on_every_part_of_the_lease(clock: ManualClock) -> None:
     one, other = leases.LeaseTable(clock, b"a" * 32), leases.LeaseTable(clock, b"b" * 32)
     keys = [("default", WorkerId("echo", "one")), ("default", WorkerId("echo", "two")), ("else", WorkerId("echo", "one"))]
     secrets = {table._secret(key, epoch) for table in (one, other) for key in keys for epoch in (1, 2)}
     assert len(secrets) == 12
 
 
-async def test_a_task_with_many_events_is_forgotten_in_a_call_of_its_own(engine: SqliteEngine, clock: MovableClock) -> None:
+async def test_a_task_with_many_events_is_forgotten_in_a_call_of_its_own(engine: SqliteEngine, clock: ManualClock) -> None:
     for events in (10, FORGET_EVENTS, FORGET_EVENTS + 1, 10, 10):
         task = await admitted(engine)
         await append(engine, task, *[text("x")] * (events - 1), DONE)

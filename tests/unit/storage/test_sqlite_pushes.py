@@ -27,7 +27,7 @@ async def test_due_deliveries_are_found_by_their_index_without_a_scan(engine: Sq
 async def test_the_index_of_due_deliveries_is_empty_after_delivery(engine: SqliteEngine, database: Path) -> None:
     for _ in range(50):
         task = await admitted(engine)
-        await engine.pushes.set(ANNA, a_config(task), most=10)
+        await engine.pushes.set(ANNA, a_config(task), limit=10)
         await append(engine, task, text("1"), DONE)
     while claims := await engine.pushes.claim(20, timedelta(seconds=30), at_once=20, busy={}):
         for claim in claims:
@@ -42,7 +42,7 @@ async def test_the_next_claim_continues_behind_the_last_host(engine: SqliteEngin
     monkeypatch.setattr(pushes, "HOSTS_PER_CLAIM", 3)
     for number in range(10):
         task = await admitted(engine)
-        await engine.pushes.set(ANNA, a_config(task, host=f"h{number}.example"), most=10)
+        await engine.pushes.set(ANNA, a_config(task, host=f"h{number}.example"), limit=10)
         await append(engine, task, text("1"))
     found: list[str] = []
     for _ in range(8):

@@ -32,7 +32,7 @@ from tests.contract.words import (
     proof,
     text,
 )
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 
 
 @asynccontextmanager
@@ -163,7 +163,7 @@ async def test_a_full_disk_fails_only_the_work_that_was_waiting(engine: SqliteEn
 
 
 async def test_a_locked_database_is_unavailable_until_it_is_unlocked(
-    engine: SqliteEngine, database: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+    engine: SqliteEngine, database: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = await admitted(engine)
     lease = await enrolled(engine.registry)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.doors import Door, doors
 from tests.helpers.processes import ROLECALL, ROOT, Process, environment
+from tests.helpers.reachable_hubs import ReachableHub, reachable_hubs
 
 EXAMPLES = {"01_echo": "echo", "02_stream": "counter", "03_needs_input": "booking"}
 
 
-@pytest.fixture(scope="module", params=doors())
-def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+@pytest.fixture(scope="module", params=reachable_hubs())
+def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReachableHub]:
     with request.param(tmp_path_factory.mktemp("hub")) as hub:
         yield hub
 
@@ -28,7 +28,7 @@ def block(text: str, kind: str) -> str:
     return found[1]
 
 
-def run(command: str, hub: Door) -> subprocess.CompletedProcess[str]:
+def run(command: str, hub: ReachableHub) -> subprocess.CompletedProcess[str]:
     quoted = re.search(r'"(.*)"', command)
     words = (re.sub(r'".*"', "TEXT", command) if quoted else command).split()
     argv = [*ROLECALL, *(quoted[1] if quoted and word == "TEXT" else word for word in words[1:])]
@@ -36,7 +36,7 @@ def run(command: str, hub: Door) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("folder", EXAMPLES)
-def test_an_example_prints_what_its_readme_shows(folder: str, hub: Door, tmp_path: Path) -> None:
+def test_an_example_prints_what_its_readme_shows(folder: str, hub: ReachableHub, tmp_path: Path) -> None:
     text = (ROOT / "examples" / folder / "README.md").read_text()
     python, script = block(text, "run").split()
     assert python == "python"

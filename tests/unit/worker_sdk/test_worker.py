@@ -13,7 +13,7 @@ import pytest
 from rolecall.errors import InvalidParams, TaskEnded, TaskNotCancelable, TaskNotFound, WorkerRefused
 from rolecall.model.command import Target
 from rolecall.protocol.v0_3.requests import read_send
-from tests.helpers.clock import MovableClock
+from tests.helpers.clock import ManualClock
 from worker_sdk import (
     Artifact,
     InputRequired,
@@ -332,7 +332,7 @@ async def test_messages_to_tasks_that_cannot_accept_them_are_refused() -> None:
 
 
 async def test_ended_tasks_are_removed_by_age_and_number_and_running_ones_never() -> None:
-    clock, may_end = MovableClock(), asyncio.Event()
+    clock, may_end = ManualClock(), asyncio.Event()
 
     async def handler(text: str) -> str:
         if text == "stay":

@@ -15,7 +15,7 @@ from tests.helpers.processes import HubProcess, is_live, start_hub
 
 
 @dataclass
-class Door:
+class ReachableHub:
     hub: HubProcess
     caller: str | None = None
     worker: str | None = None
@@ -39,22 +39,22 @@ class Door:
 
 
 @contextmanager
-def _open(folder: Path) -> Iterator[Door]:
+def _open(folder: Path) -> Iterator[ReachableHub]:
     with start_hub(folder) as hub:
-        yield Door(hub)
+        yield ReachableHub(hub)
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[Door]:
+def _locked(folder: Path) -> Iterator[ReachableHub]:
     holders = Principal("anna", Kind.CLIENT), Principal("farm", Kind.WORKER, roles=("*",))
     caller, worker = (new(folder / FILE_NAME, holder, lasts=None, now=0.0)[0] for holder in holders)
     with start_hub(folder) as hub:
-        yield Door(hub, caller, worker)
+        yield ReachableHub(hub, caller, worker)
 
 
-def doors() -> list[object]:
+def reachable_hubs() -> list[object]:
     """For a fixture's `params`: each starts a hub in a folder."""
-    hubs: dict[str, Callable[[Path], AbstractContextManager[Door]]] = {"without tokens": _open, "with tokens": _locked}
+    hubs: dict[str, Callable[[Path], AbstractContextManager[ReachableHub]]] = {"without tokens": _open, "with tokens": _locked}
     return [pytest.param(opener, id=name) for name, opener in hubs.items()]
 
 
