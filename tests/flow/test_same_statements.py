@@ -67,7 +67,7 @@ async def opened(folder: Path) -> AsyncIterator[Store]:
     forwarder = ScriptedForwarder()
     forwarder.plan("echo:a", task(), status("input-required"))
     settings = Settings(data_dir=folder, push_allowed_hosts=("127.0.0.1",))
-    async with assemble(settings, port=1, alter=lambda parts: replace(parts, forwarder=forwarder)) as rolecall:
+    async with assemble(settings, port=1, wrap=lambda parts: replace(parts, forwarder=forwarder)) as rolecall:
         offer = Offer(WorkerId("echo", "a"), "http://127.0.0.1:9/", streaming=True)
         await rolecall.directory.enrol(LOCAL, offer, boot="b")
         yield Store(rolecall)

@@ -41,6 +41,7 @@ _ALL_AT_ONCE = 2_000
 class Planted(NamedTuple):
     file: str
     mutant: Mutant
+    diff: str
 
 
 class Outcome(NamedTuple):
@@ -57,8 +58,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="rolecall-mutants-") as folder:
         trees = SimpleQueue[Path]()
         for number in range(options.at_once):
-            trees.put(_copied(Path(folder) / f"tree-{number}"))
-        sample = _sample(options.folders, options.mutants, seed)
+            trees.put(tree := _copied(Path(folder) / f"tree-{number}"))
+        sample = _sample(tree, options.folders, options.mutants, seed)
         print(f"{len(sample)} mutants in {', '.join(options.folders)}, seed {seed}", flush=True)
         reach = _recorded(trees, Path(folder) / "record", options.folders)
         print(f"{len(reach.seconds)} fast tests, recorded in {time.monotonic() - began:.0f} s", flush=True)
@@ -103,15 +104,19 @@ def _copied(tree: Path) -> Path:
     return tree
 
 
-def _sample(folders: Sequence[str], most: int, seed: int) -> list[Planted]:
+def _sample(root: Path, folders: Sequence[str], limit: int, seed: int) -> list[Planted]:
     every = [
-        Planted(str(path.relative_to(ROOT)), mutant)
+        (path, mutant)
         for folder in folders
-        for path in ([ROOT / folder] if folder.endswith(".py") else sorted((ROOT / folder).rglob("*.py")))
+        for path in ([root / folder] if folder.endswith(".py") else sorted((root / folder).rglob("*.py")))
         for mutant in mutants_of(path.read_bytes())
     ]
-    chosen = random.Random(seed).sample(range(len(every)), min(most, len(every)))
-    return [every[number] for number in sorted(chosen)]
+    chosen = random.Random(seed).sample(range(len(every)), min(limit, len(every)))
+    return [_planted(root, *every[number]) for number in sorted(chosen)]
+
+
+def _planted(root: Path, path: Path, mutant: Mutant) -> Planted:
+    return Planted(str(path.relative_to(root)), mutant, "\n".join(lines_of(path.read_bytes(), mutant)))
 
 
 def _recorded(trees: SimpleQueue[Path], record: Path, folders: Sequence[str]) -> Reach:
@@ -181,9 +186,8 @@ def _report(outcomes: Sequence[Outcome], seconds: float, seed: int) -> float:
     lived = [outcome for outcome in outcomes if not outcome.caught_by]
     share = 100 * (len(outcomes) - len(lived)) / max(len(outcomes), 1)
     print("\n")
-    for number, ((file, mutant), _, _) in enumerate(lived, 1):
-        print(f"S{number} {file}:{mutant.line} {mutant.kind}")
-        print("\n".join(lines_of((ROOT / file).read_bytes(), mutant)))
+    for number, ((file, mutant, diff), _, _) in enumerate(lived, 1):
+        print(f"S{number} {file}:{mutant.line} {mutant.kind}\n{diff}")
     planted_in = Counter(_folder(outcome) for outcome in outcomes)
     lived_in = Counter(_folder(outcome) for outcome in lived)
     for folder, planted in sorted(planted_in.items()):

@@ -69,8 +69,8 @@ async def test_a_second_hub_on_the_same_file_is_refused_until_the_first_has_ende
         script = (
             "import asyncio, sys, pathlib\n"
             "from hub.storage.sqlite.engine import SqliteEngine\n"
-            "from tests.helpers.clock import MovableClock\n"
-            "asyncio.run(SqliteEngine(pathlib.Path(sys.argv[1]), MovableClock()).__aenter__())\n"
+            "from tests.helpers.clock import ManualClock\n"
+            "asyncio.run(SqliteEngine(pathlib.Path(sys.argv[1]), ManualClock()).__aenter__())\n"
         )
         other = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(database), stderr=subprocess.PIPE)
         _, stderr = await asyncio.wait_for(other.communicate(), 30)
