@@ -26,7 +26,7 @@ from rolecall.model.value import replace
 from rolecall.protocol import jsonrpc, sse
 from rolecall.protocol.callers import requests
 from rolecall.protocol.callers.answers import wrapped
-from rolecall.protocol.callers.event_encoder import EventEncoder
+from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.callers.params import read_task_id
 from rolecall.protocol.cards import CARD_PATHS
 from rolecall.protocol.dialect import V0_1, V0_3, V1_0, translated_message

@@ -14,7 +14,7 @@ from rolecall.model.ids import Cursor
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.value import Value
 from rolecall.protocol.callers.answers import wrapped
-from rolecall.protocol.callers.event_encoder import EventEncoder, renamed
+from rolecall.protocol.callers.encoder import EventEncoder, renamed
 from rolecall.protocol.callers.requests import READ_SEND
 from rolecall.protocol.dialect import (
     SHAPES,

@@ -15,7 +15,7 @@ from rolecall.model.ids import Caller, Cursor
 from rolecall.model.worker import Registration
 from rolecall.protocol.callers import requests
 from rolecall.protocol.callers.answers import wrapped
-from rolecall.protocol.callers.event_encoder import EventEncoder
+from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.dialect import SHAPES
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import CALLER, System

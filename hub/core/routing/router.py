@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from random import Random
 
-from hub.core.routing.balance import least_busy_of_two
 from hub.ports.registry import Registry
 from hub.ports.task_store import TaskStore
 from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous, TaskNotFound, WorkerBusy
@@ -138,3 +137,22 @@ def check_agrees(row: TaskRow, target: Target) -> None:
     for role in (target.path_role, target.role):
         if role is not None and role != row.role:
             raise TaskNotFound
+
+
+def least_busy_of_two(candidates: Sequence[Registration], rng: Random) -> Registration:
+    """Two random candidates spread the load almost as well as all, and do not send every call to the newest worker."""
+    count = len(candidates)
+    if count == 1:
+        return candidates[0]
+    first = int(rng.random() * count)
+    second = int(rng.random() * (count - 1))
+    if second >= first:
+        second += 1
+    one, other = candidates[first], candidates[second]
+    return one if relative_load(one) <= relative_load(other) else other
+
+
+def relative_load(registration: Registration) -> float:
+    """The used share of the worker's capacity. Without a capacity: its load divided by 8, to compare with such shares."""
+    capacity = registration.offer.capacity
+    return registration.load / (capacity if capacity else 8)

@@ -19,8 +19,7 @@ from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, Unsupp
 from rolecall.model.command import Target
 from rolecall.model.ids import Caller
 from rolecall.model.value import Value
-from rolecall.protocol.callers.event_encoder import EventEncoder
-from rolecall.protocol.callers.sse_encoder import SseEncoder
+from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder
 from rolecall.protocol.faults import Fault, fault_of
 from rolecall.protocol.jsonrpc import NULL, RpcRequest, read_body, read_id, read_request, write_error, write_result
 from rolecall.protocol.methods import STREAMING, Operation, dialect_of, read_method

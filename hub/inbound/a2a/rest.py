@@ -16,8 +16,7 @@ from hub.inbound.middleware.request import Request
 from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, UnsupportedOperation
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import ITS_OWN
-from rolecall.protocol.callers.event_encoder import EventEncoder
-from rolecall.protocol.callers.sse_encoder import SseEncoder
+from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder
 from rolecall.protocol.dialect import V0_1, V0_3, V1_0
 from rolecall.protocol.faults import Fault, fault_of
 from rolecall.protocol.jsonrpc import read_body

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from hub.core.routing.balance import least_busy_of_two, relative_load
+from hub.core.routing.router import least_busy_of_two, relative_load
 from rolecall.model.ids import WorkerId
 from rolecall.model.worker import Offer, Registration
 

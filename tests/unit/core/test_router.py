@@ -8,8 +8,7 @@ from random import Random
 
 import pytest
 
-from hub.core.routing.balance import least_busy_of_two
-from hub.core.routing.router import Router
+from hub.core.routing.router import Router, least_busy_of_two
 from hub.ports.engine import Engine
 from hub.storage import open_engine
 from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous

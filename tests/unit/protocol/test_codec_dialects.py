@@ -12,7 +12,7 @@ from rolecall.model.a2a import Event, EventKind, Ids, JsonObject, Logged, TaskSt
 from rolecall.model.command import Target
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId
 from rolecall.model.task import TaskRow, Turn
-from rolecall.protocol.callers.event_encoder import EventEncoder
+from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.callers.requests import READ_SEND
 from rolecall.protocol.codec import Codec
 from rolecall.protocol.text.jsontext import dump, parse

@@ -15,7 +15,7 @@ from rolecall.model.a2a import EventKind, Ids, JsonObject, Logged, WorkerEvent
 from rolecall.model.command import Target
 from rolecall.model.ids import START, Cursor, TaskId
 from rolecall.protocol.callers import requests
-from rolecall.protocol.callers.event_encoder import EventEncoder
+from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.codec import Codec
 from rolecall.protocol.dialect import SHAPES
 from rolecall.protocol.rest import params_of, read_query, read_route, refuse_protobuf_form

@@ -6,7 +6,7 @@ import pytest
 
 from rolecall.errors import InvalidAnswer
 from rolecall.model.a2a import Event, EventKind, JsonObject, TaskState
-from rolecall.protocol.callers.event_encoder import EventEncoder, named_event
+from rolecall.protocol.callers.encoder import EventEncoder, named_event
 from rolecall.protocol.text.jsontext import dump, parse
 
 IDS = {"taskId": "T", "contextId": "C"}
