@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Sequence
 
 from hub.core.observe import Observer
-from hub.core.relay.fifo_lock import FifoLock
 from hub.ports.codec import Codec
 from hub.ports.event_log import EventLog, LogEntry
 from rolecall.errors import HubError
@@ -149,3 +150,44 @@ def _with_worker_ids(ids: Ids, worker_event: WorkerEvent) -> Ids:
         ids.worker_context or worker_event.context,
         ids.log_dialect,
     )
+
+
+class FifoLock:
+    """A lock for one task at a time, in order of arrival. Costs almost nothing without contention.
+
+    Use: `if not lock.enter(): await lock.turn()`, then `lock.leave()` in a `finally`.
+    """
+
+    __slots__ = ("_taken", "_waiting")
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._waiting: deque[asyncio.Future[None]] | None = None
+
+    def enter(self) -> bool:
+        """False: the lock is taken."""
+        if self._taken:
+            return False
+        self._taken = True
+        return True
+
+    async def turn(self) -> None:
+        """Wait for the lock. A waiter that is cancelled just as it gets the lock passes it on."""
+        if self._waiting is None:
+            self._waiting = deque()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._taken = False

@@ -1,4 +1,4 @@
-"""Encode a log's events for one reader: the log's bytes if the dialects are the same, else a translation; for streams as SSE."""
+"""Encode a log's events for one reader: as they are in the log, or translated into its dialect; for streams as SSE frames."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hub.core.relay.fifo_lock import FifoLock
+from hub.core.relay.log_writer import FifoLock
 
 
 async def inside(lock: FifoLock, name: str, seen: list[str], turns: int = 1) -> None:
