@@ -2,8 +2,9 @@
 
 * Private reaches of tests: `x._name` where x is not self, cls or super(); `_name` imported from a module; and a private name
   that is patched as a string (monkeypatch, mock, setattr, getattr). Documented names such as `_replace` do not count.
-* Sleeps in tests: asyncio.sleep and time.sleep, but for sleep(0). Below a second (in brackets, by file), a second or more, and
-  those whose length is computed. In tests/flow they are virtual and cost nothing.
+* Sleeps in tests: asyncio.sleep and time.sleep, except sleep(0). Below a second (in brackets, by file), a second or more, and
+  those whose length is computed. asyncio.sleep on virtual time is counted apart, because it costs nothing: in tests/flow
+  and in files with the mark `virtual_time`, except in files with the mark `real_time`.
 * Python files in each folder of hub/, rolecall/ and worker_sdk/.
 * With --time: the seconds of `make quick`, if there is such a target, and of `make test`.
 """
@@ -44,6 +45,8 @@ class Figures:
     imports: list[int] = field(default_factory=list)
     patches: list[int] = field(default_factory=list)
     sleeps: list[Sleep] = field(default_factory=list)
+    virtual: list[Sleep] = field(default_factory=list)
+    """Sleeps that cost nothing."""
 
     @property
     def reaches(self) -> int:
@@ -62,10 +65,11 @@ class Figures:
         return sum(sleep.seconds is None for sleep in self.sleeps)
 
 
-def figures_of(text: str) -> Figures:
-    """Of a file's source."""
+def figures_of(text: str, *, flow: bool = False) -> Figures:
+    """Figures of a file's source. `flow`: the file is one of tests/flow."""
     tree, found = ast.parse(text), Figures()
-    numbers, bare = _numbers(tree), _bare_sleeps(tree)
+    numbers, bare, marks = _numbers(tree), _bare_sleeps(tree), _marks(tree)
+    virtual = "virtual_time" in marks or (flow and "real_time" not in marks)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_own(node.value):
             found.attributes.append(node.lineno)
@@ -77,7 +81,8 @@ def figures_of(text: str) -> Figures:
             if _is_sleep(node.func, bare):
                 seconds = _seconds(node.args, numbers)
                 if seconds != 0:
-                    found.sleeps.append(Sleep(node.lineno, seconds))
+                    costs = not virtual or _blocks(node.func)
+                    (found.sleeps if costs else found.virtual).append(Sleep(node.lineno, seconds))
     return found
 
 
@@ -105,6 +110,21 @@ def _is_sleep(called: ast.expr, bare: set[str]) -> bool:
     if isinstance(called, ast.Attribute):
         return called.attr == "sleep" and isinstance(called.value, ast.Name) and called.value.id in _CLOCKS
     return isinstance(called, ast.Name) and called.id in bare
+
+
+def _blocks(called: ast.expr) -> bool:
+    """Whether it is time.sleep, which no event loop can shorten."""
+    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "time"
+
+
+def _marks(tree: ast.Module) -> set[str]:
+    """The names in the file's `pytestmark`."""
+    marks = [node.value for node in tree.body if isinstance(node, ast.Assign) and _is_pytestmark(node.targets[0])]
+    return {node.attr for mark in marks for node in ast.walk(mark) if isinstance(node, ast.Attribute)}
+
+
+def _is_pytestmark(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id == "pytestmark"
 
 
 def _bare_sleeps(tree: ast.Module) -> set[str]:
@@ -139,13 +159,18 @@ def files_by_folder(root: Path) -> dict[str, int]:
     return dict(sorted(Counter(str(path.parent.relative_to(root)) for path in files).items()))
 
 
+def _figures_of_file(root: Path, path: Path) -> Figures:
+    return figures_of(path.read_text(encoding="utf-8"), flow=path.is_relative_to(root / "tests" / "flow"))
+
+
 def report(root: Path) -> list[str]:
     paths = [path for path in sorted((root / "tests").rglob("*.py")) if "node_modules" not in path.parts]
-    found = {str(path.relative_to(root)): figures_of(path.read_text(encoding="utf-8")) for path in paths}
+    found = {str(path.relative_to(root)): _figures_of_file(root, path) for path in paths}
     attributes, imports, patches = (sum(len(getattr(figures, kind)) for figures in found.values()) for kind in _KINDS)
     short, long, computed = (
         sum(getattr(figures, kind) for figures in found.values()) for kind in ("short", "long", "computed")
     )
+    virtual = sum(len(figures.virtual) for figures in found.values())
     folders = files_by_folder(root)
     return [
         f"private reaches of tests: {attributes + imports + patches} "
@@ -153,6 +178,7 @@ def report(root: Path) -> list[str]:
         *_by_file(found, lambda figures: figures.reaches),
         "",
         f"sleeps in tests: {short + long + computed} ({short} below a second, {long} of a second or more, {computed} computed)",
+        f"virtual, cost nothing: {virtual}",
         *(f"{line} ({found[line.split()[1]].short})" for line in _by_file(found, lambda figures: len(figures.sleeps))),
         "",
         f"files: {sum(folders.values())} in {len(folders)} folders",
@@ -164,7 +190,7 @@ _KINDS = ("attributes", "imports", "patches")
 
 
 def _by_file(found: Mapping[str, Figures], count: Callable[[Figures], int]) -> list[str]:
-    """The largest count first."""
+    """A line for each file, the largest count first."""
     counted = [(count(figures), name) for name, figures in found.items() if count(figures)]
     return [f"{times:5}  {name}" for times, name in sorted(counted, key=lambda item: (-item[0], item[1]))]
 
@@ -184,7 +210,7 @@ def _timed(root: Path, target: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--time", action="store_true", help="run the suites as well")
+    parser.add_argument("--time", action="store_true", help="also run the suites")
     options = parser.parse_args()
     lines = report(ROOT) + (timed(ROOT) if options.time else [])
     sys.stdout.write("\n".join(lines) + "\n")

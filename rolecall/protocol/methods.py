@@ -57,6 +57,8 @@ _METHODS: dict[str, tuple[Operation, str | None]] = {
     "GetExtendedAgentCard": (Operation.CARD, V1_0),
 }
 
+METHOD_NAMES = frozenset(_METHODS)
+
 
 def read_method(name: str, version: str | None) -> tuple[Operation, str | None]:
     """The name decides. A requested version matters only for shared names, but it must be a supported one."""

@@ -103,7 +103,7 @@ class StreamReader:
             due = int(rate * passed) - (self.size - size)
             if due > 0:
                 self.read(due)
-            time.sleep(0.02)
+            time.sleep(1000 / rate)  # until the next thousand bytes are due
 
     def close(self, *, reset: bool = False) -> None:
         if reset:

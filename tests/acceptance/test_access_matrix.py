@@ -12,7 +12,7 @@ import pytest
 
 from hub.app import assemble
 from hub.settings.model import Settings
-from rolecall.protocol.methods import _METHODS, Operation
+from rolecall.protocol.methods import METHOD_NAMES, Operation
 from rolecall.protocol.rest import read_route
 from tests.acceptance.access_table import BASES, CAN_OWN, METHODS, OWN, REST, RIGHTS, UNKNOWN_TO, Address, Named
 from tests.acceptance.access_world import HIDDEN, HIDDEN_ROLE, OFFER, ROLE, WORKER, Ids, World, like, make_tokens, outcome, same
@@ -43,7 +43,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def test_every_method_has_a_row() -> None:
-    assert set(METHODS) == set(_METHODS)
+    assert set(METHODS) == METHOD_NAMES
 
 
 @pytest.mark.parametrize("dialect", sorted(REST))

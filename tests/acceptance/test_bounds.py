@@ -21,6 +21,7 @@ from rolecall.protocol.text.jsontext import parse
 from tests.acceptance.syncs import brisk
 from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess, Process, start_hub, start_worker, wait_for
+from tests.helpers.waiting import until
 
 OWN_WORKERS, PLAIN_WORKERS = "tests.acceptance.syncs.workers", "tests.acceptance.workers"
 MOST = 6
@@ -101,11 +102,10 @@ def check_refused(answers: list[Answer], setting: str) -> None:
 
 
 async def until_taken(call: Callable[[], Coroutine[Any, Any, Answer]]) -> None:
-    for _ in range(200):
-        if "result" in await call():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("refused for good")
+    async def is_taken() -> bool:
+        return "result" in await call()
+
+    await until(is_taken)
 
 
 def resident(hub: HubProcess) -> int:

@@ -65,8 +65,8 @@ class Receiver:
         self.port = free_port()
         self.posts: list[Post] = []
         self.plan: list[int] = []
-        self.lines = 0
-        self._lines: set[Any] = set()
+        self.connections = 0
+        self.open_sockets: set[Any] = set()
         self._server: ThreadingHTTPServer | None = None
 
     @property
@@ -81,8 +81,8 @@ class Receiver:
 
             def setup(self) -> None:
                 super().setup()
-                receiver.lines += 1
-                receiver._lines.add(self.connection)
+                receiver.connections += 1
+                receiver.open_sockets.add(self.connection)
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
@@ -105,9 +105,9 @@ class Receiver:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
-            for line in list(self._lines):
-                line.close()
-            self._lines.clear()
+            for connection in list(self.open_sockets):
+                connection.close()
+            self.open_sockets.clear()
 
     def of(self, task: str, config: str) -> list[Post]:
         return [post for post in list(self.posts) if post.config == f"{task}.{config}" and post.status == 200]
@@ -333,5 +333,5 @@ def test_hostile_urls_are_refused_by_name_and_nobody_is_called(hub: HubProcess, 
             assert refused["message"].startswith("webhook url rejected: ")
     assert call(f"{hub.url}/", "tasks/pushNotificationConfig/list", {"id": task})["result"] == []
     assert receiver.posts == []
-    assert receiver.lines == 0
+    assert receiver.connections == 0
     assert '"event": "bad_network"' in hub.output

@@ -17,6 +17,7 @@ from hub.storage import FILE_NAME
 from tests.acceptance.loadclients import Crowd, Stopwatch, StreamReader, metric, open_stream, p99, resident, resume
 from tests.acceptance.loadworkers import PAGE
 from tests.helpers.processes import HubProcess, start_hub, start_worker, wait_for
+from tests.helpers.waiting import until_still
 from worker_sdk.tasks.log import CAP
 
 WORKERS = "tests.acceptance.loadworkers"
@@ -196,7 +197,7 @@ def test_a_fast_worker_waits_for_a_hub_that_takes_nothing(desk: Desk) -> None:
         reader.read_until(lambda it: len(it.numbers) >= 100)
         desk.hub.pause()
         try:
-            wait_for(lambda: stands_still(desk), 15)
+            until_still(lambda: desk.written, quiet=0.3, timeout=15)
             written, taken = desk.written, logged(desk.hub, reader.task)
         finally:
             desk.hub.resume()
@@ -216,12 +217,6 @@ def logged(hub: HubProcess, task: str) -> int:
         return int(db.execute("select last from task_now where id = ?", (task,)).fetchone()[0])
     finally:
         db.close()
-
-
-def stands_still(desk: Desk) -> bool:
-    seen = desk.written
-    time.sleep(0.3)
-    return desk.written == seen
 
 
 @pytest.fixture(scope="module")

@@ -76,16 +76,21 @@ def test_a_worker_that_is_killed_ends_its_stream_with_a_reason(hub: HubProcess, 
         assert texts(get_task(hub.url, reader.task)) == reader.chunks
 
 
-def test_a_worker_that_hangs_ends_its_stream_after_the_silence(hub: HubProcess, tmp_path: Path) -> None:
-    with worker(hub, "counter:a", tmp_path) as victim:
-        reader = Reader(hub.url, "counter", "150 0.02")
+@pytest.mark.parametrize(("silence", "lease_ttl"), [(3, 4), (4, 2)], ids=["before its lease", "after its lease"])
+def test_a_worker_that_hangs_ends_its_stream_after_the_silence(tmp_path: Path, silence: float, lease_ttl: float) -> None:
+    """Its address still takes connections, so it is silent and not lost, also when its lease runs out first."""
+    with (
+        start_hub(tmp_path / "hub", lease_ttl=lease_ttl, heartbeat=0.5, worker_silence=silence) as hub,
+        worker(hub, "counter:a", tmp_path) as victim,
+    ):
+        reader = Reader(hub.url, "counter", "400 0.02")
         thread = reader.start()
         wait_for(lambda: len(reader.chunks) > 5)
         victim.pause()
-        stood_still = time.monotonic()
+        paused = time.monotonic()
         thread.join(10)
-        assert 1 < time.monotonic() - stood_still < 3 + 2
-        assert reader.events[-1]["metadata"]["rolecall"]["reason"] in ("WORKER_SILENT", "WORKER_LOST")
+        assert silence - 1 < time.monotonic() - paused < silence + 2
+        assert reader.events[-1]["metadata"]["rolecall"]["reason"] == "WORKER_SILENT"
 
 
 def test_a_client_that_leaves_stops_nothing_and_two_readers_see_the_same(hub: HubProcess, tmp_path: Path) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.loadclients import StreamReader, open_stream, resume
+from tests.acceptance.loadclients import StreamReader, open_files, open_stream, resume
 from tests.acceptance.test_heartbeat_storm import ask_all, enrolment, heartbeat
 from tests.acceptance.tidy import ARGV
 from tests.helpers.client import send
 from tests.helpers.processes import HubProcess, start_hub, start_worker, wait_for
+from tests.helpers.waiting import until_still
 
 TIMES = 20
 SETTLED = 0.5
-"""Seconds until the hub has noticed who left."""
+"""Seconds without a change of the open files: the hub has noticed every client that disconnected."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_calls_streams_and_beats_leave_nothing_to_the_collector(hub: HubProcess,
         os.kill(hub.pid, signal.SIGUSR1)
         for _ in range(TIMES):
             _everything(hub)
-        time.sleep(SETTLED)
+        until_still(lambda: open_files(hub), quiet=SETTLED)
         os.kill(hub.pid, signal.SIGUSR2)
         wait_for(garbage.exists)
     left = json.loads(garbage.read_text())

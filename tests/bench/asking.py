@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 import urllib.request
 from typing import Any
+
+from tests.helpers.processes import wait_for
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -20,15 +21,18 @@ def ask(port: int, path: str, method: str = "GET", document: Any = None, *, toke
 
 
 def until_answering(port: int, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            ask(port, "/.well-known/agent-card.json")
-            return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise SystemExit(f"Nothing answers on port {port}: {error}. See the logs.") from error
-            time.sleep(0.005)
+    try:
+        wait_for(lambda: _answers(port), seconds)
+    except TimeoutError as error:
+        raise SystemExit(f"Nothing answers on port {port} within {seconds:g} s. See the logs.") from error
+
+
+def _answers(port: int) -> bool:
+    try:
+        ask(port, "/.well-known/agent-card.json")
+    except OSError:
+        return False
+    return True
 
 
 def free_port() -> int:

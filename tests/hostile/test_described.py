@@ -19,6 +19,7 @@ from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess as Hub
 from tests.helpers.processes import Process, start_hub
 from tests.helpers.raw_server import RawServer, always, answer
+from tests.helpers.waiting import until
 from tests.hostile.latency import memory_of
 
 pytestmark = pytest.mark.usefixtures("hub_healthy")
@@ -196,10 +197,11 @@ async def test_the_records_of_a_task_conform_to_the_description(hub: Hub, varian
 
 
 async def _until(read: Callable[[], Awaitable[Any]], member: str) -> Any:
-    async with asyncio.timeout(10):
-        while not (found := await read())[member]:  # noqa: ASYNC110  it happens in another process
-            await asyncio.sleep(0.02)
-    return found
+    async def read_member() -> Any:
+        found = await read()
+        return found if found[member] else None
+
+    return await until(read_member)
 
 
 async def _first_change(http: httpx.AsyncClient) -> Any:

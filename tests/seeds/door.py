@@ -13,6 +13,8 @@ from uuid import uuid4
 
 import httpx
 
+from tests.helpers.processes import wait_for
+
 JsonObject = dict[str, Any]
 RPC = "/a2a/jsonrpc"
 NO_TASK = "01a1ef88-0000-7000-8000-000000000000"
@@ -210,10 +212,7 @@ def data(task: JsonObject) -> JsonObject:
 
 
 def wait(until: Callable[[], bool], timeout: float = 10.0) -> None:
-    end = time.monotonic() + timeout
-    while not until():
-        assert time.monotonic() < end, f"not within {timeout:g} s"
-        time.sleep(0.01)
+    wait_for(until, timeout)
 
 
 def together(*jobs: Callable[[], Any]) -> list[Any]:

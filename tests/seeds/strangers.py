@@ -13,6 +13,8 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
+from tests.helpers.processes import wait_for
+
 JsonObject = dict[str, Any]
 
 
@@ -162,10 +164,7 @@ class Receiver(_Server):
         return [post.body["status"]["state"] for post in self.requests if "status" in post.body]
 
     def wait(self, enough: Callable[[Receiver], bool], timeout: float = 10.0) -> None:
-        until = time.monotonic() + timeout
-        while not enough(self):
-            assert time.monotonic() < until, f"after {timeout:g} s there were {len(self.requests)} requests"
-            time.sleep(0.01)
+        wait_for(lambda: enough(self), timeout)
 
 
 class _ReceiverHandler(_Handler):

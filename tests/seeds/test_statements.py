@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from rolecall.protocol import methods
-from rolecall.protocol.methods import Operation, read_method
+from rolecall.protocol.methods import METHOD_NAMES, Operation, read_method
 from rolecall.protocol.rest import read_route
 from tests.seeds import statements
 from tests.seeds.statements import OTHER_TESTS, PAGE, REFUSED, ROOT
@@ -62,7 +61,7 @@ def test_the_table_of_methods_is_complete_and_correct() -> None:
     for name, dialect, operation in documented:
         found, log_dialect = read_method(name, None)
         assert (found, log_dialect in (dialect, None)) == (operation, True), name
-    assert {name for name, _, _ in documented} == set(methods._METHODS)
+    assert {name for name, _, _ in documented} == METHOD_NAMES
 
 
 def test_the_table_of_addresses_is_correct() -> None:

@@ -1,4 +1,4 @@
-"""What counts as an access to private names and as a sleep in tests."""
+"""What counts as an access to private names, as a sleep and as a virtual sleep in tests."""
 
 from __future__ import annotations
 
@@ -49,6 +49,22 @@ def test_sleeps_are_counted_by_their_length(source: str, counts: tuple[int, int,
     assert (found.short, found.long, found.computed) == counts
 
 
+@pytest.mark.parametrize(
+    ("source", "flow", "counts"),
+    [
+        ("asyncio.sleep(0.1)", True, (0, 1)),
+        ("asyncio.sleep(0.1)", False, (1, 0)),
+        ("pytestmark = pytest.mark.real_time\nasyncio.sleep(0.1)", True, (1, 0)),
+        ("pytestmark = pytest.mark.virtual_time\nasyncio.sleep(0.1)", False, (0, 1)),
+        ("pytestmark = [pytest.mark.soak, pytest.mark.virtual_time]\nasyncio.sleep(0.1)", False, (0, 1)),
+        ("time.sleep(0.1)", True, (1, 0)),
+    ],
+)
+def test_sleeps_on_virtual_time_are_counted_apart(source: str, flow: bool, counts: tuple[int, int]) -> None:
+    found = figures_of(source, flow=flow)
+    assert (len(found.sleeps), len(found.virtual)) == counts
+
+
 def test_a_report_names_files_and_folders(tmp_path: Path) -> None:
     for name, text in {"tests/a.py": "x._y\nx._z\n", "tests/b.py": "x._y\n", "hub/core/c.py": "", "hub/d.py": ""}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +76,7 @@ def test_a_report_names_files_and_folders(tmp_path: Path) -> None:
         "    1  tests/b.py",
         "",
         "sleeps in tests: 0 (0 below a second, 0 of a second or more, 0 computed)",
+        "virtual, cost nothing: 0",
         "",
         "files: 2 in 2 folders",
         "    1  hub",

@@ -20,6 +20,7 @@ import httpx
 
 from tests.helpers.processes import ROOT, environment, free_port
 from tests.helpers.raw_server import Peer, RawServer, chunk, chunked_head
+from tests.helpers.waiting import until
 from tests.walk.counting import Step, Walk, like, usual, walk_of
 
 _WARM_UP, _AT_MOST = 5, 60
@@ -96,11 +97,14 @@ class Walker:
         about = f"Host: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         self._writer.write(f"POST /agents/echo/ HTTP/1.1\r\n{about}\r\n".encode() + body)
         for _ in range(3):
-            await asyncio.sleep(_IDLE)
+            await self._idle()
             self._worker.send_next()
             await self._until(b"data:")
         await self._until(b'"completed"')
         await self._until(_END)
+        await self._idle()
+
+    async def _idle(self) -> None:
         await asyncio.sleep(_IDLE)
 
     async def _until(self, mark: bytes) -> None:
@@ -162,11 +166,14 @@ async def _hub(folder: Path, port: int) -> AsyncIterator[Process]:
 
 async def _enrol(port: int, url: str) -> None:
     offer = {"url": url, "boot": "walk", "card": _CARD}
-    async with asyncio.timeout(_PATIENCE), httpx.AsyncClient(trust_env=False) as client:
-        while True:
+    async with httpx.AsyncClient(trust_env=False) as client:
+
+        async def enrolled() -> bool:
             try:
                 answer = await client.put(f"http://127.0.0.1:{port}/registry/agents/echo/walk", json=offer)
-                answer.raise_for_status()
-                return
             except httpx.TransportError:
-                await asyncio.sleep(_IDLE)
+                return False
+            answer.raise_for_status()
+            return True
+
+        await until(enrolled, _PATIENCE)

@@ -71,6 +71,11 @@ class Cache:
         self._ended = _LruBucket(ended, size // 4)
         self._loading: dict[TaskId, set[_Load]] = {}
 
+    @property
+    def loading(self) -> int:
+        """Tasks that are being read from the store."""
+        return len(self._loading)
+
     def find(self, task: TaskId) -> CachedTask | None:
         return self._open.find(task) or self._ended.find(task) or self._known.get(task)
 

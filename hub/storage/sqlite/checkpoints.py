@@ -21,7 +21,17 @@ class Checkpoints:
     this thread when the log is long. Its last pages can be copied, and the log restarted, only while nothing is written.
     """
 
-    def __init__(self, database: Path, commit_count: Callable[[], int], restart_log: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        database: Path,
+        commit_count: Callable[[], int],
+        restart_log: Callable[[], None],
+        *,
+        interval: float = _EVERY_SECONDS,
+        restart_pages: int = _RESTART_PAGES,
+    ) -> None:
+        self._interval = interval
+        self._restart_pages = restart_pages
         self._database = database
         self._commit_count = commit_count
         self._restart_log = restart_log
@@ -43,7 +53,7 @@ class Checkpoints:
         db = sqlite3.connect(self._database, isolation_level=None)
         try:
             db.execute("pragma synchronous = full")
-            while not self._closed.wait(_EVERY_SECONDS):
+            while not self._closed.wait(self._interval):
                 if last_count != (commit_count := self._commit_count()):
                     last_count = commit_count
                     self._checkpoint(db)
@@ -56,5 +66,5 @@ class Checkpoints:
         except sqlite3.Error as error:
             log.warning("checkpoint failed", extra={"event": "checkpoint_failed", "why": type(error).__name__})
             return
-        if log_pages > _RESTART_PAGES:
+        if log_pages > self._restart_pages:
             self._restart_log()

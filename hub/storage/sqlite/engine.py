@@ -31,8 +31,8 @@ _PRAGMAS = (
 
 
 class SqliteEngine:
-    def __init__(self, database: Path, clock: Clock) -> None:
-        cache = Cache()
+    def __init__(self, database: Path, clock: Clock, *, cache: Cache | None = None) -> None:
+        cache = Cache() if cache is None else cache
         self._database = database
         self._lock = FileLock(database)
         self._writer = Writer(self._connect)
@@ -44,6 +44,15 @@ class SqliteEngine:
         self._tasks = SqliteTasks(self._writer, self._reader, cache, clock, self._pushes)
         self._events = SqliteLog(self._writer, self._reader, cache, clock, notifier)
         self._undo = AsyncExitStack()
+
+    @property
+    def writer(self) -> Writer:
+        """For maintenance and diagnosis: statements that no port has."""
+        return self._writer
+
+    @property
+    def reader(self) -> SqliteReader:
+        return self._reader
 
     @property
     def registry(self) -> SqliteRegistry:

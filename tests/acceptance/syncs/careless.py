@@ -13,42 +13,36 @@ from typing import Any
 
 from hub.app import run
 from hub.settings.model import load
-from hub.storage.sqlite.engine import SqliteEngine
+from hub.storage.sqlite import engine
 from hub.storage.sqlite.writer import Writer
 
 LATE = 0.05
 """Seconds between the acknowledgement and the commit."""
 
 
-def commit_without_sync() -> None:
-    connect = SqliteEngine._connect
+class WriterWithoutSync(Writer):
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        def connect_without_sync() -> sqlite3.Connection:
+            db = connect()
+            db.execute("pragma synchronous = off")
+            return db
 
-    def connect_without_sync(engine: SqliteEngine) -> sqlite3.Connection:
-        db = connect(engine)
-        db.execute("pragma synchronous = off")
-        return db
-
-    SqliteEngine._connect = connect_without_sync  # type: ignore[method-assign, assignment]
+        super().__init__(connect_without_sync)
 
 
-def complete_before_commit() -> None:
-    def complete(batch: list[Any]) -> None:
+class WriterThatCompletesBeforeCommit(Writer):
+    def _commit(self, db: sqlite3.Connection, batch: list[Any]) -> None:
+        self._loop.call_soon_threadsafe(self._complete, batch)
+        time.sleep(LATE)
+        db.execute("commit")
+        self._loop.call_soon_threadsafe(self._settle, [])
+
+    def _complete(self, batch: list[Any]) -> None:
         for item in batch:
             item.settle()
 
-    def commit(writer: Writer, db: sqlite3.Connection, batch: list[Any]) -> None:
-        writer._loop.call_soon_threadsafe(complete, batch)
-        time.sleep(LATE)
-        db.execute("commit")
-        writer._loop.call_soon_threadsafe(writer._settle, [])
 
-    Writer._commit = commit  # type: ignore[method-assign, assignment]
-
-
-FAULTS: dict[str, Callable[[], None]] = {
-    "no sync": commit_without_sync,
-    "told too early": complete_before_commit,
-}
+FAULTS: dict[str, type[Writer]] = {"no sync": WriterWithoutSync, "told too early": WriterThatCompletesBeforeCommit}
 
 
 def argv(fault: str) -> tuple[str, ...]:
@@ -56,5 +50,5 @@ def argv(fault: str) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    FAULTS[sys.argv[1]]()
+    engine.Writer = FAULTS[sys.argv[1]]  # type: ignore[misc]
     run(load().settings)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -225,13 +224,6 @@ def test_follow_prints_all_from_the_start_or_only_what_is_new(hub: ScriptedHub, 
     assert capsys.readouterr().out == "one two\n"
     assert run(["tasks", "follow", "t1", "--after", "1"]) == 0
     assert capsys.readouterr().out == "two\n"
-
-
-def _wait_for(predicate: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
-    while not predicate():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def accept_interrupt() -> None:

@@ -16,6 +16,8 @@ from rolecall.model.a2a import Logged
 
 SOON = 0.1
 
+pytestmark = pytest.mark.virtual_time
+
 
 class EmptyStream(TaskStream):
     """Has no events; ends when it is closed."""

@@ -33,6 +33,8 @@ from tests.helpers.raw_server import (
 IDS = Ids(TaskId("t-hub"), "c-hub", "t-worker", "c-worker")
 BUSY = {"code": -32000, "message": "no", "data": [{"reason": "WORKER_BUSY"}]}
 
+pytestmark = pytest.mark.virtual_time
+
 
 def offer(url: str, *, streaming: bool = True, replays: bool = False) -> Offer:
     return Offer(WorkerId("echo", "1"), url, streaming=streaming, replays=replays)

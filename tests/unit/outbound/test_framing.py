@@ -19,6 +19,8 @@ from tests.helpers.tools import missing
 GUARD = Guard([], [], allow_loopback=True)
 BODY = b'{"a": 1}'
 
+pytestmark = pytest.mark.virtual_time
+
 
 async def ask(client: Client, url: str) -> bytes:
     response = await client.post(url, BODY, worker="echo:1")

@@ -14,6 +14,8 @@ from tests.helpers.raw_server import Peer, RawServer, all_read, always, answer, 
 GUARD = Guard([], [], allow_loopback=True)
 BODY = b'{"a": 1}'
 
+pytestmark = pytest.mark.virtual_time
+
 
 async def ask(client: Client, url: str, *, head_timeout: float | None = None) -> bytes:
     response = await client.post(url, BODY, worker="echo:1", head_timeout=head_timeout)

@@ -24,6 +24,8 @@ from tests.helpers.raw_server import Peer, RawServer, Script, always, answer, ch
 GUARD = WebhookGuard(["127.0.0.1"], [], [])
 NOW = 1_700_000_000.5
 
+pytestmark = pytest.mark.virtual_time
+
 
 def push_config(url: str = "https://app.example/", **members: Any) -> PushConfig:
     return PushConfig(TaskId("task"), "c", url, members.pop("dialect", "0.3"), **members)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -156,9 +158,15 @@ class RunningServer:
     """What runs on the server's thread, as the test's thread sees it."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, http_server: HttpServer, app: ScriptedApp, counts: Counts, port: int
+        self,
+        loop: asyncio.AbstractEventLoop,
+        http_server: HttpServer,
+        app: ScriptedApp,
+        counts: Counts,
+        listener: socket.socket,
     ) -> None:
-        self.loop, self.http_server, self.app, self.counts, self.port = loop, http_server, app, counts, port
+        self.loop, self.http_server, self.app, self.counts, self.listener = loop, http_server, app, counts, listener
+        self.port: int = listener.getsockname()[1]
 
     def client(self) -> RawClient:
         return RawClient(self.port)
@@ -186,10 +194,10 @@ class RunningServer:
         return sum(connection._unsent_bytes() for connection in tuple(self.http_server._connections))
 
     def limit_socket_buffer(self) -> None:
-        """The kernel takes little at a time, as on a slow network: the rest of an answer waits in the server."""
-        for connection in tuple(self.http_server._connections):
-            assert connection._transport is not None
-            connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        """On later connections the kernel takes little at a time, as on a slow network: the rest of an answer waits in the
+        server.
+        """
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
 
     def requests_waiting(self) -> int:
         return sum(len(connection._waiting) for connection in tuple(self.http_server._connections))
@@ -229,6 +237,19 @@ class RawClient:
         end = self.received.index(until) + len(until)
         received, self.received = self.received[:end], self.received[end:]
         return received
+
+    def receives_nothing(self, within: float) -> bool:
+        """Whether no byte arrives in `within` seconds."""
+        ready, _, _ = select.select([self.connection], [], [], within)
+        return not ready
+
+    def receive_slowly(self, piece_size: int, *, pause: float) -> int:
+        """The number of bytes until the server closes the connection. After each piece it pauses."""
+        size = len(self.received)
+        while piece := self.connection.recv(piece_size):
+            size += len(piece)
+            time.sleep(pause)
+        return size
 
     def receive_all(self) -> bytes:
         """Everything until the server closes the connection."""
@@ -277,7 +298,7 @@ def running_server(loop_kind: str, *, limit: int = 100, **times: float) -> Itera
     thread.start()
     http_server, app, timer = asyncio.run_coroutine_threadsafe(begin(), loop).result(5)
     try:
-        yield RunningServer(loop, http_server, app, counts, listener.getsockname()[1])
+        yield RunningServer(loop, http_server, app, counts, listener)
     finally:
         asyncio.run_coroutine_threadsafe(end(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.helpers.processes import wait_for
+from tests.helpers.waiting import until_still
 from tests.unit.server.served import LOOP_BY_NAME, PATIENCE, RawClient, RunningServer, running_server
 
 GET = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -69,8 +70,7 @@ def test_bodies_behind_a_slow_request_are_not_buffered_and_are_answered_in_the_e
     requests = b"".join(POST % (b"%d" % n, size) + bytes(size) for n in range(16))
     client.send(get("wait"), requests[:-1])
     wait_for(lambda: server.app.asked == ["/wait"])
-    time.sleep(0.1)
-    assert server.bytes_waiting() < 100_000
+    assert until_still(server.bytes_waiting) < 100_000
     server.release()
     client.send(requests[-1:], get("last"))
     for n in range(16):
@@ -102,12 +102,8 @@ def test_an_answer_in_one_piece_reaches_a_slow_reader(server: RunningServer, cli
     size = 3_000_000
     client.send(b"GET /large/%d HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % size)
     client.receive(b"\r\n\r\n")
-    size_received = len(client.received)
     began = time.monotonic()
-    while piece := client.connection.recv(20_000):
-        size_received += len(piece)
-        time.sleep(0.006)
-    assert size_received == size
+    assert client.receive_slowly(20_000, pause=0.006) == size
     assert time.monotonic() - began > 1.5 * PATIENCE
 
 
@@ -209,7 +205,7 @@ def test_a_client_that_expects_100_continue_and_is_refused_gets_only_the_refusal
 
 def test_http_1_0_never_gets_100_continue(client: RawClient) -> None:
     client.send(b"POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
-    time.sleep(0.05)
+    assert client.receives_nothing(0.05)
     assert client.send(b"abc").receive_all().startswith(b"HTTP/1.1 200")
 
 

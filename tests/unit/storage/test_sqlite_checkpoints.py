@@ -67,13 +67,11 @@ def writer(tmp_path: Path) -> Iterator[LogWriter]:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[LogWriter], Checkpoints]]:
-    monkeypatch.setattr(module, "_EVERY_SECONDS", 0.01)
-    monkeypatch.setattr(module, "_RESTART_PAGES", 100)
+def started() -> Iterator[Callable[[LogWriter], Checkpoints]]:
     running: list[Checkpoints] = []
 
     def start(writer: LogWriter) -> Checkpoints:
-        running.append(Checkpoints(writer.database, lambda: writer.commits, writer.request))
+        running.append(Checkpoints(writer.database, lambda: writer.commits, writer.request, interval=0.01, restart_pages=100))
         running[-1].start()
         return running[-1]
 

@@ -138,4 +138,4 @@ async def test_the_database_uses_a_write_ahead_log_and_full_sync(engine: SqliteE
     def ask(db: sqlite3.Connection) -> tuple[str, int]:
         return db.execute("pragma journal_mode").fetchone()[0], db.execute("pragma synchronous").fetchone()[0]
 
-    assert await engine._writer.submit(ask) == ("wal", 2)
+    assert await engine.writer.submit(ask) == ("wal", 2)

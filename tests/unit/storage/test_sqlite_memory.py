@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sqlite3
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from hub.ports.event_log import LogEntry
 from hub.storage.common import leases
 from hub.storage.common.cached_task import CachedTask, outcome
 from hub.storage.common.log_tail import TAIL_BYTES, TAIL_EVENTS
-from hub.storage.sqlite import events as events_module
 from hub.storage.sqlite import registry as registry_module
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.engine import SqliteEngine
@@ -23,6 +23,7 @@ from hub.storage.sqlite.tasks import FORGET_EVENTS
 from rolecall.errors import TaskNotFound
 from rolecall.model.a2a import Logged, TaskState
 from rolecall.model.ids import START, Cursor, TaskId, WorkerId
+from rolecall.model.worker import Health, Offer
 from tests.contract.words import (
     ANNA,
     DONE,
@@ -48,10 +49,20 @@ def a_cached_task(events: int = 0, size: int = 100) -> CachedTask:
     return cached
 
 
-async def left_memory(engine: SqliteEngine) -> TaskId:
+@pytest.fixture
+def cache() -> Cache:
+    """It keeps one open task and no ended task."""
+    return Cache(open_tasks=1, ended=0)
+
+
+@pytest.fixture
+async def engine(database: Path, clock: ManualClock, cache: Cache) -> AsyncIterator[SqliteEngine]:
+    async with SqliteEngine(database, clock, cache=cache) as engine:
+        yield engine
+
+
+async def left_memory(engine: SqliteEngine, cache: Cache) -> TaskId:
     """A task that is in the store and not in memory."""
-    cache = engine._tasks._cache
-    cache._open._limit = 1
     task = await admitted(engine)
     await admitted(engine)
     gc.collect()
@@ -59,17 +70,20 @@ async def left_memory(engine: SqliteEngine) -> TaskId:
     return task
 
 
+_LOAD_TASK = "from task_now where id ="
+
+
 class BlockedLoads:
     """Blocks the next `count` loads of a task after they have read the store."""
 
     def __init__(self, engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch, *, count: int) -> None:
-        self._read, self._to_block = engine._reader.rows, count
+        self._read, self._to_block = engine.reader.rows, count
         self._all_blocked, self._go_on = asyncio.Event(), asyncio.Event()
-        monkeypatch.setattr(engine._reader, "rows", self._rows)
+        monkeypatch.setattr(engine.reader, "rows", self._rows)
 
     async def _rows(self, sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
         found = await self._read(sql, parameters)
-        if sql == events_module._LOAD_TASK and self._to_block:
+        if _LOAD_TASK in sql and self._to_block:
             self._to_block -= 1
             if not self._to_block:
                 self._all_blocked.set()
@@ -159,8 +173,6 @@ def test_the_cache_finds_a_followed_task_after_its_end() -> None:
 
 
 async def test_a_write_to_an_evicted_task_reaches_its_reader(engine: SqliteEngine) -> None:
-    cache = engine._tasks._cache
-    cache._open._limit = 1
     task = await admitted(engine)
     expected = await grown(engine, task, 5)
     reader = engine.events.follow(task, after=START, idle=LONG)
@@ -177,10 +189,10 @@ async def test_a_write_to_an_evicted_task_reaches_its_reader(engine: SqliteEngin
 
 
 async def test_a_task_that_is_written_during_its_load_is_loaded_again(
-    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+    engine: SqliteEngine, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = await left_memory(engine)
-    read = engine._reader.rows
+    task = await left_memory(engine, cache)
+    read = engine.reader.rows
     writes = [append(engine, task, text("1"))]
 
     async def slow(sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
@@ -189,7 +201,7 @@ async def test_a_task_that_is_written_during_its_load_is_loaded_again(
             await writes.pop()
         return found
 
-    monkeypatch.setattr(engine._reader, "rows", slow)
+    monkeypatch.setattr(engine.reader, "rows", slow)
     reader = engine.events.follow(task, after=START, idle=SOON)
     assert [logged.cursor for logged in await anext(reader)] == [1]
     await append(engine, task, text("2"), after=1)
@@ -197,9 +209,9 @@ async def test_a_task_that_is_written_during_its_load_is_loaded_again(
 
 
 async def test_both_readers_of_a_task_that_is_written_during_their_loads_get_its_end(
-    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+    engine: SqliteEngine, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, loads = await left_memory(engine), BlockedLoads(engine, monkeypatch, count=2)
+    task, loads = await left_memory(engine, cache), BlockedLoads(engine, monkeypatch, count=2)
     readers = [asyncio.ensure_future(collected(engine.events.follow(task, after=START, idle=LONG))) for _ in range(2)]
     await loads.all_read()
     await append(engine, task, DONE)
@@ -210,9 +222,9 @@ async def test_both_readers_of_a_task_that_is_written_during_their_loads_get_its
 
 
 async def test_a_cancelled_load_does_not_stop_the_other_loads_from_being_renewed(
-    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+    engine: SqliteEngine, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, loads = await left_memory(engine), BlockedLoads(engine, monkeypatch, count=2)
+    task, loads = await left_memory(engine, cache), BlockedLoads(engine, monkeypatch, count=2)
     first, second = [asyncio.ensure_future(engine.events.tail(task)) for _ in range(2)]
     await loads.all_read()
     first.cancel()
@@ -221,37 +233,36 @@ async def test_a_cancelled_load_does_not_stop_the_other_loads_from_being_renewed
     loads.go_on()
     tail = await second
     assert (tail.end, tail.closed) == (1, True)
-    assert not engine._tasks._cache._loading
+    assert cache.loading == 0
 
 
 async def test_a_load_is_discarded_if_the_task_was_cached_and_evicted_meanwhile(
-    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+    engine: SqliteEngine, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, loads = await left_memory(engine), BlockedLoads(engine, monkeypatch, count=1)
+    task, loads = await left_memory(engine, cache), BlockedLoads(engine, monkeypatch, count=1)
     loading = asyncio.ensure_future(engine.events.tail(task))
     await loads.all_read()
     await engine.events.tail(task)
-    engine._tasks._cache._ended._limit = 0
     await append(engine, task, DONE)
     await admitted(engine)
     gc.collect()
-    assert engine._tasks._cache.find(task) is None
+    assert cache.find(task) is None
     loads.go_on()
     tail = await loading
     assert (tail.end, tail.closed) == (1, True)
 
 
 async def test_a_task_that_is_discarded_during_its_load_is_not_cached(
-    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+    engine: SqliteEngine, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, loads = await left_memory(engine), BlockedLoads(engine, monkeypatch, count=1)
+    task, loads = await left_memory(engine, cache), BlockedLoads(engine, monkeypatch, count=1)
     loading = asyncio.ensure_future(engine.events.tail(task))
     await loads.all_read()
     await engine.tasks.discard(task)
     loads.go_on()
     with pytest.raises(TaskNotFound):
         await loading
-    assert engine._tasks._cache.find(task) is None
+    assert cache.find(task) is None
     with pytest.raises(TaskNotFound):
         await engine.tasks.get(ANNA, task)
 
@@ -286,10 +297,22 @@ async def test_epochs_do_not_repeat_after_the_stored_feed_was_trimmed(
         assert (await enrolled(engine.registry)).epoch > max(epochs)
 
 
+def secret_of(table: leases.LeaseTable, key: leases.Key, epoch: int) -> str:
+    offer = Offer(key[1], url="http://127.0.0.1:1/")
+    record = leases.LeaseRecord(offer, "anna", epoch, "boot", LONG, Health.READY, "", 0.0)
+    registration = table.apply(leases.LeaseChange(key, record, (), 0.0, lasts=LONG), ())
+    assert registration is not None
+    return registration.secret
+
+
 def test_the_lease_secret_depends_on_every_part_of_the_lease(clock: ManualClock) -> None:
-    one, other = leases.LeaseTable(clock, b"a" * 32), leases.LeaseTable(clock, b"b" * 32)
     keys = [("default", WorkerId("echo", "one")), ("default", WorkerId("echo", "two")), ("else", WorkerId("echo", "one"))]
-    secrets = {table._secret(key, epoch) for table in (one, other) for key in keys for epoch in (1, 2)}
+    secrets = {
+        secret_of(leases.LeaseTable(clock, hub_secret), key, epoch)
+        for hub_secret in (b"a" * 32, b"b" * 32)
+        for key in keys
+        for epoch in (1, 2)
+    }
     assert len(secrets) == 12
 
 

@@ -169,11 +169,9 @@ async def test_withdrawing_does_not_wait_for_an_unreachable_hub() -> None:
     assert leaving.state is LeaseState.GONE
 
 
-async def test_a_silent_hub_delays_shutdown_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker_sdk.lease._SHUTDOWN_TIMEOUT", 0.2)
-    monkeypatch.setattr("worker_sdk.lease._UNREACHABLE_TIMEOUT", 0.05)
+async def test_a_silent_hub_delays_shutdown_only_briefly() -> None:
     registry = Registry(heartbeat=60)
-    async with asyncio.timeout(5), listening(registry) as server, lease_at(server) as lease:
+    async with asyncio.timeout(7), listening(registry) as server, lease_at(server) as lease:
         await lease.ready()
         registry.silent = True
         await lease.drain()

@@ -15,6 +15,8 @@ from worker_sdk import Message, NeedInput, Worker
 
 signals: dict[str, asyncio.Event] = {}
 
+pytestmark = pytest.mark.virtual_time
+
 
 @pytest.fixture
 async def caller() -> AsyncIterator[Caller]:

@@ -11,6 +11,8 @@ from rolecall.model.a2a import EventKind, TaskState
 from rolecall.protocol.text.jsontext import parse
 from worker_sdk.tasks.log import TaskLog
 
+pytestmark = pytest.mark.virtual_time
+
 
 def begun(cap: int = 10_000) -> TaskLog:
     log = TaskLog("t", "c", cap=cap)
