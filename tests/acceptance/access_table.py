@@ -1,6 +1,6 @@
-"""Who may do what, written down by hand: every method and address, what it needs, and how it names what belongs to somebody.
+"""The access rights, written by hand: every method and address, the right that it needs, and how it names a resource.
 
-Nothing here is read from the hub: its own tables are held against this one.
+Nothing here is read from the hub: the hub's own tables are compared with this one.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ RIGHTS: dict[str, frozenset[str]] = {
 }
 UNKNOWN_TO = {"none": "401", "wrong": "401"}
 CAN_OWN = ("owner", "other", "admin")
-"""Those who have tasks here: they may call, and a worker of theirs is live."""
+"""Holders with tasks: they may call, and their workspace has a live worker."""
 HOOK = "http://127.0.0.1:9/hook"
 
 Params = dict[str, Any]
 
 
 class Named(NamedTuple):
-    """One way to name something. `params` for an id; `own` and `others`: how it ends for one's own, and for what is another's
-    or nobody's. `made`: what is not his to continue begins something of his own. `of`: what the id is the id of; a role is
-    named by the address.
+    """One way to name a resource. `params`: the params for an id. `own`: the outcome for the caller's own resource; `others`:
+    for a foreign or unknown one. `made`: a foreign or unknown id begins a new resource of the caller. `of`: the kind of
+    resource; a role is named by the address.
     """
 
     params: Callable[[str, str], Params]
@@ -42,7 +42,7 @@ class Named(NamedTuple):
 
 class Row(NamedTuple):
     right: str
-    ways: dict[str, Named]
+    names: dict[str, Named]
 
 
 def _message(classic: bool, **members: Any) -> Params:
@@ -73,7 +73,7 @@ _LIST = {
 _CONFIG = {"url": HOOK}
 _CARD = {"role": Named(lambda *_: {}, "-32000", of="role")}
 
-# `mine`, the second argument, is a task of the caller's own, whose configs have the ids in question.
+# `mine`, the second argument, is a task of the caller. The config ids are those of its configs.
 METHODS: dict[str, Row] = {
     "tasks/send": Row("call", _OLD_SEND),
     "tasks/sendSubscribe": Row("call", _OLD_SEND),
@@ -136,9 +136,9 @@ METHODS: dict[str, Row] = {
 
 
 class Address(NamedTuple):
-    """`{id}` in the path, the query or the body is what is named, `{mine}` a task of the caller's own."""
+    """`{id}` in the path, the query or the body names the resource, `{mine}` a task of the caller."""
 
-    verb: str
+    method: str
     path: str
     right: str
     others: str = "404"
@@ -182,22 +182,22 @@ REST: dict[str, list[Address]] = {
     "1.0": _rest(classic=False),
     "0.3": [Address("GET", "/card", "read", of="role"), *_rest(classic=True)],
 }
-BASES = {"1.0": ("", {"A2A-Version": "1.0"}), "0.3": ("/v1", {})}
+PREFIXES = {"1.0": ("", {"A2A-Version": "1.0"}), "0.3": ("/v1", {})}
 
 _LETTER = "/registry/push/dead-letters/{id}/c/1/redeliver"
-_TASKLESS = "nothing"
+_NOTHING = "nothing"
 
-# The hub's own addresses, by their rule in its map: rows as above, with what the id is the id of. "open": for everybody.
+# The hub's own addresses, by their rule in its map. The right "open" means everybody.
 OWN: dict[tuple[str, str], list[Address]] = {
-    ("GET", "/"): [Address("GET", "/", "read", of=_TASKLESS)],
-    ("GET", "/livez"): [Address("GET", "/livez", "open", of=_TASKLESS)],
-    ("GET", "/readyz"): [Address("GET", "/readyz", "open", of=_TASKLESS)],
-    ("GET", "/health"): [Address("GET", "/health", "open", of=_TASKLESS)],
-    ("GET", "/metrics"): [Address("GET", "/metrics", "read", of=_TASKLESS)],
-    ("GET", "/.well-known/ai-catalog.json"): [Address("GET", "/.well-known/ai-catalog.json", "open", of=_TASKLESS)],
-    ("OPTIONS", "/.well-known/ai-catalog.json"): [Address("OPTIONS", "/.well-known/ai-catalog.json", "open", of=_TASKLESS)],
+    ("GET", "/"): [Address("GET", "/", "read", of=_NOTHING)],
+    ("GET", "/livez"): [Address("GET", "/livez", "open", of=_NOTHING)],
+    ("GET", "/readyz"): [Address("GET", "/readyz", "open", of=_NOTHING)],
+    ("GET", "/health"): [Address("GET", "/health", "open", of=_NOTHING)],
+    ("GET", "/metrics"): [Address("GET", "/metrics", "read", of=_NOTHING)],
+    ("GET", "/.well-known/ai-catalog.json"): [Address("GET", "/.well-known/ai-catalog.json", "open", of=_NOTHING)],
+    ("OPTIONS", "/.well-known/ai-catalog.json"): [Address("OPTIONS", "/.well-known/ai-catalog.json", "open", of=_NOTHING)],
     **{
-        ("GET", f"/.well-known/{name}"): [Address("GET", f"/.well-known/{name}", "open", of=_TASKLESS)]
+        ("GET", f"/.well-known/{name}"): [Address("GET", f"/.well-known/{name}", "open", of=_NOTHING)]
         for name in ("agent-card.json", "agent.json")
     },
     **{
@@ -211,7 +211,7 @@ OWN: dict[tuple[str, str], list[Address]] = {
         Address("GET", "/registry/agents?skill={id}", "read", of="role", others="ok"),
     ],
     ("GET", "/registry/agents/<name>"): [Address("GET", "/registry/agents/{id}", "read", of="worker")],
-    ("GET", "/registry/openapi.json"): [Address("GET", "/registry/openapi.json", "read", of=_TASKLESS)],
+    ("GET", "/registry/openapi.json"): [Address("GET", "/registry/openapi.json", "read", of=_NOTHING)],
     ("GET", "/registry/events"): [Address("GET", "/registry/events", "read", of="feed")],
     ("PUT", "/registry/agents/<role>/<instance>"): [Address("PUT", "/registry/agents/mine/{id}", "enrol", of="lease")],
     ("POST", "/registry/agents"): [Address("POST", "/registry/agents", "enrol", of="lease")],

@@ -1,4 +1,4 @@
-"""A hub with tokens, one worker that asks back, and holders in two workspaces, who have tasks, configs and dead letters."""
+"""A hub with tokens, a worker that asks a question, and token holders in two workspaces with tasks and dead letters."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _HOLDERS = {
     "owner": Principal("anna", Kind.CLIENT),
     "other": Principal("bert", Kind.CLIENT),
     "stranger": Principal("zoe", Kind.CLIENT, "acme"),
-    "worker": Principal("farm", Kind.WORKER, roles=(ROLE, "mine", "his*")),
+    "worker": Principal("farm", Kind.WORKER, roles=(ROLE, "mine", "spare*")),
     "rival": Principal("rival", Kind.WORKER, roles=("rival",)),
-    "abroad": Principal("zfarm", Kind.WORKER, "acme", roles=("*",)),
+    "other-farm": Principal("zfarm", Kind.WORKER, "acme", roles=("*",)),
     "admin": Principal("root", Kind.ADMIN),
 }
 
 
 class Ids(NamedTuple):
-    """`own` None: he can have none."""
+    """`own` is None if the holder cannot have one."""
 
     own: str | None
     foreign: str
@@ -53,10 +53,10 @@ class World:
     http: httpx.Client
     kept: dict[tuple[str, str], Any] = field(default_factory=dict)
 
-    def ask(self, who: str, verb: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+    def ask(self, who: str, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         token = {"none": None, "wrong": "rc_wrong"}.get(who, self.tokens.get(who))
         shown = {"Authorization": f"Bearer {token}"} if token is not None else {}
-        return self.http.request(verb, self.hub.url + path, json=body, headers={**shown, **headers})
+        return self.http.request(method, self.hub.url + path, json=body, headers={**shown, **headers})
 
     def rpc(self, who: str, method: str, params: dict[str, Any], role: str = ROLE, **headers: str) -> httpx.Response:
         body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
@@ -68,7 +68,7 @@ class World:
         return answer["result"]
 
     def task(self, who: str, *configs: str, hook: str = HOOK) -> dict[str, Any]:
-        """A new task of his that waits for an answer."""
+        """A new task of this holder that waits for an answer."""
         made: dict[str, Any] = self.result(who, "message/send", text_message("what?"))
         assert made["status"]["state"] == "input-required"
         for config in configs:
@@ -76,28 +76,28 @@ class World:
             self.result(who, "tasks/pushNotificationConfig/set", push)
         return made
 
-    def standing(self, who: str) -> dict[str, Any]:
-        """One of his that nobody touches, with a config."""
+    def kept_task(self, who: str) -> dict[str, Any]:
+        """A task of this holder, with a config. No test changes it."""
         return self._once(("task", who), lambda: self.task(who, "c", f"cfg-{who}"))
 
     def ids(self, of: str, who: str, *, fresh: bool = False, changes: bool = False) -> Ids:
-        """`fresh`: what is another's may become a name of one's own. `changes`: what is one's own will not be as it was."""
+        """`fresh`: the foreign id must be new, as the call may take it as a name. `changes`: the call changes the own one."""
         them = "other" if who == "owner" else "owner"
         can = who in CAN_OWN
         if of == "nothing":
             return Ids("-", "-", "-")
         if of == "role":
-            abroad = who == "stranger"
-            return Ids(HIDDEN_ROLE, ROLE, like(ROLE)) if abroad else Ids(ROLE, HIDDEN_ROLE, like(HIDDEN_ROLE))
+            other_workspace = who == "stranger"
+            return Ids(HIDDEN_ROLE, ROLE, like(ROLE)) if other_workspace else Ids(ROLE, HIDDEN_ROLE, like(HIDDEN_ROLE))
         if of == "token":
-            theirs = self._page_token(them)
-            time, _, task = theirs.partition("/")
-            return Ids(self._page_token(who) if can else None, theirs, f"{time}/{like(task)}")
+            other_token = self._page_token(them)
+            time, _, task = other_token.partition("/")
+            return Ids(self._page_token(who) if can else None, other_token, f"{time}/{like(task)}")
         if of == "config":
             return Ids(f"cfg-{who}" if can else None, f"cfg-{them}", f"xxx-{them}")
         member = {"task": "id", "context": "contextId"}[of]
-        foreign = (self.task(them) if fresh else self.standing(them))[member]
-        own = (self.task(who, "c") if changes else self.standing(who))[member] if can else None
+        foreign = (self.task(them) if fresh else self.kept_task(them))[member]
+        own = (self.task(who, "c") if changes else self.kept_task(who))[member] if can else None
         return Ids(own, foreign, like(foreign))
 
     def lease(self, who: str, role: str, instance: str) -> dict[str, Any]:
@@ -107,10 +107,10 @@ class World:
         return lease
 
     def dead_letter(self, who: str) -> str:
-        """A task whose config `c` has a dead letter: the worker has nothing at that address."""
-        return str(self._once(("letter", who), lambda: self._let_die(who)))
+        """A task whose config `c` has a dead letter: the worker answers 404 at that address."""
+        return str(self._once(("letter", who), lambda: self._make_dead_letter(who)))
 
-    def _let_die(self, who: str) -> str:
+    def _make_dead_letter(self, who: str) -> str:
         worker = self.ask("admin", "GET", f"/registry/agents/{WORKER}").json()["url"]
         task = self.task(who, "c", hook=f"{worker.rstrip('/')}/nothing")["id"]
         self.result(who, "tasks/cancel", {"id": task})
@@ -131,12 +131,12 @@ class World:
 
 
 def like(name: str) -> str:
-    """An id of the same form that nobody has."""
+    """An unknown id of the same form."""
     return str(uuid4()) if len(name) == 36 else "x" * len(name)
 
 
 def outcome(answer: httpx.Response) -> str:
-    """`ok`, JSON-RPC's code, or HTTP's status."""
+    """`ok`, the JSON-RPC code, or the HTTP status."""
     if answer.status_code >= 300:
         return str(answer.status_code)
     text = answer.text
@@ -147,8 +147,8 @@ def outcome(answer: httpx.Response) -> str:
 
 
 def same(foreign: httpx.Response, unknown: httpx.Response, ids: Ids, *, made: bool = False, at_work: bool = False) -> None:
-    """To the byte, but for the id that was asked for. `made`: and but for the new ids and times of what it made; `at_work`:
-    and but for how far that is already.
+    """The two answers have the same bytes except for the requested id. `made`: also except for new ids and times. `at_work`:
+    also except for the progress of the new task.
     """
     first, second = foreign.content.replace(ids.foreign.encode(), ids.unknown.encode()), unknown.content
     if made:
@@ -157,7 +157,7 @@ def same(foreign: httpx.Response, unknown: httpx.Response, ids: Ids, *, made: bo
         first, second = (text.partition(b',"status":')[0] for text in (first, second))
     assert first == second, f"{first.decode()}\n{second.decode()}"
     assert foreign.status_code == unknown.status_code
-    # Whether the line is kept hangs on whether the request's body was there before its answer.
-    differ = {"date", "connection", "content-length"} if made else {"date", "connection"}
-    heads = [{name: value for name, value in answer.headers.items() if name not in differ} for answer in (foreign, unknown)]
-    assert heads[0] == heads[1]
+    # Whether the connection stays open depends on whether the request's body arrived before its answer.
+    may_vary = {"date", "connection", "content-length"} if made else {"date", "connection"}
+    headers = [{name: value for name, value in answer.headers.items() if name not in may_vary} for answer in (foreign, unknown)]
+    assert headers[0] == headers[1]

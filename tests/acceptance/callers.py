@@ -1,4 +1,4 @@
-"""Clients for tests of what callers are promised: one that reads a stream and comes back to it, and many that send."""
+"""Clients for tests of the promises to callers: one that reads a stream and resumes it, and many that send."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.helpers.client import text_message, texts
 from tests.helpers.processes import HubProcess, wait_for
 
 Frame = tuple[int, dict[str, Any]]
-"""A cursor, and the event that has it."""
+"""A cursor and its event."""
 
 
 def numbers(count: int) -> list[str]:
@@ -24,8 +24,8 @@ def numbers(count: int) -> list[str]:
 
 
 @dataclass
-class Line:
-    """A client of one task: every frame with its cursor, when bytes came, and the last ones."""
+class ClientStream:
+    """A client's stream of one task: every frame with its cursor, the times at which bytes came, and the last bytes."""
 
     hub: str
     role: str
@@ -60,7 +60,7 @@ class Line:
             self.frames.append((cursor, event))
 
     async def come_back(self, http: httpx.AsyncClient) -> None:
-        """What opens the answer is the past; everything else is new."""
+        """The first frame is the task so far. All others are new events."""
         at = self.cursor
         async for cursor, event in self.resume(http, at):
             if cursor != at:
@@ -87,14 +87,14 @@ class Line:
 
 
 class Load:
-    """Callers that send to a role again and again, each as soon as it is answered; every call takes its worker a moment."""
+    """Callers that send to a role repeatedly, each as soon as it has its answer. Every call takes its worker a moment."""
 
     def __init__(self, hub: HubProcess, role: str, callers: int) -> None:
         self._url = f"{hub.url}/agents/{role}/"
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(callers)]
         self.answers: list[tuple[float, dict[str, Any]]] = []
-        """When each call began, and its answer."""
+        """The start time of each call, and its answer."""
 
     def _run(self) -> None:
         with httpx.Client(trust_env=False, timeout=20) as client:

@@ -1,7 +1,7 @@
-"""Clients for the load tests: readers on raw sockets that read when they are told to, and a clock for other callers' calls.
+"""Clients for the load tests: readers on raw sockets that read on demand, and a probe of the latency of other calls.
 
-`python -m tests.acceptance.loadclients calls|livez|lag PORT PAUSE` measures from a process of its own, so that what the test
-does at the same time does not count.
+`python -m tests.acceptance.loadclients calls|livez|lag PORT PAUSE` measures from its own process, so that the work of the test
+does not count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.helpers.processes import HubProcess, Process
 
 _SEGMENT = 1400
 """Segments as on a real network. Those of loopback are 64 kB large, and the system then buffers megabytes per connection: a
-hub would not notice for long that somebody has stopped reading.
+hub would notice late that a reader has stopped.
 """
 _PIECE = 64 * 1024
 
@@ -50,21 +50,21 @@ def _request(path: str, method: str, params: dict[str, Any], headers: str = "") 
 
 
 class StreamReader:
-    """One reader of a stream. It keeps the cursor of every frame, and the number that opens the text of every page. One that
-    is not `attentive` only counts bytes.
+    """One reader of a stream. It keeps the cursor of every frame, and the number at the start of every page. With `parse`
+    false it only counts bytes.
     """
 
-    def __init__(self, port: int, request: bytes, *, buffer: int = 16 * 1024, attentive: bool = True) -> None:
+    def __init__(self, port: int, request: bytes, *, buffer: int = 16 * 1024, parse: bool = True) -> None:
         self.cursors: list[int] = []
         self.numbers: list[int] = []
         self.task = ""
         self.state = ""
         self.size = 0
         self.ended = False
-        """The stream was closed as it should be."""
+        """The stream ended with its last chunk."""
         self.broken = False
         """The connection was cut."""
-        self._attentive = attentive
+        self._parse = parse
         self._frames = FrameReader()
         self._parser = httptools.HttpResponseParser(self)
         self.socket = socket.socket()
@@ -75,7 +75,7 @@ class StreamReader:
         self.socket.sendall(request)
 
     def read(self, size: int = _PIECE) -> int:
-        """Take what is there, at most `size` bytes; waits for something, unless the socket does not block."""
+        """Read at most `size` bytes. Waits for some, unless the socket does not block."""
         try:
             piece = self.socket.recv(size)
         except BlockingIOError:
@@ -83,7 +83,7 @@ class StreamReader:
         except ConnectionError:
             piece = b""
         self.size += len(piece)
-        if piece and self._attentive:
+        if piece and self._parse:
             self._parser.feed_data(piece)
         elif not piece and not self.ended:
             self.broken = True
@@ -97,7 +97,7 @@ class StreamReader:
         assert holds(self), f"it was over before; {len(self.numbers)} pages came"
 
     def read_at(self, rate: float, seconds: float) -> None:
-        """So many bytes a second, for so long."""
+        """Read `rate` bytes a second for so many seconds."""
         began, size = time.monotonic(), self.size
         while (passed := time.monotonic() - began) < seconds:
             due = int(rate * passed) - (self.size - size)
@@ -139,41 +139,41 @@ class StreamReader:
             self.numbers += [int(part["text"].partition(" ")[0]) for part in parts]
 
 
-class Crowd:
-    """Many readers, all read by one thread for as long as they are told to."""
+class ReaderGroup:
+    """Many readers. One thread reads all of them while `reading` is entered."""
 
     def __init__(self, readers: Sequence[StreamReader]) -> None:
         self.readers = readers
         self._selector = selectors.DefaultSelector()
-        self._told_to = False
+        self._is_reading = False
         for reader in readers:
             reader.socket.setblocking(False)
             self._selector.register(reader.socket, selectors.EVENT_READ, reader)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        self._told_to = True
+        self._is_reading = True
         thread = threading.Thread(target=self._read, name="crowd", daemon=True)
         thread.start()
         try:
             yield
         finally:
-            self._told_to = False
+            self._is_reading = False
             thread.join(10)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.leave()
+        self.disconnect()
 
-    def leave(self, *, reset: bool = False) -> None:
+    def disconnect(self, *, reset: bool = False) -> None:
         self._selector.close()
         for reader in self.readers:
             reader.close(reset=reset)
 
     def _read(self) -> None:
-        while self._told_to:
+        while self._is_reading:
             for key, _ in self._selector.select(0.1):
                 reader: StreamReader = key.data
                 reader.read()
@@ -181,12 +181,12 @@ class Crowd:
                     self._selector.unregister(key.fileobj)
 
 
-# --- what others notice
+# --- what other callers notice
 
 
-class Stopwatch:
-    """Calls the hub again and again from another process. `kind`: `calls` to the role echo, `livez`, or `lag`, the hub's own
-    figure. As a context manager it ends with its block, and its figures stay.
+class LatencyProbe:
+    """Calls the hub repeatedly from another process. `kind`: `calls` to the role echo, `livez`, or `lag`, the hub's own
+    metric. As a context manager it ends with its block. Its figures remain.
     """
 
     def __init__(self, kind: str, hub: HubProcess, folder: Path, *, pause: float = 0.01) -> None:
@@ -200,12 +200,14 @@ class Stopwatch:
         return self._process.pid
 
     def figures(self, since: float = 0, until: float = math.inf) -> list[float]:
-        """Milliseconds, of what began within that time of the monotonic clock."""
+        """Milliseconds of each call that began within these times of the monotonic clock."""
         assert self._process.alive, self._process.tail()
-        lines = [line.split(" ") for line in self._log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        lines = [
+            connection.split(" ") for connection in self._log.read_text().splitlines(keepends=True) if connection.endswith("\n")
+        ]
         return [float(took) for began, took in lines if since <= float(began) < until]
 
-    def __enter__(self) -> Stopwatch:
+    def __enter__(self) -> LatencyProbe:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -220,8 +222,8 @@ def percentile(figures: Sequence[float], share: float) -> float:
     return sorted(figures)[min(int(len(figures) * share), len(figures) - 1)]
 
 
-def resident(hub: HubProcess) -> float:
-    """What the process holds in memory, in MB."""
+def memory_used(hub: HubProcess) -> float:
+    """Resident memory of the process, in MB."""
     status = Path(f"/proc/{hub.pid}/status").read_text()
     found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
     assert found is not None
@@ -235,37 +237,41 @@ def open_files(hub: HubProcess) -> int:
 def metric(hub: HubProcess, name: str) -> float:
     """The sum of a metric's series."""
     text = httpx.get(f"{hub.url}/metrics", trust_env=False).text
-    return sum(float(line.rpartition(" ")[2]) for line in text.splitlines() if re.match(rf"a2a_hub_{name}[{{ ]", line))
+    return sum(
+        float(connection.rpartition(" ")[2])
+        for connection in text.splitlines()
+        if re.match(rf"a2a_hub_{name}[{{ ]", connection)
+    )
 
 
 def _measure(kind: str, port: int, pause: float) -> None:
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    line.connect()
-    line.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.connect()
+    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     one = {"calls": _call, "livez": _alive, "lag": _lag}[kind]
     while True:
         began = time.monotonic()
-        said = one(line)
-        took = time.monotonic() - began if said is None else said
+        seconds = one(connection)
+        took = time.monotonic() - began if seconds is None else seconds
         print(f"{began:.4f} {took * 1000:.2f}", flush=True)
         time.sleep(pause)
 
 
-def _call(line: http.client.HTTPConnection) -> None:
+def _call(connection: http.client.HTTPConnection) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": text_message("hi")})
-    line.request("POST", "/agents/echo/", body, {"Content-Type": "application/json"})
-    answer = json.loads(line.getresponse().read())
+    connection.request("POST", "/agents/echo/", body, {"Content-Type": "application/json"})
+    answer = json.loads(connection.getresponse().read())
     assert answer["result"]["status"]["state"] == "completed", answer
 
 
-def _alive(line: http.client.HTTPConnection) -> None:
-    line.request("GET", "/livez")
-    assert line.getresponse().read() == b"ok\n"
+def _alive(connection: http.client.HTTPConnection) -> None:
+    connection.request("GET", "/livez")
+    assert connection.getresponse().read() == b"ok\n"
 
 
-def _lag(line: http.client.HTTPConnection) -> float:
-    line.request("GET", "/metrics")
-    found = re.search(rb"^a2a_hub_event_loop_lag_seconds (\S+)$", line.getresponse().read(), re.MULTILINE)
+def _lag(connection: http.client.HTTPConnection) -> float:
+    connection.request("GET", "/metrics")
+    found = re.search(rb"^a2a_hub_event_loop_lag_seconds (\S+)$", connection.getresponse().read(), re.MULTILINE)
     assert found is not None
     return float(found[1])
 

@@ -1,4 +1,4 @@
-"""Workers for the load tests, run as processes: `rolecall worker run tests.acceptance.loadworkers:reams`."""
+"""Workers for the load tests, run as processes: `rolecall worker run tests.acceptance.loadworkers:page_writer`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from worker_sdk import Message, Worker
 
 PAGE = 8000
-"""Characters of one event of `reams`: 8 kB, of which the number is a part."""
+"""Characters of one event of `page_writer`: 8 kB, of which the number is a part."""
 
-reams = Worker("reams", description="Writes as many numbered pages as it is told")
-echo = Worker("echo", description="Says what it hears")
+page_writer = Worker("page_writer", description="Writes a number of numbered pages")
+echo = Worker("echo", description="Returns the text of the message")
 
 
 _written = os.open(os.environ["WRITTEN"], os.O_WRONLY | os.O_CREAT, 0o600) if "WRITTEN" in os.environ else None
@@ -23,16 +23,16 @@ def page(number: int) -> str:
 
 
 def note(number: int) -> None:
-    """In the file that WRITTEN names: how many pages of the newest task have been taken from its handler. Written over in
-    place, because a file system may sync one that is emptied and filled again.
+    """Write to the file WRITTEN how many pages of the newest task its handler has yielded. It is overwritten in place,
+    because a file system may sync a file that is truncated and written again.
     """
     if _written is not None:
         os.pwrite(_written, f"{number:>12}".encode(), 0)
 
 
-@reams.on_message
+@page_writer.on_message
 async def write(message: Message) -> AsyncIterator[str]:
-    """The text is `count` or `count pause`: how many pages, and seconds between them."""
+    """The text is `count` or `count pause`: the number of pages, and the seconds between them."""
     many, _, pause = message.text.partition(" ")
     for number in range(int(many)):
         yield page(number)

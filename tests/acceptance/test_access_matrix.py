@@ -1,4 +1,4 @@
-"""Every method, address, holder and kind of id: exactly the documented answer, and what is another's is as what is nobody's."""
+"""Every method, address, holder and kind of id gets the documented answer. Foreign and unknown ids get the same one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hub.app import assemble
 from hub.settings.model import Settings
 from rolecall.protocol.methods import METHOD_NAMES, Operation
 from rolecall.protocol.rest import read_route
-from tests.acceptance.access_table import BASES, CAN_OWN, METHODS, OWN, REST, RIGHTS, UNKNOWN_TO, Address, Named
+from tests.acceptance.access_table import CAN_OWN, METHODS, OWN, PREFIXES, REST, RIGHTS, UNKNOWN_TO, Address, Named
 from tests.acceptance.access_world import HIDDEN, HIDDEN_ROLE, OFFER, ROLE, WORKER, Ids, World, like, make_tokens, outcome, same
 from tests.helpers.processes import ROOT, start_hub, start_worker
 
@@ -34,12 +34,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         env = {"ROLECALL_TOKEN": tokens["worker"]}
         worker = start_worker("tests.acceptance.workers:asker", WORKER, hub.url, log=data / "w.log", env=env)
         with worker:
-            found.lease("abroad", HIDDEN_ROLE, "z")
+            found.lease("other-farm", HIDDEN_ROLE, "z")
             found.lease("rival", "rival", "r")
             yield found
 
 
-# --- the tables are whole
+# --- the tables are complete
 
 
 def test_every_method_has_a_row() -> None:
@@ -48,10 +48,10 @@ def test_every_method_has_a_row() -> None:
 
 @pytest.mark.parametrize("dialect", sorted(REST))
 def test_every_operation_has_an_address_in_rest(dialect: str) -> None:
-    base, _ = BASES[dialect]
-    places = [read_route(base + row.path.partition("?")[0], row.verb) for row in REST[dialect]]
-    assert {place.operation for place in places if place is not None} == set(Operation)
-    assert None not in places
+    base, _ = PREFIXES[dialect]
+    routes = [read_route(base + row.path.partition("?")[0], row.method) for row in REST[dialect]]
+    assert {place.operation for place in routes if place is not None} == set(Operation)
+    assert None not in routes
 
 
 async def test_every_address_of_the_hubs_own_has_a_row(tmp_path: Path) -> None:
@@ -62,12 +62,12 @@ async def test_every_address_of_the_hubs_own_has_a_row(tmp_path: Path) -> None:
     assert found - automatic == set(OWN)
 
 
-def test_the_reference_tells_every_address_and_its_right() -> None:
-    told: dict[tuple[str, str], str] = {}
+def test_the_reference_lists_every_address_and_its_right() -> None:
+    documented: dict[tuple[str, str], str] = {}
     for cells, right in re.findall(r"^\| (`[A-Z]+ /.*?) \| (\w+).* \|$", HTTP_PAGE.read_text(), re.MULTILINE):
-        told |= {(verb, path): right for verb, path in re.findall(r"`([A-Z]+) (\S+)`", cells)}
-    rules = {(verb, rule.replace("<", "{").replace(">", "}")): rows[0].right for (verb, rule), rows in OWN.items()}
-    assert told == rules
+        documented |= {(method, path): right for method, path in re.findall(r"`([A-Z]+) (\S+)`", cells)}
+    rules = {(method, rule.replace("<", "{").replace(">", "}")): rows[0].right for (method, rule), rows in OWN.items()}
+    assert documented == rules
 
 
 # --- A2A, in JSON-RPC and in REST
@@ -77,13 +77,13 @@ def test_the_reference_tells_every_address_and_its_right() -> None:
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_a_method_answers_as_documented(world: World, method: str, who: str) -> None:
     row = METHODS[method]
-    for way in row.ways.values():
+    for way in row.names.values():
         if row.right not in RIGHTS[who]:
             answer = world.rpc(who, method, way.params(like("x" * 36), "t"))
             assert outcome(answer) == UNKNOWN_TO.get(who, "403")
             continue
         if way.of == "config" and who not in CAN_OWN:
-            continue  # he has no task to name it under
+            continue  # this holder has no task that could have the config
         changes = row.right != "read"
         ids, mine = world.ids(way.of, who, fresh=way.made, changes=changes), _mine(world, who, way.of, changes=changes)
 
@@ -105,18 +105,18 @@ def test_a_method_answers_as_documented(world: World, method: str, who: str) -> 
 @pytest.mark.parametrize(
     ("dialect", "row"),
     [
-        pytest.param(dialect, row, id=f"{dialect} {row.verb} {row.path} {row.of}")
+        pytest.param(dialect, row, id=f"{dialect} {row.method} {row.path} {row.of}")
         for dialect, rows in REST.items()
         for row in rows
     ],
 )
 def test_an_address_of_rest_answers_as_documented(world: World, dialect: str, row: Address, who: str) -> None:
-    base, headers = BASES[dialect]
+    base, headers = PREFIXES[dialect]
 
     def ask(one: str, mine: str) -> httpx.Response:
         body = row.body(one, mine) if row.body else None
         return world.ask(
-            who, row.verb, f"/agents/{_role(row.of, one)}{base}{row.path.format(id=one, mine=mine)}", body, **headers
+            who, row.method, f"/agents/{_role(row.of, one)}{base}{row.path.format(id=one, mine=mine)}", body, **headers
         )
 
     if row.right not in RIGHTS[who]:
@@ -135,14 +135,14 @@ def test_an_address_of_rest_answers_as_documented(world: World, dialect: str, ro
 
 
 def _mine(world: World, who: str, of: str, *, changes: bool) -> str:
-    """A task to name configs under."""
+    """A task that the configs belong to."""
     if of != "config":
         return "-"
-    return str((world.task(who, "c", f"cfg-{who}") if changes else world.standing(who))["id"])
+    return str((world.task(who, "c", f"cfg-{who}") if changes else world.kept_task(who))["id"])
 
 
 def _role(of: str, one: str) -> str:
-    """Whose address is asked: where roles are named, they are the address."""
+    """The role in the address: the id itself where it names a role."""
     return one if of == "role" else ROLE
 
 
@@ -155,7 +155,7 @@ def _check_own(answer: httpx.Response, expected: str, ids: Ids, of: str) -> None
 
 @pytest.mark.parametrize("who", ["owner", "other", "stranger", "admin"])
 @pytest.mark.parametrize("method", ["tasks/resubscribe", "SubscribeToTask"])
-def test_a_cursor_opens_nobody_elses_task(world: World, method: str, who: str) -> None:
+def test_a_cursor_gives_no_access_to_a_foreign_task(world: World, method: str, who: str) -> None:
     ids = world.ids("task", who)
     for cursor in ("1", "999"):
         answers = [world.rpc(who, method, {"id": one}, **{"Last-Event-ID": cursor}) for one in (ids.foreign, ids.unknown)]
@@ -164,12 +164,12 @@ def test_a_cursor_opens_nobody_elses_task(world: World, method: str, who: str) -
 
 
 @pytest.mark.parametrize("who", ["other", "admin", "reader", "stranger"])
-def test_lists_hold_what_is_ones_own_and_nothing_else(world: World, who: str) -> None:
-    theirs = world.standing("owner")["id"]
+def test_lists_hold_only_the_callers_own_tasks(world: World, who: str) -> None:
+    task = world.kept_task("owner")["id"]
     own = world.task(who)["id"] if who in CAN_OWN else None
     for answer in (world.rpc(who, "ListTasks", {}), world.ask(who, "GET", "/registry/tasks")):
         assert outcome(answer) == "ok"
-        assert theirs not in answer.text
+        assert task not in answer.text
         assert own is None or own in answer.text
 
 
@@ -201,30 +201,30 @@ def test_an_address_of_the_hubs_own_answers_as_documented(world: World, rule: tu
 
 
 def _own_ids(world: World, row: Address, who: str) -> Ids:
-    abroad = who == "stranger"
+    other_workspace = who == "stranger"
     if row.of == "worker":
-        unknown = f"{'x' * len(ROLE)}:a" if abroad else f"{'x' * len(HIDDEN_ROLE)}:z"
+        unknown = f"{'x' * len(ROLE)}:a" if other_workspace else f"{'x' * len(HIDDEN_ROLE)}:z"
         return (
             Ids(HIDDEN, WORKER, unknown)
-            if abroad
-            else Ids(WORKER if "drain" not in row.path else _leased(world), HIDDEN, unknown)
+            if other_workspace
+            else Ids(WORKER if "drain" not in row.path else _new_lease(world), HIDDEN, unknown)
         )
     if row.of == "lease":
-        return Ids(_leased(world, who), HIDDEN, "x" * len(HIDDEN_ROLE) + ":z")
+        return Ids(_new_lease(world, who), HIDDEN, "x" * len(HIDDEN_ROLE) + ":z")
     if row.of == "agent cursor":
-        return Ids(None, HIDDEN, "hidden:y") if not abroad else Ids(None, WORKER, "asker:b")
+        return Ids(None, HIDDEN, "hidden:y") if not other_workspace else Ids(None, WORKER, "asker:b")
     if row.of == "letter task":
-        # Whoever operates may send again what died in his workspace: nothing there is another's to him.
-        theirs = world.dead_letter("owner")
-        return Ids(None, like(theirs) if who == "admin" else theirs, like(theirs))
+        # An operator may redeliver every dead letter of the workspace, so none of them is foreign to it.
+        task = world.dead_letter("owner")
+        return Ids(None, like(task) if who == "admin" else task, like(task))
     if row.of == "letter cursor":
-        theirs = world.dead_letter("owner")
-        return Ids(None, f"9999999999.0/1/{theirs}/c", f"9999999999.0/1/{like(theirs)}/c")
+        task = world.dead_letter("owner")
+        return Ids(None, f"9999999999.0/1/{task}/c", f"9999999999.0/1/{like(task)}/c")
     return world.ids(row.of, who)
 
 
-def _leased(world: World, who: str = "worker") -> str:
-    """A lease of his own, with its proof kept."""
+def _new_lease(world: World, who: str = "worker") -> str:
+    """A new lease of this holder. Its proof is kept."""
     lease = world.lease(who, "mine", f"of-{who}-{len(world.kept)}")
     world.kept["proof", lease["name"]] = {"epoch": lease["epoch"], "lease": lease["lease"]}
     return str(lease["name"])
@@ -232,13 +232,13 @@ def _leased(world: World, who: str = "worker") -> str:
 
 def _ask_own(world: World, who: str, row: Address, one: str) -> httpx.Response:
     body: Any = None
-    if row.verb == "PUT" or (row.path, row.verb) == ("/registry/agents", "POST"):
+    if row.method == "PUT" or (row.path, row.method) == ("/registry/agents", "POST"):
         body = {**OFFER, "name": f"mine:{one.replace(':', '')}"}
     elif row.of == "lease":
         body = world.kept.get(("proof", one), {"epoch": 1, "lease": "0" * 64})
-    elif row.verb == "POST":
+    elif row.method == "POST":
         body = {}
-    return world.ask(who, row.verb, row.path.format(id=one), body)
+    return world.ask(who, row.method, row.path.format(id=one), body)
 
 
 def _feed_status(world: World, who: str) -> int:

@@ -1,4 +1,4 @@
-"""Bad input, from callers and from workers: a clear error, the right code, nothing lost, and the hub alive."""
+"""Bad input from callers and workers: a clear error with the right code, nothing lost, and a hub that still runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 
 
 @pytest.fixture(autouse=True)
-def hub_lives_and_says_no_traceback(hub: HubProcess) -> Iterator[None]:
+def hub_lives_without_traceback(hub: HubProcess) -> Iterator[None]:
     yield
     assert httpx.get(f"{hub.url}/readyz", trust_env=False).status_code == 200
     assert "Traceback" not in hub.output
@@ -91,7 +91,7 @@ async def test_an_error_of_a_streaming_call_is_an_event(http: httpx.AsyncClient)
 
 
 @pytest.mark.parametrize("cursor", ["-1", "abc", "9" * 10_000, "1e9", "5"])
-async def test_a_cursor_that_cannot_be_is_refused(http: httpx.AsyncClient, cursor: str) -> None:
+async def test_an_invalid_cursor_is_refused(http: httpx.AsyncClient, cursor: str) -> None:
     body = {"jsonrpc": "2.0", "id": "s", "method": "tasks/resubscribe", "params": {"id": "none"}}
     response = await http.post("/", content=dump(body), headers={**JSON, "Last-Event-ID": cursor})
     assert response.status_code in (200, 400, 431)
@@ -114,7 +114,9 @@ async def test_every_entry_of_a_batch_has_its_own_answer(http: httpx.AsyncClient
     ("headers", "status"),
     [({"Content-Type": "text/plain"}, 415), ({}, 415), ({**JSON, "Content-Encoding": "gzip"}, 415)],
 )
-async def test_what_is_not_called_json_is_not_read(http: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:
+async def test_a_body_without_the_json_media_type_is_refused(
+    http: httpx.AsyncClient, headers: dict[str, str], status: int
+) -> None:
     response = await http.post("/agents/echo/", content=dump(request()), headers=headers)
     assert response.status_code == status
 
@@ -135,7 +137,7 @@ async def test_a_chunked_body_that_passes_the_limit_is_refused(http: httpx.Async
 
 
 @pytest.mark.parametrize("path", ["/agents/../../etc/passwd", "/agents/UPPER/", "/agents/a%2fb/", "/agents/%00/", "/x" * 500])
-async def test_an_address_that_cannot_be_is_not_found(http: httpx.AsyncClient, path: str) -> None:
+async def test_an_invalid_address_is_not_found(http: httpx.AsyncClient, path: str) -> None:
     assert (await http.post(path, content=dump(request()), headers=JSON)).status_code in (404, 405)
 
 
@@ -164,7 +166,7 @@ async def test_an_unknown_role_names_the_live_ones_and_the_nearest(http: httpx.A
         ({"url": "http://127.0.0.1:1/", "labels": {"a": 1}}, "labels"),
     ],
 )
-async def test_a_bad_enrolment_says_which_field(http: httpx.AsyncClient, document: dict[str, Any], field: str) -> None:
+async def test_a_bad_enrolment_names_the_field(http: httpx.AsyncClient, document: dict[str, Any], field: str) -> None:
     response = await http.put("/registry/agents/bad/x", json=document)
     assert response.status_code == 422
     assert response.headers["content-type"] == "application/problem+json"
@@ -172,7 +174,7 @@ async def test_a_bad_enrolment_says_which_field(http: httpx.AsyncClient, documen
 
 
 @pytest.mark.parametrize("role", ["UPPER", "agents", "-x", "x" * 64, "Ａdmin", "a b"])
-async def test_a_name_that_cannot_be_enrols_nobody(http: httpx.AsyncClient, role: str) -> None:
+async def test_an_invalid_name_is_not_enrolled(http: httpx.AsyncClient, role: str) -> None:
     assert (await http.put(f"/registry/agents/{role}/x", json={"url": "http://127.0.0.1:1/"})).status_code == 422
 
 
@@ -184,7 +186,7 @@ async def test_a_worker_may_not_be_the_hub_itself(http: httpx.AsyncClient, hub: 
 
 
 class worker:
-    """A server with a script, enrolled under a role for as long as the block lasts."""
+    """A scripted server, enrolled under a role inside the block."""
 
     def __init__(self, http: httpx.AsyncClient, script: Script | bytes, *, role: str = "bad", streaming: bool = True) -> None:
         self._http, self._role, self._streaming = http, role, streaming
@@ -220,7 +222,7 @@ async def endless_line(peer: Peer) -> None:
         return
 
 
-async def hang_up(peer: Peer) -> None:
+async def disconnect(peer: Peer) -> None:
     await peer.read_request()
 
 
@@ -259,15 +261,15 @@ async def test_an_answer_that_is_not_a2a_is_an_error(http: httpx.AsyncClient, sc
     assert "Traceback" not in error["message"]
 
 
-async def test_a_worker_that_hangs_up_fails_the_task_and_says_that_it_may_have_run(http: httpx.AsyncClient) -> None:
-    async with worker(http, hang_up) as server:
+async def test_a_worker_that_disconnects_fails_the_task_as_lost(http: httpx.AsyncClient) -> None:
+    async with worker(http, disconnect) as server:
         task = (await http.post("/agents/bad/", content=dump(request()), headers=JSON)).json()["result"]
         assert len(server.requests) == 1
     assert task["status"]["state"] == "failed"
     assert task["metadata"]["rolecall"]["reason"] == "WORKER_LOST"
 
 
-async def test_a_worker_that_says_nothing_fails_the_task_in_time(http: httpx.AsyncClient) -> None:
+async def test_a_silent_worker_fails_the_task_in_time(http: httpx.AsyncClient) -> None:
     async with worker(http, say_nothing):
         asked = time.monotonic()
         task = (await http.post("/agents/bad/", content=dump(request()), headers=JSON)).json()["result"]
@@ -275,15 +277,15 @@ async def test_a_worker_that_says_nothing_fails_the_task_in_time(http: httpx.Asy
     assert task["metadata"]["rolecall"]["reason"] == "WORKER_SILENT"
 
 
-async def test_a_worker_that_nobody_answers_for_is_named(http: httpx.AsyncClient) -> None:
+async def test_an_unreachable_worker_is_named_and_suspect(http: httpx.AsyncClient) -> None:
     await http.put("/registry/agents/gone/x", json={"url": f"http://127.0.0.1:{free_port()}/"})
     error = await error_of(http, request(), "/agents/gone/")
     assert error["data"][0]["reason"] == "WORKER_UNREACHABLE"
-    listed = (await http.get("/registry/agents", params={"role": "gone"})).json()["agents"]
-    assert listed[0]["state"] == "suspect"
+    agents = (await http.get("/registry/agents", params={"role": "gone"})).json()["agents"]
+    assert agents[0]["state"] == "suspect"
 
 
-async def test_a_busy_workers_refusal_is_told_as_such(http: httpx.AsyncClient) -> None:
+async def test_a_busy_workers_refusal_is_reported_as_such(http: httpx.AsyncClient) -> None:
     refusal = answer(b"{}", status="503 Service Unavailable", more="X-Not-Processed: 1\r\n")
     async with worker(http, refusal):
         error = await error_of(http, request(), "/agents/bad/")
@@ -304,20 +306,20 @@ async def test_a_workers_own_error_passes_without_its_internals(http: httpx.Asyn
 
 
 async def test_an_endless_line_does_not_fill_the_hub(http: httpx.AsyncClient, hub: HubProcess) -> None:
-    before = rss(hub.pid)
+    before = memory_used(hub.pid)
     async with worker(http, endless_line):
         await asyncio.gather(*(error_of(http, request(), "/agents/bad/") for _ in range(5)))
-    assert rss(hub.pid) - before < 40
+    assert memory_used(hub.pid) - before < 40
 
 
 async def test_an_idle_hub_is_small(tmp_path: Path) -> None:
     started = time.monotonic()
     with start_hub(tmp_path / "small") as small:
         assert time.monotonic() - started < 3
-        assert rss(small.pid) < 80
+        assert memory_used(small.pid) < 80
 
 
-def rss(pid: int) -> float:
+def memory_used(pid: int) -> float:
     """Megabytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):

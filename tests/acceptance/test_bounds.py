@@ -1,4 +1,4 @@
-"""Flooded past each of its limits, a hub says which one, goes on serving, and takes no more memory or disk."""
+"""Flooded past each of its limits, a hub names the limit, continues to serve, and takes no more memory or disk."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ OWN_WORKERS, PLAIN_WORKERS = "tests.acceptance.syncs.workers", "tests.acceptance
 MOST = 6
 AT_ONCE = 40
 MOST_LOGGED = 64 * 1024
-MEGABYTE = 1024 * 1024
+MIB = 1024 * 1024
 PAGES_OF_A_CALL = 4.2
-"""A call of the rounds below fills 2.9 pages of the database. Two rounds together must not fit in."""
+"""A call of the rounds below fills 2.9 pages of the database. Two rounds together must not fit into this limit."""
 
 Answer = dict[str, Any]
 Flood = Callable[["Calls", int], Awaitable[list[Answer]]]
 
 
 class Calls:
-    """One client that does many things at once. Every call is new, and every offer another worker."""
+    """One client with many requests at once. Every call is new, and every offer is another worker."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
@@ -65,8 +65,8 @@ class Calls:
 
     @asynccontextmanager
     async def stream(self, method: str, params: Answer) -> AsyncIterator[Answer]:
-        """The first frame of an answer that stays open, or its error."""
-        reader = FrameReader(limit=MEGABYTE)
+        """The first frame of a stream that stays open, or its error."""
+        reader = FrameReader(limit=MIB)
         async with self.client.stream("POST", "/agents/counter/", json=_body(method, params)) as answer:
             async for piece in answer.aiter_raw():
                 for frame in reader.feed(piece):
@@ -108,10 +108,10 @@ async def until_taken(call: Callable[[], Coroutine[Any, Any, Answer]]) -> None:
     await until(is_taken)
 
 
-def resident(hub: HubProcess) -> int:
+def memory_used(hub: HubProcess) -> int:
     """Bytes of memory."""
-    pages = int(Path(f"/proc/{hub.pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    page_count = int(Path(f"/proc/{hub.pid}/statm").read_text().split()[1])
+    return page_count * os.sysconf("SC_PAGE_SIZE")
 
 
 def worker_on(hub: HubProcess, role: str, module: str, folder: Path) -> Process:
@@ -129,7 +129,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(folder: Path) -> Iterator[HubProcess]:
-    """With a worker that counts for as long as nobody says that it is enough, and one that says as much as one likes."""
+    """A hub with a worker that counts until the file `enough` exists, and one that sends as many words as requested."""
     with (
         start_hub(
             folder / "hub",
@@ -146,7 +146,7 @@ def running(folder: Path) -> Iterator[HubProcess]:
 
 @pytest.fixture
 def hub(running: HubProcess, folder: Path) -> Iterator[HubProcess]:
-    """With nothing to do, before and after."""
+    """A hub without running tasks before and after the test."""
     (folder / "enough").unlink(missing_ok=True)
     (folder / "runs").write_text("")
     yield running
@@ -177,21 +177,21 @@ async def test_workers_beyond_the_limit_are_refused_and_the_others_stay(hub: Hub
 
 
 async def test_streams_beyond_the_limit_are_refused_before_anything_runs(hub: HubProcess, folder: Path) -> None:
-    async with calls_to(hub) as calls, AsyncExitStack() as open_ones:
+    async with calls_to(hub) as calls, AsyncExitStack() as open_streams:
         tasks = []
         for _ in range(MOST):
-            first = await open_ones.enter_async_context(calls.stream("message/stream", text_message(uuid4().hex)))
+            first = await open_streams.enter_async_context(calls.stream("message/stream", text_message(uuid4().hex)))
             tasks.append(first["result"]["id"])
         sizes = []
         for _ in range(4):
             check_refused(await at_once(AT_ONCE, lambda: _open(calls)), "ROLECALL_MAX_STREAMS")
             check_refused(await at_once(AT_ONCE, lambda: _reopen(calls, tasks[0])), "ROLECALL_MAX_STREAMS")
-            sizes.append(resident(hub))
-        assert sizes[-1] - sizes[0] < 8 * MEGABYTE
+            sizes.append(memory_used(hub))
+        assert sizes[-1] - sizes[0] < 8 * MIB
         assert runs(folder) == MOST
         assert (await calls.call("counter", "tasks/get", {"id": tasks[0]}))["result"]["status"]["state"] == "working"
         assert "result" in await calls.send("counter", wait=False)
-        await open_ones.aclose()
+        await open_streams.aclose()
         await until_taken(lambda: _open(calls))
 
 
@@ -228,42 +228,42 @@ async def _flood_with_tasks(calls: Calls, many: int) -> list[Answer]:
 
 
 async def _flood_with_streams(calls: Calls, many: int) -> list[Answer]:
-    """None is closed before all have got their first frame."""
-    async with AsyncExitStack() as open_ones:
+    """All stay open until each has its first frame."""
+    async with AsyncExitStack() as open_streams:
 
         async def keep() -> Answer:
-            return await open_ones.enter_async_context(calls.stream("message/stream", text_message(uuid4().hex)))
+            return await open_streams.enter_async_context(calls.stream("message/stream", text_message(uuid4().hex)))
 
         return await at_once(many, keep)
 
 
-FLOODS: dict[str, tuple[Flood, int]] = {
+FLOOD_KINDS: dict[str, tuple[Flood, int]] = {
     "workers": (_flood_with_workers, MOST),
     "tasks": (_flood_with_tasks, 2 * MOST),
     "streams": (_flood_with_streams, MOST),
 }
 
 
-@pytest.mark.parametrize("kind", FLOODS)
-async def test_a_flood_that_comes_in_one_moment_gets_no_further_than_the_limit(hub: HubProcess, kind: str) -> None:
-    flood, limit = FLOODS[kind]
+@pytest.mark.parametrize("kind", FLOOD_KINDS)
+async def test_a_flood_at_one_moment_does_not_pass_the_limit(hub: HubProcess, kind: str) -> None:
+    flood, limit = FLOOD_KINDS[kind]
     async with calls_to(hub) as calls:
         accepted = [answer for answer in await flood(calls, AT_ONCE) if "result" in answer]
     assert len(accepted) == limit
 
 
 async def test_readers_of_the_registrys_changes_are_bounded_too(hub: HubProcess) -> None:
-    async with calls_to(hub) as calls, AsyncExitStack() as open_ones:
+    async with calls_to(hub) as calls, AsyncExitStack() as open_streams:
         feeds = [calls.client.stream("GET", "/registry/events") for _ in range(2 * MOST)]
-        answers = [await open_ones.enter_async_context(feed) for feed in feeds]
+        answers = [await open_streams.enter_async_context(feed) for feed in feeds]
         assert [answer.status_code for answer in answers].count(503) == MOST
 
 
-# --- how large, how long, and for how long kept
+# --- size, duration and retention
 
 
 def count(hub: HubProcess, sql: str) -> int:
-    """Read beside the hub."""
+    """Read from the database while the hub runs."""
     db = sqlite3.connect(f"{(hub.data_dir / FILE_NAME).as_uri()}?mode=ro", uri=True, timeout=10)
     try:
         return int(db.execute(sql).fetchone()[0])
@@ -271,13 +271,13 @@ def count(hub: HubProcess, sql: str) -> int:
         db.close()
 
 
-async def test_a_task_that_says_too_much_fails_and_others_go_on(hub: HubProcess) -> None:
+async def test_a_task_with_too_many_events_fails_and_others_continue(hub: HubProcess) -> None:
     async with calls_to(hub) as calls:
-        modest, loud = await asyncio.gather(calls.send("teller", "20 words"), calls.send("teller", "100000 words"))
-        assert modest["result"]["status"]["state"] == "completed"
-        _check_failed(loud, "OVERLOADED", "ROLECALL_MAX_LOG")
+        small, large = await asyncio.gather(calls.send("teller", "20 words"), calls.send("teller", "100000 words"))
+        assert small["result"]["status"]["state"] == "completed"
+        _check_failed(large, "OVERLOADED", "ROLECALL_MAX_LOG")
     size = count(hub, "select max(size) from (select sum(length(body)) as size from event group by place >> 24)")
-    # What came in one piece is logged in one piece.
+    # Events that arrive together are logged together.
     assert MOST_LOGGED < size < 3 * MOST_LOGGED
 
 
@@ -296,30 +296,30 @@ def _check_failed(answer: Answer, reason: str, setting: str) -> None:
     assert task["metadata"]["rolecall"]["reason"] == reason
 
 
-def test_what_has_ended_takes_no_room_for_long(tmp_path: Path) -> None:
+def test_ended_tasks_leave_the_disk_after_retention(tmp_path: Path) -> None:
     _come_and_go(tmp_path, rounds=2, calls=100)
 
 
 @pytest.mark.soak
-def test_what_has_ended_takes_no_room_for_long_over_many_rounds(tmp_path: Path) -> None:
+def test_ended_tasks_leave_the_disk_after_retention_over_many_rounds(tmp_path: Path) -> None:
     _come_and_go(tmp_path, rounds=40, calls=1000)
 
 
 def _come_and_go(tmp_path: Path, *, rounds: int, calls: int) -> None:
-    """Rounds of calls whose tasks are kept for a second, and of questions that nobody answers."""
+    """Rounds of calls whose tasks are kept for a second, and of questions without an answer."""
     with (
         start_hub(tmp_path / "hub", argv=brisk.ARGV, retention=1, max_pause=1, same_message=1) as hub,
         worker_on(hub, "teller", OWN_WORKERS, tmp_path),
         worker_on(hub, "asker", PLAIN_WORKERS, tmp_path),
     ):
-        pages, sizes = [], []
+        page_counts, sizes = [], []
         for _ in range(rounds):
             asyncio.run(_one_round(hub, calls))
-            pages.append(count(hub, "pragma page_count"))
-            sizes.append(resident(hub))
+            page_counts.append(count(hub, "pragma page_count"))
+            sizes.append(memory_used(hub))
             wait_for(lambda: count(hub, "select (select count(*) from task) + (select count(*) from event)") == 0, 15)
-        assert max(pages) < PAGES_OF_A_CALL * calls, pages
-        assert sizes[-1] - sizes[rounds // 4] < 8 * MEGABYTE, sizes
+        assert max(page_counts) < PAGES_OF_A_CALL * calls, page_counts
+        assert sizes[-1] - sizes[rounds // 4] < 8 * MIB, sizes
 
 
 async def _one_round(hub: HubProcess, many: int) -> None:
@@ -333,16 +333,16 @@ async def _one_round(hub: HubProcess, many: int) -> None:
 
 @pytest.mark.soak
 async def test_the_registrys_changes_are_kept_up_to_a_number(tmp_path: Path) -> None:
-    """Workers that come and go without end leave ten thousand changes behind, and no more."""
+    """Workers that enrol and withdraw endlessly leave at most ten thousand changes."""
     sizes = []
     with start_hub(tmp_path / "hub") as hub:
         async with calls_to(hub) as calls:
             for number in range(2 * KEPT // AT_ONCE):
                 await asyncio.gather(*(_come_and_leave(calls, f"{number}-{one}") for one in range(AT_ONCE)))
                 if number % 25 == 0:
-                    sizes.append(resident(hub))
+                    sizes.append(memory_used(hub))
                     assert count(hub, "select count(*) from change") <= 1.1 * KEPT
-        assert sizes[-1] - sizes[len(sizes) // 2] < 20 * MEGABYTE, sizes
+        assert sizes[-1] - sizes[len(sizes) // 2] < 20 * MIB, sizes
 
 
 async def _come_and_leave(calls: Calls, instance: str) -> None:

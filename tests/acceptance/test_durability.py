@@ -1,4 +1,4 @@
-"""Nothing that anybody was given is lost: the hub killed under load, its files read behind its back, the power cut."""
+"""Nothing that a client got is lost: the hub is killed under load, its files are read from outside, the power is cut."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def hub_on(data_dir: Path, *, port: int = 0, argv: Sequence[str] = ()) -> HubPro
     return start_hub(data_dir, port=port, argv=argv, lease_ttl=4, heartbeat=0.5, worker_silence=5)
 
 
-class Asking:
-    """Sends messages one after the other, from a thread, and keeps every answer that came."""
+class RepeatedSender:
+    """Sends messages one after the other from a thread, and keeps every answer."""
 
     def __init__(self, hub: str) -> None:
         self.answers: list[dict[str, Any]] = []
@@ -53,16 +53,16 @@ class Asking:
                 self.answers.append(answer)
 
 
-def test_every_event_that_a_client_was_given_outlives_three_deaths_of_the_hub(tmp_path: Path) -> None:
-    _kill_under_load(tmp_path, deaths=3)
+def test_every_event_sent_to_a_client_survives_three_kills_of_the_hub(tmp_path: Path) -> None:
+    _kill_under_load(tmp_path, kill_count=3)
 
 
 @pytest.mark.soak
-def test_every_event_that_a_client_was_given_outlives_twenty_deaths_of_the_hub(tmp_path: Path) -> None:
-    _kill_under_load(tmp_path, deaths=20)
+def test_every_event_sent_to_a_client_survives_twenty_kills_of_the_hub(tmp_path: Path) -> None:
+    _kill_under_load(tmp_path, kill_count=20)
 
 
-def _kill_under_load(tmp_path: Path, *, deaths: int) -> None:
+def _kill_under_load(tmp_path: Path, *, kill_count: int) -> None:
     rng = random.Random(32)
     hub = hub_on(tmp_path / "hub")
     with (
@@ -72,12 +72,12 @@ def _kill_under_load(tmp_path: Path, *, deaths: int) -> None:
         readers = [Reader(hub.url, "counter", "count") for _ in range(32)]
         threads = [reader.start() for reader in readers]
         wait_for(lambda: all(reader.chunks for reader in readers))
-        asking = Asking(hub.url)
-        for death in range(deaths):
+        sender = RepeatedSender(hub.url)
+        for number in range(kill_count):
             time.sleep(rng.uniform(0.05, 0.6))
             hub.kill9()
             _join(threads, 5)
-            stored = read_still(hub.data_dir, tmp_path / f"death-{death}")
+            stored = read_still(hub.data_dir, tmp_path / f"death-{number}")
             assert (stored.integrity, stored.torn, lost(stored, readers)) == ("ok", [], [])
             hub = hub_on(hub.data_dir, port=hub.port)
             seen = _count(readers)
@@ -85,12 +85,12 @@ def _kill_under_load(tmp_path: Path, *, deaths: int) -> None:
             wait_for(lambda seen=seen: _count(readers) > seen)  # type: ignore[misc]
         (tmp_path / "enough").touch()
         _join(threads, 20)
-        asking.stop()
+        sender.stop()
         with hub:
             for reader in readers:
                 _check(hub, reader, rng)
-            assert len(asking.answers) > deaths
-            assert [get_task(hub.url, answer["id"]) for answer in asking.answers] == asking.answers
+            assert len(sender.answers) > kill_count
+            assert [get_task(hub.url, answer["id"]) for answer in sender.answers] == sender.answers
     assert len((tmp_path / "runs").read_text().splitlines()) == len(readers)
 
 
@@ -104,7 +104,7 @@ def _count(readers: Sequence[Reader]) -> int:
 
 
 def _check(hub: HubProcess, reader: Reader, rng: random.Random) -> None:
-    """The reader had everything once and in order, and the log says the same to whoever asks again."""
+    """The reader got everything once and in order, and a second reader gets the same from the log."""
     many = len(reader.chunks) - 1
     assert reader.chunks == [*(f"{n} " for n in range(many)), f"that was {many}"]
     assert [cursor for cursor, _ in reader.frames] == list(range(1, len(reader.frames) + 1))
@@ -115,8 +115,8 @@ def _check(hub: HubProcess, reader: Reader, rng: random.Random) -> None:
     assert again.frames == reader.frames
 
 
-def test_events_that_are_shown_before_they_are_stored_are_noticed(tmp_path: Path) -> None:
-    """A hub with that fault: what the test above looks for can be found."""
+def test_events_sent_before_they_are_stored_are_detected(tmp_path: Path) -> None:
+    """With that fault in the hub, the checks of the test above fail."""
     hub = hub_on(tmp_path / "hub", argv=careless.argv("told too early"))
     with _counter(hub, tmp_path) as worker:
         readers = [Reader(hub.url, "counter", "count") for _ in range(8)]
@@ -130,26 +130,25 @@ def test_events_that_are_shown_before_they_are_stored_are_noticed(tmp_path: Path
     assert lost(stored, readers) != []
 
 
-# --- the sync comes before the word
+# --- the sync comes before the send
 
 _NO_END = 1_000_000
-"""Words that no test waits for: its streams end with the hub."""
+"""More words than any test waits for: the streams end with the hub."""
 
 
 @dataclass
 class Recorded:
-    """A hub that was killed in the middle of its work, and every call that it had made."""
+    """A hub that was killed while it worked, and every system call that it had made."""
 
     data_dir: Path
     calls: list[Call] = field(repr=False)
     seen: set[str] = field(repr=False)
-    """The words that its clients had been given."""
+    """The words that its clients had received."""
 
 
-def _record(folder: Path, command: Sequence[str], *, words: int, log_begun_anew: bool = False) -> Recorded:
-    """Streams and blocking calls at once, until every stream has brought that many words, and on demand until a checkpoint
-    has let the write-ahead log begin anew. Everything that is said is said once in the world: what the worker says, what its
-    callers say, and the name under which it enrols.
+def _record(folder: Path, command: Sequence[str], *, words: int, until_log_restarted: bool = False) -> Recorded:
+    """Streams and blocking calls at once, until every stream has that many words, and optionally until a checkpoint has
+    restarted the write-ahead log. Every word is unique: those of the worker, those of its callers, and the worker's name.
     """
     folder.mkdir(exist_ok=True)
     argv = recording(command, compiled(folder), folder / "hub", folder / "calls")
@@ -161,66 +160,68 @@ def _record(folder: Path, command: Sequence[str], *, words: int, log_begun_anew:
         threads = [reader.start() for reader in readers]
         answers = [send(hub.url, "teller", f"3 {word()}") for _ in range(5)]
         wait_for(lambda: all(len(reader.chunks) > words for reader in readers), 60)
-        # How many words fill a log depends on how many of them go into one commit: that is the machine's affair.
-        wait_for(lambda: not log_begun_anew or _checkpoints(hub.data_dir) > 0, 60)
+        # How many words fill a log depends on how many of them share a commit, and so on the machine.
+        wait_for(lambda: not until_log_restarted or _checkpoints(hub.data_dir) > 0, 60)
         hub.kill9()
         worker.kill9()
         _join(threads, 5)
-    said = [event for reader in readers for event in reader.events]
-    seen = {match.group().decode() for match in WORD.finditer(dump([*said, *answers]))}
+    events = [event for reader in readers for event in reader.events]
+    seen = {match.group().decode() for match in WORD.finditer(dump([*events, *answers]))}
     return Recorded(hub.data_dir, read_calls(folder / "calls", hub.pid), seen)
 
 
 def _checkpoints(data_dir: Path) -> int:
-    """How often the write-ahead log was begun anew: its header counts that."""
+    """How often the write-ahead log was restarted: its header counts that."""
     with (data_dir / PARTS[1]).open("rb") as log:
         return int.from_bytes(log.read(16)[12:])
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    return _record(tmp_path_factory.mktemp("recorded"), (*ROLECALL, "serve"), words=200, log_begun_anew=True)
+    return _record(tmp_path_factory.mktemp("recorded"), (*ROLECALL, "serve"), words=200, until_log_restarted=True)
 
 
 def test_the_record_of_calls_is_whole(recorded: Recorded) -> None:
-    """Replayed, it makes the files as they are, but for a call that the kill cut off; and it has all that clients got."""
+    """Replayed, it gives the files as they are, except for an interrupted call. It has everything that clients got."""
     ended = replayed(call for call in recorded.calls if call.ended < NEVER)
     begun = replayed(recorded.calls)
     for part in PARTS:
         assert (recorded.data_dir / part).read_bytes() in (ended[part], begun[part])
     assert len(recorded.seen) > 6 * 200
-    heads = [call for call in recorded.calls if call.kind is Kind.WRITE and call.file.endswith(b"-wal") and call.place == 0]
-    assert len(heads) > 1, "no checkpoint has come between"
+    log_starts = [
+        call for call in recorded.calls if call.kind is Kind.WRITE and call.file.endswith(b"-wal") and call.place == 0
+    ]
+    assert len(log_starts) > 1, "there was no checkpoint"
     assert recorded.seen <= first_sent(recorded.calls).keys()
 
 
-def test_no_word_leaves_the_hub_before_it_is_synced(recorded: Recorded) -> None:
-    """Neither to a client, nor to a worker, nor in the answer to an enrolment."""
+def test_nothing_is_sent_before_it_is_synced(recorded: Recorded) -> None:
+    """Not to a client, not to a worker, and not in the answer to an enrolment."""
     assert said_too_early(recorded.calls) == []
 
 
-def test_a_power_cut_takes_no_word_that_was_said(recorded: Recorded, tmp_path: Path) -> None:
-    """Cut at the kill and at moments when something had just been sent. What was not synced is gone, or some of it is."""
+def test_a_power_cut_loses_nothing_that_was_sent(recorded: Recorded, tmp_path: Path) -> None:
+    """Cuts at the kill and just after a send. Of what was not synced, everything or a random part is lost."""
     rng = random.Random(2)
     sent = first_sent(recorded.calls)
     for cut in [NEVER, *(begun + 1 for begun in rng.sample(sorted(set(sent.values())), 15))]:
-        for luck in (None, rng):
-            integrity, kept = _after_power_cut(recorded, cut, luck, tmp_path / f"{cut} {luck is None}")
+        for rng_of_cut in (None, rng):
+            integrity, kept = _after_cut(recorded, cut, rng_of_cut, tmp_path / f"{cut} {rng_of_cut is None}")
             assert integrity == "ok"
-            assert {said for said, begun in sent.items() if begun < cut} <= kept
+            assert {sent_word for sent_word, begun in sent.items() if begun < cut} <= kept
 
 
 @pytest.mark.parametrize("fault", careless.FAULTS)
-def test_a_hub_that_speaks_before_it_has_synced_is_noticed(tmp_path: Path, fault: str) -> None:
+def test_a_hub_that_sends_before_it_has_synced_is_detected(tmp_path: Path, fault: str) -> None:
     recorded = _record(tmp_path, careless.argv(fault), words=20)
     assert said_too_early(recorded.calls) != []
-    _, kept = _after_power_cut(recorded, NEVER, None, tmp_path / "cut")
+    _, kept = _after_cut(recorded, NEVER, None, tmp_path / "cut")
     assert not first_sent(recorded.calls).keys() <= kept
 
 
-def _after_power_cut(recorded: Recorded, cut: int, luck: random.Random | None, folder: Path) -> tuple[str, set[str]]:
+def _after_cut(recorded: Recorded, cut: int, rng_of_cut: random.Random | None, folder: Path) -> tuple[str, set[str]]:
     folder.mkdir()
-    files = after_power_cut(recorded.calls, cut, luck)
+    files = after_power_cut(recorded.calls, cut, rng_of_cut)
     for part in PARTS:
         if part in files:
             (folder / part).write_bytes(files[part])
@@ -228,7 +229,7 @@ def _after_power_cut(recorded: Recorded, cut: int, luck: random.Random | None, f
 
 
 def _join(threads: Sequence[threading.Thread], timeout: float) -> None:
-    """All of them, within that time."""
+    """Join all threads within `timeout` seconds in total."""
     until = time.monotonic() + timeout
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))

@@ -1,4 +1,4 @@
-"""The extended card: where tokens are asked for, what its caller may see, in the dialect that he speaks."""
+"""The extended card of a hub with tokens: what its caller may see, in the caller's dialect."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TOKEN = "t" * 40
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Two workspaces with a role each; public cards are of one version alone, which binds nobody who asks in another."""
+    """Two workspaces with a role each. Public cards have one version only; the extended card has the caller's version."""
     data = tmp_path_factory.mktemp("cards")
     tokens = make_tokens(data)
     with start_hub(data, card_version="0.3") as hub, httpx.Client(trust_env=False, timeout=30) as http:
         found = World(hub, tokens, http)
-        for who, role in (("worker", ROLE), ("abroad", HIDDEN_ROLE)):
+        for who, role in (("worker", ROLE), ("other-farm", HIDDEN_ROLE)):
             card = {"name": role, "skills": [SKILL]}
             enrolled = found.ask(who, "PUT", f"/registry/agents/{role}/a", {**OFFER, "card": card})
             assert enrolled.status_code == 201
@@ -56,7 +56,7 @@ def reason_of(answer: dict[str, Any]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(("method", "version"), METHODS.items())
-def test_a_caller_gets_the_hubs_card_with_his_workspaces_roles(world: World, method: str, version: str) -> None:
+def test_the_hubs_card_lists_the_roles_of_the_callers_workspace(world: World, method: str, version: str) -> None:
     for who, seen in (("owner", ROLE), ("reader", ROLE), ("worker", ROLE), ("admin", ROLE), ("stranger", HIDDEN_ROLE)):
         card = asked(world, who, method)["result"]
         check_pure(card, version)
@@ -64,7 +64,7 @@ def test_a_caller_gets_the_hubs_card_with_his_workspaces_roles(world: World, met
 
 
 @pytest.mark.parametrize(("method", "version"), METHODS.items())
-def test_a_role_has_one_too_and_anothers_is_unknown(world: World, method: str, version: str) -> None:
+def test_a_role_has_an_extended_card_and_a_foreign_role_is_unknown(world: World, method: str, version: str) -> None:
     for who, own, other in (("owner", ROLE, HIDDEN_ROLE), ("stranger", HIDDEN_ROLE, ROLE)):
         card = asked(world, who, method, f"/agents/{own}/")["result"]
         check_pure(card, version)
@@ -76,7 +76,7 @@ def test_a_role_has_one_too_and_anothers_is_unknown(world: World, method: str, v
 
 
 @pytest.mark.parametrize(("path", "version"), ADDRESSES.items())
-def test_rest_has_it_for_the_hub_and_below_a_role(world: World, path: str, version: str) -> None:
+def test_rest_serves_the_extended_card_of_the_hub_and_of_a_role(world: World, path: str, version: str) -> None:
     for who, own, other in (("owner", ROLE, HIDDEN_ROLE), ("stranger", HIDDEN_ROLE, ROLE)):
         whole, of_role = (world.ask(who, "GET", f"{base}{path}").json() for base in ("", f"/agents/{own}"))
         check_pure(whole, version)
@@ -97,20 +97,20 @@ def test_in_1_0_the_tenant_names_the_role(world: World) -> None:
         assert world.ask("owner", "GET", path).json() == card
     for tenant in (HIDDEN_ROLE, "nobody"):
         assert reason_of(asked(world, "owner", "GetExtendedAgentCard", tenant=tenant)) == (-32000, "ROLE_UNKNOWN")
-    disagreed = asked(world, "owner", "GetExtendedAgentCard", f"/agents/{ROLE}/", tenant="nobody")
-    assert reason_of(disagreed) == (-32000, "ROLE_UNKNOWN")
+    refused_tenant = asked(world, "owner", "GetExtendedAgentCard", f"/agents/{ROLE}/", tenant="nobody")
+    assert reason_of(refused_tenant) == (-32000, "ROLE_UNKNOWN")
     assert asked(world, "owner", "GetExtendedAgentCard", tenant=7)["error"]["code"] == -32602
 
 
-def test_it_is_what_the_public_card_would_be_and_that_claims_it(world: World) -> None:
-    """In the version that both are asked for in. Without a token the public one is that of the default workspace."""
+def test_the_extended_card_equals_the_public_one_of_the_same_version(world: World) -> None:
+    """Both in the same version. Without a token the public card is that of the default workspace."""
     public = world.ask("none", "GET", "/.well-known/agent-card.json").json()
     check_pure(public, "0.3")
     assert public == asked(world, "owner", "agent/getAuthenticatedExtendedCard")["result"]
     assert public != asked(world, "stranger", "agent/getAuthenticatedExtendedCard")["result"]
 
 
-def test_roles_come_and_go_on_it(world: World) -> None:
+def test_the_extended_card_follows_enrolment_and_withdrawal(world: World) -> None:
     def roles() -> list[str]:
         return [skill["id"] for skill in asked(world, "owner", "GetExtendedAgentCard")["result"]["skills"]]
 
@@ -121,16 +121,16 @@ def test_roles_come_and_go_on_it(world: World) -> None:
     assert roles() == [ROLE]
 
 
-def test_merged_public_cards_claim_it_in_both_spellings_once_there_are_tokens(tmp_path: Path) -> None:
-    def claimed(hub: HubProcess) -> tuple[bool, bool]:
+def test_public_cards_declare_the_extended_card_only_when_there_are_tokens(tmp_path: Path) -> None:
+    def card_flags(hub: HubProcess) -> tuple[bool, bool]:
         card = httpx.get(f"{hub.url}/.well-known/agent-card.json", trust_env=False).json()
         return card["supportsAuthenticatedExtendedCard"], card["capabilities"]["extendedAgentCard"]
 
     with start_hub(tmp_path / "open") as hub:
-        assert claimed(hub) == (False, False)
+        assert card_flags(hub) == (False, False)
         for method, code in (("GetExtendedAgentCard", -32004), ("agent/getAuthenticatedExtendedCard", -32007)):
             body = {"jsonrpc": "2.0", "id": 7, "method": method}
             for at in ("/", "/agents/nobody/"):
                 assert httpx.post(hub.url + at, json=body, trust_env=False).json()["error"]["code"] == code
     with start_hub(tmp_path / "locked", admin_token=TOKEN) as hub:
-        assert claimed(hub) == (True, True)
+        assert card_flags(hub) == (True, True)

@@ -1,4 +1,4 @@
-"""A disk that is full or takes no writes: refusals with a reason, nothing acknowledged is lost, and back by itself."""
+"""A disk that is full or takes no writes: refusals with a reason, no acknowledged data lost, and recovery without help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.client import Reader, call, get_task, send, text_message, tex
 from tests.helpers.processes import ROLECALL, HubProcess, Process, start_worker, status_of, wait_for
 from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, answer, chunk, chunked_head, frame
 
-RECOVERS_WITHIN = 5.0
+RECOVER_WITHIN = 5.0
 REFUSED = "OVERLOADED"
 
 
@@ -39,7 +39,7 @@ def hub(room: Room) -> Iterator[HubProcess]:
 
 
 def test_a_hub_that_cannot_write_refuses_loses_nothing_and_recovers_by_itself(hub: HubProcess, room: Room) -> None:
-    """The outage is longer than the silence that a worker is allowed: it is not the worker's."""
+    """The outage is longer than the silence allowed to a worker. It does not count as the worker's silence."""
     with worker(hub, "counter:a", "counter", room.folder), worker(hub, "echo:a", "instant", room.folder):
         old = send(hub.url, "echo", "old")
         readers = [Reader(hub.url, "counter", "100 0.02") for _ in range(4)]
@@ -50,21 +50,21 @@ def test_a_hub_that_cannot_write_refuses_loses_nothing_and_recovers_by_itself(hu
         _check_refusals(hub)
         assert get_task(hub.url, old["id"]) == old
         assert httpx.get(f"{hub.url}/registry/agents", trust_env=False).json()["count"] == 2
-        during = room.stored(hub)
-        assert (during.integrity, during.torn, lost(during, readers)) == ("ok", [], [])
+        full = room.stored(hub)
+        assert (full.integrity, full.torn, lost(full, readers)) == ("ok", [], [])
         time.sleep(max(0.0, began + 2 - time.monotonic()))
         assert not any(reader.done for reader in readers)
         _give_back(room, hub)
         for thread in threads:
-            thread.join(RECOVERS_WITHIN)
+            thread.join(RECOVER_WITHIN)
         for reader in readers:
             assert reader.chunks == texts(get_task(hub.url, reader.task)) == [f"{n} " for n in range(100)]
             assert [cursor for cursor, _ in reader.frames] == list(range(1, len(reader.frames) + 1))
         assert texts(send(hub.url, "echo", "new")) == ["new"]
         after = room.stored(hub)
         assert (after.integrity, after.torn, lost(after, readers)) == ("ok", [], [])
-    ran = (room.folder / "runs-instant").read_text().splitlines()
-    assert len(ran) == 2, "what was refused has run"
+    calls_run = (room.folder / "runs-instant").read_text().splitlines()
+    assert len(calls_run) == 2, "a refused call has run"
 
 
 def _take(room: Room, hub: HubProcess) -> None:
@@ -74,11 +74,11 @@ def _take(room: Room, hub: HubProcess) -> None:
 
 def _give_back(room: Room, hub: HubProcess) -> None:
     room.give_back(hub)
-    wait_for(lambda: status_of(f"{hub.url}/readyz") == 200, RECOVERS_WITHIN)
+    wait_for(lambda: status_of(f"{hub.url}/readyz") == 200, RECOVER_WITHIN)
 
 
 def _check_refusals(hub: HubProcess) -> None:
-    """Each says what is wrong, in the hub's own words."""
+    """Each names the cause in the hub's own words, not the library's."""
     refusals = [call(f"{hub.url}/agents/echo/", "message/send", text_message("refused"))["error"]]
     streaming = Reader(hub.url, "echo", "refused")
     streaming.begin()
@@ -104,15 +104,15 @@ def _check_words(text: str) -> None:
     assert not [word for word in ("Traceback", "sqlite", "Errno", "disk I/O") if word in text]
 
 
-def test_a_task_whose_worker_died_meanwhile_fails_once_there_is_room(tmp_path: Path) -> None:
+def test_a_task_whose_worker_was_killed_during_the_outage_fails_after_it(tmp_path: Path) -> None:
     room = Unwritable(tmp_path)
-    with room.start() as hub, worker(hub, "counter:a", "counter", tmp_path) as victim:
+    with room.start() as hub, worker(hub, "counter:a", "counter", tmp_path) as killed:
         reader = Reader(hub.url, "counter", "1000 0.02")
         thread = reader.start()
         wait_for(lambda: len(reader.chunks) > 5)
         _take(room, hub)
-        victim.kill9()
-        # Long enough for the hub to be refused twice, of which nothing can be seen from outside.
+        killed.kill9()
+        # Long enough for the hub to be refused twice. Nothing of that is visible from outside.
         time.sleep(1.5)
         _give_back(room, hub)
         thread.join(3)
@@ -123,7 +123,7 @@ def test_a_task_whose_worker_died_meanwhile_fails_once_there_is_room(tmp_path: P
 
 
 class PlainAgent:
-    """Streams a chunk, then waits; the end comes when it is told. It replays nothing, but knows its task."""
+    """Streams a chunk, and its end once `finish` is set. It replays nothing, but answers tasks/get."""
 
     def __init__(self) -> None:
         self.finish = asyncio.Event()
@@ -170,10 +170,10 @@ async def test_a_result_that_came_during_a_long_outage_is_fetched_from_a_worker_
 
 
 @pytest.mark.parametrize("option, words", [("ro", "Read-only file system"), ("size=4k", "disk is full")])
-def test_a_hub_that_finds_no_room_at_its_start_says_so_and_ends(tmp_path: Path, option: str, words: str) -> None:
+def test_a_hub_that_cannot_write_at_its_start_reports_it_and_exits(tmp_path: Path, option: str, words: str) -> None:
     check_mounts(tmp_path)
-    mounted = f'mount -t tmpfs -o size=1m tmpfs "$0" && mount -o "remount,{option}" "$0" && exec "$@"'
-    argv = (*OWN_MOUNTS, "sh", "-c", mounted, tmp_path, *ROLECALL, "serve")
+    command = f'mount -t tmpfs -o size=1m tmpfs "$0" && mount -o "remount,{option}" "$0" && exec "$@"'
+    argv = (*OWN_MOUNTS, "sh", "-c", command, tmp_path, *ROLECALL, "serve")
     env = {"ROLECALL_PORT": "0", "ROLECALL_DATA_DIR": str(tmp_path)}
     with Process(argv, log=tmp_path.with_name("start.log"), env=env, name="hub without room") as hub:
         assert hub.wait() == 2

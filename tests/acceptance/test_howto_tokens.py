@@ -1,4 +1,4 @@
-"""The page about tokens is run from its first block to its last; and the demo works where a token is asked for."""
+"""Every command of the page about tokens runs, and the demo works on a hub with tokens."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rolecall.model.principal import Kind, Principal
 from tests.helpers.processes import ROLECALL, ROOT, Process, environment, free_port, is_live, start_hub, status_of, wait_for
 
 PAGE = (ROOT / "docs" / "howto" / "tokens.md").read_text()
-BLOCKS = {kind: text for kind, text in re.findall(r"^```\w+ (\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)}
+COMMANDS = {kind: text for kind, text in re.findall(r"^```\w+ (\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)}
 
 
 class Shell:
-    """Runs blocks as somebody would, in one folder, beside the hub's data."""
+    """Runs commands as a user would, in one folder beside the hub's data."""
 
     def __init__(self, folder: Path, hub: str = "") -> None:
         self.folder = folder
@@ -39,8 +39,8 @@ class Shell:
         return Process(["bash", "-c", f"exec env {text}"], log=self.folder / log, env={**self.env, **env}, cwd=self.folder)
 
 
-def test_every_block_of_the_page_does_what_it_says(tmp_path: Path) -> None:
-    made = Shell(tmp_path).run(BLOCKS["make"])
+def test_every_command_of_the_page_works(tmp_path: Path) -> None:
+    made = Shell(tmp_path).run(COMMANDS["make"])
     assert made.returncode == 0, made.stderr
     files = sorted(file.name for file in tmp_path.glob("*.token"))
     assert files == ["admin.token", "anna.token", "board.token", "farm.token"]
@@ -48,37 +48,37 @@ def test_every_block_of_the_page_does_what_it_says(tmp_path: Path) -> None:
     admin = (tmp_path / "admin.token").read_text().strip()
     with start_hub(tmp_path / "data") as hub:
         shell = Shell(tmp_path, hub.url)
-        with shell.process(BLOCKS["worker"], "worker.log") as worker:
+        with shell.process(COMMANDS["worker"], "worker.log") as worker:
             worker.wait_until(lambda: is_live(hub.url, "echo:one", admin))
-            called = shell.run(BLOCKS["call"])
-            assert (called.returncode, called.stdout) == (0, BLOCKS["called"]), called.stderr
-            checked = shell.run(BLOCKS["check"])
+            called = shell.run(COMMANDS["call"])
+            assert (called.returncode, called.stdout) == (0, COMMANDS["called"]), called.stderr
+            checked = shell.run(COMMANDS["check"])
             assert checked.returncode == 0, checked.stdout
             assert {line.split()[0] for line in checked.stdout.splitlines()} == {"ok"}
-            _rotate(shell, hub.url)
+            _check_replacement(shell, hub.url)
             last = (tmp_path / "anna.token").read_text().strip()
-            assert shell.run(BLOCKS["revoke"]).returncode == 0
+            assert shell.run(COMMANDS["revoke"]).returncode == 0
             wait_for(lambda: _status(hub.url, last) == 401, 5)
-            assert shell.run(BLOCKS["call"]).returncode == 4
+            assert shell.run(COMMANDS["call"]).returncode == 4
 
 
-def _rotate(shell: Shell, hub: str) -> None:
+def _check_replacement(shell: Shell, hub: str) -> None:
     before = (shell.folder / "anna.token").read_text().strip()
-    listed = shell.run("rolecall tokens ls").stdout
-    old = next(line.split()[0] for line in listed.splitlines() if " anna " in line)
-    rotated = shell.run(BLOCKS["rotate"].replace("ID", old))
-    assert rotated.returncode == 0, rotated.stderr
+    list_text = shell.run("rolecall tokens ls").stdout
+    old = next(line.split()[0] for line in list_text.splitlines() if " anna " in line)
+    done = shell.run(COMMANDS["rotate"].replace("ID", old))
+    assert done.returncode == 0, done.stderr
     wait_for(lambda: _status(hub, before) == 401, 5)
-    assert shell.run(BLOCKS["call"]).stdout == BLOCKS["called"]
+    assert shell.run(COMMANDS["call"]).stdout == COMMANDS["called"]
 
 
 def _status(hub: str, token: str) -> int:
     return status_of(f"{hub}/registry/agents", token)
 
 
-def test_the_demo_hands_its_token_on_to_its_workers(tmp_path: Path) -> None:
+def test_the_demo_passes_its_token_to_its_workers(tmp_path: Path) -> None:
     token, port = "t" * 40, free_port()
-    _, dev = BLOCKS["dev"].strip().splitlines()
+    _, dev = COMMANDS["dev"].strip().splitlines()
     env = {"ROLECALL_ADMIN_TOKEN": token, "ROLECALL_PORT": str(port)}
     with Shell(tmp_path).process(dev, "dev.log", **env) as demo:
         demo.wait_until(lambda: "agent-card.json" in demo.output)
@@ -88,7 +88,7 @@ def test_the_demo_hands_its_token_on_to_its_workers(tmp_path: Path) -> None:
         assert demo.stop() == 0
 
 
-def test_the_demo_gets_into_a_hub_that_has_tokens_of_its_own(tmp_path: Path) -> None:
+def test_the_demo_works_with_the_hubs_own_tokens(tmp_path: Path) -> None:
     shell, port = Shell(tmp_path), free_port()
     token, _ = new(tmp_path / "data" / FILE_NAME, Principal("anna", Kind.CLIENT), lasts=None, now=0.0)
     with shell.process("rolecall dev", "dev.log", ROLECALL_PORT=str(port)) as demo:

@@ -1,5 +1,5 @@
-"""The other server, which one setting chooses, keeps the promises that matter most: calls, streams that survive, drains, and
-readers that stop.
+"""Hypercorn's server, which a setting chooses, keeps the main promises: calls, streams that survive, drains, and readers that
+stop.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ SETTINGS = {"server": "hypercorn", "lease_ttl": 4, "heartbeat": 0.5, "worker_sil
 PATIENCE = 1.0
 
 
-class System:
-    """A hub, and workers that outlive it."""
+class HubStack:
+    """A hub, and workers that run longer than it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.enough = folder / "enough"
-        """The counter counts until this file is there, so that a hub on a slow machine ends before its streams do."""
+        """The counter counts until this file exists, so that the hub stops before its streams end, also on a slow machine."""
         self.hub = start_hub(folder, **SETTINGS)
-        sources = (("syncs.workers:counter", "counter"), ("loadworkers:reams", "reams"), ("workers:instant", "echo"))
+        sources = (
+            ("syncs.workers:counter", "counter"),
+            ("loadworkers:page_writer", "page_writer"),
+            ("workers:instant", "echo"),
+        )
         self._workers = [
             start_worker(
                 f"tests.acceptance.{source}",
@@ -48,59 +52,59 @@ class System:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    house = System(tmp_path_factory.mktemp("house"))
-    yield house
-    house.close()
-    assert "Traceback" not in house.hub.output
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubStack]:
+    stack = HubStack(tmp_path_factory.mktemp("house"))
+    yield stack
+    stack.close()
+    assert "Traceback" not in stack.hub.output
 
 
-def test_a_call_is_answered(house: System) -> None:
-    task = send(house.hub.url, "echo", "hello")
+def test_a_call_is_answered(stack: HubStack) -> None:
+    task = send(stack.hub.url, "echo", "hello")
     assert texts(task) == ["hello"]
-    assert get_task(house.hub.url, task["id"]) == task
+    assert get_task(stack.hub.url, task["id"]) == task
 
 
-def test_a_reader_that_stops_is_dropped(house: System) -> None:
-    with StreamReader(house.hub.port, open_stream("reams", "400 0.005")) as reader:
+def test_a_reader_that_stops_is_dropped(stack: HubStack) -> None:
+    with StreamReader(stack.hub.port, open_stream("page_writer", "400 0.005")) as reader:
         reader.read_until(lambda it: len(it.numbers) >= 5)
-        halted = time.monotonic()
-        assert metric(house.hub, "streams_active") == 1
-        wait_for(lambda: metric(house.hub, "streams_active") == 0, 8 * PATIENCE)
-        assert time.monotonic() - halted >= 0.9 * PATIENCE
+        stopped_at = time.monotonic()
+        assert metric(stack.hub, "streams_active") == 1
+        wait_for(lambda: metric(stack.hub, "streams_active") == 0, 8 * PATIENCE)
+        assert time.monotonic() - stopped_at >= 0.9 * PATIENCE
         reader.read_until(lambda it: it.broken)
         assert not reader.ended
 
 
-def test_streams_survive_the_hubs_death_exactly(house: System) -> None:
-    readers = _counting(house, 5)
-    house.hub.kill9()
-    _come_back(house, readers)
+def test_streams_survive_a_kill_of_the_hub_exactly(stack: HubStack) -> None:
+    readers = _started_streams(stack, 5)
+    stack.hub.kill9()
+    _come_back(stack, readers)
 
 
-def test_twenty_streams_come_back_to_a_hub_that_was_told_to_stop_and_miss_nothing(house: System) -> None:
-    readers = _counting(house, 20)
-    assert house.hub.stop(10) == 0
-    _come_back(house, readers)
+def test_twenty_streams_resume_after_a_stop_of_the_hub_and_miss_nothing(stack: HubStack) -> None:
+    readers = _started_streams(stack, 20)
+    assert stack.hub.stop(10) == 0
+    _come_back(stack, readers)
 
 
-def _counting(house: System, many: int) -> list[tuple[Reader, threading.Thread]]:
-    """Streams that are under way, and their threads."""
-    house.enough.unlink(missing_ok=True)
-    readers = [Reader(house.hub.url, "counter", "count") for _ in range(many)]
+def _started_streams(stack: HubStack, many: int) -> list[tuple[Reader, threading.Thread]]:
+    """Running streams, and their threads."""
+    stack.enough.unlink(missing_ok=True)
+    readers = [Reader(stack.hub.url, "counter", "count") for _ in range(many)]
     threads = [reader.start() for reader in readers]
     wait_for(lambda: all(len(reader.chunks) > 5 for reader in readers), 30)
     return list(zip(readers, threads, strict=True))
 
 
-def _come_back(house: System, streams: list[tuple[Reader, threading.Thread]]) -> None:
-    """Each stream has been cut. In the hub that follows it goes on, and nothing is missing or doubled."""
+def _come_back(stack: HubStack, streams: list[tuple[Reader, threading.Thread]]) -> None:
+    """Each stream was cut. In the next hub it continues, and nothing is missing or doubled."""
     readers = [reader for reader, _ in streams]
     _join([thread for _, thread in streams])
     assert [(reader.done, reader.errors) for reader in readers] == [(False, [])] * len(readers)
-    house.open_again()
+    stack.open_again()
     threads = [reader.start_again() for reader in readers]
-    house.enough.touch()
+    stack.enough.touch()
     _join(threads)
     for reader in readers:
         many = len(reader.chunks) - 1

@@ -1,4 +1,4 @@
-"""Once only: no fault of a worker makes the hub run a call twice, and a message that is said twice is one call."""
+"""No fault of a worker makes the hub run a call twice, and a message that is sent twice is one call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from rolecall.protocol.text.jsontext import dump, parse
-from tests.acceptance.callers import Line, numbers
+from tests.acceptance.callers import ClientStream, numbers
 from tests.helpers.client import get_task, text_message, texts
 from tests.helpers.processes import HubProcess, free_port, start_hub, start_worker, wait_for
 from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, Request, Script, answer, chunked_head
@@ -24,8 +24,8 @@ from tests.helpers.raw_server import chunk as piece
 from tests.helpers.tcp_relay import TcpRelay
 
 SILENCE = 1.0
-TRIED = 3
-"""How often the worker that misbehaves must have been the first choice."""
+FIRST_CHOICE_COUNT = 3
+"""How often the faulty worker must have been the first choice."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def message_of(request: Request) -> str:
 
 
 def done(request: Request) -> bytes:
-    """The answer of a worker that has done what it was asked."""
+    """The answer of a worker that has completed the call."""
     task = {"kind": "task", "id": str(uuid4()), "contextId": "c", "status": {"state": "completed"}, "artifacts": []}
     return answer(dump({"jsonrpc": "2.0", "id": "1", "result": task}))
 
@@ -56,7 +56,7 @@ async def work(peer: Peer) -> None:
 
 
 class Pair:
-    """Two workers of a role of its own: `a` misbehaves, `b` works."""
+    """Two workers of one role: `a` is faulty, `b` works."""
 
     def __init__(self, http: httpx.AsyncClient, a: str, b: RawServer, *, streaming: bool) -> None:
         self.role = f"pair-{uuid4().hex[:8]}"
@@ -73,7 +73,7 @@ class Pair:
         (await self._http.delete(f"/registry/agents/{self.role}:{instance}")).raise_for_status()
 
     async def ask(self) -> tuple[str, dict[str, Any]]:
-        """The message's id, and the whole answer."""
+        """The message id, and the whole answer."""
         params = text_message("hi")
         body = {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": params}
         return params["message"]["messageId"], (await self._http.post(f"/agents/{self.role}/", json=body)).json()
@@ -90,36 +90,38 @@ class Pair:
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-@pytest.mark.parametrize("how", ["refuses connections", "takes no connection", "says so", "leaves as it says so"])
-async def test_what_a_worker_did_not_take_runs_once_on_another(http: httpx.AsyncClient, how: str, streaming: bool) -> None:
+@pytest.mark.parametrize("how", ["refuses connections", "takes no connection", "answers 503", "withdraws and answers 503"])
+async def test_a_call_that_a_worker_did_not_process_runs_once_on_another(
+    http: httpx.AsyncClient, how: str, streaming: bool
+) -> None:
     not_processed = answer(b"{}", status="503 Service Unavailable", more="X-Not-Processed: 1\r\n")
 
     async def refuse(peer: Peer) -> None:
         while await peer.read_request():
-            if how == "leaves as it says so":
+            if how == "withdraws and answers 503":
                 await pair.withdraw("a")
             await peer.write(not_processed)
 
     with ExitStack() as sockets:
         async with RawServer(work) as b, RawServer(refuse) as a:
-            url = a.url if "says so" in how else f"http://127.0.0.1:{dead_port(sockets, listens=how == 'takes no connection')}/"
+            url = a.url if "503" in how else f"http://127.0.0.1:{dead_port(sockets, listening=how == 'takes no connection')}/"
             pair = Pair(http, url, b, streaming=streaming)
             await pair.enrol("a", "b")
-            tried, asked = 0, list[str]()
-            while tried < TRIED:
+            first_choice_count, asked = 0, list[str]()
+            while first_choice_count < FIRST_CHOICE_COUNT:
                 assert len(asked) < 80
                 await pair.enrol("a")  # and so no longer suspect
                 message, reply = await pair.ask()
                 asked.append(message)
                 assert reply["result"]["status"]["state"] == "completed"
-                tried += await pair.first_choice(reply["result"]) == "a"
+                first_choice_count += await pair.first_choice(reply["result"]) == "a"
             assert pair.run_by_b() == Counter(asked)
-            assert len(a.requests) == (tried if "says so" in how else 0)
+            assert len(a.requests) == (first_choice_count if "503" in how else 0)
 
 
-def dead_port(sockets: ExitStack, *, listens: bool) -> int:
-    """Nobody answers there. Where it listens its queue is full, so that connecting takes for ever."""
-    if not listens:
+def dead_port(sockets: ExitStack, *, listening: bool) -> int:
+    """A port without a server. With `listening` its queue is full, so that a connection attempt never ends."""
+    if not listening:
         return free_port()
     listener = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
     address = listener.getsockname()
@@ -135,7 +137,7 @@ async def abort(peer: Peer) -> None:
         peer.reset()
 
 
-async def hang_up(peer: Peer) -> None:
+async def disconnect(peer: Peer) -> None:
     await peer.read_request()
 
 
@@ -144,7 +146,7 @@ async def say_nothing(peer: Peer) -> None:
     await peer.gone()
 
 
-async def bad_gateway(peer: Peer) -> None:
+async def invalid_page(peer: Peer) -> None:
     while await peer.read_request():
         await peer.write(answer(b"<html>bad gateway</html>", status="502 Bad Gateway", kind="text/html"))
 
@@ -159,13 +161,13 @@ async def unavailable(peer: Peer) -> None:
     ("script", "reason"),
     [
         (abort, "WORKER_LOST"),
-        (hang_up, "WORKER_LOST"),
+        (disconnect, "WORKER_LOST"),
         (say_nothing, "WORKER_SILENT"),
-        (bad_gateway, "-32006"),
+        (invalid_page, "-32006"),
         (unavailable, "-32006"),
     ],
 )
-async def test_what_a_worker_may_have_run_is_never_given_to_another(
+async def test_a_call_that_may_have_run_is_never_sent_to_another_worker(
     http: httpx.AsyncClient, script: Script, reason: str, streaming: bool
 ) -> None:
     async with RawServer(work) as b, RawServer(script) as a:
@@ -184,7 +186,7 @@ async def test_what_a_worker_may_have_run_is_never_given_to_another(
 
 
 def why(reply: dict[str, Any]) -> str:
-    """The code of an error, or the reason for which the hub has failed the task."""
+    """The code of an error, or the reason why the hub failed the task."""
     if "error" in reply:
         return str(reply["error"]["code"])
     assert reply["result"]["status"]["state"] == "failed"
@@ -192,16 +194,16 @@ def why(reply: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("idle", [None, 0.03])
-async def test_a_connection_that_closes_as_the_next_call_comes_runs_nothing_twice(
+async def test_a_connection_that_closes_during_the_next_call_runs_nothing_twice(
     http: httpx.AsyncClient, idle: float | None
 ) -> None:
-    """The keep-alive trap: a call that was cut there may have been taken. One worker closes at a call's first byte, the
-    other soon after its last answer, which is when the next call is on its way.
+    """A call on a keep-alive connection that closes may have run. One worker closes at the first byte of a call, the other
+    soon after its last answer, while the next call is on its way.
     """
     rng = random.Random(7)
-    ran: list[str] = []
+    called: list[str] = []
 
-    async def trap(peer: Peer) -> None:
+    async def closing_worker(peer: Peer) -> None:
         while True:
             if peer.requests and idle is None:
                 await peer.reader.read(1)
@@ -213,18 +215,18 @@ async def test_a_connection_that_closes_as_the_next_call_comes_runs_nothing_twic
                 return
             if request is None:
                 return
-            ran.append(message_of(request))
+            called.append(message_of(request))
             await peer.write(done(request))
 
-    async with RawServer(trap) as a, RawServer(work) as b:
+    async with RawServer(closing_worker) as a, RawServer(work) as b:
         pair = Pair(http, a.url, b, streaming=False)
         await pair.enrol("a", "b")
         replies = []
         for _ in range(100):
             replies.append(await pair.ask())
             await asyncio.sleep(rng.uniform(0, 0.04))
-        assert ran and (idle is None or any(len(peer.requests) > 1 for peer in a.peers))
-    runs, by_b = Counter(ran) + pair.run_by_b(), pair.run_by_b()
+        assert called and (idle is None or any(len(peer.requests) > 1 for peer in a.peers))
+    runs, by_b = Counter(called) + pair.run_by_b(), pair.run_by_b()
     for message, reply in replies:
         if "error" not in reply and reply["result"]["status"]["state"] == "completed":
             assert runs[message] == 1
@@ -234,12 +236,12 @@ async def test_a_connection_that_closes_as_the_next_call_comes_runs_nothing_twic
     assert idle is not None or sum(runs.values()) < len(replies)
 
 
-# --- P7: a message that is said twice
+# --- P7: a message that is sent twice
 
 
 @pytest.mark.parametrize("killed", [False, True])
-async def test_a_message_that_comes_again_after_a_cut_is_the_same_call(tmp_path: Path, killed: bool) -> None:
-    """The caller's line is cut in the middle of both kinds of call; the hub may die before he is back."""
+async def test_a_message_repeated_after_a_cut_is_the_same_call(tmp_path: Path, killed: bool) -> None:
+    """The caller's connection is cut during both kinds of call. The hub may be killed before the caller returns."""
     with ExitStack() as started:
         hub = start_hub(tmp_path / "hub", heartbeat=0.5, lease_ttl=10)
         started.callback(lambda: hub.end())
@@ -248,7 +250,7 @@ async def test_a_message_that_comes_again_after_a_cut_is_the_same_call(tmp_path:
         way = started.enter_context(TcpRelay(("127.0.0.1", hub.port)))
         async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
             params, text = text_message("30 0.03"), "36 0.03"
-            first = Line(way.url, "counter", text)
+            first = ClientStream(way.url, "counter", text)
             calls = [asyncio.create_task(sent(http, way.url, params)), asyncio.create_task(first.begin(http))]
             await asyncio.to_thread(wait_for, lambda: [task["events"] > 5 for task in tasks_of(hub)] == [True, True])
             way.cut()
@@ -258,7 +260,7 @@ async def test_a_message_that_comes_again_after_a_cut_is_the_same_call(tmp_path:
             if killed:
                 hub.kill9()
                 hub = start_hub(hub.data_dir, port=hub.port, heartbeat=0.5, lease_ttl=10)
-            again = Line(hub.url, "counter", text)
+            again = ClientStream(hub.url, "counter", text)
             again.params = first.params
             answer, _ = await asyncio.gather(sent(http, hub.url, params), again.begin(http))
             assert texts(answer) == numbers(30)
@@ -284,18 +286,18 @@ def tasks_of(hub: HubProcess) -> list[dict[str, Any]]:
 # --- a snapshot is not a position
 
 
-async def test_a_chunk_that_is_in_a_snapshot_and_behind_it_is_not_doubled(http: httpx.AsyncClient) -> None:
-    """a2a-sdk 1.3.0 listens first and takes the snapshot then: 6 to 11 of 100 subscriptions repeat what it holds."""
+async def test_a_chunk_both_in_a_snapshot_and_after_it_is_not_doubled(http: httpx.AsyncClient) -> None:
+    """a2a-sdk 1.3.0 subscribes first and then takes the snapshot: 6 to 11 of 100 subscriptions repeat what it holds."""
 
     def frame(result: dict[str, Any]) -> bytes:
         return b"data: " + dump({"jsonrpc": "2.0", "id": "1", "result": result}) + b"\n\n"
 
     def task(state: str, *words: str) -> dict[str, Any]:
-        artifacts = [{"artifactId": "said", "parts": [{"text": word} for word in words]}] if words else []
+        artifacts = [{"artifactId": "text", "parts": [{"text": word} for word in words]}] if words else []
         return {"id": "t", "contextId": "c", "status": {"state": f"TASK_STATE_{state}"}, "artifacts": artifacts}
 
     def chunk(word: str, append: bool) -> bytes:
-        artifact = {"artifactId": "said", "parts": [{"text": word}]}
+        artifact = {"artifactId": "text", "parts": [{"text": word}]}
         return frame({"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact, "append": append}})
 
     async def overlap(peer: Peer) -> None:

@@ -1,4 +1,4 @@
-"""The hub's own server as a process, on the plain event loop: callers who do odd things, some of which HTTP allows."""
+"""The hub's own server as a process, on the plain event loop: unusual requests, some of which HTTP allows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
     folder = tmp_path_factory.mktemp("hub")
     with ExitStack() as closing:
         hub = closing.enter_context(start_hub(folder, loop="asyncio", max_connections=MOST, drain=5))
-        for role in ("echo", "reams"):
+        for role in ("echo", "page_writer"):
             closing.enter_context(start_worker(f"{WORKERS}:{role}", f"{role}:a", hub.url, log=folder / f"{role}.log"))
         yield hub
         assert "Traceback" not in hub.output
@@ -41,7 +41,7 @@ def caller(hub: HubProcess) -> Iterator[RawClient]:
         yield caller
 
 
-def sending(text: str, headers: str = "", *, role: str = "echo", method: str = "message/send") -> bytes:
+def call_request(text: str, headers: str = "", *, role: str = "echo", method: str = "message/send") -> bytes:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": text_message(text)})
     kind = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     return f"POST /agents/{role} HTTP/1.1\r\n{kind}{headers}\r\n{body}".encode()
@@ -57,24 +57,24 @@ def refused(hub: HubProcess, reason: str) -> int:
     return int(float(found[1])) if found else 0
 
 
-def test_calls_in_one_go_are_answered_in_order(caller: RawClient) -> None:
-    caller.send(b"".join(sending(f"number {n}.") for n in range(50)))
+def test_pipelined_calls_are_answered_in_order(caller: RawClient) -> None:
+    caller.send(b"".join(call_request(f"number {n}.") for n in range(50)))
     for n in range(50):
         caller.receive(f"number {n}.".encode())
 
 
 def test_a_call_with_an_offer_to_upgrade_is_a_call(caller: RawClient) -> None:
-    caller.send(sending("from Java", H2C)).receive(b"from Java")
+    caller.send(call_request("from Java", H2C)).receive(b"from Java")
     caller.send(get("/livez", H2C)).receive(b"HTTP/1.1 200")
 
 
-def test_who_has_said_all_and_ends_his_side_is_answered(caller: RawClient) -> None:
-    heard = caller.send(sending("one") + sending("two")).half_close().receive_all()
-    assert heard.count(b"HTTP/1.1 200") == 2
-    assert heard.endswith(b"}")
+def test_a_half_closed_client_is_answered(caller: RawClient) -> None:
+    response = caller.send(call_request("one") + call_request("two")).half_close().receive_all()
+    assert response.count(b"HTTP/1.1 200") == 2
+    assert response.endswith(b"}")
 
 
-def test_a_call_by_its_whole_address_is_a_call_and_another_sites_address_is_not(hub: HubProcess) -> None:
+def test_an_absolute_address_is_accepted_only_for_this_host(hub: HubProcess) -> None:
     for address, status in ((f"http://localhost:{hub.port}/livez", b"200"), ("http://evil.example/livez", b"421")):
         with RawClient(hub.port) as caller:
             caller.send(get(address)).receive(b"HTTP/1.1 " + status)
@@ -88,7 +88,7 @@ def test_rare_requests_do_no_harm(caller: RawClient, request_line: str) -> None:
         assert caller.send(get("/livez")).receive(b"\r\n\r\n").startswith(b"HTTP/1.1 200")
 
 
-def test_the_head_of_the_feed_is_a_whole_answer(caller: RawClient) -> None:
+def test_a_head_request_for_the_feed_gets_a_complete_response(caller: RawClient) -> None:
     head = caller.send(get("/registry/events").replace(b"GET", b"HEAD")).receive(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200")
     assert b"content-type: text/event-stream" in head
@@ -96,8 +96,8 @@ def test_the_head_of_the_feed_is_a_whole_answer(caller: RawClient) -> None:
     caller.send(get("/livez")).receive(b"HTTP/1.1 200")
 
 
-def test_a_stream_whose_reader_leaves_is_over(hub: HubProcess) -> None:
-    with StreamReader(hub.port, open_stream("reams", "100 0.02")) as reader:
+def test_a_stream_ends_when_its_reader_disconnects(hub: HubProcess) -> None:
+    with StreamReader(hub.port, open_stream("page_writer", "100 0.02")) as reader:
         reader.read_until(lambda it: len(it.numbers) > 3)
         assert metric(hub, "streams_active") == 1
         reader.close(reset=True)
@@ -108,29 +108,29 @@ def test_a_stream_whose_reader_leaves_is_over(hub: HubProcess) -> None:
     ("data", "status", "reason"),
     [
         (get("/livez").replace(b"localhost", b"evil"), 421, "bad_host"),
-        (sending("x").replace(b"application/json", b"text/plain"), 415, "media_type_not_supported"),
-        (sending("x").replace(b"Content-Length: ", b"Content-Length: 99999999"), 413, "body_too_large"),
+        (call_request("x").replace(b"application/json", b"text/plain"), 415, "media_type_not_supported"),
+        (call_request("x").replace(b"Content-Length: ", b"Content-Length: 99999999"), 413, "body_too_large"),
         (b"GET /livez HTTP/1.1\r\n\r\n", 400, "invalid_request"),
         (get("/livez", "X: " + "a" * 70_000 + "\r\n"), 431, "head_too_large"),
         (get("/livez", "Transfer-Encoding: gzip\r\n"), 501, "coding_unknown"),
-        (sending("x").replace(b"message/send", b"message/sing"), 200, "method_not_found"),
+        (call_request("x").replace(b"message/send", b"message/sing"), 200, "method_not_found"),
     ],
 )
-def test_what_is_refused_is_counted(hub: HubProcess, caller: RawClient, data: bytes, status: int, reason: str) -> None:
+def test_refusals_are_counted_by_reason(hub: HubProcess, caller: RawClient, data: bytes, status: int, reason: str) -> None:
     before = refused(hub, reason)
     assert caller.send(data).receive(b"\r\n").startswith(b"HTTP/1.1 %d" % status)
     assert refused(hub, reason) == before + 1
 
 
-def test_beyond_the_limit_callers_are_told_so_until_somebody_leaves(hub: HubProcess) -> None:
+def test_connections_beyond_the_limit_are_refused_until_another_closes(hub: HubProcess) -> None:
     before = refused(hub, "overloaded")
     callers: list[RawClient] = []
     try:
         while not callers or callers[-1].send(get("/livez")).receive(b"\r\n\r\n").startswith(b"HTTP/1.1 200"):
             callers.append(RawClient(hub.port))
-        told = callers.pop()
+        refused_caller = callers.pop()
         assert len(callers) <= MOST
-        told.connection.close()
+        refused_caller.connection.close()
         callers[0].send(get("/metrics"))
         text = callers[0].receive(b"a2a_hub_event_loop_lag_seconds ").decode()
         assert f"\na2a_hub_connections_active {MOST}.0\n" in text
@@ -142,15 +142,15 @@ def test_beyond_the_limit_callers_are_told_so_until_somebody_leaves(hub: HubProc
             caller.connection.close()
 
 
-def test_who_leaves_before_his_worker_says_a_word_does_not_keep_his_place(tmp_path: Path) -> None:
-    """The worker takes every call, and says nothing."""
+def test_a_caller_that_disconnects_before_the_first_event_releases_its_stream(tmp_path: Path) -> None:
+    """The worker accepts every call and never answers."""
     with (
         start_hub(tmp_path, max_streams=1, worker_silence=60, drain=1) as hub,
         socket.create_server(("127.0.0.1", 0)) as silent,
     ):
         offer = {"url": f"http://127.0.0.1:{silent.getsockname()[1]}/", "capabilities": {"streaming": True}}
         assert httpx.put(f"{hub.url}/registry/agents/echo/a", json=offer, trust_env=False).status_code == 201
-        caller = StreamReader(hub.port, sending("one", method="message/stream"))
+        caller = StreamReader(hub.port, call_request("one", method="message/stream"))
         with silent.accept()[0]:
             assert _has_no_place(hub)
             caller.close(reset=True)
@@ -158,11 +158,11 @@ def test_who_leaves_before_his_worker_says_a_word_does_not_keep_his_place(tmp_pa
 
 
 def _has_no_place(hub: HubProcess) -> bool:
-    """For one more stream."""
+    """Whether one more stream is refused."""
     with RawClient(hub.port) as caller:
         caller.connection.settimeout(0.5)
         try:
-            caller.send(sending(uuid4().hex, method="message/stream")).receive(b"OVERLOADED")
+            caller.send(call_request(uuid4().hex, method="message/stream")).receive(b"OVERLOADED")
         except TimeoutError:
             return False
     return True
@@ -176,18 +176,18 @@ def _served(hub: HubProcess) -> bool:
             return False
 
 
-def test_a_hub_that_goes_ends_its_streams_whole_and_says_so_to_who_keeps_his_line(tmp_path: Path) -> None:
+def test_a_stopping_hub_completes_its_streams_and_closes_idle_connections(tmp_path: Path) -> None:
     with ExitStack() as closing:
         hub = closing.enter_context(start_hub(tmp_path, drain=5))
-        worker = start_worker(f"{WORKERS}:reams", "reams:a", hub.url, log=tmp_path / "worker.log")
+        worker = start_worker(f"{WORKERS}:page_writer", "page_writer:a", hub.url, log=tmp_path / "worker.log")
         closing.callback(worker.kill9)
-        stream = closing.enter_context(StreamReader(hub.port, open_stream("reams", "500 0.02")))
+        stream = closing.enter_context(StreamReader(hub.port, open_stream("page_writer", "500 0.02")))
         idle = closing.enter_context(RawClient(hub.port))
         idle.send(get("/livez")).receive(b"\r\n\r\n")
         stream.read_until(lambda it: len(it.numbers) > 3)
-        told = time.monotonic()
+        began = time.monotonic()
         assert hub.stop(8) == 0
-        assert time.monotonic() - told < 3
+        assert time.monotonic() - began < 3
         stream.read_until(lambda it: it.ended)
         assert stream.numbers == list(range(len(stream.numbers)))
         idle.receive_all()
@@ -196,10 +196,10 @@ def test_a_hub_that_goes_ends_its_streams_whole_and_says_so_to_who_keeps_his_lin
 
 
 @pytest.mark.parametrize("server", ["own", "hypercorn"])
-def test_a_quiet_feed_does_not_hold_up_a_hub_that_goes_and_ends_whole(tmp_path: Path, server: str) -> None:
-    with start_hub(tmp_path, drain=20, server=server) as hub, RawClient(hub.port) as watcher:
-        watcher.send(get("/registry/events")).receive(b":")
-        told = time.monotonic()
+def test_a_quiet_feed_does_not_delay_a_stop_and_ends_completely(tmp_path: Path, server: str) -> None:
+    with start_hub(tmp_path, drain=20, server=server) as hub, RawClient(hub.port) as feed:
+        feed.send(get("/registry/events")).receive(b":")
+        began = time.monotonic()
         assert hub.stop(15) == 0
-        assert time.monotonic() - told < 5
-        assert watcher.receive_all().endswith(b"0\r\n\r\n")
+        assert time.monotonic() - began < 5
+        assert feed.receive_all().endswith(b"0\r\n\r\n")

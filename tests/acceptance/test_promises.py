@@ -1,6 +1,6 @@
-"""What callers are promised while workers, lines and hubs fail, in numbers: real processes, real sockets, real clocks.
+"""The promises to callers, in numbers, while workers, connections and hubs fail: real processes, sockets and clocks.
 
-The promises that need nothing but a kill in the middle of a stream are in test_survival.py.
+Promises that need only a kill during a stream are in test_survival.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.callers import Frame, Line, Load, numbers
+from tests.acceptance.callers import ClientStream, Frame, Load, numbers
 from tests.helpers.client import call, get_task, send, text_message, texts
 from tests.helpers.processes import HubProcess, Process, free_port, is_live, start_hub, start_worker, wait_for
 from tests.helpers.tcp_relay import TcpRelay
@@ -51,7 +51,7 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 
 def worker(hub: HubProcess, name: str, tmp_path: Path, *, enrolled: bool = True, at: int = 0, via: str = "") -> Process:
-    """`at`: its port; `via`: where the hub is told to find it."""
+    """`at`: its port. `via`: the URL under which it enrols."""
     attribute = name.partition(":")[0].replace("echo", "instant")
     log, env = tmp_path / f"{name.replace(':', '-')}.log", {"RUNS": str(tmp_path / "runs"), "PORT": str(at)}
     env |= {"ROLECALL_ADVERTISE_URL": f"{via}/"} if via else {}
@@ -59,14 +59,14 @@ def worker(hub: HubProcess, name: str, tmp_path: Path, *, enrolled: bool = True,
 
 
 def workers(started: ExitStack, hub: HubProcess, names: list[str], tmp_path: Path) -> dict[str, Process]:
-    """All at once, and then wait for all."""
+    """Start all at once, then wait until all are live."""
     found = {name: started.enter_context(worker(hub, name, tmp_path, enrolled=False)) for name in names}
     wait_for(lambda: all(is_live(hub.url, name) for name in names), 20)
     return found
 
 
 def begun(hub: HubProcess, role: str, text: str) -> str:
-    """A task that its caller does not wait for."""
+    """The id of a task that its caller does not wait for."""
     params = {**text_message(text), "configuration": {"blocking": False}}
     return str(call(f"{hub.url}/agents/{role}/", "message/send", params)["result"]["id"])
 
@@ -84,32 +84,32 @@ def state_of(hub: HubProcess, name: str) -> str:
 # --- P5: never silence
 
 
-async def test_a_line_is_kept_alive_while_its_worker_is_silent_and_ends_in_time(
+async def test_a_stream_is_kept_alive_while_its_worker_is_silent_and_ends_in_time(
     http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    """One worker hangs; the way to the other is a black hole; a third caller has not heard a word yet."""
+    """One worker is paused, the connection to the other is stalled, and a third caller has no event yet."""
     port = free_port()
     with ExitStack() as started:
         hub = started.enter_context(hub_at(tmp_path / "hub", lease_ttl=60))
         way = started.enter_context(TcpRelay(("127.0.0.1", port)))
         far = started.enter_context(worker(hub, "counter:far", tmp_path, at=port, via=way.url))
-        hanging = started.enter_context(worker(hub, "counter:hangs", tmp_path))
-        lines = [Line(hub.url, name, "1000 0.05") for name in ("counter:hangs", "counter:far")]
-        reading = [asyncio.create_task(line.begin(http)) for line in lines]
-        await asyncio.to_thread(wait_for, lambda: all(len(line.chunks) > 3 for line in lines))
-        hanging.pause()
+        paused = started.enter_context(worker(hub, "counter:hangs", tmp_path))
+        streams = [ClientStream(hub.url, name, "1000 0.05") for name in ("counter:hangs", "counter:far")]
+        reading = [asyncio.create_task(stream.begin(http)) for stream in streams]
+        await asyncio.to_thread(wait_for, lambda: all(len(stream.chunks) > 3 for stream in streams))
+        paused.pause()
         way.stall()
-        stood_still = time.monotonic()
-        lines.append(Line(hub.url, "counter:hangs", "5"))
-        reading.append(asyncio.create_task(lines[-1].begin(http)))
+        paused_at = time.monotonic()
+        streams.append(ClientStream(hub.url, "counter:hangs", "5"))
+        reading.append(asyncio.create_task(streams[-1].begin(http)))
         async with asyncio.timeout(SILENCE * 3):
             await asyncio.gather(*reading)
-        for line in lines:
-            assert line.frames[-1][1]["metadata"]["rolecall"]["reason"] == "WORKER_SILENT"
-            assert line.ended
-            assert line.came[-1] - stood_still <= SILENCE + 2
-            assert line.longest_gap <= KEEP_ALIVE + 1
-        for process in (hanging, far):
+        for stream in streams:
+            assert stream.frames[-1][1]["metadata"]["rolecall"]["reason"] == "WORKER_SILENT"
+            assert stream.ended
+            assert stream.came[-1] - paused_at <= SILENCE + 2
+            assert stream.longest_gap <= KEEP_ALIVE + 1
+        for process in (paused, far):
             process.kill9()
 
 
@@ -118,14 +118,14 @@ async def test_a_line_is_kept_alive_while_its_worker_is_silent_and_ends_in_time(
 
 @pytest.mark.parametrize("away", [1.0, 2.5])
 def test_a_restarted_hub_has_its_workers_at_once_and_every_task_has_an_owner(tmp_path: Path, away: float) -> None:
-    """Back before the leases ran out, and after: nobody has to do anything, and calls go through at once."""
+    """The hub is back before or after the leases ran out. Calls succeed at once, without any help."""
     names = ["echo:a", "echo:b", "echo:c", "counter:lives"]
     with ExitStack() as started, hub_at(tmp_path / "hub", lease_ttl=1.5) as hub:
-        victim = workers(started, hub, [*names, "counter:dies"], tmp_path)["counter:dies"]
+        killed = workers(started, hub, [*names, "counter:dies"], tmp_path)["counter:dies"]
         many = int(away * 20) + 16
-        lives, dies = (begun(hub, name, f"{many} 0.05") for name in ("counter:lives", "counter:dies"))
+        completed_task, failing_task = (begun(hub, name, f"{many} 0.05") for name in ("counter:lives", "counter:dies"))
         hub.kill9()
-        victim.kill9()
+        killed.kill9()
         time.sleep(away)
         with hub_at(hub.data_dir, hub.port, lease_ttl=1.5) as hub:
             ready = time.monotonic()
@@ -133,43 +133,43 @@ def test_a_restarted_hub_has_its_workers_at_once_and_every_task_has_an_owner(tmp
                 assert texts(send(hub.url, name, "there?")) == ["there?"]
             wait_for(lambda: all(state_of(hub, name) == "ready" for name in names))
             assert time.monotonic() - ready < HEARTBEAT * 1.1 + 2
-            wait_for(lambda: get_task(hub.url, dies)["status"]["state"] == "failed", 6)
+            wait_for(lambda: get_task(hub.url, failing_task)["status"]["state"] == "failed", 6)
             assert {task["worker"] for task in tasks_of(hub, state="working")} <= {"counter:lives"}
             wait_for(lambda: tasks_of(hub, state="working") == [])
-            done = get_task(hub.url, lives)
+            done = get_task(hub.url, completed_task)
             assert (done["status"]["state"], texts(done)) == ("completed", numbers(many))
 
 
-# --- P10, P11, P12: workers that die, are suspect, or are restarted under load
+# --- P10, P11, P12: workers that are killed, suspect, or restarted under load
 
 
-def test_a_worker_that_dies_under_load_costs_only_the_calls_that_it_had(tmp_path: Path) -> None:
+def test_a_worker_killed_under_load_fails_only_its_own_calls(tmp_path: Path) -> None:
     ttl = 2.0
     with hub_at(tmp_path / "hub", lease_ttl=ttl) as hub, ExitStack() as started:
         names = ["counter:a", "counter:b", "counter:c"]
-        victim = workers(started, hub, names, tmp_path)["counter:c"]
+        killed = workers(started, hub, names, tmp_path)["counter:c"]
         with Load(hub, "counter", callers=8) as load:
-            victim.kill9()
-            died = time.monotonic()
+            killed.kill9()
+            killed_at = time.monotonic()
             wait_for(lambda: not is_live(hub.url, "counter:c"), ttl + 5)
-            assert time.monotonic() - died < ttl + 2
+            assert time.monotonic() - killed_at < ttl + 2
             load.more(40)
         lost = load.failures()
         assert len(lost) <= 8
         for began, answer in lost:
-            assert began < died
+            assert began < killed_at
             assert answer["result"]["metadata"]["rolecall"]["reason"] == "WORKER_LOST"
         runs = [line.split()[0] for line in (tmp_path / "runs").read_text().splitlines()]
         assert len(runs) == len(set(runs))
 
 
 def test_calls_go_on_when_most_of_a_role_is_suspect(tmp_path: Path) -> None:
-    """Ten addresses of one role, six of which close: suspects are asked too, and none of them costs a call."""
+    """Ten addresses of one role, six of which close: suspects are tried too, and no call fails."""
     port, names = free_port(), [f"many:i{n}" for n in range(10)]
-    with ExitStack() as stay, ExitStack() as go:
-        hub = stay.enter_context(hub_at(tmp_path / "hub", lease_ttl=60, heartbeat=20))
-        http = stay.enter_context(httpx.Client(base_url=hub.url, trust_env=False))
-        stay.enter_context(worker(hub, "echo:real", tmp_path, at=port))
+    with ExitStack() as kept, ExitStack() as closing:
+        hub = kept.enter_context(hub_at(tmp_path / "hub", lease_ttl=60, heartbeat=20))
+        http = kept.enter_context(httpx.Client(base_url=hub.url, trust_env=False))
+        kept.enter_context(worker(hub, "echo:real", tmp_path, at=port))
 
         def answered(role: str) -> str:
             body = {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": text_message("hi")}
@@ -178,20 +178,20 @@ def test_calls_go_on_when_most_of_a_role_is_suspect(tmp_path: Path) -> None:
             return str(task["id"])
 
         def suspects() -> set[str]:
-            listed = http.get("/registry/agents", params={"role": "many", "state": "suspect"}).json()["agents"]
-            return {agent["name"] for agent in listed}
+            agents = http.get("/registry/agents", params={"role": "many", "state": "suspect"}).json()["agents"]
+            return {agent["name"] for agent in agents}
 
-        def six_are_suspect() -> bool:
+        def enough_are_suspect() -> bool:
             answered("many")
             return len(suspects()) == 6
 
         for name in names:
-            way = (go if name < "many:i6" else stay).enter_context(TcpRelay(("127.0.0.1", port)))
+            way = (closing if name < "many:i6" else kept).enter_context(TcpRelay(("127.0.0.1", port)))
             offer = {"url": f"{way.url}/", "capabilities": {"streaming": True}}
             http.put(f"/registry/agents/many/{name[5:]}", json=offer).raise_for_status()
             answered(name)
-        go.close()
-        wait_for(six_are_suspect, 20)
+        closing.close()
+        wait_for(enough_are_suspect, 20)
         made = [http.get(f"/registry/tasks/{answered('many')}/decision").json() for _ in range(40)]
         assert {(one["rule"], one["candidates"]) for one in made} == {("panic", 10)}
         assert any(one["worker"] in suspects() for one in made)
@@ -215,29 +215,29 @@ def test_restarting_ten_workers_one_after_the_other_costs_no_call(hub: HubProces
 # --- P13, P16: cursors
 
 
-async def test_two_hundred_streams_come_back_to_a_hub_that_was_told_to_stop(
+async def test_two_hundred_streams_resume_after_a_stop_of_the_hub(
     hub: HubProcess, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    lines = [Line(hub.url, "counter", "22 0.2") for _ in range(200)]
+    streams = [ClientStream(hub.url, "counter", "22 0.2") for _ in range(200)]
     with ExitStack() as started:
         workers(started, hub, [f"counter:{letter}" for letter in "abcd"], tmp_path)
-        reading = [asyncio.create_task(line.begin(http)) for line in lines]
-        await asyncio.to_thread(wait_for, lambda: all(line.chunks for line in lines))
-        told = time.monotonic()
+        reading = [asyncio.create_task(stream.begin(http)) for stream in streams]
+        await asyncio.to_thread(wait_for, lambda: all(stream.chunks for stream in streams))
+        began = time.monotonic()
         assert await asyncio.to_thread(hub.stop, 20) == 0
-        assert time.monotonic() - told < 10
+        assert time.monotonic() - began < 10
         async with asyncio.timeout(5):
             await asyncio.gather(*reading)
-        for line in lines:
-            assert not line.ended and line.cursor
-            assert re.search(rb"\nretry: \d+\n\n$", line.tail)
+        for stream in streams:
+            assert not stream.ended and stream.cursor
+            assert re.search(rb"\nretry: \d+\n\n$", stream.tail)
         with hub_at(hub.data_dir, hub.port):
             async with asyncio.timeout(30):
-                await asyncio.gather(*(line.come_back(http) for line in lines))
-    for line in lines:
-        assert line.ended and line.chunks == numbers(22)
-        assert [cursor for cursor, _ in line.frames] == list(range(1, len(line.frames) + 1))
-    assert len((tmp_path / "runs").read_text().splitlines()) == len(lines)
+                await asyncio.gather(*(stream.come_back(http) for stream in streams))
+    for stream in streams:
+        assert stream.ended and stream.chunks == numbers(22)
+        assert [cursor for cursor, _ in stream.frames] == list(range(1, len(stream.frames) + 1))
+    assert len((tmp_path / "runs").read_text().splitlines()) == len(streams)
 
 
 async def test_a_hundred_returns_with_a_cursor_give_exactly_what_follows(
@@ -254,32 +254,34 @@ async def test_a_thousand_returns_with_a_cursor_give_exactly_what_follows(
 
 
 async def _come_back_often(hub: HubProcess, http: httpx.AsyncClient, tmp_path: Path, *, returns: int, chunks: int) -> None:
-    """Readers that stay say what the logs hold; others come to any place in them, read a little, and hang up."""
-    lines = [Line(hub.url, "counter" if n % 2 else "same", f"{chunks} 0.02") for n in range(8)]
+    """Readers that stay get the whole logs. Others resume at a random cursor, read a little, and disconnect."""
+    streams = [ClientStream(hub.url, "counter" if n % 2 else "same", f"{chunks} 0.02") for n in range(8)]
     with worker(hub, "counter:a", tmp_path), worker(hub, "same:a", tmp_path):
-        staying = [asyncio.create_task(line.begin(http)) for line in lines]
-        await asyncio.to_thread(wait_for, lambda: all(line.chunks for line in lines))
+        reading = [asyncio.create_task(stream.begin(http)) for stream in streams]
+        await asyncio.to_thread(wait_for, lambda: all(stream.chunks for stream in streams))
         async with asyncio.timeout(chunks * 0.02 + 20):
-            seen = await asyncio.gather(*(_glimpses(http, line, returns // len(lines), n) for n, line in enumerate(lines)))
-            await asyncio.gather(*staying)
-    for line, glimpses in zip(lines, seen, strict=True):
-        assert line.chunks == (numbers(chunks) if line.role == "counter" else ["ha"] * chunks)
-        assert [cursor for cursor, _ in line.frames] == list(range(1, len(line.frames) + 1))
-        for at, frames in glimpses:
+            seen = await asyncio.gather(
+                *(_short_reads(http, stream, returns // len(streams), n) for n, stream in enumerate(streams))
+            )
+            await asyncio.gather(*reading)
+    for stream, reads in zip(streams, seen, strict=True):
+        assert stream.chunks == (numbers(chunks) if stream.role == "counter" else ["ha"] * chunks)
+        assert [cursor for cursor, _ in stream.frames] == list(range(1, len(stream.frames) + 1))
+        for at, frames in reads:
             if at:
                 (cursor, task), *frames = frames
                 assert (cursor, task["kind"]) == (at, "task")
-                assert texts(task) == texts({"artifacts": [e["artifact"] for _, e in line.frames[:at] if "artifact" in e]})
-            assert frames == line.frames[at : at + len(frames)]
+                assert texts(task) == texts({"artifacts": [e["artifact"] for _, e in stream.frames[:at] if "artifact" in e]})
+            assert frames == stream.frames[at : at + len(frames)]
 
 
-async def _glimpses(http: httpx.AsyncClient, line: Line, times: int, number: int) -> list[tuple[int, list[Frame]]]:
-    """Where each reader began, and the frames that it got."""
+async def _short_reads(http: httpx.AsyncClient, stream: ClientStream, times: int, number: int) -> list[tuple[int, list[Frame]]]:
+    """The cursor at which each reader began, and the frames that it got."""
     rng, found = random.Random(number), list[tuple[int, list[Frame]]]()
     while len(found) < times:
-        at, enough = rng.randint(0, line.cursor), rng.randint(1, 30)
+        at, enough = rng.randint(0, stream.cursor), rng.randint(1, 30)
         frames: list[Frame] = []
-        async with aclosing(line.resume(http, at)) as coming:
+        async with aclosing(stream.resume(http, at)) as coming:
             async for frame in coming:
                 frames.append(frame)
                 if len(frames) == enough:
@@ -291,7 +293,7 @@ async def _glimpses(http: httpx.AsyncClient, line: Line, times: int, number: int
 # --- a caller that waits
 
 
-def test_a_call_that_somebody_waits_for_can_be_seen_cancelled_and_found_again(hub: HubProcess, tmp_path: Path) -> None:
+def test_a_blocking_call_can_be_listed_canceled_and_found_after_a_restart(hub: HubProcess, tmp_path: Path) -> None:
     answers: list[dict[str, Any]] = []
 
     def wait(text: str) -> threading.Thread:

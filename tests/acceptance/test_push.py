@@ -1,4 +1,4 @@
-"""Push notifications survive what kills the hub and its receivers: real processes, killed for real."""
+"""Push notifications survive kills of the hub and outages of receivers: real processes."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A sender that was killed."""
+        """Ignore: the sender was killed."""
 
 
 class Receiver:
-    """On an address that stays; it can be taken down and put up again. Notes a post before it answers."""
+    """A server on a fixed address that can be stopped and started again. It records a request before it answers."""
 
     def __init__(self) -> None:
         self.port = free_port()
-        self.posts: list[Post] = []
+        self.requests: list[Post] = []
         self.plan: list[int] = []
         self.connections = 0
         self.open_sockets: set[Any] = set()
@@ -88,13 +88,13 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 status = receiver.plan.pop(0) if receiver.plan else 200
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                receiver.posts.append(Post(headers["webhook-id"], status, headers, body))
+                receiver.requests.append(Post(headers["webhook-id"], status, headers, body))
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
             def log_message(self, *args: object) -> None:
-                """Its output is no test's."""
+                """Print nothing."""
 
         socketserver.TCPServer.allow_reuse_address = True
         self._server = _Server(("127.0.0.1", self.port), Handler)
@@ -110,7 +110,7 @@ class Receiver:
             self.open_sockets.clear()
 
     def of(self, task: str, config: str) -> list[Post]:
-        return [post for post in list(self.posts) if post.config == f"{task}.{config}" and post.status == 200]
+        return [post for post in list(self.requests) if post.config == f"{task}.{config}" and post.status == 200]
 
 
 @contextmanager
@@ -161,19 +161,19 @@ def last_cursor(hub: HubProcess, task: str) -> int:
     return next(int(item["events"]) for item in tasks if item["id"] == task)
 
 
-def wait_for_more(posts: list[Post], more: int) -> None:
-    enough = len(posts) + more
-    wait_for(lambda: len(posts) >= enough)
+def wait_for_more(requests: list[Post], more: int) -> None:
+    enough = len(requests) + more
+    wait_for(lambda: len(requests) >= enough)
 
 
-def check_complete(posts: list[Post], last: int, *, repeats: int) -> None:
-    """Every event from the first one told to the last, in order; what came again bears the same id and the same body."""
-    first_seen = list(dict.fromkeys(post.cursor for post in posts))
+def check_complete(requests: list[Post], last: int, *, repeats: int) -> None:
+    """Every event from the first delivered one to the last, in order. Repeats have the same id and the same body."""
+    first_seen = list(dict.fromkeys(post.cursor for post in requests))
     assert first_seen == list(range(first_seen[0], last + 1))
-    cursors = [post.cursor for post in posts]
+    cursors = [post.cursor for post in requests]
     assert cursors == sorted(cursors)
     assert len(cursors) - len(first_seen) <= repeats
-    assert all(len({post.body for post in posts if post.id == name}) == 1 for name in {post.id for post in posts})
+    assert all(len({post.body for post in requests if post.id == name}) == 1 for name in {post.id for post in requests})
 
 
 def check_signed(post: Post) -> None:
@@ -198,7 +198,7 @@ def test_a_receiver_that_is_down_while_the_hub_is_killed_gets_every_event_in_ord
         hub.kill9()
         with restarted(hub) as again:
             wait_for(lambda: get_task(again.url, reader.task)["status"]["state"] == "completed")
-            told_before = len(receiver.posts)
+            requests_before = len(receiver.requests)
             receiver.up()
             back = time.monotonic()
             last = last_cursor(again, reader.task)
@@ -208,7 +208,7 @@ def test_a_receiver_that_is_down_while_the_hub_is_killed_gets_every_event_in_ord
             assert time.monotonic() - back < 35
             final = get_task(again.url, reader.task)
     old, new = receiver.of(reader.task, "old"), receiver.of(reader.task, "new")
-    assert told_before < len(old) + len(new)
+    assert requests_before < len(old) + len(new)
     check_complete(old, last, repeats=2)
     check_complete(new, last, repeats=2)
     assert parse(old[-1].body) == final
@@ -219,10 +219,10 @@ def test_a_receiver_that_is_down_while_the_hub_is_killed_gets_every_event_in_ord
         check_signed(post)
 
 
-def test_a_hub_that_is_killed_again_and_again_while_it_tells_loses_and_mixes_up_nothing(
+def test_a_hub_killed_repeatedly_during_delivery_keeps_every_event_in_order(
     hub: HubProcess, receiver: Receiver, tmp_path: Path
 ) -> None:
-    rng, kills, running = random.Random(58), 3, hub
+    rng, kill_count, running = random.Random(58), 3, hub
     with worker(hub, "counter:a", tmp_path):
         readers = [Reader(hub.url, "counter", "120 0.03") for _ in range(3)]
         for reader in readers:
@@ -230,30 +230,30 @@ def test_a_hub_that_is_killed_again_and_again_while_it_tells_loses_and_mixes_up_
         wait_for(lambda: all(reader.chunks for reader in readers))
         for reader in readers:
             set_push(hub, reader.task, "c", receiver.url)
-        for _ in range(kills):
-            wait_for_more(receiver.posts, 5)
+        for _ in range(kill_count):
+            wait_for_more(receiver.requests, 5)
             time.sleep(rng.uniform(0, 0.3))
             running.kill9()
             running = restarted(hub)
         with running:
             wait_for(lambda: all(get_task(running.url, r.task)["status"]["state"] == "completed" for r in readers), 20)
-            ends = [last_cursor(running, reader.task) for reader in readers]
-            wait_for(lambda: [receiver.of(reader.task, "c")[-1].cursor for reader in readers] == ends, 20)
-    for reader, end in zip(readers, ends, strict=True):
-        check_complete(receiver.of(reader.task, "c"), end, repeats=kills)
-    again = Counter(post.id for post in receiver.posts)
-    assert sum(count - 1 for count in again.values()) <= kills * len(readers)
+            last_cursors = [last_cursor(running, reader.task) for reader in readers]
+            wait_for(lambda: [receiver.of(reader.task, "c")[-1].cursor for reader in readers] == last_cursors, 20)
+    for reader, end in zip(readers, last_cursors, strict=True):
+        check_complete(receiver.of(reader.task, "c"), end, repeats=kill_count)
+    again = Counter(post.id for post in receiver.requests)
+    assert sum(count - 1 for count in again.values()) <= kill_count * len(readers)
 
 
-def test_an_inline_config_is_told_from_the_first_event_and_a_late_one_at_once(
+def test_an_inline_config_gets_the_first_event_and_a_late_one_the_current_task(
     hub: HubProcess, receiver: Receiver, tmp_path: Path
 ) -> None:
-    """The worker can only answer, and knows nothing of push."""
+    """The worker can only answer. It does not support push."""
     inline = {"pushNotificationConfig": {"id": "inline", "url": receiver.url}}
     with worker(hub, "echo:a", tmp_path, "instant"):
         params = {**text_message("hello"), "configuration": {"blocking": True, **inline}}
         task = call(f"{hub.url}/agents/echo/", "message/send", params)["result"]
-        wait_for(lambda: bool(posts := receiver.of(task["id"], "inline")) and parse(posts[-1].body) == task)
+        wait_for(lambda: bool(requests := receiver.of(task["id"], "inline")) and parse(requests[-1].body) == task)
         assert receiver.of(task["id"], "inline")[0].cursor == 1
         set_push(hub, task["id"], "late", receiver.url)
         wait_for(lambda: len(receiver.of(task["id"], "late")) == 1)
@@ -265,7 +265,7 @@ def test_a_refused_notification_is_listed_and_can_be_sent_again(hub: HubProcess,
         task = send(hub.url, "echo", "hello")["id"]
     receiver.plan.append(404)
     set_push(hub, task, "c", receiver.url)
-    wait_for(lambda: len(receiver.posts) == 1)
+    wait_for(lambda: len(receiver.requests) == 1)
 
     def letters() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = httpx.get(f"{hub.url}/registry/push/dead-letters", trust_env=False).json()["dead_letters"]
@@ -277,7 +277,7 @@ def test_a_refused_notification_is_listed_and_can_be_sent_again(hub: HubProcess,
     place = f"{hub.url}/registry/push/dead-letters/{task}/c/{letter['cursor']}/redeliver"
     assert httpx.post(place, trust_env=False).status_code == 202
     wait_for(lambda: len(receiver.of(task, "c")) == 1)
-    assert receiver.posts[0].id == receiver.posts[1].id
+    assert receiver.requests[0].id == receiver.requests[1].id
     wait_for(lambda: letters() == [])
     answer = httpx.post(place, trust_env=False)
     assert (answer.status_code, answer.json()["reason"]) == (404, "DEAD_LETTER_NOT_FOUND")
@@ -286,18 +286,18 @@ def test_a_refused_notification_is_listed_and_can_be_sent_again(hub: HubProcess,
         assert f'a2a_hub_push_deliveries_total{{outcome="{outcome}"}} 1.0' in metrics
 
 
-def test_secrets_stand_in_no_file_and_in_no_answer(hub: HubProcess, receiver: Receiver, tmp_path: Path) -> None:
+def test_secrets_are_in_no_file_and_in_no_response(hub: HubProcess, receiver: Receiver, tmp_path: Path) -> None:
     with worker(hub, "echo:a", tmp_path, "instant"):
         task = send(hub.url, "echo", "hello")["id"]
     receiver.plan.extend([500, 404])
     members = {"token": "tok-HIDDEN", "authentication": {"schemes": ["Basic"], "credentials": "cred-HIDDEN"}}
     answers = [set_push(hub, task, "c", receiver.url, **members)]
-    wait_for(lambda: len(receiver.posts) == 2)
+    wait_for(lambda: len(receiver.requests) == 2)
     named = {"id": task, "pushNotificationConfigId": "c"}
     answers += [call(f"{hub.url}/", f"tasks/pushNotificationConfig/{method}", named) for method in ("get", "list")]
     answers.append(httpx.get(f"{hub.url}/registry/push/dead-letters", trust_env=False).json())
-    assert receiver.posts[0].headers["x-a2a-notification-token"] == "tok-HIDDEN"
-    assert receiver.posts[0].headers["authorization"] == "Basic cred-HIDDEN"
+    assert receiver.requests[0].headers["x-a2a-notification-token"] == "tok-HIDDEN"
+    assert receiver.requests[0].headers["authorization"] == "Basic cred-HIDDEN"
     assert "HIDDEN" not in repr(answers)
     assert "schemes" in repr(answers[0])
     files = [path for path in hub.data_dir.iterdir() if path.is_file()]
@@ -307,7 +307,7 @@ def test_secrets_stand_in_no_file_and_in_no_answer(hub: HubProcess, receiver: Re
     assert stat.S_IMODE((hub.data_dir / "secret.key").stat().st_mode) == 0o600
 
 
-HOSTILE = [
+FORBIDDEN_URLS = [
     "http://127.0.0.2:{}/",
     "https://localhost:{}/",
     "https://127.1:{}/",
@@ -321,10 +321,10 @@ HOSTILE = [
 ]
 
 
-def test_hostile_urls_are_refused_by_name_and_nobody_is_called(hub: HubProcess, receiver: Receiver, tmp_path: Path) -> None:
+def test_forbidden_urls_are_refused_without_a_connection(hub: HubProcess, receiver: Receiver, tmp_path: Path) -> None:
     with worker(hub, "echo:a", tmp_path, "instant"):
         task = send(hub.url, "echo", "hello")["id"]
-        for url in HOSTILE:
+        for url in FORBIDDEN_URLS:
             error = set_push(hub, task, "c", url.format(receiver.port))["error"]
             assert error["code"] == -32602
             assert error["message"].startswith("webhook url rejected: ")
@@ -332,6 +332,6 @@ def test_hostile_urls_are_refused_by_name_and_nobody_is_called(hub: HubProcess, 
             refused = call(f"{hub.url}/agents/echo/", "message/send", {**text_message("again"), **inline})["error"]
             assert refused["message"].startswith("webhook url rejected: ")
     assert call(f"{hub.url}/", "tasks/pushNotificationConfig/list", {"id": task})["result"] == []
-    assert receiver.posts == []
+    assert receiver.requests == []
     assert receiver.connections == 0
     assert '"event": "bad_network"' in hub.output

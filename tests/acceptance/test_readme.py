@@ -1,4 +1,4 @@
-"""Every block of the README is run, as it stands there, with and without tokens; only the hub's address is another."""
+"""Every code block of the README runs as it is, with and without tokens. Only the hub's address differs."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from tests.helpers.reachable_hubs import ReachableHub, reachable_hubs
 from tests.helpers.tools import sdk_python
 
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-PYTHON = [text for language, text in BLOCKS if language == "python"]
-SHELL = [text for language, text in BLOCKS if not language]
-WORKER, STREAMING, CALL, STOCK = PYTHON
+CODE_PARTS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+SCRIPTS = [text for language, text in CODE_PARTS if language == "python"]
+SHELL = [text for language, text in CODE_PARTS if not language]
+WORKER, STREAMING, CALL, OTHER_CLIENT = SCRIPTS
 
 
-@pytest.fixture(scope="module", params=reachable_hubs())
-def reachable_hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReachableHub]:
-    with request.param(tmp_path_factory.mktemp("readme")) as reachable_hub:
-        yield reachable_hub
+@pytest.fixture(scope="module", params=doors())
+def hub_access(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    with request.param(tmp_path_factory.mktemp("readme")) as hub_access:
+        yield hub_access
 
 
 @pytest.fixture(scope="module")
-def workers(reachable_hub: ReachableHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def workers(hub_access: Door, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("workers")
     demos = [f"rolecall.cli.demo:{name}" for name in ("echo", "storyteller")]
     scripts = {"shouter.py": WORKER, "researcher.py": STREAMING}
     for name, text in scripts.items():
         (folder / name).write_text(text)
-    argvs = [[rolecall(), "worker", "run", demo] for demo in demos] + [[sys.executable, folder / name] for name in scripts]
+    commands = [[rolecall(), "worker", "run", demo] for demo in demos] + [[sys.executable, folder / name] for name in scripts]
     running = [
-        Process(argv, log=folder / f"{n}.log", env={**reachable_hub.for_workers, "ROLECALL_INSTANCE": "readme"})
-        for n, argv in enumerate(argvs)
+        Process(argv, log=folder / f"{n}.log", env={**hub_access.for_workers, "ROLECALL_INSTANCE": "readme"})
+        for n, argv in enumerate(commands)
     ]
     try:
         for role in ("echo", "storyteller", "shouter", "researcher"):
-            wait_for(partial(reachable_hub.shows, f"{role}:readme"))
+            wait_for(partial(hub_access.shows, f"{role}:readme"))
         yield
     finally:
         for process in running:
@@ -54,9 +54,9 @@ def rolecall() -> str:
     return str(Path(sys.executable).with_name("rolecall"))
 
 
-def run(reachable_hub: ReachableHub, *argv: str) -> str:
-    """What a user would see, from the folder of the clone."""
-    env = environment({**reachable_hub.for_callers, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
+def run(hub_access: Door, *argv: str) -> str:
+    """The output that a user gets in the folder of the clone."""
+    env = environment({**hub_access.for_callers, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
     done = subprocess.run(argv, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -66,7 +66,7 @@ def shell_line(beginning: str) -> str:
     return next(block for block in SHELL if beginning in block)
 
 
-def test_the_two_commands_of_the_set_up_are_targets() -> None:
+def test_the_two_setup_commands_are_make_targets() -> None:
     named = re.findall(r"^make (\w+)", shell_line("make run"), re.MULTILINE)
     assert named == ["run", "test"]
     makefile = (ROOT / "Makefile").read_text()
@@ -77,47 +77,47 @@ def test_the_worker_has_six_lines() -> None:
     assert len(WORKER.strip().splitlines()) == 6
 
 
-def test_the_first_commands_work(reachable_hub: ReachableHub, workers: None) -> None:
+def test_the_first_commands_work(hub_access: Door, workers: None) -> None:
     source, *commands = shell_line("rolecall send echo").strip().splitlines()
     assert source == "source .venv/bin/activate"
-    answers = [run(reachable_hub, "bash", "-c", command) for command in commands]
+    answers = [run(hub_access, "bash", "-c", command) for command in commands]
     assert answers[0] == "hello\n"
     assert "lighthouse" in answers[1]
     assert "storyteller" in answers[2]
 
 
-def test_the_command_line_calls_the_worker(reachable_hub: ReachableHub, workers: None) -> None:
-    assert run(reachable_hub, "bash", "-c", shell_line("rolecall send shouter")) == "ANY AGENT, ANY FRAMEWORK\n"
+def test_the_command_line_calls_the_worker(hub_access: Door, workers: None) -> None:
+    assert run(hub_access, "bash", "-c", shell_line("rolecall send shouter")) == "ANY AGENT, ANY FRAMEWORK\n"
 
 
-def test_python_calls_the_worker(reachable_hub: ReachableHub, workers: None) -> None:
-    assert run(reachable_hub, sys.executable, "-c", CALL) == "ANY AGENT, ANY FRAMEWORK\nPIECE BY PIECE"
+def test_python_calls_the_worker(hub_access: Door, workers: None) -> None:
+    assert run(hub_access, sys.executable, "-c", CALL) == "ANY AGENT, ANY FRAMEWORK\nPIECE BY PIECE"
 
 
-def test_the_worker_runs_by_the_command_line_too(reachable_hub: ReachableHub, tmp_path: Path) -> None:
-    """Its file ends in `worker.run()`, which is for scripts: it must not run twice."""
+def test_the_worker_runs_by_the_command_line_too(hub_access: Door, tmp_path: Path) -> None:
+    """Its file ends in `worker.run()`, which is for scripts. The worker must not run twice."""
     (tmp_path / "shouter.py").write_text(WORKER)
     argv = [rolecall(), "worker", "run", "shouter:worker", "--instance", "loaded"]
-    with Process(argv, log=tmp_path / "log", env=reachable_hub.for_workers, cwd=tmp_path) as loaded:
-        wait_for(lambda: reachable_hub.shows("shouter:loaded"))
+    with Process(argv, log=tmp_path / "log", env=hub_access.for_workers, cwd=tmp_path) as loaded:
+        wait_for(lambda: hub_access.shows("shouter:loaded"))
         assert loaded.stop(5) == 0
-    assert not reachable_hub.shows("shouter:loaded")
+    assert not hub_access.shows("shouter:loaded")
 
 
-def test_curl_calls_the_worker(reachable_hub: ReachableHub, workers: None) -> None:
-    answer = run(reachable_hub, "bash", "-c", shell_line("curl").replace("http://127.0.0.1:8420", reachable_hub.url))
+def test_curl_calls_the_worker(hub_access: Door, workers: None) -> None:
+    answer = run(hub_access, "bash", "-c", shell_line("curl").replace("http://127.0.0.1:8420", hub_access.url))
     assert '"text":"HELLO"' in answer
 
 
-def test_a_stock_client_calls_the_worker(reachable_hub: ReachableHub, workers: None) -> None:
+def test_a_stock_client_calls_the_worker(hub_access: Door, workers: None) -> None:
     python = sdk_python("0.3")
-    assert run(reachable_hub, str(python), "-c", STOCK.replace("http://127.0.0.1:8420", reachable_hub.url)) == "HELLO\n"
+    assert run(hub_access, str(python), "-c", OTHER_CLIENT.replace("http://127.0.0.1:8420", hub_access.url)) == "HELLO\n"
 
 
-def test_the_streaming_worker_asks_and_goes_on(reachable_hub: ReachableHub, workers: None) -> None:
+def test_the_streaming_worker_asks_and_continues(hub_access: Door, workers: None) -> None:
     done = subprocess.run(
         [rolecall(), "send", "researcher", "bees"],
-        env=environment(reachable_hub.for_callers),
+        env=environment(hub_access.for_callers),
         capture_output=True,
         text=True,
         timeout=30,
@@ -127,4 +127,4 @@ def test_the_streaming_worker_asks_and_goes_on(reachable_hub: ReachableHub, work
     assert "All about bees." in done.stdout
     task = re.search(r"--task-id (\S+)", done.stderr)
     assert task is not None
-    assert run(reachable_hub, rolecall(), "send", "researcher", "yes", "--task-id", task[1]).endswith("published\n")
+    assert run(hub_access, rolecall(), "send", "researcher", "yes", "--task-id", task[1]).endswith("published\n")

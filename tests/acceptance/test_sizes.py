@@ -1,4 +1,4 @@
-"""How large a request's head and a worker's card may be: two settings, which the refusal names."""
+"""Two settings limit a request's head and a worker's card. The refusal names the setting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OFFER = {"url": "http://127.0.0.1:9/", "boot": "b"}
 
 
 def asked(url: str, size: int, *, headers: int = 1) -> httpx.Response:
-    """With so many bytes of headers, roughly."""
+    """A request with about `size` bytes of headers."""
     more = {f"x-{number}": "a" * (size // headers) for number in range(headers)}
     return httpx.get(f"{url}/livez", headers=more, trust_env=False, timeout=20)
 
@@ -25,7 +25,7 @@ def enrolled(url: str, size: int) -> httpx.Response:
 
 @pytest.mark.parametrize("server", ["own", "hypercorn"])
 def test_a_head_may_be_as_large_as_its_setting_says(tmp_path: Path, server: str) -> None:
-    """Whichever server reads it: its own bound gives way."""
+    """With either server: the setting replaces the server's own limit."""
     with start_hub(tmp_path / "small", max_head="8KiB", server=server) as hub:
         assert asked(hub.url, 7_000).status_code == 200
         refused = asked(hub.url, 9_000)

@@ -1,4 +1,4 @@
-"""kill -9 any worker, or the hub, in the middle of a stream: real processes, killed for real."""
+"""kill -9 of a worker or the hub during a stream: real processes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def restarted(hub: HubProcess, **settings: object) -> HubProcess:
     return start_hub(hub.data_dir, port=hub.port, lease_ttl=4, heartbeat=0.5, worker_silence=3, **settings)
 
 
-def test_a_stream_survives_the_hubs_death_exactly(hub: HubProcess, tmp_path: Path) -> None:
-    """Some streams of numbers, some of one word again and again: nobody may look at contents to tell what is new."""
+def test_a_stream_survives_a_kill_of_the_hub_exactly(hub: HubProcess, tmp_path: Path) -> None:
+    """Some streams of numbers, some of one repeated word: new events cannot be recognised by their content."""
     rng = random.Random(11)
     with worker(hub, "counter:a", tmp_path), worker(hub, "same:a", tmp_path):
         readers = [Reader(hub.url, "counter" if n % 2 else "same", "60 0.02") for n in range(8)]
@@ -62,14 +62,14 @@ def test_a_stream_survives_the_hubs_death_exactly(hub: HubProcess, tmp_path: Pat
 
 
 def test_a_worker_that_is_killed_ends_its_stream_with_a_reason(hub: HubProcess, tmp_path: Path) -> None:
-    with worker(hub, "counter:a", tmp_path) as victim:
+    with worker(hub, "counter:a", tmp_path) as killed:
         reader = Reader(hub.url, "counter", "1000 0.02")
         thread = reader.start()
         wait_for(lambda: len(reader.chunks) > 5)
-        victim.kill9()
-        died = time.monotonic()
+        killed.kill9()
+        killed_at = time.monotonic()
         thread.join(5)
-        assert time.monotonic() - died < 3
+        assert time.monotonic() - killed_at < 3
         assert reader.state == "failed"
         assert reader.events[-1]["final"] is True
         assert reader.events[-1]["metadata"]["rolecall"]["reason"] == "WORKER_LOST"
@@ -81,29 +81,29 @@ def test_a_worker_that_hangs_ends_its_stream_after_the_silence(tmp_path: Path, s
     """Its address still takes connections, so it is silent and not lost, also when its lease runs out first."""
     with (
         start_hub(tmp_path / "hub", lease_ttl=lease_ttl, heartbeat=0.5, worker_silence=silence) as hub,
-        worker(hub, "counter:a", tmp_path) as victim,
+        worker(hub, "counter:a", tmp_path) as killed,
     ):
         reader = Reader(hub.url, "counter", "400 0.02")
         thread = reader.start()
         wait_for(lambda: len(reader.chunks) > 5)
-        victim.pause()
+        killed.pause()
         paused = time.monotonic()
         thread.join(10)
         assert silence - 1 < time.monotonic() - paused < silence + 2
         assert reader.events[-1]["metadata"]["rolecall"]["reason"] == "WORKER_SILENT"
 
 
-def test_a_client_that_leaves_stops_nothing_and_two_readers_see_the_same(hub: HubProcess, tmp_path: Path) -> None:
+def test_two_readers_of_one_task_get_the_same_events_as_its_caller(hub: HubProcess, tmp_path: Path) -> None:
     with worker(hub, "counter:a", tmp_path):
         first = Reader(hub.url, "counter", "80 0.02")
         thread = first.start()
         wait_for(lambda: len(first.chunks) > 5)
         second = Reader(hub.url, "counter", "", task=first.task, frames=list(first.frames[:3]))
-        third = Reader(hub.url, "counter", "", task=first.task, frames=list(first.frames[:5]))
-        others = [second.start_again(), third.start_again()]
+        another = Reader(hub.url, "counter", "", task=first.task, frames=list(first.frames[:5]))
+        others = [second.start_again(), another.start_again()]
         for reading in (thread, *others):
             reading.join(10)
-        assert first.frames == second.frames == third.frames
+        assert first.frames == second.frames == another.frames
         assert first.chunks == [f"{n} " for n in range(80)]
 
 
@@ -116,21 +116,21 @@ def test_calls_go_on_when_one_of_three_workers_is_killed(hub: HubProcess, tmp_pa
         assert len(shares) == 3
         assert min(shares.values()) >= 3
         c.kill9()
-        died = time.monotonic()
+        killed_at = time.monotonic()
         for n in range(30):
             assert send(hub.url, "echo", str(n))["status"]["state"] == "completed"
         assert _shares(tmp_path)[c.pid] == shares[c.pid]
         asked = time.monotonic()
         wait_for(lambda: not is_live(hub.url, "echo:c"), 8)
-        assert time.monotonic() - max(died + 4, asked) < 2
+        assert time.monotonic() - max(killed_at + 4, asked) < 2
 
 
-def test_a_worker_that_was_away_longer_than_its_lease_comes_back_by_itself(hub: HubProcess, tmp_path: Path) -> None:
-    with worker(hub, "echo:a", tmp_path, "instant") as sleeper:
-        sleeper.pause()
+def test_a_worker_paused_longer_than_its_lease_enrols_again_by_itself(hub: HubProcess, tmp_path: Path) -> None:
+    with worker(hub, "echo:a", tmp_path, "instant") as paused:
+        paused.pause()
         wait_for(lambda: not is_live(hub.url, "echo:a"), 8)
         assert send(hub.url, "echo", "x")["error"]["data"][0]["reason"] == "NO_LIVE_WORKER"
-        sleeper.resume()
+        paused.resume()
         wait_for(lambda: is_live(hub.url, "echo:a"), 8)
         assert texts(send(hub.url, "echo", "back")) == ["back"]
 
@@ -150,7 +150,7 @@ def test_a_restarted_hub_keeps_tasks_logs_and_leases(hub: HubProcess, tmp_path: 
             assert [turn["role"] for turn in answer["history"]] == ["user", "agent", "user"]
 
 
-def test_a_worker_that_is_told_to_stop_costs_no_call(hub: HubProcess, tmp_path: Path) -> None:
+def test_stopping_a_worker_fails_no_call(hub: HubProcess, tmp_path: Path) -> None:
     with worker(hub, "counter:a", tmp_path) as leaving, worker(hub, "counter:b", tmp_path):
         readers = [Reader(hub.url, "counter", "40 0.02") for _ in range(6)]
         threads = [reader.start() for reader in readers]
@@ -163,8 +163,8 @@ def test_a_worker_that_is_told_to_stop_costs_no_call(hub: HubProcess, tmp_path: 
         assert {reader.state for reader in (*readers, late)} == {"completed"}
 
 
-def test_a_stopping_hub_lets_its_readers_go_with_a_cursor(hub: HubProcess, tmp_path: Path) -> None:
-    """The worker counts until a file is there: no stream ends before its hub does, however slow the machine is."""
+def test_readers_of_a_stopping_hub_resume_by_cursor(hub: HubProcess, tmp_path: Path) -> None:
+    """The worker counts until a file exists: no stream ends before its hub, also on a slow machine."""
     env = {"ENOUGH": str(tmp_path / "enough")}
     counter = start_worker("tests.acceptance.syncs.workers:counter", "counter:a", hub.url, log=tmp_path / "a.log", env=env)
     with counter:
@@ -186,8 +186,8 @@ def test_a_stopping_hub_lets_its_readers_go_with_a_cursor(hub: HubProcess, tmp_p
                 assert reader.state == "completed"
 
 
-def test_a_hub_that_stood_still_expires_nobody(hub: HubProcess, tmp_path: Path) -> None:
-    """Longer than the leases and the silence: nobody could have said a word to it."""
+def test_a_hub_that_was_paused_expires_no_lease(hub: HubProcess, tmp_path: Path) -> None:
+    """The pause is longer than the leases and the silence. No worker could reach the hub meanwhile."""
     with worker(hub, "echo:a", tmp_path, "instant"), worker(hub, "counter:a", tmp_path):
         reader = Reader(hub.url, "counter", "200 0.05")
         thread = reader.start()
@@ -203,7 +203,7 @@ def test_a_hub_that_stood_still_expires_nobody(hub: HubProcess, tmp_path: Path) 
         assert "lease_expirations_total{" not in feed
 
 
-def test_a_call_that_comes_again_after_the_hubs_death_is_the_same_call(hub: HubProcess, tmp_path: Path) -> None:
+def test_a_call_repeated_after_a_kill_of_the_hub_is_the_same_call(hub: HubProcess, tmp_path: Path) -> None:
     message = text_message("30 0.02")
     with worker(hub, "counter:a", tmp_path):
         first = threading.Thread(target=_ask, args=(hub, message), daemon=True)
@@ -227,7 +227,7 @@ def _ask(hub: HubProcess, params: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.soak
-def test_sixteen_streams_survive_ten_deaths_of_the_hub(hub: HubProcess, tmp_path: Path) -> None:
+def test_sixteen_streams_survive_ten_kills_of_the_hub(hub: HubProcess, tmp_path: Path) -> None:
     rng = random.Random(16)
     with worker(hub, "counter:a", tmp_path), worker(hub, "same:a", tmp_path):
         readers = [Reader(hub.url, "counter" if n % 2 else "same", "1200 0.02") for n in range(16)]
@@ -252,6 +252,6 @@ def test_sixteen_streams_survive_ten_deaths_of_the_hub(hub: HubProcess, tmp_path
 
 
 def _shares(tmp_path: Path) -> dict[int, int]:
-    """How many calls each process has run."""
-    pids = [int(line.split()[1]) for line in (tmp_path / "runs").read_text().splitlines()]
-    return {pid: pids.count(pid) for pid in pids}
+    """The number of calls that each process has run."""
+    process_ids = [int(line.split()[1]) for line in (tmp_path / "runs").read_text().splitlines()]
+    return {pid: process_ids.count(pid) for pid in process_ids}

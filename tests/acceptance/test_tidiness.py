@@ -1,4 +1,4 @@
-"""What a call leaves behind is freed as it ends. A hub whose collector has nothing to do does not stop for it."""
+"""Everything that a call allocates is freed when it ends, so that the garbage collector never stops the hub for long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.acceptance.loadclients import StreamReader, open_files, open_stream, resume
 from tests.acceptance.test_heartbeat_storm import ask_all, enrolment, heartbeat
-from tests.acceptance.tidy import ARGV
+from tests.acceptance.tidy import COMMAND
 from tests.helpers.client import send
 from tests.helpers.processes import HubProcess, start_hub, start_worker, wait_for
 from tests.helpers.waiting import until_still
@@ -30,13 +30,13 @@ def garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def hub(garbage: Path, tmp_path: Path) -> Iterator[HubProcess]:
-    with start_hub(tmp_path / "hub", argv=ARGV) as hub:
+    with start_hub(tmp_path / "hub", argv=COMMAND) as hub:
         yield hub
 
 
 def test_calls_streams_and_beats_leave_nothing_to_the_collector(hub: HubProcess, garbage: Path, tmp_path: Path) -> None:
     with start_worker("tests.acceptance.workers:counter", "counter:a", hub.url, log=tmp_path / "worker.log"):
-        _everything(hub)  # whatever is made once
+        _everything(hub)  # allocates what is made once
         os.kill(hub.pid, signal.SIGUSR1)
         for _ in range(TIMES):
             _everything(hub)

@@ -1,4 +1,4 @@
-"""A hub with tokens, as those with one and those without it meet it."""
+"""A hub with tokens, called with and without a token."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Locked:
     hub: HubProcess
     worker: Process
     admin: str
-    anna: str
-    bert: str
+    client_token: str
+    other_client_token: str
     serves: str
     reads: str
 
@@ -54,18 +54,18 @@ class Locked:
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     data = tmp_path_factory.mktemp("locked")
     admin = new_token(data, "--name", "root", "--kind", "admin")
-    anna, bert = new_token(data, "--name", "anna"), new_token(data, "--name", "bert")
+    client_token, other_client_token = new_token(data, "--name", "anna"), new_token(data, "--name", "bert")
     serves = new_token(data, "--name", "farm", "--kind", "worker", "--role", "ech*")
     reads = new_token(data, "--name", "board", "--kind", "reader")
     with start_hub(data) as hub:
         env = {"ROLECALL_TOKEN": serves}
         with start_worker(f"{WORKERS}:instant", "echo:a", hub.url, log=data / "w.log", env=env, enrolled=False) as worker:
-            found = Locked(hub, worker, admin, anna, bert, serves, reads)
+            found = Locked(hub, worker, admin, client_token, other_client_token, serves, reads)
             wait_for(lambda: found.get(admin, "/registry/agents/echo:a").status_code == 200)
             yield found
 
 
-def test_without_a_token_there_are_cards_and_health_and_nothing_else(locked: Locked) -> None:
+def test_without_a_token_only_cards_and_health_are_served(locked: Locked) -> None:
     for path in ("/livez", "/readyz", "/health", "/.well-known/agent-card.json", "/agents/echo/.well-known/agent-card.json"):
         assert locked.get(None, path).status_code == 200, path
     for path in (
@@ -93,18 +93,18 @@ def test_cards_declare_the_schemes_that_are_in_force(locked: Locked) -> None:
 
 
 def test_both_headers_carry_a_token(locked: Locked) -> None:
-    assert texts(locked.rpc(locked.anna, "message/send", text_message("one")).json()["result"]) == ["one"]
-    answer = locked.rpc(None, "message/send", text_message("two"), **{"X-API-Key": locked.anna})
+    assert texts(locked.rpc(locked.client_token, "message/send", text_message("one")).json()["result"]) == ["one"]
+    answer = locked.rpc(None, "message/send", text_message("two"), **{"X-API-Key": locked.client_token})
     assert texts(answer.json()["result"]) == ["two"]
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel", "GetTask", "tasks/pushNotificationConfig/list"])
-def test_anothers_task_is_unknown_to_the_byte(locked: Locked, method: str) -> None:
-    task = locked.rpc(locked.anna, "message/send", text_message("mine")).json()["result"]["id"]
+def test_a_foreign_task_gets_the_same_bytes_as_an_unknown_one(locked: Locked, method: str) -> None:
+    task = locked.rpc(locked.client_token, "message/send", text_message("mine")).json()["result"]["id"]
     name = "taskId" if "push" in method else "id"
     other = "01a1ef91-0000-7000-8000-000000000000"
-    foreign = locked.rpc(locked.bert, method, {name: task})
-    unknown = locked.rpc(locked.bert, method, {name: other})
+    foreign = locked.rpc(locked.other_client_token, method, {name: task})
+    unknown = locked.rpc(locked.other_client_token, method, {name: other})
     assert foreign.text.replace(task, other) == unknown.text
     assert foreign.json()["error"]["code"] == -32001
 
@@ -130,7 +130,7 @@ def test_a_worker_enrols_under_its_roles_and_beats_with_its_own_secret(locked: L
 
     offer = {"url": "http://127.0.0.1:9/", "boot": "b1"}
     assert put(locked.serves, "other", offer).status_code == 403
-    assert put(locked.anna, "echo", offer).status_code == 403
+    assert put(locked.client_token, "echo", offer).status_code == 403
     lease = put(locked.serves, "echoes", offer).json()
     beat = f"{locked.hub.url}/registry/agents/echoes:z/heartbeat"
     headers = {"Authorization": f"Bearer {locked.serves}"}
@@ -141,30 +141,30 @@ def test_a_worker_enrols_under_its_roles_and_beats_with_its_own_secret(locked: L
     assert (taken.status_code, taken.json()["reason"]) == (409, "CONFLICT")
 
 
-def test_a_revoked_token_ends_within_a_moment_and_a_new_one_needs_no_restart(locked: Locked) -> None:
+def test_tokens_are_added_and_revoked_without_a_restart(locked: Locked) -> None:
     token = new_token(locked.hub.data_dir, "--name", "carl")
     wait_for(lambda: locked.get(token, "/registry/agents").status_code == 200, 3)
-    listed = rolecall("tokens", "--data-dir", locked.hub.data_dir, "ls")
-    assert "carl" in listed.stdout
-    assert token not in listed.stdout
+    token_list = rolecall("tokens", "--data-dir", locked.hub.data_dir, "ls")
+    assert "carl" in token_list.stdout
+    assert token not in token_list.stdout
     assert rolecall("tokens", "--data-dir", locked.hub.data_dir, "revoke", "carl").returncode == 0
     wait_for(lambda: locked.get(token, "/registry/agents").status_code == 401, 3)
 
 
 def test_the_command_line_shows_its_token(locked: Locked) -> None:
-    done = rolecall("send", "echo", "by hand", ROLECALL_HUB=locked.hub.url, ROLECALL_TOKEN=locked.anna)
+    done = rolecall("send", "echo", "by hand", ROLECALL_HUB=locked.hub.url, ROLECALL_TOKEN=locked.client_token)
     assert (done.returncode, done.stdout.strip()) == (0, "by hand")
     assert rolecall("send", "echo", "x", ROLECALL_HUB=locked.hub.url).returncode == 4
 
 
-def test_another_sites_name_and_another_sites_page_are_turned_away(locked: Locked) -> None:
+def test_a_foreign_host_name_and_a_cross_site_request_are_refused(locked: Locked) -> None:
     named = httpx.get(f"{locked.hub.url}/livez", headers={"Host": "evil.example"}, trust_env=False)
     assert (named.status_code, named.json()["reason"]) == (421, "BAD_HOST")
-    crossed = locked.rpc(locked.anna, "message/send", text_message("x"), **{"Sec-Fetch-Site": "cross-site"})
-    assert crossed.status_code == 403
+    cross_site = locked.rpc(locked.client_token, "message/send", text_message("x"), **{"Sec-Fetch-Site": "cross-site"})
+    assert cross_site.status_code == 403
 
 
-def test_a_hub_that_others_can_reach_does_not_start_without_tokens(tmp_path: Path) -> None:
+def test_a_reachable_hub_does_not_start_without_tokens(tmp_path: Path) -> None:
     began = time.monotonic()
     done = rolecall("serve", "--host", "0.0.0.0", "--port", "0", "--data-dir", tmp_path)
     assert done.returncode == 2
@@ -172,18 +172,18 @@ def test_a_hub_that_others_can_reach_does_not_start_without_tokens(tmp_path: Pat
     assert time.monotonic() - began < 15
 
 
-def test_the_audit_trail_says_who_did_what_and_never_what_was_said(tmp_path: Path) -> None:
+def test_the_audit_log_records_who_did_what_and_no_content(tmp_path: Path) -> None:
     token = new_token(tmp_path, "--name", "anna")
-    trail = tmp_path / "audit.log"
-    with start_hub(tmp_path, audit_log=trail) as hub:
-        said = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": text_message("whispered words")}
+    audit_file = tmp_path / "audit.log"
+    with start_hub(tmp_path, audit_log=audit_file) as hub:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": text_message("whispered words")}
         for shown in (token, "rc_wrong"):
             headers = {"Authorization": f"Bearer {shown}"}
-            httpx.post(f"{hub.url}/agents/nobody/", json=said, headers=headers, trust_env=False)
-    lines = [json.loads(line) for line in trail.read_text().splitlines()]
+            httpx.post(f"{hub.url}/agents/nobody/", json=body, headers=headers, trust_env=False)
+    lines = [json.loads(line) for line in audit_file.read_text().splitlines()]
     assert [(line["event"], line.get("who"), line["on"], line["outcome"]) for line in lines] == [
         ("message/send", "anna", "nobody", "role_unknown"),
         ("turned away", None, "/agents/nobody/", "Unauthenticated"),
     ]
-    assert "whispered" not in trail.read_text() + hub.output
-    assert token not in trail.read_text() + hub.output
+    assert "whispered" not in audit_file.read_text() + hub.output
+    assert token not in audit_file.read_text() + hub.output

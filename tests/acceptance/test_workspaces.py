@@ -1,4 +1,4 @@
-"""Two workspaces on one hub: neither learns from anything that the other is there."""
+"""Two workspaces on one hub: no answer shows to one that the other exists."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         env = {"ROLECALL_TOKEN": tokens["worker"]}
         worker = start_worker("tests.acceptance.workers:asker", WORKER, hub.url, log=data / "w.log", env=env)
         with worker:
-            enrolled = found.ask("abroad", "PUT", f"/registry/agents/{HIDDEN_ROLE}/z", {**OFFER, "card": CARD})
+            enrolled = found.ask("other-farm", "PUT", f"/registry/agents/{HIDDEN_ROLE}/z", {**OFFER, "card": CARD})
             assert enrolled.status_code == 201
             yield found
 
 
 @pytest.mark.parametrize("path", OPEN_PAGES)
-def test_cards_catalog_and_discovery_show_ones_own_workspace(world: World, path: str) -> None:
+def test_cards_catalog_and_discovery_show_only_the_callers_workspace(world: World, path: str) -> None:
     for who, shown, kept in (("owner", ROLE, HIDDEN_ROLE), ("admin", ROLE, HIDDEN_ROLE), ("stranger", HIDDEN_ROLE, ROLE)):
         text = world.ask(who, "GET", path).text
         assert shown in text
@@ -46,13 +46,13 @@ def test_without_a_token_cards_are_those_of_the_default_workspace(world: World) 
     assert world.ask("none", "GET", "/health").json()["workers"] == 1
 
 
-def test_how_many_tasks_run_is_told_to_those_who_may_see_the_hubs_figures(world: World) -> None:
-    for who, told in (("none", False), ("wrong", False), ("stranger", False), ("reader", True), ("owner", True)):
-        assert ("running_tasks" in world.ask(who, "GET", "/health").json()) is told, who
-        assert (world.ask(who, "GET", "/metrics").status_code == 200) is told, who
+def test_the_task_count_is_visible_only_to_those_who_may_read_metrics(world: World) -> None:
+    for who, visible in (("none", False), ("wrong", False), ("stranger", False), ("reader", True), ("owner", True)):
+        assert ("running_tasks" in world.ask(who, "GET", "/health").json()) is visible, who
+        assert (world.ask(who, "GET", "/metrics").status_code == 200) is visible, who
 
 
-def test_an_admin_sees_and_sends_again_what_died_in_his_workspace(world: World) -> None:
+def test_an_admin_lists_and_redelivers_dead_letters_of_its_workspace(world: World) -> None:
     task = world.dead_letter("owner")
     assert all(task in world.ask(who, "GET", "/registry/push/dead-letters").text for who in ("owner", "admin"))
     assert all(task not in world.ask(who, "GET", "/registry/push/dead-letters").text for who in ("other", "reader", "stranger"))
@@ -65,26 +65,28 @@ def test_an_admin_sees_and_sends_again_what_died_in_his_workspace(world: World) 
     assert world.ask("admin", "POST", again.replace(task, str(uuid4()))).status_code == 404
 
 
-@pytest.mark.parametrize(("member", "hidden", "nobodys"), [("role", HIDDEN_ROLE, "xxxxxx"), ("skill", SKILL, "x" * len(SKILL))])
-def test_a_role_and_a_skill_of_another_workspace_are_as_those_that_do_not_exist(
-    world: World, member: str, hidden: str, nobodys: str
+@pytest.mark.parametrize(
+    ("member", "hidden", "unknown_name"), [("role", HIDDEN_ROLE, "xxxxxx"), ("skill", SKILL, "x" * len(SKILL))]
+)
+def test_a_foreign_role_and_skill_get_the_same_answer_as_unknown_ones(
+    world: World, member: str, hidden: str, unknown_name: str
 ) -> None:
     def ask(name: str) -> httpx.Response:
         params = {**text_message("hi", messageId="m"), "metadata": {member: name}}
         return world.ask("owner", "POST", "/", {"jsonrpc": "2.0", "id": 7, "method": "message/send", "params": params})
 
-    foreign, unknown = ask(hidden), ask(nobodys)
+    foreign, unknown = ask(hidden), ask(unknown_name)
     assert foreign.json()["error"]["data"][0]["reason"] == "ROLE_UNKNOWN"
-    same(foreign, unknown, Ids(None, hidden, nobodys))
+    same(foreign, unknown, Ids(None, hidden, unknown_name))
 
 
-def test_the_feed_tells_of_ones_own_workspace(world: World) -> None:
-    assert _told(world, "owner", WORKER) == {WORKER}
-    assert _told(world, "stranger", HIDDEN) == {HIDDEN}
+def test_the_feed_reports_only_the_readers_workspace(world: World) -> None:
+    assert _feed_names(world, "owner", WORKER) == {WORKER}
+    assert _feed_names(world, "stranger", HIDDEN) == {HIDDEN}
 
 
-def _told(world: World, who: str, until: str) -> set[str]:
-    """The workers that a feed from its beginning names, up to one of them."""
+def _feed_names(world: World, who: str, until: str) -> set[str]:
+    """The workers that a feed names from its beginning up to `until`."""
     headers = {"Authorization": f"Bearer {world.tokens[who]}", "Last-Event-ID": "0"}
     names = set[str]()
     with world.http.stream("GET", f"{world.hub.url}/registry/events", headers=headers) as answer:
@@ -96,7 +98,7 @@ def _told(world: World, who: str, until: str) -> set[str]:
     return names
 
 
-def test_figures_are_of_all_workspaces_and_for_the_default_one_alone(world: World) -> None:
+def test_metrics_cover_all_workspaces_and_are_for_the_default_one_alone(world: World) -> None:
     def figures(who: str) -> httpx.Response:
         return world.ask(who, "GET", "/metrics")
 
@@ -108,18 +110,18 @@ def test_figures_are_of_all_workspaces_and_for_the_default_one_alone(world: Worl
     assert (refused.status_code, refused.json()["reason"]) == (403, "FORBIDDEN")
 
 
-def test_why_a_worker_was_chosen_is_told_of_ones_own_task_under_any_name(world: World) -> None:
-    """In 0.1 a caller names his tasks himself, and so may choose what another's is called."""
-    theirs = world.task("owner")["id"]
+def test_a_routing_decision_is_shown_for_the_callers_own_task_under_any_name(world: World) -> None:
+    """In 0.1 a caller chooses its task ids, and so may choose the id of a foreign task."""
+    task = world.task("owner")["id"]
     words: dict[str, Any] = {"message": {"role": "user", "parts": [{"type": "text", "text": "x"}]}}
-    named = world.result("other", "tasks/send", {"id": theirs, **words})
-    assert named["id"] == theirs
-    told = world.ask("other", "GET", f"/registry/tasks/{theirs}/decision").json()
-    assert told["task"] != theirs
-    assert world.ask("owner", "GET", f"/registry/tasks/{theirs}/decision").json()["task"] == theirs
+    named = world.result("other", "tasks/send", {"id": task, **words})
+    assert named["id"] == task
+    decision = world.ask("other", "GET", f"/registry/tasks/{task}/decision").json()
+    assert decision["task"] != task
+    assert world.ask("owner", "GET", f"/registry/tasks/{task}/decision").json()["task"] == task
 
 
-def test_a_context_of_anothers_draws_no_call_to_its_worker(world: World) -> None:
+def test_a_foreign_context_does_not_steer_routing(world: World) -> None:
     context = world.task("owner")["contextId"]
     task = world.result("other", "message/send", text_message("mine", contextId=context))
     assert world.ask("other", "GET", f"/registry/tasks/{task['id']}/decision").json()["rule"] == "path"

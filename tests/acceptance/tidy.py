@@ -1,7 +1,7 @@
-"""A hub that tells what reference counts did not free: `python -m tests.acceptance.tidy`.
+"""A hub that reports objects that reference counts did not free: `python -m tests.acceptance.tidy`.
 
-At SIGUSR1 it begins to keep what only the collector finds. At SIGUSR2 it writes, into the file that GARBAGE names, the types of
-those objects that are made of the hub's own classes, and how many there are of each.
+At SIGUSR1 it begins to keep what only the collector finds. At SIGUSR2 it writes to the file GARBAGE how many of these objects
+there are of each of the hub's own classes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from hub.app import run
 from hub.settings.model import load
 
-ARGV = (sys.executable, "-m", "tests.acceptance.tidy")
+COMMAND = (sys.executable, "-m", "tests.acceptance.tidy")
 
 
 def begin(*_: object) -> None:
@@ -26,7 +26,7 @@ def begin(*_: object) -> None:
     gc.set_debug(gc.DEBUG_SAVEALL)
 
 
-def tell(*_: object) -> None:
+def report(*_: object) -> None:
     gc.collect()
     types = [f"{type(found).__module__}.{type(found).__qualname__}" for found in gc.garbage]
     kept = collections.Counter(name for name in types if name.startswith("hub."))
@@ -37,5 +37,5 @@ def tell(*_: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGUSR1, begin)
-    signal.signal(signal.SIGUSR2, tell)
+    signal.signal(signal.SIGUSR2, report)
     run(load().settings)

@@ -1,4 +1,4 @@
-"""A client that sees every status, header and frame, in JSON-RPC and REST; and workers that a script plays over a socket."""
+"""A client that returns every status, header and frame, in JSON-RPC and REST, and scripted workers on a socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.helpers.raw_server import Peer, RawServer, Request, answer
 JSON = {"Content-Type": "application/json"}
 
 
-class Told(NamedTuple):
+class SseFrame(NamedTuple):
     """One frame of a stream."""
 
     cursor: int
@@ -25,7 +25,7 @@ class Told(NamedTuple):
 
 
 @dataclass
-class Wire:
+class ApiClient:
     http: httpx.AsyncClient
 
     async def rpc(self, method: str, params: Any, path: str = "/", **headers: str) -> Any:
@@ -42,49 +42,49 @@ class Wire:
         assert "result" in document, document
         return document["result"]
 
-    async def rest(self, verb: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+    async def rest(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         content = None if body is None else dump(body)
-        return await self.http.request(verb, path, content=content, headers={**JSON, **_named(headers)})
+        return await self.http.request(method, path, content=content, headers={**JSON, **_named(headers)})
 
-    async def frames(self, verb: str, path: str, body: Any = None, most: int = 1000, **headers: str) -> list[Told]:
-        """What a stream says, up to so many frames; then the line is cut."""
+    async def frames(self, method: str, path: str, body: Any = None, limit: int = 1000, **headers: str) -> list[SseFrame]:
+        """The frames of a stream, at most `limit`. Then the connection is closed."""
         content = None if body is None else dump(body)
-        told: list[Told] = []
+        frames: list[SseFrame] = []
         reader = FrameReader()
-        async with self.http.stream(verb, path, content=content, headers={**JSON, **_named(headers)}) as response:
+        async with self.http.stream(method, path, content=content, headers={**JSON, **_named(headers)}) as response:
             assert response.status_code == 200, await response.aread()
             assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
             async for chunk in response.aiter_raw():
-                told += [Told(int(f.id or 0), f.event, parse(f.data)) for f in reader.feed(chunk) if f.data]
-                if len(told) >= most:
+                frames += [SseFrame(int(f.id or 0), f.event, parse(f.data)) for f in reader.feed(chunk) if f.data]
+                if len(frames) >= limit:
                     break
-        return told[:most]
+        return frames[:limit]
 
-    async def stream(self, method: str, params: Any, path: str = "/", most: int = 1000, **headers: str) -> list[Told]:
-        """The same for JSON-RPC: the results of its frames."""
+    async def stream(self, method: str, params: Any, path: str = "/", limit: int = 1000, **headers: str) -> list[SseFrame]:
+        """The same for JSON-RPC: each document is the frame's result."""
         body = {"jsonrpc": "2.0", "id": "s", "method": method, "params": params}
-        told = await self.frames("POST", path, body, most, **headers)
-        assert all(frame.document["id"] == "s" for frame in told)
-        return [frame._replace(document=frame.document.get("result") or frame.document) for frame in told]
+        frames = await self.frames("POST", path, body, limit, **headers)
+        assert all(frame.document["id"] == "s" for frame in frames)
+        return [frame._replace(document=frame.document.get("result") or frame.document) for frame in frames]
 
 
 def _named(headers: dict[str, str]) -> dict[str, str]:
-    """Keywords have no dashes."""
+    """Header names from keyword arguments, which have no dashes."""
     return {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 Reply = Callable[[str, dict[str, Any]], Any]
-"""From the name of a method (or verb and path) and its params to a result; a KeyError is an unknown method."""
+"""From a JSON-RPC method (or an HTTP method and path) and its params to a result. KeyError: the method is unknown."""
 
 
 class Played:
-    """A worker that answers each call as `reply` says. `asked` has the names of the calls, `requests` all of them."""
+    """A worker that answers each call with `reply`. `asked` has the names of the calls, `calls` their requests and params."""
 
     def __init__(self, reply: Reply, *, rest: bool = False) -> None:
         self._reply = reply
         self._rest = rest
         self.asked: list[str] = []
-        self.told: list[tuple[Request, dict[str, Any]]] = []
+        self.calls: list[tuple[Request, dict[str, Any]]] = []
 
     async def __call__(self, peer: Peer) -> None:
         while (request := await peer.read_request()) is not None:
@@ -92,12 +92,12 @@ class Played:
 
     def _answer(self, request: Request) -> bytes:
         document = parse(request.body) if request.body else {}
-        verb, path, _ = request.line.split(" ")
-        name = f"{verb} {path}" if self._rest else document["method"]
+        method, path, _ = request.line.split(" ")
+        name = f"{method} {path}" if self._rest else document["method"]
         self.asked.append(name)
-        self.told.append((request, document if self._rest else document["params"]))
+        self.calls.append((request, document if self._rest else document["params"]))
         try:
-            result = self._reply(name, self.told[-1][1])
+            result = self._reply(name, self.calls[-1][1])
         except KeyError:
             if self._rest:
                 return answer(b'{"error":{"code":404,"message":"no"}}', status="404 Not Found")
@@ -110,7 +110,7 @@ class Played:
 async def enrolled(
     http: httpx.AsyncClient, worker: Played, role: str, *, dialect: str, rest: bool = False, streaming: bool = False
 ) -> AsyncIterator[RawServer]:
-    """It serves and is listed for as long as the block lasts."""
+    """The worker serves and is enrolled inside the block."""
     async with RawServer(worker) as server:
         binding = "HTTP+JSON" if rest else "JSONRPC"
         way = {"url": server.url, "protocolBinding": binding, "protocolVersion": dialect}

@@ -1,6 +1,6 @@
 """Workers that the acceptance tests run as processes: `rolecall worker run tests.acceptance.workers:counter`.
 
-Each notes what it runs in the file that RUNS names, one line per execution, so that a test can count them.
+Each writes one line per execution to the file RUNS, so that a test can count them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 
 from worker_sdk import Message, NeedInput, Status, Worker
 
-counter = Worker("counter", description="Counts to the number it is told, one event each", concurrency=64)
-same = Worker("same", description="Says ha as often as it is told", concurrency=64)
+counter = Worker("counter", description="Counts to the given number, one event each", concurrency=64)
+same = Worker("same", description="Sends ha a given number of times", concurrency=64)
 asker = Worker("asker", description="Asks one question")
-instant = Worker("echo", description="Says what it hears")
+instant = Worker("echo", description="Returns the text of the message")
 
 
 def note(message: Message) -> None:
@@ -25,7 +25,7 @@ def note(message: Message) -> None:
 
 @counter.on_message
 async def count(message: Message) -> AsyncIterator[str | Status]:
-    """The text is `count` or `count pause`: how many, and seconds between them."""
+    """The text is `count` or `count pause`: the number of events, and the seconds between them."""
     note(message)
     many, _, pause = message.text.partition(" ")
     yield Status("counting")

@@ -1,8 +1,8 @@
-"""The peer: an agent on the official SDK that forwards what it gets to another agent and re-emits the answer.
+"""The peer: an agent on the official SDK that forwards each call to another agent and returns its answer.
 
-Runs in an environment of its own (`.tools/a2a-1.x`): `python agent.py WORKER_URL`. It gets the best conditions that its
-SDK offers without writing another one: one shared HTTP client with raised limits, tasks in memory, no logs, and the
-plain call towards the worker where its caller made a plain call.
+Runs in its own environment (`.tools/a2a-1.x`): `python agent.py WORKER_URL`. It has the best configuration that the SDK
+offers: one shared HTTP client with raised limits, tasks in memory, no logs, and the
+plain call to the worker where the caller made a plain call.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def card(url: str) -> AgentCard:
 
 
 async def main(worker: str) -> None:
-    # The protocol is named because asyncio sets TCP_NODELAY only then; without it every call waits 40 ms for an ACK.
+    # The protocol is named because asyncio sets TCP_NODELAY only then. Without it every call waits 40 ms for an ACK.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"

@@ -1,7 +1,7 @@
-"""The peer of agent.py on the SDK's 0.3 line, in an environment of its own (`.tools/a2a-0.3`): `python agent03.py WORKER_URL`.
+"""The peer of agent.py on the SDK's 0.3 line, in its own environment (`.tools/a2a-0.3`): `python agent03.py WORKER_URL`.
 
-The same conditions: one shared HTTP client with raised limits, tasks in memory, no logs, and the plain call towards the
-worker where its caller made a plain call.
+The same configuration: one shared HTTP client with raised limits, tasks in memory, no logs, and the plain call to the
+worker where the caller made a plain call.
 """
 
 from __future__ import annotations

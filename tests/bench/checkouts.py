@@ -1,4 +1,4 @@
-"""Which sources a measured hub runs from: this checkout, or an earlier revision in a place of its own."""
+"""The sources of a measured hub: this checkout, or an earlier revision in its own folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 EARLIER = ROOT / ".tools" / "before"
 THIS = "."
-"""The name of this very checkout, where a revision is asked for."""
+"""The name of this checkout as a revision."""
 _FORGOTTEN = ("ROLECALL_", "A2A_", "PUSH_NOTIFICATION_", "PYTHON")
 _SHORT = 12
 _OWN = {"rolecall", "pip", "setuptools"}
@@ -22,14 +22,14 @@ _VERSIONS = "import json, importlib.metadata as m; print(json.dumps({d.name.lowe
 
 
 class NoCheckout(Exception):
-    """There is no such revision, or its environment could not be made."""
+    """The revision is unknown, or its environment could not be made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A tree of sources, and the `bin` folder of the environment that runs it.
+    """A source tree, and the `bin` folder of its environment.
 
-    The hub is started by the environment's command `rolecall`, which stays when the module behind it moves.
+    The hub is started with the command `rolecall`, because the module behind it may move between revisions.
     """
 
     tree: Path
@@ -39,7 +39,7 @@ class Checkout:
         return [self.bin / "rolecall", *words]
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Ours without settings that somebody exported for another hub or worker. The packages are those of the tree."""
+        """The environment variables without exported settings of other hubs or workers. Packages come from the tree."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_FORGOTTEN)}
         return {**kept, "PYTHONPATH": str(self.tree), **more}
 
@@ -55,25 +55,27 @@ CURRENT = Checkout(ROOT, Path(sys.executable).parent)
 
 
 def make_environment(place: Path) -> None:
-    """With the versions of the libraries that the current hub has, where the revision allows them."""
+    """A virtual environment with the library versions of the current hub, if the revision allows them."""
     _run(sys.executable, "-m", "venv", place / "venv")
-    pins = place / "pins.txt"
-    pins.write_text(
+    pinned = place / "pins.txt"
+    pinned.write_text(
         "".join(f"{name}=={version}\n" for name, version in sorted(CURRENT.libraries().items()) if name not in _OWN)
     )
     install = (place / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     wanted = ("-e", f"{place / 'tree'}[hub]")
     try:
-        _run(*install, "-c", pins, *wanted)
+        _run(*install, "-c", pinned, *wanted)
     except NoCheckout:
-        print("it could not have the libraries of the current hub, so it gets those that it asks for", file=sys.stderr)
+        print(
+            "the revision does not accept the libraries of the current hub: installing those that it requires", file=sys.stderr
+        )
         _run(*install, *wanted)
 
 
 def earlier(
     revision: str, *, root: Path = ROOT, folder: Path = EARLIER, prepare: Callable[[Path], None] = make_environment
 ) -> Checkout:
-    """The checkout of a revision, made if it is missing. NoCheckout if that fails."""
+    """The checkout of a revision. Made if missing; NoCheckout if that fails."""
     if revision == THIS:
         return CURRENT
     commit = _run(
@@ -85,15 +87,15 @@ def earlier(
         print(f"making an environment for {revision} in {place}", file=sys.stderr)
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        # --force: the place may be registered already, by a run that was interrupted or from before `make clean`.
+        # --force: the folder may be registered already, by an interrupted run or from before `make clean`.
         _run("git", "-C", root, "worktree", "add", "--quiet", "--force", "--detach", place / "tree", commit)
         prepare(place)
         made.touch()
     return Checkout(place / "tree", place / "venv" / "bin")
 
 
-def differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The libraries that both have, in different versions: they may explain a difference."""
+def changed_libraries(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Libraries with different versions in both: they may explain a difference."""
     return [
         f"{name} {before[name]} → {now[name]}"
         for name in sorted(before.keys() & now.keys() - _OWN)

@@ -10,9 +10,9 @@ from statistics import median
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kind of load. `interval_us` 0: the worker writes its events back to back. `role`: who is called, in a hub.
-    `without`: beginnings of the names of those that it is not tried on. `beside`: the title of the case that it is compared
-    with, proxy by proxy, in place of nginx and the agents.
+    """One kind of load. `interval_us` 0: the worker writes its events back to back. `role`: the called role, in a hub.
+    `without`: name prefixes of proxies that are left out. `beside`: the title of the case that it is compared with, proxy
+    by proxy, instead of nginx and the agents.
     """
 
     title: str
@@ -25,7 +25,7 @@ class Case:
     without: tuple[str, ...] = ()
     beside: str = ""
 
-    def leaves_out(self, proxy: str) -> bool:
+    def is_skipped_for(self, proxy: str) -> bool:
         return proxy.startswith(self.without) if self.without else False
 
     @property
@@ -35,7 +35,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One round of one case in front of one proxy."""
+    """One round of one case with one proxy."""
 
     rate: float
     cpu_us: float
@@ -45,9 +45,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The median of all rounds, and how far they lie apart."""
+    """The median of all rounds, and their range."""
 
-    middle: float
+    median_value: float
     lowest: float
     highest: float
 
@@ -59,7 +59,7 @@ class Figure:
     @property
     def spread(self) -> float:
         """Half the range, as a share of the median."""
-        return (self.highest - self.lowest) / 2 / self.middle if self.middle else 0.0
+        return (self.highest - self.lowest) / 2 / self.median_value if self.median_value else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One heading of the page: what was found, what has to be said about it, and its figures by name."""
+    """One section of the page: its table, a note, and its figures by name."""
 
     title: str
     table: Sequence[Sequence[str]]
@@ -91,7 +91,7 @@ Samples = dict[tuple[str, str], list[Sample]]
 
 
 def rows(case: Case, samples: Samples, *, floor: str, peer: str) -> list[Row]:
-    """One row for each proxy; the ratios are of medians, to the floor and to the peer of the same run."""
+    """One row for each proxy. Ratios compare medians with the floor and the peer of the same run."""
     taken = {proxy: found for (title, proxy), found in samples.items() if title == case.title}
     rates = {proxy: Figure.of(s.rate for s in found) for proxy, found in taken.items()}
     costs = {proxy: Figure.of(s.cpu_us for s in found) for proxy, found in taken.items()}
@@ -112,17 +112,17 @@ def rows(case: Case, samples: Samples, *, floor: str, peer: str) -> list[Row]:
 def cells(row: Row) -> list[str]:
     return [
         row.proxy,
-        f"{number(row.rate.middle)} ±{row.rate.spread:.0%}",
-        f"{row.p50_ms.middle:.2f}",
-        f"{row.p99_ms.middle:.1f}",
-        f"{number(row.cpu_us.middle)} ±{row.cpu_us.spread:.0%}",
+        f"{number(row.rate.median_value)} ±{row.rate.spread:.0%}",
+        f"{row.p50_ms.median_value:.2f}",
+        f"{row.p99_ms.median_value:.1f}",
+        f"{number(row.cpu_us.median_value)} ±{row.cpu_us.spread:.0%}",
         times(row.cpu_to_floor),
         times(row.rate_to_peer),
     ]
 
 
 def text_table(lines: Sequence[Sequence[str]]) -> str:
-    """Columns for a terminal: the first to the left, figures to the right."""
+    """A table for a terminal: the first column left-aligned, figures right-aligned."""
     widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
     return "\n".join(
         "  ".join(
@@ -133,7 +133,7 @@ def text_table(lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def markdown_table(lines: Sequence[Sequence[str]]) -> str:
+def page_table(lines: Sequence[Sequence[str]]) -> str:
     head, *body = [f"| {' | '.join(line)} |" for line in lines]
     rule = "|" + "|".join(["---"] + ["---:"] * (len(lines[0]) - 1)) + "|"
     return "\n".join([head, rule, *body])
@@ -141,13 +141,15 @@ def markdown_table(lines: Sequence[Sequence[str]]) -> str:
 
 def table_of(case: Case, made: Sequence[Row], *, floor: str = "nginx", peer: str = "sdk-1.3") -> list[list[str]]:
     unit = case.unit
-    heads = ["", f"{unit}s/s", "p50 ms", "p99 ms", f"CPU µs/{unit}", f"CPU to {floor}", f"rate to {peer}"]
-    return [heads, *(cells(row) for row in made)]
+    header = ["", f"{unit}s/s", "p50 ms", "p99 ms", f"CPU µs/{unit}", f"CPU to {floor}", f"rate to {peer}"]
+    return [header, *(cells(row) for row in made)]
 
 
 def _ratio(figures: Mapping[str, Figure], proxy: str, base: str) -> float:
-    """Not a number where the other was not measured."""
-    return figures[proxy].middle / figures[base].middle if base in figures and figures[base].middle else math.nan
+    """NaN if the base was not measured."""
+    return (
+        figures[proxy].median_value / figures[base].median_value if base in figures and figures[base].median_value else math.nan
+    )
 
 
 def times(ratio: float) -> str:
@@ -155,7 +157,7 @@ def times(ratio: float) -> str:
 
 
 def number(value: float) -> str:
-    """Three figures that count."""
+    """Three significant digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

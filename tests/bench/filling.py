@@ -1,4 +1,4 @@
-"""A million finished tasks in a hub's database: copies of one that the hub itself stored, made while it is down."""
+"""A million finished tasks in a hub's database: copies of one task that the hub stored, made while the hub is stopped."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 _CURSOR_BITS = 24
 _SPAN = 20 * 3600.0
-"""The copies ended within the last hours, evenly, and all of them later than what is forgotten after a day."""
+"""The end times of the copies are spread evenly over these hours. All are later than a retention of one day."""
 _OWN = ("key", "id", "context", "worker_task", "worker_context", "created", "updated", "idle_since", "turn_message")
 _NUMBERS = "with recursive n(i) as (select 1 union all select i + 1 from n where i < :count)"
 
 
 def fill(database: Path, count: int) -> None:
-    """Copies with ids, contexts and times of their own. Synced at the end, once: no hub waits for that later."""
+    """Copies with unique ids, contexts and times. One sync at the end, so that the hub does not wait for it later."""
     with closing(sqlite3.connect(database, isolation_level=None)) as db:
         for pragma in ("journal_mode = off", "synchronous = off", "cache_size = -200000"):
             db.execute(f"pragma {pragma}").fetchall()

@@ -1,4 +1,4 @@
-"""What must hold for a round to count: nothing lost, nothing made up, nothing answered from memory."""
+"""Conditions for a round to count: nothing lost, nothing invented, nothing answered from a cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CLEAN = ("bad", "broken", "hung", "repeated_ids")
 
 
 def check_counts(answer: dict[str, Any], served: tuple[int, int], case: Case) -> list[str]:
-    """The client's count and the worker's are the same, and every call was a task of its own."""
+    """Client and worker counted the same calls, and every call was its own task."""
     problems = [f"{answer[name]} calls {name}" for name in _CLEAN if answer[name]]
     if problems and answer["complaint"]:
         problems.append(answer["complaint"])
@@ -27,11 +27,11 @@ def check_counts(answer: dict[str, Any], served: tuple[int, int], case: Case) ->
 
 
 def check_stored(answer: dict[str, Any], before: int, stored: StoredTasks, case: Case) -> list[str]:
-    """Every call is a stored task with all its events; a few are fetched and looked at."""
+    """Every call is a stored task with all its events. A few tasks are fetched and checked."""
     problems = []
-    rose = stored.total() - before
-    if rose != answer["calls"]:
-        problems.append(f"{answer['calls']} calls, but {rose} tasks more in the hub's store")
+    added = stored.total() - before
+    if added != answer["calls"]:
+        problems.append(f"{answer['calls']} calls, but {added} tasks more in the hub's store")
     for row in stored.newest()[: answer["calls"]]:
         if row["state"] != "completed" or row["events"] != case.events:
             problems.append(f"task {row['id']} is {row['state']} with {row['events']} events, not completed with {case.events}")
@@ -49,8 +49,8 @@ def _check_fetched(task: str, found: dict[str, Any], case: Case) -> list[str]:
     return [] if parts == wanted else [f"task {task} holds {parts} artifact parts, not {wanted}"]
 
 
-def complaints(folder: Path) -> list[str]:
-    """Warnings and errors in the logs of what was measured."""
+def log_problems(folder: Path) -> list[str]:
+    """Warnings and errors in the logs of the measured processes."""
     found = []
     for log in (*folder.glob("*.err"), *folder.glob("nginx.log")):
         lines = [

@@ -1,4 +1,4 @@
-"""What the benchmark knows of processes and of the machine. Linux only, as `/proc` and pinning are."""
+"""Processes and the machine. Linux only, because it needs `/proc` and CPU pinning."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _STOP_AFTER = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """One core for what is measured, another for what calls it and what it calls."""
+    """One core for the measured process, another for the client and the worker."""
 
     measured: int
-    rig: int
+    load: int
 
     @classmethod
     def choose(cls) -> Cores:
@@ -28,12 +28,12 @@ class Cores:
 
     @property
     def apart(self) -> bool:
-        return self.measured != self.rig
+        return self.measured != self.load
 
 
 @dataclass(frozen=True, slots=True)
 class RestRoute:
-    """Where a run's files lie, which core is whose, and what ends with it."""
+    """The folder of a run, its cores, and what is closed at its end."""
 
     folder: Path
     cores: Cores
@@ -49,8 +49,8 @@ class RestRoute:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
-        """A process on one core, ended with the place: asked first, then forced."""
-        core = self.cores.measured if measured else self.cores.rig
+        """A process on one core. At the end it gets SIGTERM, then SIGKILL."""
+        core = self.cores.measured if measured else self.cores.load
         with (self.folder / f"{log}.err").open("a") as errors:
             process = subprocess.Popen(
                 [str(part) for part in argv],
@@ -67,7 +67,7 @@ class RestRoute:
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
-    """What a process says once it is ready. Its end without a word is an error."""
+    """The line that a process prints when it is ready. An end without one is an error."""
     assert process.stdout is not None
     line = process.stdout.readline().strip()
     if not line:
@@ -77,26 +77,26 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 def expect(process: subprocess.Popen[str], word: str) -> None:
     if first_line(process) != word:
-        raise SystemExit(f"{process.args!r} did not come as far as {word!r}: see its log.")
+        raise SystemExit(f"{process.args!r} did not reach {word!r}: see its log.")
 
 
-def tell(process: subprocess.Popen[str], words: str = "") -> None:
+def send_line(process: subprocess.Popen[str], words: str = "") -> None:
     assert process.stdin is not None
     process.stdin.write(words + "\n")
     process.stdin.flush()
 
 
 def cpu_seconds(pid: int) -> float:
-    """What this process, its descendants and all their threads have used."""
-    return sum(_task_nanoseconds(task) for each in family(pid) for task in Path(f"/proc/{each}/task").iterdir()) / 1e9
+    """CPU seconds of this process, its descendants and all their threads."""
+    return sum(_task_time(task) for process in family(pid) for task in Path(f"/proc/{process}/task").iterdir()) / 1e9
 
 
 def family(pid: int) -> list[int]:
     found, queue = [], [pid]
     while queue:
-        each = queue.pop()
-        found.append(each)
-        for task in Path(f"/proc/{each}/task").iterdir():
+        process = queue.pop()
+        found.append(process)
+        for task in Path(f"/proc/{process}/task").iterdir():
             queue += [int(child) for child in (task / "children").read_text().split()]
     return found
 
@@ -109,8 +109,8 @@ def age(pid: int) -> float:
 
 def memory(pid: int) -> int:
     """Resident bytes of this process and its descendants."""
-    pages = sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in family(pid))
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    page_count = sum(int(Path(f"/proc/{process}/statm").read_text().split()[1]) for process in family(pid))
+    return page_count * os.sysconf("SC_PAGE_SIZE")
 
 
 def describe() -> str:
@@ -118,16 +118,16 @@ def describe() -> str:
         (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
         platform.machine(),
     )
-    gigabytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
-    return f"{os.cpu_count()} cores ({model}), {gigabytes:.0f} GB, Linux {platform.release()}"
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+    return f"{os.cpu_count()} cores ({model}), {memory:.0f} GB, Linux {platform.release()}"
 
 
-def load_average() -> float:
+def system_load() -> float:
     return os.getloadavg()[0]
 
 
 def file_system(path: Path) -> str:
-    """The type of the file system that a path lies on: a sync on a RAM disk is none."""
+    """The type of the path's file system: a sync on a RAM disk does nothing."""
     best = ("", "unknown")
     for line in _lines("/proc/mounts"):
         _, mount, kind, *_ = line.split()
@@ -140,11 +140,11 @@ def _lines(path: str) -> list[str]:
     return Path(path).read_text().splitlines()
 
 
-def _task_nanoseconds(task: Path) -> int:
+def _task_time(task: Path) -> int:
     try:
         return int((task / "schedstat").read_text().split()[0])
     except (FileNotFoundError, ProcessLookupError):
-        return 0  # a thread that has just ended
+        return 0  # the thread has just ended
 
 
 def _end(process: subprocess.Popen[str]) -> None:

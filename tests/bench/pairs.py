@@ -1,4 +1,4 @@
-"""Two hubs in the same rounds: the figures of both, their ratio, how far rounds of one hub lie apart, and the verdict."""
+"""Two hubs in the same rounds: the figures of both, their ratio, the spread of rounds, and the verdict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Pair:
 
     @property
     def spread(self) -> float:
-        """Half the range of the rounds of one hub, as a share of their median: the larger of both hubs."""
+        """Half the range of one hub's rounds, as a share of their median: the larger of the two hubs."""
         return max(self.before.spread, self.now.spread)
 
     def is_worse(self, limit: float) -> bool:
@@ -42,7 +42,7 @@ class Pair:
 
 
 def in_order(turn: int, both: Sequence[_Each]) -> list[_Each]:
-    """Which comes first changes from round to round. Rounds count from 1."""
+    """The order changes from round to round. Rounds count from 1."""
     return list(both) if turn % 2 else list(reversed(both))
 
 
@@ -52,4 +52,4 @@ def table_of_pairs(pairs: Sequence[Pair]) -> list[list[str]]:
 
 def _cells(pair: Pair) -> list[str]:
     spread = "–" if pair.rounds == 1 else f"±{pair.spread:.0%}"
-    return [pair.row, number(pair.before.middle), number(pair.now.middle), f"{pair.ratio:.2f}×", spread]
+    return [pair.row, number(pair.before.median_value), number(pair.now.median_value), f"{pair.ratio:.2f}×", spread]

@@ -1,4 +1,4 @@
-"""What is measured: each stands in front of the worker, and is started as its users would start it."""
+"""The measured proxies. Each forwards to the worker, and is started as its users start it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.bench.checkouts import CURRENT, ROOT, Checkout
 from tests.bench.machine import RestRoute
 
 HERE = Path(__file__).parent
-AGENT_PYTHON = ROOT / ".tools" / "a2a-1.x" / "bin" / "python"
-OLD_AGENT_PYTHON = ROOT / ".tools" / "a2a-0.3" / "bin" / "python"
-# One caller sends everything here, more than the default lets one caller send; it is counted all the same. And the rig sends
-# no heartbeats, so leases outlast the run; they are swept all the same.
+AGENT_EXECUTABLE = ROOT / ".tools" / "a2a-1.x" / "bin" / "python"
+OLD_AGENT_EXECUTABLE = ROOT / ".tools" / "a2a-0.3" / "bin" / "python"
+# One caller sends everything, more than the default rate limit allows; its calls are still counted. The benchmark sends no
+# heartbeats, so leases are longer than the run; they are still swept.
 CHANGED = {"ROLECALL_MAX_RATE": "1000000", "ROLECALL_LEASE_TTL": "7200", "ROLECALL_HEARTBEAT": "3600"}
 _NGINX = """\
 worker_processes 1;
@@ -52,7 +52,7 @@ http {{
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """Where it is called, and whose CPU time counts. The tokens are a hub's: one that calls, some that enrol."""
+    """A proxy's port, and the process whose CPU time counts. The tokens are a hub's: one for calls, some for enrolments."""
 
     name: str
     pid: int
@@ -74,19 +74,19 @@ class Proxy:
 def start_nginx(place: RestRoute, worker: int) -> Proxy:
     port = free_port()
     user = "user root;\n" if os.geteuid() == 0 else ""
-    conf, log = place.folder / "nginx.conf", place.folder / "nginx.log"
-    conf.write_text(_NGINX.format(user=user, folder=place.folder, worker=worker, port=port))
-    process = place.start([nginx() or "nginx", "-c", conf, "-e", log], log="nginx")
+    config, log = place.folder / "nginx.conf", place.folder / "nginx.log"
+    config.write_text(_NGINX.format(user=user, folder=place.folder, worker=worker, port=port))
+    process = place.start([nginx() or "nginx", "-c", config, "-e", log], log="nginx")
     until_answering(port)
     return Proxy("nginx", process.pid, port, machine.age(process.pid))
 
 
 def start_agent(place: RestRoute, worker: int) -> Proxy:
-    return _start_agent(place, worker, "sdk-1.3", AGENT_PYTHON, HERE / "agent.py")
+    return _start_agent(place, worker, "sdk-1.3", AGENT_EXECUTABLE, HERE / "agent.py")
 
 
 def start_old_agent(place: RestRoute, worker: int) -> Proxy:
-    return _start_agent(place, worker, "sdk-0.3", OLD_AGENT_PYTHON, HERE / "agent03.py")
+    return _start_agent(place, worker, "sdk-0.3", OLD_AGENT_EXECUTABLE, HERE / "agent03.py")
 
 
 def _start_agent(place: RestRoute, worker: int, name: str, python: Path, program: Path) -> Proxy:
@@ -99,7 +99,7 @@ def _start_agent(place: RestRoute, worker: int, name: str, python: Path, program
 def start_hub(
     place: RestRoute, worker: int, name: str = "hub", more: Mapping[str, str] | None = None, checkout: Checkout = CURRENT
 ) -> Proxy:
-    """It knows the worker twice: under the role that is called, and as one of 1.0."""
+    """The worker is enrolled twice: under the called role, and as a 1.0 worker."""
     hub = serve(place, name, more, checkout=checkout)
     enrol(hub, worker)
     enrol(hub, worker, role="apart", card="/card-1.0")
@@ -111,18 +111,18 @@ def start_hub_on_hypercorn(place: RestRoute, worker: int) -> Proxy:
 
 
 def serve(
-    place: RestRoute, name: str, more: Mapping[str, str] | None = None, *, farms: int = 1, checkout: Checkout = CURRENT
+    place: RestRoute, name: str, more: Mapping[str, str] | None = None, *, worker_tokens: int = 1, checkout: Checkout = CURRENT
 ) -> Proxy:
-    """A hub with tokens, and but for what is named with its defaults. One holder may enrol 5,000 workers: a farm."""
+    """A hub with tokens, and with defaults except for `more`. One token may enrol 5,000 workers."""
     data = Path(tempfile.mkdtemp(dir=place.folder))
     calls_with = new_token(checkout, data, "--name", "bench")
-    farmers = [("--name", f"farm{n}", "--kind", "worker", "--role", "*") for n in range(farms)]
-    enrol_with = tuple(new_token(checkout, data, *words) for words in farmers)
+    worker_names = [("--name", f"farm{n}", "--kind", "worker", "--role", "*") for n in range(worker_tokens)]
+    enrol_with = tuple(new_token(checkout, data, *words) for words in worker_names)
     return resume(place, Proxy(name, 0, free_port(), 0.0, calls_with, enrol_with, data, checkout), more)
 
 
 def resume(place: RestRoute, hub: Proxy, more: Mapping[str, str] | None = None) -> Proxy:
-    """Start the hub that has these tokens and its data already."""
+    """Start a hub that already has these tokens and data."""
     argv = hub.checkout.command("serve", "--port", str(hub.port), "--data-dir", hub.data)
     env = hub.checkout.environment({**CHANGED, **(more or {})})
     process = place.start(argv, log=hub.name, cwd=hub.checkout.tree, env=env)
@@ -142,8 +142,8 @@ def enrol(hub: Proxy, worker: int, *, role: str = "bench", card: str = "/.well-k
     ask(hub.port, f"/registry/agents/{role}/a", "PUT", offer, token=hub.enrol_with[0])
 
 
-Starter = Callable[[RestRoute, int], Proxy]
-STARTERS: dict[str, Starter] = {
+StartFunction = Callable[[RestRoute, int], Proxy]
+START_FUNCTIONS: dict[str, StartFunction] = {
     "nginx": start_nginx,
     "sdk-1.3": start_agent,
     "sdk-0.3": start_old_agent,
@@ -152,31 +152,31 @@ STARTERS: dict[str, Starter] = {
 }
 
 
-def missing_tools(proxies: Iterable[str] = tuple(STARTERS)) -> list[str]:
-    """What is not there of what these need. The worker and the client are C, whoever is measured."""
-    tools = {"a C compiler": bool(compiler())}
+def missing_tools(proxies: Iterable[str] = tuple(START_FUNCTIONS)) -> list[str]:
+    """Missing tools of these proxies. The worker and the client are always C programs."""
+    tools = {"a C compiler": bool(c_command())}
     if "nginx" in (wanted := set(proxies)):
         tools["nginx"] = bool(nginx())
-    agents = {"sdk-1.3": AGENT_PYTHON, "sdk-0.3": OLD_AGENT_PYTHON}
+    agents = {"sdk-1.3": AGENT_EXECUTABLE, "sdk-0.3": OLD_AGENT_EXECUTABLE}
     tools |= {str(python.relative_to(ROOT)): python.exists() for name, python in agents.items() if name in wanted}
     return [name for name, found in tools.items() if not found]
 
 
 def has_server_setting() -> bool:
-    """There is more than one server to run the hub on."""
+    """Whether the hub has more than one server."""
     return any(field.name == "server" for field in fields(Settings))
 
 
 def compile_c(program: str, folder: Path) -> Path:
-    built = folder / program
-    subprocess.run([compiler() or "cc", "-O2", "-o", str(built), str(HERE / "c" / f"{program}.c")], check=True)
-    return built
+    executable = folder / program
+    subprocess.run([c_command() or "cc", "-O2", "-o", str(executable), str(HERE / "c" / f"{program}.c")], check=True)
+    return executable
 
 
-def compiler() -> str | None:
+def c_command() -> str | None:
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 def nginx() -> str | None:
-    """Where it is usually kept out of a normal user's path."""
+    """Its path. It is often in a folder that is not in a normal user's PATH."""
     return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")

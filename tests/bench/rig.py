@@ -1,4 +1,4 @@
-"""The worker, what stands in front of it, and the load."""
+"""The worker, the proxies in front of it, and the load."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from tests.bench import machine
 from tests.bench.asking import ask
 from tests.bench.figures import Case
 from tests.bench.machine import Cores, RestRoute
-from tests.bench.proxies import Proxy, Starter, compile_c, missing_tools
+from tests.bench.proxies import Proxy, StartFunction, compile_c, missing_tools
 
-_PROGRAMS = ("worker", "load", "beats")
+_C_FILES = ("worker", "load", "beats")
 _PAGE = 100
 
 
 class Missing(Exception):
-    """A tool that the benchmark needs is not there."""
+    """A tool that the benchmark needs is missing."""
 
 
 @dataclass
-class Rig:
-    """The worker runs, and what is to be measured can be put in front of it. Nothing of it is left running."""
+class Bench:
+    """The worker runs inside the block, and proxies can be started in front of it. Nothing is left running after it."""
 
     folder: Path
     cores: Cores
-    starters: Mapping[str, Starter]
+    start_functions: Mapping[str, StartFunction]
     worker_port: int = 0
     closing: ExitStack = field(default_factory=ExitStack)
 
-    def __enter__(self) -> Rig:
-        missing = missing_tools(self.starters)
+    def __enter__(self) -> Bench:
+        missing = missing_tools(self.start_functions)
         if missing:
-            raise Missing(f"Not there: {', '.join(missing)}. Run scripts/install-bench-tools.")
+            raise Missing(f"Missing: {', '.join(missing)}. Run scripts/install-bench-tools.")
         with ExitStack() as closing:
-            for program in _PROGRAMS:
+            for program in _C_FILES:
                 compile_c(program, self.folder)
             place = RestRoute(self.folder, self.cores, closing)
             process = place.start([self.folder / "worker"], log="worker", measured=False, stdin=subprocess.PIPE)
@@ -59,7 +59,7 @@ class Rig:
     @contextmanager
     def started(self, names: Sequence[str]) -> Iterator[list[Proxy]]:
         with self.place() as place:
-            yield [self.starters[name](place, self.worker_port) for name in names]
+            yield [self.start_functions[name](place, self.worker_port) for name in names]
 
     def plan(self, events: int, interval_us: int) -> None:
         ask(self.worker_port, f"/plan?events={events}&interval_us={interval_us}")
@@ -70,26 +70,26 @@ class Rig:
 
     def begin_load(self, place: RestRoute, proxy: Proxy, case: Case) -> subprocess.Popen[str]:
         words = [proxy.port, proxy.path(case.role), case.method, case.connections, int(case.seconds * 1000), case.events]
-        words.append(case.events * case.interval_us // 1000)  # paced streams begin at any moment of the one before
+        words.append(case.events * case.interval_us // 1000)  # paced streams begin at a random time within the previous one
         argv: list[str | Path] = [self.folder / "load", *(str(word) for word in (*words, proxy.calls_with))]
         return place.start(argv, log="load", measured=False, stdin=subprocess.PIPE)
 
     def load(self, proxy: Proxy, case: Case) -> dict[str, Any]:
-        """Call, and say what came of it. `cpu` is what the proxy used while the load measured."""
+        """Run the load and return its result. `cpu` is the proxy's CPU time during the measurement."""
         with self.place() as place:
             process = self.begin_load(place, proxy, case)
             machine.expect(process, "warm")
             cpu = machine.cpu_seconds(proxy.pid)
-            machine.tell(process)
+            machine.send_line(process)
             machine.expect(process, "over")
             cpu = machine.cpu_seconds(proxy.pid) - cpu
-            machine.tell(process)
+            machine.send_line(process)
             answer: dict[str, Any] = json.loads(machine.first_line(process))
         return {**answer, "cpu": cpu}
 
 
 class StoredTasks:
-    """The hub's own word on what it has stored, asked over HTTP as anybody would."""
+    """What the hub has stored, read over its HTTP API."""
 
     def __init__(self, hub: Proxy) -> None:
         self._hub = hub

@@ -1,4 +1,4 @@
-"""The benchmark's arithmetic, and that it refuses a round in which something was lost or made up."""
+"""The benchmark's arithmetic, and that a round with lost or invented calls does not count."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 import pytest
 
 from hub.storage.sqlite.files import MIGRATIONS
-from tests.bench.figures import Case, Figure, Sample, Section, cells, markdown_table, rows, table_of, text_table
+from tests.bench.figures import Case, Figure, Sample, Section, cells, page_table, rows, table_of, text_table
 from tests.bench.filling import fill
 from tests.bench.honesty import check_counts, check_stored
-from tests.bench.picture import draw, panels
+from tests.bench.picture import graph_list, render
 from tests.bench.proxies import Proxy
 from tests.bench.rig import StoredTasks
-from tests.bench.targets import UNARY, compared, table_of_targets
+from tests.bench.targets import PLAIN_CALLS, compared, table_of_targets
 
 CASE = Case("plain", "send", 32, 1)
 STREAM = Case("streams", "stream", 2, 4)
@@ -29,7 +29,7 @@ def answer(**changed: Any) -> dict[str, Any]:
 
 
 class Store(StoredTasks):
-    """A store that says what a test wants it to say."""
+    """A store with the contents that a test gives."""
 
     def __init__(self, total: int, *tasks: dict[str, Any]) -> None:
         super().__init__(Proxy("hub", 0, 0))
@@ -52,7 +52,7 @@ def stored(name: str = "t", state: str = "completed", events: int = 4, parts: in
 
 def test_a_figure_is_the_median_and_half_the_range() -> None:
     figure = Figure.of([12.0, 10.0, 8.0])
-    assert figure.middle == 10.0
+    assert figure.median_value == 10.0
     assert figure.spread == pytest.approx(0.2)
 
 
@@ -72,8 +72,8 @@ def test_tables_have_a_line_for_each_row_and_name_their_unit() -> None:
     samples = {("streams", "nginx"): [Sample(1, 1, 1, 1)]}
     table = table_of(STREAM, rows(STREAM, samples, floor="nginx", peer="nginx"))
     assert table[0][1] == "events/s"
-    assert len({len(line) for line in text_table(table).splitlines()}) == 1
-    assert markdown_table(table).splitlines()[1] == "|---|---:|---:|---:|---:|---:|---:|"
+    assert len({len(connection) for connection in text_table(table).splitlines()}) == 1
+    assert page_table(table).splitlines()[1] == "|---|---:|---:|---:|---:|---:|---:|"
 
 
 def test_equal_counts_are_honest() -> None:
@@ -93,7 +93,7 @@ def test_equal_counts_are_honest() -> None:
         ({"begun": 0, "calls": 0, "events": 0}, (0, 0)),
     ],
 )
-def test_a_round_that_lost_or_invented_something_does_not_count(changed: dict[str, Any], served: tuple[int, int]) -> None:
+def test_a_round_with_lost_or_invented_calls_does_not_count(changed: dict[str, Any], served: tuple[int, int]) -> None:
     assert check_counts(answer(**changed), served, CASE) != []
 
 
@@ -107,24 +107,24 @@ def test_every_call_must_be_a_stored_task_with_all_its_events() -> None:
     assert check_stored(one, 6, Store(7, stored(name="other")), STREAM) != []
 
 
-def test_a_target_is_met_missed_or_beyond_what_was_hoped_for() -> None:
+def test_a_target_is_met_missed_or_reached_with_its_stretch() -> None:
     def verdict(nginx: float, hub: float) -> str:
-        values = {f"{UNARY}/nginx/cpu": nginx, f"{UNARY}/hub/cpu": hub}
+        values = {f"{PLAIN_CALLS}/nginx/cpu": nginx, f"{PLAIN_CALLS}/hub/cpu": hub}
         return compared([Section("plain", [], values=values)])[0].verdict
 
     assert [verdict(10, 30), verdict(10, 60), verdict(10, 61)] == ["stretch", "met", "missed"]
-    rates = {f"{UNARY}/sdk-1.3/rate": 100, f"{UNARY}/hub/rate": 3100}
+    rates = {f"{PLAIN_CALLS}/sdk-1.3/rate": 100, f"{PLAIN_CALLS}/hub/rate": 3100}
     cost, rate, *others = compared([Section("plain", [], values=rates)])
     assert (cost.verdict, rate.verdict) == ("not measured", "met")
     assert not any(other.measured for other in others)
     assert table_of_targets([rate])[1][1:] == ["≥ 30×", "≥ 60×", "31.0×", "met"]
 
 
-def test_the_picture_has_a_bar_for_each_and_the_longest_is_the_largest() -> None:
-    values = {f"{UNARY}/nginx/cpu": 12.0, f"{UNARY}/hub/cpu": 50.0, f"{UNARY}/sdk-1.3/cpu": 3000.0}
-    (panel,) = panels(values, ("nginx", "hub", "sdk-1.3"))
-    root = ElementTree.fromstring(draw([panel]))
-    widths = [float(bar.get("width", 0)) for bar in root.iter("{http://www.w3.org/2000/svg}rect")]
+def test_bars_of_the_picture_are_as_long_as_their_values() -> None:
+    values = {f"{PLAIN_CALLS}/nginx/cpu": 12.0, f"{PLAIN_CALLS}/hub/cpu": 50.0, f"{PLAIN_CALLS}/sdk-1.3/cpu": 3000.0}
+    (graph,) = graph_list(values, ("nginx", "hub", "sdk-1.3"))
+    root = ElementTree.fromstring(render([graph]))
+    widths = [float(row.get("width", 0)) for row in root.iter("{http://www.w3.org/2000/svg}rect")]
     assert widths == sorted(widths)
     assert len(widths) == 3
     assert 0 < widths[0] < widths[-1] < float(root.get("width", 0))

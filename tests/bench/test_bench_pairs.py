@@ -1,4 +1,4 @@
-"""What `scripts/bench --before` makes of the rounds of two hubs, and where it finds the earlier one."""
+"""How `scripts/bench --before` compares the rounds of two hubs, and how it gets the earlier one."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pathlib import Path
 import pytest
 
 from tests.bench.__main__ import main
-from tests.bench.checkouts import CURRENT, NoCheckout, differing, earlier
+from tests.bench.checkouts import CURRENT, NoCheckout, changed_libraries, earlier
 from tests.bench.figures import Case, Sample
 from tests.bench.machine import Cores
 from tests.bench.pairs import Pair, in_order, table_of_pairs
 from tests.bench.proxies import Proxy
-from tests.bench.rig import Rig
+from tests.bench.rig import Bench
 from tests.bench.turns import in_turn
 
 
 def test_the_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
-    # The machine slows down by the round. The medians alone would give 30/20; no round had that ratio.
+    # The machine becomes slower in each round. The medians alone would give 30/20, a ratio that no round had.
     pair = Pair.of("cpu", before=[10.0, 20.0, 40.0], now=[30.0, 22.0, 44.0])
-    assert (pair.before.middle, pair.now.middle) == (20.0, 30.0)
+    assert (pair.before.median_value, pair.now.median_value) == (20.0, 30.0)
     assert pair.ratio == pytest.approx(1.1)
 
 
 def test_the_spread_is_that_of_the_hub_whose_rounds_differ_more() -> None:
-    calm, wild = [100.0, 100.0, 102.0], [80.0, 100.0, 120.0]
-    assert Pair.of("cpu", calm, wild).spread == pytest.approx(0.2)
-    assert Pair.of("cpu", wild, calm).spread == pytest.approx(0.2)
+    calm, spread_out = [100.0, 100.0, 102.0], [80.0, 100.0, 120.0]
+    assert Pair.of("cpu", calm, spread_out).spread == pytest.approx(0.2)
+    assert Pair.of("cpu", spread_out, calm).spread == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_row_is_worse_when_its_ratio_is_beyond_the_limit_and_the_spread(now: l
     assert Pair.of("cpu", [100.0, 100.0, 100.0], now).is_worse(1.05) is worse
 
 
-def test_who_comes_first_changes_from_round_to_round() -> None:
+def test_the_first_proxy_changes_from_round_to_round() -> None:
     assert [in_order(turn, ("before", "now")) for turn in (1, 2, 3)] == [
         ["before", "now"],
         ["now", "before"],
@@ -54,24 +54,24 @@ def test_who_comes_first_changes_from_round_to_round() -> None:
     ]
 
 
-class Planless(Rig):
+class BenchWithoutWorker(Bench):
     def plan(self, events: int, interval_us: int) -> None:
-        """There is no worker to tell it."""
+        """Nothing to plan: there is no worker."""
 
 
 def test_cases_alternate_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def measured(rig: Rig, proxy: Proxy, case: Case) -> tuple[Sample, list[str]]:
+    def measured(bench: Bench, proxy: Proxy, case: Case) -> tuple[Sample, list[str]]:
         asked.append(proxy.name)
         return Sample(1, 1, 1, 1), []
 
     monkeypatch.setattr("tests.bench.turns.measure", measured)
     proxies, cases = [Proxy("before", 0, 0), Proxy("now", 0, 0)], [Case("plain", "send", 1, 1)]
-    rig = Planless(Path(), Cores(0, 0), {})
-    in_turn(rig, proxies, cases, 2, alternating=True)
+    bench = BenchWithoutWorker(Path(), Cores(0, 0), {})
+    in_turn(bench, proxies, cases, 2, swap_order=True)
     assert asked == ["before", "now", "now", "before"]
-    in_turn(rig, proxies, cases, 2)
+    in_turn(bench, proxies, cases, 2)
     assert asked[4:] == ["before", "now", "before", "now"]
 
 
@@ -90,7 +90,7 @@ def test_one_round_has_no_spread() -> None:
 def test_only_libraries_that_both_have_can_differ() -> None:
     before = {"quart": "0.22.0", "msgspec": "0.19.0", "gone": "1", "rolecall": "0.1.0"}
     now = {"quart": "0.22.0", "msgspec": "0.20.0", "new": "1", "rolecall": "0.2.0"}
-    assert differing(before, now) == ["msgspec 0.19.0 → 0.20.0"]
+    assert changed_libraries(before, now) == ["msgspec 0.19.0 → 0.20.0"]
 
 
 def test_a_point_names_this_checkout() -> None:
@@ -106,15 +106,15 @@ def test_an_unknown_revision_leaves_nothing_behind(tmp_path: Path, repository: P
 def test_a_revision_is_checked_out_once_and_the_checkout_of_the_user_is_left_alone(
     tmp_path: Path, repository: Path, git: Callable[..., str]
 ) -> None:
-    environments: list[Path] = []
+    prepare_calls: list[Path] = []
     first, folder = git("rev-parse", "HEAD~1"), tmp_path / "before"
-    found = earlier("HEAD~1", root=repository, folder=folder, prepare=environments.append)
-    assert found == earlier(first, root=repository, folder=folder, prepare=environments.append)
+    found = earlier("HEAD~1", root=repository, folder=folder, prepare=prepare_calls.append)
+    assert found == earlier(first, root=repository, folder=folder, prepare=prepare_calls.append)
     assert found.tree == folder / first[:12] / "tree"
     assert (found.tree / "text").read_text() == "old"
     assert (repository / "text").read_text() == "new"
     assert git("status", "--porcelain") == ""
-    assert environments == [folder / first[:12]]
+    assert prepare_calls == [folder / first[:12]]
 
 
 @pytest.fixture
@@ -141,15 +141,15 @@ def repository(tmp_path: Path, git: Callable[..., str]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("words", "message"),
     [
         (["--before", ".", "--rows", "plain,fast"], "--rows: no fast; there are plain, events"),
         (["--fail-above", "1.05"], "--fail-above needs --before"),
         (["--before", ".", "--fail-above", "1.05", "--rounds", "2"], "--fail-above needs --rounds 3 or more"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_make_no_sense_are_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
-    assert complaint in capsys.readouterr().err
+    assert message in capsys.readouterr().err

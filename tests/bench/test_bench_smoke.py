@@ -1,4 +1,4 @@
-"""The benchmark itself runs and finds itself honest. Not part of `make test`: it needs tools, and cores to itself."""
+"""The benchmark runs and its checks pass. Not part of `make test`: it needs tools and free cores."""
 
 from __future__ import annotations
 

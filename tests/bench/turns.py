@@ -1,4 +1,4 @@
-"""Every case in front of every proxy, in turn, for some rounds."""
+"""Every case with every proxy, in turn, for some rounds."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from tests.bench.figures import Case, Sample, Samples
 from tests.bench.honesty import check_counts, check_stored
 from tests.bench.pairs import in_order
 from tests.bench.proxies import Proxy
-from tests.bench.rig import Rig, StoredTasks
+from tests.bench.rig import Bench, StoredTasks
 
 
 def in_turn(
-    rig: Rig, proxies: Sequence[Proxy], cases: Sequence[Case], rounds: int, *, alternating: bool = False
+    bench: Bench, proxies: Sequence[Proxy], cases: Sequence[Case], rounds: int, *, swap_order: bool = False
 ) -> tuple[Samples, list[str]]:
-    """What was measured, and what was not honest about it. Alternating: every second round begins with the last proxy."""
+    """The samples and the problems. With `swap_order` every second round begins with the last proxy."""
     samples: Samples = {}
     problems: list[str] = []
     for turn in range(1, rounds + 1):
         for case in cases:
-            rig.plan(case.events, case.interval_us)
-            for proxy in in_order(turn, proxies) if alternating else proxies:
-                if case.leaves_out(proxy.name):
+            bench.plan(case.events, case.interval_us)
+            for proxy in in_order(turn, proxies) if swap_order else proxies:
+                if case.is_skipped_for(proxy.name):
                     continue
-                say(f"round {turn} of {rounds}: {case.title}: {proxy.name}")
-                sample, found = measure(rig, proxy, case)
+                show_progress(f"round {turn} of {rounds}: {case.title}: {proxy.name}")
+                sample, found = measure(bench, proxy, case)
                 samples.setdefault((case.title, proxy.name), []).append(sample)
                 problems += [f"round {turn}, {case.title}, {proxy.name}: {problem}" for problem in found]
-    say("")
+    show_progress("")
     return samples, problems
 
 
-def measure(rig: Rig, proxy: Proxy, case: Case) -> tuple[Sample, list[str]]:
+def measure(bench: Bench, proxy: Proxy, case: Case) -> tuple[Sample, list[str]]:
     stored = StoredTasks(proxy) if proxy.is_hub else None
     tasks = stored.total() if stored else 0
-    calls, events = rig.served()
-    answer = rig.load(proxy, case)
-    calls_after, events_after = rig.served()
+    calls, events = bench.served()
+    answer = bench.load(proxy, case)
+    calls_after, events_after = bench.served()
     problems = check_counts(answer, (calls_after - calls, events_after - events), case)
     if stored:
         problems += check_stored(answer, tasks, stored, case)
@@ -52,7 +52,7 @@ def measure(rig: Rig, proxy: Proxy, case: Case) -> tuple[Sample, list[str]]:
     return sample, problems
 
 
-def say(progress: str) -> None:
-    """One line that overwrites itself, for people."""
+def show_progress(progress: str) -> None:
+    """A progress line on a terminal that overwrites itself."""
     if sys.stderr.isatty():
         print(f"\r{progress:79}", end="" if progress else "\r", file=sys.stderr, flush=True)

@@ -73,7 +73,7 @@ async def opened(folder: Path) -> AsyncIterator[Store]:
         yield Store(rolecall)
 
 
-REFUSED = [(method, kind) for method, row in METHODS.items() for kind, way in row.ways.items() if way.others == "-32001"]
+REFUSED = [(method, kind) for method, row in METHODS.items() for kind, way in row.names.items() if way.others == "-32001"]
 
 
 def request_of(store: Store, caller: Caller, method: str, params: dict[str, Any]) -> Callable[[], Awaitable[object]]:
@@ -105,7 +105,7 @@ async def _compare_all(store: Store, anna: str) -> None:
     for method, kind in REFUSED:
         if kind == "config":
             continue  # the task is the caller's own
-        way = METHODS[method].ways[kind]
+        way = METHODS[method].names[kind]
         for caller in OTHER_CALLERS:
             foreign = await store.asked(request_of(store, caller, method, way.params(anna, "-")))
             unknown = await store.asked(request_of(store, caller, method, way.params(UNKNOWN, "-")))

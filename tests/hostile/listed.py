@@ -12,7 +12,7 @@ _TOKENS = "tests/acceptance/test_tokens.py"
 _GUARD = "tests/unit/outbound/test_webhook_guard.py"
 _HOOK = "tests/unit/outbound/test_webhook.py"
 _NOT_PUBLIC = f"{_GUARD}::test_no_spelling_of_a_private_address_causes_a_connection"
-_REFUSED_HOOKS = "tests/acceptance/test_push.py::test_hostile_urls_are_refused_by_name_and_nobody_is_called"
+_REFUSED_HOOKS = "tests/acceptance/test_push.py::test_forbidden_urls_are_refused_without_a_connection"
 
 NOT_SUPPORTED = (61, 62)
 
@@ -60,10 +60,12 @@ TESTS_BY_INPUT: dict[int, tuple[str, ...]] = {
     ),
     23: (f"{_CONNECTIONS}::test_23_two_thousand_idle_connections_block_no_other_and_are_closed",),
     24: (
-        "tests/acceptance/test_slow_readers.py::test_a_reader_that_was_dropped_keeps_neither_its_line_nor_the_hub",
-        "tests/acceptance/test_slow_readers.py::test_readers_that_stop_for_ten_minutes_cost_neither_memory_nor_others_time",
+        "tests/acceptance/test_slow_readers.py::test_a_dropped_reader_keeps_no_connection_and_does_not_delay_a_stop",
+        "tests/acceptance/test_slow_readers.py::test_readers_that_stop_for_ten_minutes_cost_neither_memory_nor_latency",
     ),
-    25: ("tests/acceptance/test_storms_of_clients.py::test_five_hundred_readers_that_vanish_at_once_stall_nobody",),
+    25: (
+        "tests/acceptance/test_storms_of_clients.py::test_five_hundred_readers_that_disconnect_at_once_delay_no_other_caller",
+    ),
     26: (
         f"{_CONNECTIONS}::test_26_a_foreign_host_is_refused",
         f"{_CONNECTIONS}::test_26_this_machines_hosts_are_served",
@@ -125,11 +127,11 @@ TESTS_BY_INPUT: dict[int, tuple[str, ...]] = {
         "tests/flow/push/test_configs.py::test_values_that_would_break_a_header_are_refused",
         f"{_HOOK}::test_a_token_with_a_line_break_is_never_sent",
     ),
-    59: (f"{_TOKENS}::test_anothers_task_is_unknown_to_the_byte",),
+    59: (f"{_TOKENS}::test_a_foreign_task_gets_the_same_bytes_as_an_unknown_one",),
     60: (f"{_REQUESTS}::test_60_an_invalid_cursor_is_refused_or_ignored",),
     63: (
         f"{_CONNECTIONS}::test_63_a_cross_site_page_may_neither_write_nor_read",
-        f"{_TOKENS}::test_another_sites_name_and_another_sites_page_are_turned_away",
+        f"{_TOKENS}::test_a_foreign_host_name_and_a_cross_site_request_are_refused",
     ),
     64: (
         f"{_REQUESTS}::test_64_no_input_forges_a_line_of_the_log",

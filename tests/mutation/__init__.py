@@ -1,1 +1,1 @@
-"""Small bugs, planted at random, to see whether the fast tests notice them. `scripts/mutate` runs it."""
+"""Random small bugs (mutants), to see whether the fast tests catch them. `scripts/mutate` runs it."""

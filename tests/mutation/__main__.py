@@ -1,9 +1,9 @@
-"""Plants random small bugs in named folders, one at a time, and runs the fast tests that can notice each.
+"""Plants random small bugs in the given folders, one at a time, and runs the fast tests that can catch each.
 
-No library does this for a suite of asyncio tests with a sample by a seed: mutmut and cosmic-ray plant every mutant of a file,
-and choose tests by file or not at all. First all fast tests run once, and what each of them executes is recorded. Then, for
-each mutant: the tests that execute its line, the fastest first. A line that no test executes in its own process (it may run at
-import, or in a process that a test starts) gets the tests that execute its file, and those that start processes.
+No library does this for asyncio tests with a seeded sample: mutmut and cosmic-ray plant every mutant of a file, and select
+tests by file or not at all. First all fast tests run once, and the lines that each executes are recorded. Then, for each
+mutant, the tests that execute its line run, fastest first. If no test executes the line in its own process (it may run at
+import, or in a process that a test starts), the tests that execute its file and those that start processes run.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ FAST = ("tests/unit", "tests/protocol", "tests/contract", "tests/flow")
 DEFAULT = ("hub/core", "hub/storage", "worker_sdk")
 _PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=20", "--hypothesis-seed=0")
 _LONGEST = 300.0
-"""Seconds that one run of tests may take; a mutant that takes longer is caught."""
+"""Seconds that one run of tests may take. A mutant that takes longer is caught."""
 _SECONDS = count(1_000_000_000)
 _ALL_AT_ONCE = 2_000
-"""A file's tests beyond this many are taken in two runs: most mutants are caught by the first."""
+"""More tests than this run in two groups: the first catches most mutants."""
 
 
-class Planted(NamedTuple):
+class MutantInFile(NamedTuple):
     file: str
     mutant: Mutant
     diff: str
 
 
 class Outcome(NamedTuple):
-    planted: Planted
+    target: MutantInFile
     caught_by: str
-    """What noticed it; empty: nothing."""
+    """The test that caught it; empty if none did."""
     seconds: float
 
 
@@ -64,37 +64,39 @@ def main() -> None:
         reach = _recorded(trees, Path(folder) / "record", options.folders)
         print(f"{len(reach.seconds)} fast tests, recorded in {time.monotonic() - began:.0f} s", flush=True)
 
-        def judged(planted: Planted) -> Outcome:
+        def test_one(target: MutantInFile) -> Outcome:
             tree = trees.get()
             try:
-                outcome = _judge(tree, planted, reach)
+                outcome = _run_tests(tree, target, reach)
             finally:
                 trees.put(tree)
             print("." if outcome.caught_by else "S", end="", flush=True)
             return outcome
 
         with ThreadPoolExecutor(options.at_once) as pool:
-            outcomes = list(pool.map(judged, sample))
+            outcomes = list(pool.map(test_one, sample))
     share = _report(outcomes, time.monotonic() - began, seed)
     sys.exit(1 if share < options.at_least else 0)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/mutate", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("folders", nargs="*", default=DEFAULT, help="where to plant them (default: %(default)s)")
-    parser.add_argument("--mutants", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="which ones; printed, if the machine chose it")
-    parser.add_argument("--at-least", type=float, default=0.0, metavar="PERCENT", help="exit with 1 if fewer are caught")
-    parser.add_argument("--at-once", type=int, default=2, help="how many at a time (default: %(default)s)")
+    parser.add_argument("folders", nargs="*", default=DEFAULT, help="folders to plant them in (default: %(default)s)")
+    parser.add_argument("--mutants", type=int, default=100, help="number of mutants (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="seed of the sample; printed if not given")
+    parser.add_argument(
+        "--at-least", type=float, default=0.0, metavar="PERCENT", help="exit with 1 if a smaller share is caught"
+    )
+    parser.add_argument("--at-once", type=int, default=2, help="number of parallel runs (default: %(default)s)")
     return parser.parse_args()
 
 
 def _copied(tree: Path) -> Path:
-    """The tracked files as they are in the working tree, and those git would track."""
-    told = subprocess.run(
+    """Tracked files as in the working tree, and untracked files that git does not ignore."""
+    file_list = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
     )
-    for name in filter(None, told.stdout.decode().split("\0")):
+    for name in filter(None, file_list.stdout.decode().split("\0")):
         if (ROOT / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name)
@@ -104,7 +106,7 @@ def _copied(tree: Path) -> Path:
     return tree
 
 
-def _sample(root: Path, folders: Sequence[str], limit: int, seed: int) -> list[Planted]:
+def _sample(root: Path, folders: Sequence[str], limit: int, seed: int) -> list[MutantInFile]:
     every = [
         (path, mutant)
         for folder in folders
@@ -112,11 +114,11 @@ def _sample(root: Path, folders: Sequence[str], limit: int, seed: int) -> list[P
         for mutant in mutants_of(path.read_bytes())
     ]
     chosen = random.Random(seed).sample(range(len(every)), min(limit, len(every)))
-    return [_planted(root, *every[number]) for number in sorted(chosen)]
+    return [_placed(root, *every[number]) for number in sorted(chosen)]
 
 
-def _planted(root: Path, path: Path, mutant: Mutant) -> Planted:
-    return Planted(str(path.relative_to(root)), mutant, "\n".join(lines_of(path.read_bytes(), mutant)))
+def _placed(root: Path, path: Path, mutant: Mutant) -> MutantInFile:
+    return MutantInFile(str(path.relative_to(root)), mutant, "\n".join(lines_of(path.read_bytes(), mutant)))
 
 
 def _recorded(trees: SimpleQueue[Path], record: Path, folders: Sequence[str]) -> Reach:
@@ -133,29 +135,29 @@ def _recorded(trees: SimpleQueue[Path], record: Path, folders: Sequence[str]) ->
         trees.put(tree)
 
 
-def _judge(tree: Path, planted: Planted, reach: Reach) -> Outcome:
+def _run_tests(tree: Path, target: MutantInFile, reach: Reach) -> Outcome:
     began = time.monotonic()
-    path = tree / planted.file
+    path = tree / target.file
     source, written = path.read_bytes(), path.stat()
-    path.write_bytes(planted.mutant.plant(source))
-    # Python takes byte code for current if size and second agree: two mutants of one second would be taken for each other.
+    path.write_bytes(target.mutant.replace_in(source))
+    # Python uses cached byte code if size and second agree, so each mutant needs its own second.
     os.utime(path, (0, next(_SECONDS)))
     try:
-        return Outcome(planted, _caught_by(tree, planted, source, reach), time.monotonic() - began)
+        return Outcome(target, _caught_by(tree, target, source, reach), time.monotonic() - began)
     finally:
         path.write_bytes(source)
         os.utime(path, (0, written.st_mtime))
 
 
-def _caught_by(tree: Path, planted: Planted, source: bytes, reach: Reach) -> str:
-    last = source.count(b"\n", 0, planted.mutant.end) + 1
-    tests = reach.of(planted.file, range(planted.mutant.line, last + 1))
-    stages = [tests[:_ALL_AT_ONCE], tests[_ALL_AT_ONCE:]]
+def _caught_by(tree: Path, target: MutantInFile, source: bytes, reach: Reach) -> str:
+    last = source.count(b"\n", 0, target.mutant.end) + 1
+    tests = reach.of(target.file, range(target.mutant.line, last + 1))
+    test_groups = [tests[:_ALL_AT_ONCE], tests[_ALL_AT_ONCE:]]
     if not tests:
-        importing = reach.of_whole(planted.file)
-        stages = [importing, sorted(reach.starts_processes.difference(importing))]
-    for stage in filter(None, stages):
-        found = _first_failure(tree, stage)
+        tests_of_file = reach.of_whole(target.file)
+        test_groups = [tests_of_file, sorted(reach.starts_processes.difference(tests_of_file))]
+    for group in filter(None, test_groups):
+        found = _first_failure(tree, group)
         if found:
             return found
     return ""
@@ -167,7 +169,7 @@ def _first_failure(tree: Path, tests: Sequence[str]) -> str:
     try:
         run = _pytest(tree, [f"@{names}"], {}, longest=_LONGEST)
     except subprocess.TimeoutExpired:
-        return "the time that tests may take"
+        return "the time limit of tests"
     if run.returncode == 0:
         return ""
     failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -182,22 +184,22 @@ def _pytest(tree: Path, arguments: Sequence[str], more: dict[str, str], *, longe
 
 
 def _report(outcomes: Sequence[Outcome], seconds: float, seed: int) -> float:
-    """Prints the survivors; returns the share of the caught, in percent."""
+    """Prints the survivors and returns the caught share in percent."""
     lived = [outcome for outcome in outcomes if not outcome.caught_by]
     share = 100 * (len(outcomes) - len(lived)) / max(len(outcomes), 1)
     print("\n")
     for number, ((file, mutant, diff), _, _) in enumerate(lived, 1):
         print(f"S{number} {file}:{mutant.line} {mutant.kind}\n{diff}")
-    planted_in = Counter(_folder(outcome) for outcome in outcomes)
+    mutants_in = Counter(_folder(outcome) for outcome in outcomes)
     lived_in = Counter(_folder(outcome) for outcome in lived)
-    for folder, planted in sorted(planted_in.items()):
-        print(f"{folder}: {planted - lived_in[folder]} of {planted} caught")
+    for folder, target in sorted(mutants_in.items()):
+        print(f"{folder}: {target - lived_in[folder]} of {target} caught")
     print(f"{len(outcomes) - len(lived)} of {len(outcomes)} mutants caught, {share:.1f} %, in {seconds:.0f} s, seed {seed}")
     return share
 
 
 def _folder(outcome: Outcome) -> str:
-    return outcome.planted.file.rpartition("/")[0]
+    return outcome.target.file.rpartition("/")[0]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every small bug that can be planted in a source file: pure, from text to text."""
+"""All small bugs that can be planted in a source file. Pure functions from text to text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SPELLED: dict[type[ast.cmpop], str] = {
     ast.In: "in",
     ast.NotIn: "not in",
 }
-_CALCULATED: dict[type[ast.operator], tuple[str, str]] = {
+_OPERATOR_PAIRS: dict[type[ast.operator], tuple[str, str]] = {
     ast.Add: ("+", "-"),
     ast.Sub: ("-", "+"),
     ast.Mult: ("*", "/"),
@@ -38,8 +38,8 @@ _CALCULATED: dict[type[ast.operator], tuple[str, str]] = {
     ast.FloorDiv: ("//", "*"),
     ast.Mod: ("%", "*"),
 }
-_NOT_BEHAVIOUR = frozenset({"log", "logging", "warnings"})
-"""What is called on these is text for people."""
+_TEXT_ONLY = frozenset({"log", "logging", "warnings"})
+"""Calls on these names only write text for people."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +49,21 @@ class Mutant:
     begin: int
     end: int
     text: str
-    """What stands in place of the source from `begin` to `end`, in bytes."""
+    """Replaces the source from `begin` to `end`, in bytes."""
 
-    def plant(self, source: bytes) -> bytes:
+    def replace_in(self, source: bytes) -> bytes:
         return source[: self.begin] + self.text.encode() + source[self.end :]
 
 
 def mutants_of(source: bytes) -> list[Mutant]:
-    """Those that compile, each once, in the order of the source."""
-    planter = _Planter(source)
-    planter.visit(ast.parse(source))
-    found = {(m.begin, m.end, m.text): m for m in planter.found if _compiles(m.plant(source))}
+    """All mutants that compile, without duplicates, in the order of the source."""
+    collector = _MutantCollector(source)
+    collector.visit(ast.parse(source))
+    found = {(m.begin, m.end, m.text): m for m in collector.found if _can_compile(m.replace_in(source))}
     return sorted(found.values(), key=lambda mutant: (mutant.begin, mutant.end, mutant.text))
 
 
-class _Planter(ast.NodeVisitor):
+class _MutantCollector(ast.NodeVisitor):
     def __init__(self, source: bytes) -> None:
         self.found: list[Mutant] = []
         self._source = source
@@ -71,7 +71,7 @@ class _Planter(ast.NodeVisitor):
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
 
-    # --- what is left alone: declarations, texts for people, types
+    # --- not changed: declarations, texts for people, types
 
     def visit_Module(self, node: ast.Module) -> None:
         self._body(node.body)
@@ -95,7 +95,7 @@ class _Planter(ast.NodeVisitor):
     def visit_If(self, node: ast.If) -> None:
         if ast.unparse(node.test) == "TYPE_CHECKING":
             return
-        self._negate(node.test)
+        self._add_not(node.test)
         self.visit(node.test)
         self._body(node.body)
         self._body(node.orelse)
@@ -150,14 +150,14 @@ class _Planter(ast.NodeVisitor):
 
     def visit_While(self, node: ast.While) -> None:
         if not isinstance(node.test, ast.Constant):
-            self._negate(node.test)
+            self._add_not(node.test)
             self.visit(node.test)
         self._body(node.body)
 
     # --- expressions
 
     def visit_IfExp(self, node: ast.IfExp) -> None:
-        self._negate(node.test)
+        self._add_not(node.test)
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
@@ -174,8 +174,8 @@ class _Planter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        if type(node.op) in _CALCULATED and not isinstance(node.left, ast.JoinedStr | ast.Constant):
-            self._between("operator", node.left, node.right, *_CALCULATED[type(node.op)])
+        if type(node.op) in _OPERATOR_PAIRS and not isinstance(node.left, ast.JoinedStr | ast.Constant):
+            self._between("operator", node.left, node.right, *_OPERATOR_PAIRS[type(node.op)])
         self.generic_visit(node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
@@ -197,8 +197,8 @@ class _Planter(ast.NodeVisitor):
         if len(node.args) > 1 and not any(isinstance(argument, ast.Starred) for argument in node.args):
             first, second = node.args[:2]
             between = self._source[self._at(first)[1] : self._at(second)[0]].decode()
-            swapped = self._text(second) + between + self._text(first)
-            self._add("swapped arguments", first.lineno, self._at(first)[0], self._at(second)[1], swapped)
+            swapped_text = self._text(second) + between + self._text(first)
+            self._add("swapped arguments", first.lineno, self._at(first)[0], self._at(second)[1], swapped_text)
         self.generic_visit(node)
 
     # --- pieces
@@ -217,7 +217,7 @@ class _Planter(ast.NodeVisitor):
     def _replace(self, kind: str, node: ast.expr | ast.stmt, text: str) -> None:
         self._add(kind, node.lineno, *self._at(node), text)
 
-    def _negate(self, test: ast.expr) -> None:
+    def _add_not(self, test: ast.expr) -> None:
         self._replace("branch", test, f"(not ({self._text(test)}))")
 
     def _between(self, kind: str, left: ast.expr, right: ast.expr, old: str, new: str) -> None:
@@ -228,12 +228,12 @@ class _Planter(ast.NodeVisitor):
 
 
 def _is_text(node: ast.expr) -> bool:
-    """A call that only tells people something."""
+    """Whether a call only writes text for people."""
     called = node.func if isinstance(node, ast.Call) else None
-    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id in _NOT_BEHAVIOUR
+    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id in _TEXT_ONLY
 
 
-def _compiles(source: bytes) -> bool:
+def _can_compile(source: bytes) -> bool:
     try:
         ast.parse(source)
     except SyntaxError:
@@ -242,10 +242,10 @@ def _compiles(source: bytes) -> bool:
 
 
 def lines_of(source: bytes, mutant: Mutant) -> Iterator[str]:
-    """What the mutant changes, as a small diff."""
+    """The change of the mutant, as a small diff."""
     first = source.count(b"\n", 0, mutant.begin)
     last = source.count(b"\n", 0, mutant.end)
-    changed = mutant.plant(source).splitlines()
+    changed = mutant.replace_in(source).splitlines()
     extra = mutant.text.count("\n") - source[mutant.begin : mutant.end].count(b"\n")
     for line in source.splitlines()[first : last + 1]:
         yield f"-{line.decode()}"

@@ -1,6 +1,6 @@
-"""Which test executes which line: a pytest plugin that records it, and what was recorded.
+"""Which test executes which line: a pytest plugin that records it, and the record.
 
-A test that starts a process can reach any line without being seen to; it is noted apart.
+A test that starts a process can execute any line without being recorded; such tests are listed separately.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SOURCES = "ROLECALL_MUTATION_SOURCES"
 
 
 class Reach:
-    """What a recorded run of the tests says."""
+    """The record of a run of the tests."""
 
     def __init__(self, folder: Path, root: Path) -> None:
         self._root = root
@@ -33,32 +33,32 @@ class Reach:
             one.read()
             data.update(one)
         for record in sorted(folder.glob("tests-*.json")):
-            told = json.loads(record.read_text())
-            self.seconds.update(told["seconds"])
-            self.starts_processes.update(told["starts_processes"])
+            record_data = json.loads(record.read_text())
+            self.seconds.update(record_data["seconds"])
+            self.starts_processes.update(record_data["starts_processes"])
         self._data = data
         self._lines: dict[str, dict[int, list[str]]] = {}
 
     def of(self, file: str, lines: range) -> list[str]:
-        """Tests that execute one of these lines, or the file at all if it is only executed at import. The fastest first."""
+        """Tests that execute one of these lines, fastest first."""
         reached = self._of_file(file)
         found = {test for line in lines for test in reached.get(line, ()) if test}
-        return self._fastest_first(found)
+        return self._by_time(found)
 
     def of_whole(self, file: str) -> list[str]:
-        return self._fastest_first({test for tests in self._of_file(file).values() for test in tests if test})
+        return self._by_time({test for tests in self._of_file(file).values() for test in tests if test})
 
     def _of_file(self, file: str) -> dict[int, list[str]]:
         if file not in self._lines:
             self._lines[file] = self._data.contexts_by_lineno(str(self._root / file))
         return self._lines[file]
 
-    def _fastest_first(self, tests: set[str]) -> list[str]:
+    def _by_time(self, tests: set[str]) -> list[str]:
         return sorted(tests, key=lambda test: (self.seconds.get(test, 0.0), test))
 
 
 class Recorder:
-    """Loaded with `-p tests.mutation.reach`, in each of xdist's processes."""
+    """Loaded with `-p tests.mutation.reach`, in each process of xdist."""
 
     def __init__(self, folder: Path, sources: Sequence[str]) -> None:
         self._folder = folder
@@ -70,7 +70,7 @@ class Recorder:
             data_file=str(folder / f"lines-{self._name}"), source=list(sources), config_file=False
         )
         self._coverage.start()
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._on_audit)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -88,10 +88,10 @@ class Recorder:
     def pytest_sessionfinish(self) -> None:
         self._coverage.stop()
         self._coverage.save()
-        told = {"seconds": self._seconds, "starts_processes": sorted(self._processes)}
-        (self._folder / f"tests-{self._name}.json").write_text(json.dumps(told))
+        record_data = {"seconds": self._seconds, "starts_processes": sorted(self._processes)}
+        (self._folder / f"tests-{self._name}.json").write_text(json.dumps(record_data))
 
-    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+    def _on_audit(self, event: str, args: tuple[Any, ...]) -> None:
         if self._now and event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec"):
             self._processes.add(self._now)
 

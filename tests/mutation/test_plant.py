@@ -1,4 +1,4 @@
-"""Which small bugs are planted, and where none is."""
+"""Which mutants are planted, and what gets none."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.mutation.plant import lines_of, mutants_of
 ROOT = Path(__file__).parents[2]
 
 
-def planted(source: str) -> set[str]:
-    return {mutant.plant(source.encode()).decode() for mutant in mutants_of(source.encode())}
+def mutants_in(source: str) -> set[str]:
+    return {mutant.replace_in(source.encode()).decode() for mutant in mutants_of(source.encode())}
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def planted(source: str) -> set[str]:
         ("x = 'ä' if a else 1", "x = 'ä' if (not (a)) else 1"),
     ],
 )
-def test_a_small_bug_is_planted(source: str, mutant: str) -> None:
-    assert mutant in planted(source)
+def test_a_mutant_is_planted(source: str, mutant: str) -> None:
+    assert mutant in mutants_in(source)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_a_small_bug_is_planted(source: str, mutant: str) -> None:
         "class P(Protocol):\n    def f(self) -> int:\n        return 1",
     ],
 )
-def test_what_is_no_behaviour_is_left_alone(source: str) -> None:
-    assert planted(source) == set()
+def test_text_and_declarations_get_no_mutant(source: str) -> None:
+    assert mutants_in(source) == set()
 
 
 def test_every_mutant_of_a_real_file_compiles_and_differs() -> None:
@@ -59,5 +59,5 @@ def test_every_mutant_of_a_real_file_compiles_and_differs() -> None:
     found = mutants_of(source)
     assert len(found) > 100
     for mutant in found:
-        assert ast.dump(ast.parse(mutant.plant(source))) != ast.dump(ast.parse(source)), mutant
+        assert ast.dump(ast.parse(mutant.replace_in(source))) != ast.dump(ast.parse(source)), mutant
         assert list(lines_of(source, mutant))

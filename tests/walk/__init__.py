@@ -1,1 +1,1 @@
-"""How many files of ours one call passes, and how often it comes back to one: what `scripts/walk` counts."""
+"""How many of our files one call passes, and how often it returns to one: `scripts/walk` counts this."""

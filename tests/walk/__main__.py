@@ -7,8 +7,8 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from tests.walk.calling import AGREEING, walks
-from tests.walk.counting import like, listed, usual
+from tests.walk.calling import SAME_COUNT, repeat_walk
+from tests.walk.counting import file_lines, like, usual
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,14 +17,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--list", action="store_true", help="files in the order of the first visit, and how often each was entered"
     )
     parser.add_argument(
-        "--agreeing", type=int, default=AGREEING, metavar="N", help=f"call until N calls took the same walk ({AGREEING})"
+        "--agreeing", type=int, default=SAME_COUNT, metavar="N", help=f"call until N calls took the same walk ({SAME_COUNT})"
     )
     options = parser.parse_args(argv)
-    found = asyncio.run(walks(options.agreeing))
+    found = asyncio.run(repeat_walk(options.same_count))
     walk = usual(found)
     print(f"{walk.files} files, {walk.returns} returns")
     if options.list:
-        print("\n".join(listed(walk)))
+        print("\n".join(file_lines(walk)))
     print(
         f"{like(walk, found)} of {len(found)} calls took this walk; timers of the hub fired during the others", file=sys.stderr
     )

@@ -1,6 +1,6 @@
-"""A client and a worker in one process, in step with the hub in another: the worker sends an event when the hub is idle again.
+"""A client and a worker in one process, in step with the hub in another: the worker sends an event once the hub is idle.
 
-So a call takes the same way each time: two events never come together, and no write waits for the one before.
+So a call takes the same path each time: two events never arrive together, and no write waits for the previous one.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tests.helpers.raw_server import Peer, RawServer, chunk, chunked_head
 from tests.helpers.waiting import until
 from tests.walk.counting import Step, Walk, like, usual, walk_of
 
-_WARM_UP, _AT_MOST = 5, 60
-AGREEING = 5
+_FIRST_CALLS, _AT_MOST = 5, 60
+SAME_COUNT = 5
 _IDLE = 0.02
-"""Seconds after which the hub has nothing left to do for what it got."""
+"""Seconds after which the hub has processed what it received."""
 _PATIENCE = 10.0
 _END = b"0\r\n\r\n"
 _CARD = {
     "name": "echo",
-    "description": "Says what you say.",
+    "description": "Returns the text of the message.",
     "version": "1",
     "protocolVersion": "0.3.0",
     "url": "http://localhost/",
@@ -43,7 +43,7 @@ _CARD = {
 
 
 class EchoWorker:
-    """It answers message/stream with a Task, an artifact with the text and the final status, each when it is told to."""
+    """It answers message/stream with a Task, an artifact with the text and the final status, each on `send_next`."""
 
     def __init__(self) -> None:
         self._next = asyncio.Semaphore(0)
@@ -74,8 +74,8 @@ def _events(message: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-class Walker:
-    """One connection to the hub, and the line over which the hub's process is told what to count."""
+class HubCaller:
+    """One connection to the hub, and the pipe for commands to the hub's process."""
 
     def __init__(self, hub: Process, worker: EchoWorker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._hub = hub
@@ -84,7 +84,7 @@ class Walker:
         self._writer = writer
 
     async def walk(self) -> Walk:
-        """What one call of three events passes."""
+        """The walk of one call with three events."""
         await self._ask(f"begin {self._writer.get_extra_info('sockname')[1]}")
         async with asyncio.timeout(_PATIENCE):
             await self._call()
@@ -122,27 +122,27 @@ class Walker:
         return json.loads(line)
 
 
-async def walks(agreeing: int = AGREEING) -> list[Walk]:
-    """Calls, until so many of them took the same walk. The first load modules and open connections, so they do not count."""
+async def repeat_walk(same_count: int = SAME_COUNT) -> list[Walk]:
+    """Calls until `same_count` took the same walk. The first ones load modules and open connections, and do not count."""
     found: list[Walk] = []
-    async with _walker() as walker:
-        for _ in range(_WARM_UP):
-            await walker.walk()
-        while not found or (like(usual(found), found) < agreeing and len(found) < _AT_MOST):
-            found.append(await walker.walk())
+    async with _hub_caller() as hub_caller:
+        for _ in range(_FIRST_CALLS):
+            await hub_caller.walk()
+        while not found or (like(usual(found), found) < same_count and len(found) < _AT_MOST):
+            found.append(await hub_caller.walk())
     return found
 
 
 @asynccontextmanager
-async def _walker() -> AsyncIterator[Walker]:
-    """A hub with its defaults, but for the event loop: what uvloop reads and writes, no profile sees."""
+async def _hub_caller() -> AsyncIterator[HubCaller]:
+    """A hub with defaults except for the event loop: a profile does not see what uvloop reads and writes."""
     worker, port = EchoWorker(), free_port()
     with tempfile.TemporaryDirectory() as folder:
         async with RawServer(worker.script) as server, _hub(Path(folder), port) as hub:
             await _enrol(port, server.url)
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
             try:
-                yield Walker(hub, worker, reader, writer)
+                yield HubCaller(hub, worker, reader, writer)
             finally:
                 writer.close()
 
@@ -150,7 +150,7 @@ async def _walker() -> AsyncIterator[Walker]:
 @asynccontextmanager
 async def _hub(folder: Path, port: int) -> AsyncIterator[Process]:
     words = ("serve", "--port", str(port), "--data-dir", str(folder), "--loop", "asyncio", "--log-level", "warning")
-    # Nobody sends heartbeats, and nobody is asked for one.
+    # There are no heartbeats.
     env = environment({"ROLECALL_LEASE_TTL": "7200", "ROLECALL_HEARTBEAT": "3600"})
     argv = (sys.executable, "-m", "tests.walk.hub", *words)
     process = await asyncio.create_subprocess_exec(
@@ -160,7 +160,7 @@ async def _hub(folder: Path, port: int) -> AsyncIterator[Process]:
         yield process
     finally:
         if process.returncode is None:
-            process.kill()  # there is nothing to keep
+            process.kill()  # its data is not needed
         await process.wait()
 
 

@@ -1,11 +1,11 @@
-"""What is counted, from the calls of functions that a profile saw.
+"""Counts a walk from the function calls that a profile recorded.
 
 A *step* is a `call` event of `sys.setprofile` for a function of ours: one whose file lies in `hub/`, `rolecall/` or
-`worker_sdk/`. A coroutine or generator that goes on is such an event too, for each frame of its chain. A plain return to the
-caller is none, and calls of libraries are none. The steps of each thread are taken by themselves and in their order.
+`worker_sdk/`. A coroutine or generator that resumes is also a step, for each frame of its chain. A plain return to a caller
+is no step, and calls of libraries are none. The steps of each thread are counted separately, in their order.
 
-A thread *enters* a file when its step is in another file than its step before. The first time it visits the file; each further
-time is a *return*. So a call that goes `a a b a c b` enters 5 times: it passes 3 files and returns twice.
+A thread *enters* a file when its step is in another file than its previous step. The first entry is a visit; each later one is
+a *return*. A call that goes `a a b a c b` enters 5 times: it passes 3 files and returns twice.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How often each file was entered, by all threads; in the order of the first visits."""
+    """How often all threads entered each file, in the order of the first visits."""
 
-    entered: dict[str, int]
+    entries: dict[str, int]
     returns: int
 
     @property
     def files(self) -> int:
-        return len(self.entered)
+        return len(self.entries)
 
 
 def walk_of(steps: Iterable[Step]) -> Walk:
-    entered: Counter[str] = Counter()
-    visited: set[Step] = set()
+    entries: Counter[str] = Counter()
+    seen: set[Step] = set()
     last: dict[int, str] = {}
     returns = 0
     for step in steps:
         if last.get(step.thread) == step.file:
             continue
         last[step.thread] = step.file
-        entered[step.file] += 1
-        returns += step in visited
-        visited.add(step)
-    return Walk(dict(entered), returns)
+        entries[step.file] += 1
+        returns += step in seen
+        seen.add(step)
+    return Walk(dict(entries), returns)
 
 
-def usual(walks: Sequence[Walk]) -> Walk:
-    """The walk that most calls take; of several, the shortest. A timer of the hub that fires during a call adds to its walk."""
-    taken = Counter((walk.files, walk.returns) for walk in walks)
-    return min(walks, key=lambda walk: (-taken[walk.files, walk.returns], walk.returns, walk.files))
+def usual(found: Sequence[Walk]) -> Walk:
+    """The walk of most calls; if there are several, the shortest. A timer of the hub during a call adds to its walk."""
+    taken = Counter((walk.files, walk.returns) for walk in found)
+    return min(found, key=lambda walk: (-taken[walk.files, walk.returns], walk.returns, walk.files))
 
 
-def like(walk: Walk, walks: Iterable[Walk]) -> int:
-    """How many have the same figures."""
-    return sum((each.files, each.returns) == (walk.files, walk.returns) for each in walks)
+def like(walk: Walk, found: Iterable[Walk]) -> int:
+    """How many walks have the same figures."""
+    return sum((other.files, other.returns) == (walk.files, walk.returns) for other in found)
 
 
-def listed(walk: Walk) -> list[str]:
+def file_lines(walk: Walk) -> list[str]:
     """A line for each file."""
-    return [f"{times:5}  {file}" for file, times in walk.entered.items()]
+    return [f"{times:5}  {file}" for file, times in walk.entries.items()]

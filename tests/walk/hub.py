@@ -1,8 +1,8 @@
-"""The process of the hub that is walked through: `python -m tests.walk.hub`, then the words of the command line.
+"""The profiled hub process: `python -m tests.walk.hub`, then the arguments of `rolecall`.
 
-It runs the command `rolecall` with a profile in every thread. One thread is not profiled; it reads from stdin:
+It runs the command `rolecall` with a profile in every thread except one, which reads commands from stdin:
 
-    begin PORT      count from now on; PORT is the client's end of its connection
+    begin PORT      start to count; PORT is the client's port
     end             a line of JSON: the steps from the first read of the request to the last write of the answer
 """
 
@@ -26,7 +26,7 @@ _READS, _WRITES = ("recv", "recv_into"), ("send", "sendmsg")
 
 
 class Recorder:
-    """A profile function. It notes where in the list of steps the client's socket was first read and last written."""
+    """A profile function. It records the steps at which the client's socket was first read and last written."""
 
     def __init__(self) -> None:
         self._client = 0
@@ -54,27 +54,27 @@ class Recorder:
             if (file := self._files[name]) is not None:
                 own = threading.get_ident()
                 self._steps.append(Step(self._threads.setdefault(own, len(self._threads)), file))
-        elif event == "c_call" and isinstance(sock := getattr(arg, "__self__", None), socket.socket):
-            self._note(arg.__name__, sock)
+        elif event == "c_call" and isinstance(connection := getattr(arg, "__self__", None), socket.socket):
+            self._note(arg.__name__, connection)
 
-    def _note(self, what: str, sock: socket.socket) -> None:
-        if what in _READS and self._first_read is None and self._is_clients(sock):
+    def _note(self, what: str, connection: socket.socket) -> None:
+        if what in _READS and self._first_read is None and self._is_clients(connection):
             self._first_read = len(self._steps)
-        elif what in _WRITES and self._is_clients(sock):
+        elif what in _WRITES and self._is_clients(connection):
             self._last_write = len(self._steps)
 
-    def _is_clients(self, sock: socket.socket) -> bool:
+    def _is_clients(self, connection: socket.socket) -> bool:
         try:
-            return sock.family == socket.AF_INET and bool(sock.getpeername()[1] == self._client)
+            return connection.family == socket.AF_INET and bool(connection.getpeername()[1] == self._client)
         except OSError:
-            return False  # a socket that has just been closed
+            return False  # the socket has just been closed
 
 
 def _ours(name: str) -> str | None:
     return str(Path(name).relative_to(ROOT)) if name.startswith(OURS) else None
 
 
-def _obey(recorder: Recorder) -> None:
+def _serve_commands(recorder: Recorder) -> None:
     for line in sys.stdin:
         word, *more = line.split()
         if word == "begin":
@@ -87,7 +87,7 @@ def _obey(recorder: Recorder) -> None:
 
 def main() -> None:
     recorder = Recorder()
-    threading.Thread(target=_obey, args=(recorder,), name="walk", daemon=True).start()
+    threading.Thread(target=_serve_commands, args=(recorder,), name="walk", daemon=True).start()
     threading.setprofile(recorder)
     sys.setprofile(recorder)
     (command,) = entry_points(group="console_scripts", name="rolecall")

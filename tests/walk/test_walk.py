@@ -1,11 +1,11 @@
-"""The walk of a call: what counts as a visit and as a return, and a count of a real call."""
+"""The walk of a call: what counts as a visit and as a return, and the count of a real call."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.walk.calling import walks
-from tests.walk.counting import Step, Walk, listed, usual, walk_of
+from tests.walk.calling import repeat_walk
+from tests.walk.counting import Step, Walk, file_lines, usual, walk_of
 
 
 def steps(files: str, thread: int = 0) -> list[Step]:
@@ -22,14 +22,14 @@ def test_a_return_is_a_step_into_a_file_that_was_left(passed: str, files: int, r
 
 
 def test_each_thread_walks_by_itself() -> None:
-    """Where one thread takes over from the other is chance."""
+    """The order of steps of two threads is random."""
     loop, writer = steps("aab", 0), steps("bbc", 1)
-    mixed = [step for both in zip(loop, writer, strict=True) for step in both]
-    assert walk_of(mixed) == walk_of([*loop, *writer]) == Walk({"a": 1, "b": 2, "c": 1}, 0)
+    in_turns = [step for both in zip(loop, writer, strict=True) for step in both]
+    assert walk_of(in_turns) == walk_of([*loop, *writer]) == Walk({"a": 1, "b": 2, "c": 1}, 0)
 
 
 def test_files_are_listed_in_the_order_of_the_first_visit() -> None:
-    assert listed(walk_of(steps("caba"))) == ["    1  c", "    2  a", "    1  b"]
+    assert file_lines(walk_of(steps("caba"))) == ["    1  c", "    2  a", "    1  b"]
 
 
 def test_the_usual_walk_is_that_of_most_calls() -> None:
@@ -39,10 +39,10 @@ def test_the_usual_walk_is_that_of_most_calls() -> None:
 
 
 async def test_a_call_is_counted_the_same_twice() -> None:
-    first, second = [usual(await walks(3)) for _ in range(2)]
+    first, second = [usual(await repeat_walk(3)) for _ in range(2)]
     assert (first.files, first.returns) == (second.files, second.returns)
     assert first.files > 20
     assert first.returns > first.files
-    rooms = {file.split("/")[0] for file in first.entered}
-    assert rooms <= {"hub", "rolecall", "worker_sdk"}
-    assert not [file for file in first.entered if file.startswith("worker_sdk/")]
+    packages = {file.split("/")[0] for file in first.entries}
+    assert packages <= {"hub", "rolecall", "worker_sdk"}
+    assert not [file for file in first.entries if file.startswith("worker_sdk/")]

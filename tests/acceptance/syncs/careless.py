@@ -50,5 +50,5 @@ def argv(fault: str) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    engine.Writer = FAULTS[sys.argv[1]]  # type: ignore[misc]
+    engine.Writer = FAULTS[sys.argv[1]]  # type: ignore[attr-defined]
     run(load().settings)

@@ -1,4 +1,4 @@
-/* Heartbeats of many workers at an even pace, as if each had sent its own.
+/* Heartbeats of many workers at an even pace, as if each sent its own.
  *
  *   beats PORT CONNECTIONS MILLISECONDS TOKEN < LINES
  *

@@ -1,4 +1,4 @@
-/* What the benchmark's programs share: a clock and a line to somebody on this machine. */
+/* Shared by the benchmark's programs: a clock and a connection on this machine. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ static inline int connect_to(int port) {
     return fd;
 }
 
-/* A word for whoever started this, who waits for it. */
+/* Print a word for the process that started this one and waits for it. */
 static inline void say(const char *word) {
     puts(word);
     fflush(stdout);

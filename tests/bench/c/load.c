@@ -8,11 +8,12 @@
  * The first calls begin within SPREAD_MS, one connection after the other; each connection begins its next when one has ended.
  *
  * It warms up first, over the same connections: until twice as many calls as connections have ended (a slow server takes
- * a while from the first rush to its pace), but at least WARM_LEAST and at most WARM_MOST. Then it prints "warm", measures
+ * a while to reach its pace), but at least WARM_LEAST and at most WARM_MOST. Then it prints "warm", measures
  * for MILLISECONDS and prints "over"; no call is begun after that, those that run are waited for. After each of these words it
- * stands still until it gets a line: whoever reads clocks at these moments has the time to. At last comes one line of JSON. Counts are of everything; rates and times are of what ended while it measured.
+ * waits for a line, so that its parent can read clocks at these moments. Last it prints one line of JSON. Counts include all
+ * calls; rates and times include those that ended during the measurement.
  *
- * "hold" begins one stream on each connection, says so once all have begun, and holds them until its input ends. */
+ * "hold" begins one stream on each connection, reports once all have begun, and keeps them open until its input ends. */
 #include "common.h"
 
 #define LINE_SIZE 65536

@@ -1,4 +1,4 @@
-/* An A2A worker that does nothing but answer, so that what is measured is what stands in front of it. It speaks 0.3, and 1.0
+/* An A2A worker that does nothing but answer, so that the proxy in front of it is measured. It uses 0.3, and 1.0
  * to who calls it by the names of 1.0.
  *
  * POST /              message/send: one completed Task. message/stream: as many events as the plan says, one write each.
@@ -20,7 +20,7 @@
 #define ANSWER_TEXT 295 /* makes a completed Task of about 570 bytes, with its envelope */
 #define CHUNK_TEXT 90   /* makes an artifact event of about 350 bytes, with its envelope */
 
-/* How a dialect writes what this worker says. */
+/* How a dialect writes this worker's answers. */
 typedef struct {
     const char *send, *stream, *completed, *begins, *chunk, *ends;
 } Dialect;
@@ -298,7 +298,7 @@ int main(void) {
     poller = epoll_create1(EPOLL_CLOEXEC);
     event.data.fd = listener;
     epoll_ctl(poller, EPOLL_CTL_ADD, listener, &event);
-    event.data.fd = STDIN_FILENO; /* whoever started this holds the other end: it ends with them */
+    event.data.fd = STDIN_FILENO; /* the parent holds the other end: this process ends with it */
     epoll_ctl(poller, EPOLL_CTL_ADD, STDIN_FILENO, &event);
     for (;;) {
         int count = epoll_wait(poller, ready, 256, flowing ? 0 : paced ? 1 : -1);
