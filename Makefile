@@ -14,6 +14,7 @@ check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/names.py
 
 # For every commit: what ends within 90 seconds on two cores. Tests that need other tools are skipped where those are missing.
 quick: check

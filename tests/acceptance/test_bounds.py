@@ -139,7 +139,7 @@ def running(folder: Path) -> Iterator[HubProcess]:
             max_log=MOST_LOGGED,
         ) as hub,
         worker_on(hub, "counter", OWN_WORKERS, folder),
-        worker_on(hub, "teller", OWN_WORKERS, folder),
+        worker_on(hub, "word_writer", OWN_WORKERS, folder),
     ):
         yield hub
 
@@ -273,7 +273,7 @@ def count(hub: HubProcess, sql: str) -> int:
 
 async def test_a_task_with_too_many_events_fails_and_others_continue(hub: HubProcess) -> None:
     async with calls_to(hub) as calls:
-        small, large = await asyncio.gather(calls.send("teller", "20 words"), calls.send("teller", "100000 words"))
+        small, large = await asyncio.gather(calls.send("word_writer", "20 words"), calls.send("word_writer", "100000 words"))
         assert small["result"]["status"]["state"] == "completed"
         _check_failed(large, "OVERLOADED", "ROLECALL_MAX_LOG")
     size = count(hub, "select max(size) from (select sum(length(body)) as size from event group by place >> 24)")
@@ -309,7 +309,7 @@ def _come_and_go(tmp_path: Path, *, rounds: int, calls: int) -> None:
     """Rounds of calls whose tasks are kept for a second, and of questions without an answer."""
     with (
         start_hub(tmp_path / "hub", argv=brisk.ARGV, retention=1, max_pause=1, same_message=1) as hub,
-        worker_on(hub, "teller", OWN_WORKERS, tmp_path),
+        worker_on(hub, "word_writer", OWN_WORKERS, tmp_path),
         worker_on(hub, "asker", PLAIN_WORKERS, tmp_path),
     ):
         page_counts, sizes = [], []
@@ -325,7 +325,7 @@ def _come_and_go(tmp_path: Path, *, rounds: int, calls: int) -> None:
 async def _one_round(hub: HubProcess, many: int) -> None:
     async with calls_to(hub) as calls:
         for _ in range(many // 50):
-            answers = await at_once(50, lambda: calls.send("teller", f"1 {4000 * 'x'}"))
+            answers = await at_once(50, lambda: calls.send("word_writer", f"1 {4000 * 'x'}"))
             assert {answer["result"]["status"]["state"] for answer in answers} == {"completed"}
         asked = await at_once(10, lambda: calls.send("asker"))
         assert {answer["result"]["status"]["state"] for answer in asked} == {"input-required"}

@@ -15,8 +15,8 @@ import pytest
 
 from rolecall.protocol.text.jsontext import dump
 from tests.acceptance.syncs import careless
-from tests.acceptance.syncs.checker import after_power_cut, first_sent, replayed, said_too_early
-from tests.acceptance.syncs.record import NEVER, Call, Kind, compiled, read_calls, recording
+from tests.acceptance.syncs.checker import files_after, files_after_failure, first_sent, sent_before_sync
+from tests.acceptance.syncs.record import NEVER, Call, Kind, compiled, read_calls, record_command
 from tests.acceptance.syncs.stored import PARTS, lost, read_still, words_in
 from tests.acceptance.syncs.words import WORD, word
 from tests.helpers.client import Reader, get_task, send, texts
@@ -78,7 +78,7 @@ def _kill_under_load(tmp_path: Path, *, kill_count: int) -> None:
             hub.kill9()
             _join(threads, 5)
             stored = read_still(hub.data_dir, tmp_path / f"death-{number}")
-            assert (stored.integrity, stored.torn, lost(stored, readers)) == ("ok", [], [])
+            assert (stored.integrity, stored.incomplete, lost(stored, readers)) == ("ok", [], [])
             hub = hub_on(hub.data_dir, port=hub.port)
             seen = _count(readers)
             threads = [reader.start_again() for reader in readers]
@@ -126,7 +126,7 @@ def test_events_sent_before_they_are_stored_are_detected(tmp_path: Path) -> None
         worker.kill9()
         _join(threads, 5)
     stored = read_still(hub.data_dir, tmp_path / "death")
-    assert (stored.integrity, stored.torn) == ("ok", [])
+    assert (stored.integrity, stored.incomplete) == ("ok", [])
     assert lost(stored, readers) != []
 
 
@@ -151,14 +151,14 @@ def _record(folder: Path, command: Sequence[str], *, words: int, until_log_resta
     restarted the write-ahead log. Every word is unique: those of the worker, those of its callers, and the worker's name.
     """
     folder.mkdir(exist_ok=True)
-    argv = recording(command, compiled(folder), folder / "hub", folder / "calls")
+    argv = record_command(command, compiled(folder), folder / "hub", folder / "calls")
     hub = hub_on(folder / "hub", argv=argv)
-    name = f"teller:{word()}"
-    with start_worker(f"{WORKERS}:teller", name, hub.url, log=folder / "teller.log", enrolled=False) as worker:
+    name = f"word_writer:{word()}"
+    with start_worker(f"{WORKERS}:word_writer", name, hub.url, log=folder / "word_writer.log", enrolled=False) as worker:
         hub.wait_until(lambda: bool(httpx.get(f"{hub.url}/health", trust_env=False).json()["workers"]))
-        readers = [Reader(hub.url, "teller", f"{_NO_END} {word()}") for _ in range(6)]
+        readers = [Reader(hub.url, "word_writer", f"{_NO_END} {word()}") for _ in range(6)]
         threads = [reader.start() for reader in readers]
-        answers = [send(hub.url, "teller", f"3 {word()}") for _ in range(5)]
+        answers = [send(hub.url, "word_writer", f"3 {word()}") for _ in range(5)]
         wait_for(lambda: all(len(reader.chunks) > words for reader in readers), 60)
         # How many words fill a log depends on how many of them share a commit, and so on the machine.
         wait_for(lambda: not until_log_restarted or _checkpoints(hub.data_dir) > 0, 60)
@@ -183,8 +183,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 def test_the_record_of_calls_is_whole(recorded: Recorded) -> None:
     """Replayed, it gives the files as they are, except for an interrupted call. It has everything that clients got."""
-    ended = replayed(call for call in recorded.calls if call.ended < NEVER)
-    begun = replayed(recorded.calls)
+    ended = files_after(call for call in recorded.calls if call.ended < NEVER)
+    begun = files_after(recorded.calls)
     for part in PARTS:
         assert (recorded.data_dir / part).read_bytes() in (ended[part], begun[part])
     assert len(recorded.seen) > 6 * 200
@@ -197,7 +197,7 @@ def test_the_record_of_calls_is_whole(recorded: Recorded) -> None:
 
 def test_nothing_is_sent_before_it_is_synced(recorded: Recorded) -> None:
     """Not to a client, not to a worker, and not in the answer to an enrolment."""
-    assert said_too_early(recorded.calls) == []
+    assert sent_before_sync(recorded.calls) == []
 
 
 def test_a_power_cut_loses_nothing_that_was_sent(recorded: Recorded, tmp_path: Path) -> None:
@@ -214,14 +214,14 @@ def test_a_power_cut_loses_nothing_that_was_sent(recorded: Recorded, tmp_path: P
 @pytest.mark.parametrize("fault", careless.FAULTS)
 def test_a_hub_that_sends_before_it_has_synced_is_detected(tmp_path: Path, fault: str) -> None:
     recorded = _record(tmp_path, careless.argv(fault), words=20)
-    assert said_too_early(recorded.calls) != []
+    assert sent_before_sync(recorded.calls) != []
     _, kept = _after_cut(recorded, NEVER, None, tmp_path / "cut")
     assert not first_sent(recorded.calls).keys() <= kept
 
 
 def _after_cut(recorded: Recorded, cut: int, rng_of_cut: random.Random | None, folder: Path) -> tuple[str, set[str]]:
     folder.mkdir()
-    files = after_power_cut(recorded.calls, cut, rng_of_cut)
+    files = files_after_failure(recorded.calls, cut, rng_of_cut)
     for part in PARTS:
         if part in files:
             (folder / part).write_bytes(files[part])

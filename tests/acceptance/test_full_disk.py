@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from rolecall.protocol.text.jsontext import dump, parse
-from tests.acceptance.syncs.rooms import OWN_MOUNTS, ROOMS, Room, Unwritable, check_mounts
+from tests.acceptance.syncs.rooms import OWN_MOUNTS, ROOMS, ReadOnlyDisk, Room, check_mounts
 from tests.acceptance.syncs.stored import lost
 from tests.helpers.client import Reader, call, get_task, send, text_message, texts
 from tests.helpers.processes import ROLECALL, HubProcess, Process, start_worker, status_of, wait_for
@@ -51,7 +51,7 @@ def test_a_hub_that_cannot_write_refuses_loses_nothing_and_recovers_by_itself(hu
         assert get_task(hub.url, old["id"]) == old
         assert httpx.get(f"{hub.url}/registry/agents", trust_env=False).json()["count"] == 2
         full = room.stored(hub)
-        assert (full.integrity, full.torn, lost(full, readers)) == ("ok", [], [])
+        assert (full.integrity, full.incomplete, lost(full, readers)) == ("ok", [], [])
         time.sleep(max(0.0, began + 2 - time.monotonic()))
         assert not any(reader.done for reader in readers)
         _give_back(room, hub)
@@ -62,7 +62,7 @@ def test_a_hub_that_cannot_write_refuses_loses_nothing_and_recovers_by_itself(hu
             assert [cursor for cursor, _ in reader.frames] == list(range(1, len(reader.frames) + 1))
         assert texts(send(hub.url, "echo", "new")) == ["new"]
         after = room.stored(hub)
-        assert (after.integrity, after.torn, lost(after, readers)) == ("ok", [], [])
+        assert (after.integrity, after.incomplete, lost(after, readers)) == ("ok", [], [])
     calls_run = (room.folder / "runs-instant").read_text().splitlines()
     assert len(calls_run) == 2, "a refused call has run"
 
@@ -105,7 +105,7 @@ def _check_words(text: str) -> None:
 
 
 def test_a_task_whose_worker_was_killed_during_the_outage_fails_after_it(tmp_path: Path) -> None:
-    room = Unwritable(tmp_path)
+    room = ReadOnlyDisk(tmp_path)
     with room.start() as hub, worker(hub, "counter:a", "counter", tmp_path) as killed:
         reader = Reader(hub.url, "counter", "1000 0.02")
         thread = reader.start()
@@ -119,7 +119,7 @@ def test_a_task_whose_worker_was_killed_during_the_outage_fails_after_it(tmp_pat
         assert reader.state == "failed"
         assert reader.events[-1]["metadata"]["rolecall"]["reason"] == "WORKER_LOST"
         stored = room.stored(hub)
-        assert (stored.integrity, stored.torn, lost(stored, [reader])) == ("ok", [], [])
+        assert (stored.integrity, stored.incomplete, lost(stored, [reader])) == ("ok", [], [])
 
 
 class PlainAgent:
@@ -152,7 +152,7 @@ def _result(call: dict[str, Any], result: dict[str, Any]) -> bytes:
 
 
 async def test_a_result_that_came_during_a_long_outage_is_fetched_from_a_worker_that_replays_nothing(tmp_path: Path) -> None:
-    room, agent = Unwritable(tmp_path), PlainAgent()
+    room, agent = ReadOnlyDisk(tmp_path), PlainAgent()
     async with RawServer(agent) as server:
         with room.start(silence=1) as hub:
             offer = {"url": server.url, "boot": "one", "card": {"name": "plain", "capabilities": {"streaming": True}}}

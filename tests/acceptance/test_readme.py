@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.processes import ROOT, Process, environment, wait_for
-from tests.helpers.reachable_hubs import ReachableHub, reachable_hubs
 from tests.helpers.tools import sdk_python
 
 README = (ROOT / "README.md").read_text()
@@ -23,14 +22,14 @@ SHELL = [text for language, text in CODE_PARTS if not language]
 WORKER, STREAMING, CALL, OTHER_CLIENT = SCRIPTS
 
 
-@pytest.fixture(scope="module", params=doors())
-def hub_access(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+@pytest.fixture(scope="module", params=reachable_hubs())
+def hub_access(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReachableHub]:
     with request.param(tmp_path_factory.mktemp("readme")) as hub_access:
         yield hub_access
 
 
 @pytest.fixture(scope="module")
-def workers(hub_access: Door, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def workers(hub_access: ReachableHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("workers")
     demos = [f"rolecall.cli.demo:{name}" for name in ("echo", "storyteller")]
     scripts = {"shouter.py": WORKER, "researcher.py": STREAMING}
@@ -54,7 +53,7 @@ def rolecall() -> str:
     return str(Path(sys.executable).with_name("rolecall"))
 
 
-def run(hub_access: Door, *argv: str) -> str:
+def run(hub_access: ReachableHub, *argv: str) -> str:
     """The output that a user gets in the folder of the clone."""
     env = environment({**hub_access.for_callers, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
     done = subprocess.run(argv, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
@@ -77,7 +76,7 @@ def test_the_worker_has_six_lines() -> None:
     assert len(WORKER.strip().splitlines()) == 6
 
 
-def test_the_first_commands_work(hub_access: Door, workers: None) -> None:
+def test_the_first_commands_work(hub_access: ReachableHub, workers: None) -> None:
     source, *commands = shell_line("rolecall send echo").strip().splitlines()
     assert source == "source .venv/bin/activate"
     answers = [run(hub_access, "bash", "-c", command) for command in commands]
@@ -86,15 +85,15 @@ def test_the_first_commands_work(hub_access: Door, workers: None) -> None:
     assert "storyteller" in answers[2]
 
 
-def test_the_command_line_calls_the_worker(hub_access: Door, workers: None) -> None:
+def test_the_command_line_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
     assert run(hub_access, "bash", "-c", shell_line("rolecall send shouter")) == "ANY AGENT, ANY FRAMEWORK\n"
 
 
-def test_python_calls_the_worker(hub_access: Door, workers: None) -> None:
+def test_python_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
     assert run(hub_access, sys.executable, "-c", CALL) == "ANY AGENT, ANY FRAMEWORK\nPIECE BY PIECE"
 
 
-def test_the_worker_runs_by_the_command_line_too(hub_access: Door, tmp_path: Path) -> None:
+def test_the_worker_runs_by_the_command_line_too(hub_access: ReachableHub, tmp_path: Path) -> None:
     """Its file ends in `worker.run()`, which is for scripts. The worker must not run twice."""
     (tmp_path / "shouter.py").write_text(WORKER)
     argv = [rolecall(), "worker", "run", "shouter:worker", "--instance", "loaded"]
@@ -104,17 +103,17 @@ def test_the_worker_runs_by_the_command_line_too(hub_access: Door, tmp_path: Pat
     assert not hub_access.shows("shouter:loaded")
 
 
-def test_curl_calls_the_worker(hub_access: Door, workers: None) -> None:
+def test_curl_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
     answer = run(hub_access, "bash", "-c", shell_line("curl").replace("http://127.0.0.1:8420", hub_access.url))
     assert '"text":"HELLO"' in answer
 
 
-def test_a_stock_client_calls_the_worker(hub_access: Door, workers: None) -> None:
+def test_a_stock_client_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
     python = sdk_python("0.3")
     assert run(hub_access, str(python), "-c", OTHER_CLIENT.replace("http://127.0.0.1:8420", hub_access.url)) == "HELLO\n"
 
 
-def test_the_streaming_worker_asks_and_continues(hub_access: Door, workers: None) -> None:
+def test_the_streaming_worker_asks_and_continues(hub_access: ReachableHub, workers: None) -> None:
     done = subprocess.run(
         [rolecall(), "send", "researcher", "bees"],
         env=environment(hub_access.for_callers),

@@ -30,7 +30,7 @@ class WriterWithoutSync(Writer):
         super().__init__(connect_without_sync)
 
 
-class WriterThatCompletesBeforeCommit(Writer):
+class WriterThatAnswersBeforeCommit(Writer):
     def _commit(self, db: sqlite3.Connection, batch: list[Any]) -> None:
         self._loop.call_soon_threadsafe(self._complete, batch)
         time.sleep(LATE)
@@ -42,7 +42,7 @@ class WriterThatCompletesBeforeCommit(Writer):
             item.settle()
 
 
-FAULTS: dict[str, type[Writer]] = {"no sync": WriterWithoutSync, "told too early": WriterThatCompletesBeforeCommit}
+FAULTS: dict[str, type[Writer]] = {"no sync": WriterWithoutSync, "told too early": WriterThatAnswersBeforeCommit}
 
 
 def argv(fault: str) -> tuple[str, ...]:

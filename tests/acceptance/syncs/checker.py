@@ -11,7 +11,7 @@ from tests.acceptance.syncs.record import NEVER, Call, Kind
 from tests.acceptance.syncs.words import WORD
 
 
-def said_too_early(calls: Sequence[Call]) -> list[str]:
+def sent_before_sync(calls: Sequence[Call]) -> list[str]:
     """Words that were sent before the write that holds them was synced. For each word: write < sync < send.
 
     A sync counts only for a write that ended before the sync began, and for a send that began after the sync ended.
@@ -57,7 +57,7 @@ def _first_written(calls: Iterable[Call]) -> dict[str, Call]:
     return written
 
 
-def replayed(calls: Iterable[Call]) -> dict[str, bytes]:
+def files_after(calls: Iterable[Call]) -> dict[str, bytes]:
     """The file contents that these writes produce."""
     files: dict[str, bytearray] = {}
     for call in calls:
@@ -72,11 +72,11 @@ def replayed(calls: Iterable[Call]) -> dict[str, bytes]:
     return {name: bytes(file) for name, file in files.items()}
 
 
-def after_power_cut(calls: Sequence[Call], at: int, rng: random.Random | None = None) -> dict[str, bytes]:
+def files_after_failure(calls: Sequence[Call], at: int, rng: random.Random | None = None) -> dict[str, bytes]:
     """The files on disk if the power fails just before number `at`: everything that was synced, and of the rest nothing, or
     a random part if `rng` is given.
     """
-    return replayed(_kept_calls([call for call in calls if call.begun < at], at, rng))
+    return files_after(_kept_calls([call for call in calls if call.begun < at], at, rng))
 
 
 def _kept_calls(calls: Sequence[Call], at: int, rng: random.Random | None) -> Iterator[Call]:

@@ -47,13 +47,13 @@ class Call:
         return self.data if self.ended == NEVER else self.data[: max(0, self.result)]
 
 
-def recording(command: Iterable[str], library: Path, data_dir: Path, log: Path) -> tuple[str, ...]:
+def record_command(command: Iterable[str], library: Path, data_dir: Path, log: Path) -> tuple[str, ...]:
     """The command line that runs a hub and records its calls in the file `log`."""
     settings = (f"LD_PRELOAD={library}", f"SYNCS_LOG={log}", f"SYNCS_DATABASE={data_dir / FILE_NAME}")
     return ("/usr/bin/env", *settings, *command)
 
 
-def compiled(folder: Path) -> Path:
+def build_library(folder: Path) -> Path:
     compile_command = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if sys.platform != "linux" or compile_command is None:
         missing("system calls are recorded on Linux, by a library that needs a C compiler")

@@ -84,7 +84,7 @@ class SmallDisk(Room):
         return Path(f"/proc/{hub.pid}/root{hub.data_dir}")
 
 
-class Unwritable(Room):
+class ReadOnlyDisk(Room):
     """Every write to a file fails, also to the hub's log: EFBIG, which SQLite handles like a disk that has become read-only."""
 
     def start(self, *, silence: float = 5) -> HubProcess:
@@ -103,4 +103,4 @@ def _limit(hub: HubProcess, size: int) -> None:
     resource.prlimit(hub.pid, resource.RLIMIT_FSIZE, (size, maximum))
 
 
-ROOMS: dict[str, Callable[[Path], Room]] = {"a full disk": SmallDisk, "a disk that takes no writes": Unwritable}
+ROOMS: dict[str, Callable[[Path], Room]] = {"a full disk": SmallDisk, "a disk that takes no writes": ReadOnlyDisk}

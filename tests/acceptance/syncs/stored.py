@@ -35,7 +35,7 @@ class Stored:
     rows: dict[str, tuple[int, bool]]
 
     @property
-    def torn(self) -> list[str]:
+    def incomplete(self) -> list[str]:
         """Tasks whose log has a gap or is shorter than their row, or differs from it after the task has ended."""
         return [task for task, row in self.rows.items() if _is_incomplete([at for at, _ in self.logs.get(task, [])], *row)]
 

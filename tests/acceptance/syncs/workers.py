@@ -16,7 +16,7 @@ PAUSE = 0.05
 PADDING = 600
 
 counter = Worker("counter", description="Counts until the file that ENOUGH names is there", concurrency=64)
-teller = Worker("teller", description="Sends unique words", concurrency=64)
+word_writer = Worker("word_writer", description="Sends unique words", concurrency=64)
 
 
 @counter.on_message
@@ -35,7 +35,7 @@ def should_stop() -> bool:
     return Path(os.environ["ENOUGH"]).exists()
 
 
-@teller.on_message
+@word_writer.on_message
 async def tell(message: Message) -> AsyncIterator[str]:
     """The text starts with the number of words. Each word has padding, so that the database has work to do."""
     for _ in range(int(message.text.split()[0])):

@@ -238,12 +238,12 @@ class RawClient:
         received, self.received = self.received[:end], self.received[end:]
         return received
 
-    def receives_nothing(self, within: float) -> bool:
+    def gets_nothing(self, within: float) -> bool:
         """Whether no byte arrives in `within` seconds."""
         ready, _, _ = select.select([self.connection], [], [], within)
         return not ready
 
-    def receive_slowly(self, piece_size: int, *, pause: float) -> int:
+    def read_slowly(self, piece_size: int, *, pause: float) -> int:
         """The number of bytes until the server closes the connection. After each piece it pauses."""
         size = len(self.received)
         while piece := self.connection.recv(piece_size):

@@ -103,7 +103,7 @@ def test_an_answer_in_one_piece_reaches_a_slow_reader(server: RunningServer, cli
     client.send(b"GET /large/%d HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % size)
     client.receive(b"\r\n\r\n")
     began = time.monotonic()
-    assert client.receive_slowly(20_000, pause=0.006) == size
+    assert client.read_slowly(20_000, pause=0.006) == size
     assert time.monotonic() - began > 1.5 * PATIENCE
 
 
@@ -205,7 +205,7 @@ def test_a_client_that_expects_100_continue_and_is_refused_gets_only_the_refusal
 
 def test_http_1_0_never_gets_100_continue(client: RawClient) -> None:
     client.send(b"POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
-    assert client.receives_nothing(0.05)
+    assert client.gets_nothing(0.05)
     assert client.send(b"abc").receive_all().startswith(b"HTTP/1.1 200")
 
 
