@@ -13,7 +13,7 @@
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              the call reached no worker; the caller may try again
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerBusy  HubDraining  BrokenOff
-    │       Overloaded  TooManyRequests  TooManyAtOnce  TooManyHeld  GoesInCircles
+    │       Overloaded  TooManyRequests  TooManyAtOnce  TooManyRegistrations  GoesInCircles
     ├── WorkerError             a call to a worker
     │   ├── NotProcessed        the worker provably did nothing: the hub may try another
     │   │   └── WorkerUnreachable  WorkerRefused

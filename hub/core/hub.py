@@ -99,7 +99,7 @@ class Hub:
     # --- messages
 
     async def send(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None = None) -> Answer:
-        """The answer to a message: a Task, or the worker's bare Message. ClientGone."""
+        """The answer to a message: a Task, or the worker's bare Message. ClientDisconnected."""
         call = await self._begin(caller, send)
         if not send.blocking:
             await self._started_or_shown(call)
@@ -319,7 +319,7 @@ class Hub:
     # --- how a call ends
 
     async def _until_rest(self, task: TaskId, after: Cursor, on_disconnect: OnDisconnect | None) -> None:
-        """Follow the log until the task ends or pauses. ClientGone."""
+        """Follow the log until the task ends or pauses. ClientDisconnected."""
         subscription = self._engine.events.follow(task, after=after, idle=self._limits.keep_alive)
         self._waiting.add(subscription)
         client_gone = False

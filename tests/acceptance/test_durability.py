@@ -16,7 +16,7 @@ import pytest
 from rolecall.protocol.text.jsontext import dump
 from tests.acceptance.syncs import careless
 from tests.acceptance.syncs.checker import files_after, files_after_failure, first_sent, sent_before_sync
-from tests.acceptance.syncs.record import NEVER, Call, Kind, compiled, read_calls, record_command
+from tests.acceptance.syncs.record import NEVER, Call, Kind, build_library, read_calls, record_command
 from tests.acceptance.syncs.stored import PARTS, lost, read_still, words_in
 from tests.acceptance.syncs.words import WORD, word
 from tests.helpers.client import Reader, get_task, send, texts
@@ -151,7 +151,7 @@ def _record(folder: Path, command: Sequence[str], *, words: int, until_log_resta
     restarted the write-ahead log. Every word is unique: those of the worker, those of its callers, and the worker's name.
     """
     folder.mkdir(exist_ok=True)
-    argv = record_command(command, compiled(folder), folder / "hub", folder / "calls")
+    argv = record_command(command, build_library(folder), folder / "hub", folder / "calls")
     hub = hub_on(folder / "hub", argv=argv)
     name = f"word_writer:{word()}"
     with start_worker(f"{WORKERS}:word_writer", name, hub.url, log=folder / "word_writer.log", enrolled=False) as worker:

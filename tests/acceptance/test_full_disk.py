@@ -100,7 +100,7 @@ def _check_refusals(hub: HubProcess) -> None:
 
 
 def _check_words(text: str) -> None:
-    assert "store does not take writes" in text
+    assert "store cannot write" in text
     assert not [word for word in ("Traceback", "sqlite", "Errno", "disk I/O") if word in text]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.processes import ROOT, Process, environment, wait_for
+from tests.helpers.reachable_hubs import ReachableHub, reachable_hubs
 from tests.helpers.tools import sdk_python
 
 README = (ROOT / "README.md").read_text()

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from tests.walk.calling import SAME_COUNT, repeat_walk
-from tests.walk.counting import file_lines, like, usual
+from tests.walk.counting import file_lines, like, shortest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,8 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--agreeing", type=int, default=SAME_COUNT, metavar="N", help=f"call until N calls took the same walk ({SAME_COUNT})"
     )
     options = parser.parse_args(argv)
-    found = asyncio.run(repeat_walk(options.same_count))
-    walk = usual(found)
+    found = asyncio.run(repeat_walk(options.agreeing))
+    walk = shortest(found)
     print(f"{walk.files} files, {walk.returns} returns")
     if options.list:
         print("\n".join(file_lines(walk)))

@@ -21,7 +21,7 @@ import httpx
 from tests.helpers.processes import ROOT, environment, free_port
 from tests.helpers.raw_server import Peer, RawServer, chunk, chunked_head
 from tests.helpers.waiting import until
-from tests.walk.counting import Step, Walk, like, usual, walk_of
+from tests.walk.counting import Step, Walk, like, shortest, walk_of
 
 _FIRST_CALLS, _AT_MOST = 5, 60
 SAME_COUNT = 5
@@ -128,7 +128,7 @@ async def repeat_walk(same_count: int = SAME_COUNT) -> list[Walk]:
     async with _hub_caller() as hub_caller:
         for _ in range(_FIRST_CALLS):
             await hub_caller.walk()
-        while not found or (like(usual(found), found) < same_count and len(found) < _AT_MOST):
+        while not found or (like(shortest(found), found) < same_count and len(found) < _AT_MOST):
             found.append(await hub_caller.walk())
     return found
 

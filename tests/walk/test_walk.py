@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.walk.calling import repeat_walk
-from tests.walk.counting import Step, Walk, file_lines, usual, walk_of
+from tests.walk.counting import Step, Walk, file_lines, shortest, walk_of
 
 
 def steps(files: str, thread: int = 0) -> list[Step]:
@@ -32,14 +32,13 @@ def test_files_are_listed_in_the_order_of_the_first_visit() -> None:
     assert file_lines(walk_of(steps("caba"))) == ["    1  c", "    2  a", "    1  b"]
 
 
-def test_the_usual_walk_is_that_of_most_calls() -> None:
+def test_the_walk_that_counts_is_the_shortest() -> None:
     short, long, longest = (walk_of(steps(files)) for files in ("a", "aba", "abac"))
-    assert usual([longest, long, short, long]) == long
-    assert usual([longest, long, short]) == short
+    assert shortest([longest, long, short, long]) == short
 
 
 async def test_a_call_is_counted_the_same_twice() -> None:
-    first, second = [usual(await repeat_walk(3)) for _ in range(2)]
+    first, second = [shortest(await repeat_walk(3)) for _ in range(2)]
     assert (first.files, first.returns) == (second.files, second.returns)
     assert first.files > 20
     assert first.returns > first.files

@@ -62,7 +62,7 @@ class Directory:
 
     async def enrol(self, holder: Principal, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> GrantedLease:
         """A name that another process of the same holder has is taken over; without tokens only if nothing accepts connections
-        at that process's address. RoleForbidden, OfferInvalid, InstanceConflict, Overloaded, TooManyHeld.
+        at that process's address. RoleForbidden, OfferInvalid, InstanceConflict, Overloaded, TooManyRegistrations.
         """
         if not holder.may_serve(offer.worker.role):
             raise RoleForbidden(offer.worker.role)

@@ -89,7 +89,7 @@ class JsonRpc:
                 await request.answer(write_error(call_id, fault))
 
     async def _call(self, parsed: ParsedCall, request: Request) -> bytes:
-        """The answer to one request; errors are answers too. ClientGone."""
+        """The answer to one request; errors are answers too. ClientDisconnected."""
         role, method, call_id = parsed.target.path_role or "", parsed.operation, parsed.rpc_request.id
         started = time.perf_counter()
         self._observer.call_started(role, method)

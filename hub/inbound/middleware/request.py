@@ -44,7 +44,7 @@ class Request:
 
     async def json(self, limit: int) -> bytes:
         """The body of a JSON request; refused before it is read where its headers suffice. BodyTooLarge, BodyTooSlow,
-        MediaTypeNotSupported, ClientGone.
+        MediaTypeNotSupported, ClientDisconnected.
         """
         self.check_length(limit)
         headers = self.headers

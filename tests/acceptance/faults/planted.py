@@ -80,7 +80,7 @@ class SilentEnd:
     async def __anext__(self) -> Sequence[Logged]:
         while True:
             batch = await self._inner.__anext__()
-            if not batch or not batch[-1].event.ends:
+            if not batch or not batch[-1].event.is_last:
                 return batch
 
     def stop(self) -> None:

@@ -243,7 +243,7 @@ class RawClient:
         ready, _, _ = select.select([self.connection], [], [], within)
         return not ready
 
-    def read_slowly(self, piece_size: int, *, pause: float) -> int:
+    def read_with_pauses(self, piece_size: int, *, pause: float) -> int:
         """The number of bytes until the server closes the connection. After each piece it pauses."""
         size = len(self.received)
         while piece := self.connection.recv(piece_size):

@@ -103,7 +103,7 @@ def test_an_answer_in_one_piece_reaches_a_slow_reader(server: RunningServer, cli
     client.send(b"GET /large/%d HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % size)
     client.receive(b"\r\n\r\n")
     began = time.monotonic()
-    assert client.read_slowly(20_000, pause=0.006) == size
+    assert client.read_with_pauses(20_000, pause=0.006) == size
     assert time.monotonic() - began > 1.5 * PATIENCE
 
 

@@ -100,7 +100,7 @@ def test_a_client_that_half_closes_during_a_long_answer_gets_all_of_it(server: R
     with server.client() as client:
         client.send(get("page/200000")).receive(b"\r\n\r\n")
         client.half_close()
-        assert client.read_slowly(1500, pause=0.001) == 200_000
+        assert client.read_with_pauses(1500, pause=0.001) == 200_000
 
 
 def test_a_client_that_takes_no_data_is_cut_and_its_memory_is_freed(server: RunningServer, client: RawClient) -> None:
