@@ -40,6 +40,8 @@ _OPERATOR_PAIRS: dict[type[ast.operator], tuple[str, str]] = {
 }
 _TEXT_ONLY = frozenset({"log", "logging", "warnings"})
 """Calls on these names only write text for people."""
+_ANY_ORDER = frozenset({"min", "max"})
+"""The order of their arguments has no effect."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,8 @@ class _MutantCollector(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         if _is_text(node):
             return
-        if len(node.args) > 1 and not any(isinstance(argument, ast.Starred) for argument in node.args):
+        any_order = isinstance(node.func, ast.Name) and node.func.id in _ANY_ORDER
+        if len(node.args) > 1 and not any_order and not any(isinstance(argument, ast.Starred) for argument in node.args):
             first, second = node.args[:2]
             between = self._source[self._at(first)[1] : self._at(second)[0]].decode()
             swapped_text = self._text(second) + between + self._text(first)

@@ -48,6 +48,8 @@ def test_a_mutant_is_planted(source: str, mutant: str) -> None:
         "def f(x: int | None) -> None: ...",
         "if TYPE_CHECKING:\n    import a",
         "class P(Protocol):\n    def f(self) -> int:\n        return 1",
+        "x = min(a, b)",
+        "x = max(a, b)",
     ],
 )
 def test_text_and_declarations_get_no_mutant(source: str) -> None:
