@@ -47,6 +47,19 @@ async def test_a_wall_clock_step_does_not_change_a_retry(engine: Engine, clock: 
     assert (await the_claim(engine)).failing_for == timedelta(seconds=61)
 
 
+async def test_a_retry_keeps_its_time_when_the_machine_was_rebooted(store: Store, engine: Engine, clock: ManualClock) -> None:
+    """The monotonic clock begins again at a reboot."""
+    task = await admitted(engine)
+    await add_config(engine, task)
+    await append(engine, task, text("1"))
+    await engine.pushes.postpone(await the_claim(engine), timedelta(hours=1))
+    store.clock = ManualClock(monotonic=5.0, wall=clock.wall() + 3_599)
+    engine = await store.reopen()
+    assert not await claimed(engine)
+    store.clock.advance(1)
+    assert (await the_claim(engine)).failures == 1
+
+
 async def test_a_failing_receiver_does_not_delay_another_one_of_its_task(engine: Engine) -> None:
     task = await admitted(engine)
     await add_config(engine, task, "bad")

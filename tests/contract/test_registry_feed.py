@@ -157,6 +157,13 @@ async def test_a_repeated_enrolment_without_a_change_is_kept_like_a_beat(
     assert (found.health, found.last_seen) == (Health.READY, clock.wall() - 100)
 
 
+async def test_a_worker_that_has_sent_no_beat_has_no_load_after_a_restart(store: Store, engine: Engine) -> None:
+    await enrolled(engine.registry)
+    found = (await store.reopen()).registry.get("default", WORKER)
+    assert found is not None
+    assert found.reported_in_flight == 0
+
+
 async def test_a_ttl_that_was_changed_by_a_repeated_enrolment_is_kept(store: Store, engine: Engine) -> None:
     await enrolled(engine.registry)
     await enrolled(engine.registry, ttl=2 * TTL)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
+from hub.identity.vault import SealingVault, random_key
+from hub.outbound.client import Client
+from hub.outbound.webhook_guard import WebhookGuard
 from rolecall.model.ids import TaskId
 from tests.flow.conftest import System
-from tests.flow.push.conftest import DONE, Post, a_task, logged, still_holds, until
+from tests.flow.push.conftest import BODY_COMPLETE, DONE, HOSTS, QUICK, Post, a_task, logged, post_of, still_holds, until
 from tests.helpers.receiver import Receiver
 from tests.helpers.scripted import chunk, message, task
 
@@ -75,6 +81,24 @@ async def test_a_long_log_is_delivered_from_beginning_to_end(post: Post, system:
     await until(lambda: len(receiver.got) == 14)
     assert receiver.cursors == list(range(1, 15))
     assert len(receiver.got[-1].body) > 12 * 30_000
+
+
+async def test_after_twenty_seconds_another_receiver_gets_its_turn(system: System, receiver: Receiver) -> None:
+    guard = WebhookGuard(HOSTS, [], [])
+    async with Client(guard) as client:
+        post = post_of(system, client, guard, replace(QUICK, at_once=1), vault=SealingVault(random_key()))
+        busy, other = await a_task(system), await a_task(system)
+        hold = system.engine.hold("pushes.delivered")
+        await post.set(busy, receiver.url)
+        await logged(system, busy, task("working"), chunk("a"), DONE)
+        await asyncio.wait_for(hold.reached.wait(), 5)
+        await post.set(other, receiver.url.replace("127.0.0.1", "localhost"))
+        await logged(system, other, BODY_COMPLETE)
+        system.clock.advance(21)
+        hold.release()
+        await until(lambda: len(receiver.got) == 4)
+        await post.supervisor.close()
+    assert receiver.ids == [f"{busy}.c.1", f"{busy}.c.2", f"{other}.c.1", f"{busy}.c.3"]
 
 
 async def test_a_bare_message_is_not_delivered(post: Post, system: System, receiver: Receiver) -> None:

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,18 @@ def test_a_file_that_is_no_database_is_refused(database: Path, clock: ManualCloc
     database.write_bytes(b"not a database at all" * 100)
     with pytest.raises(HubError, match="not a database"):
         asyncio.run(SqliteEngine(database, clock).__aenter__())
+
+
+def test_an_engine_that_cannot_be_opened_leaves_no_thread(database: Path, clock: ManualClock) -> None:
+    database.parent.mkdir()
+    database.write_bytes(b"not a database at all" * 100)
+    before = set(threading.enumerate())
+    with pytest.raises(HubError):
+        asyncio.run(SqliteEngine(database, clock).__aenter__())
+    for thread in set(threading.enumerate()) - before:
+        if thread.name == "sqlite writer":
+            thread.join(5)
+            assert not thread.is_alive()
 
 
 def test_migrations_run_once_in_order_and_a_failed_one_is_rolled_back(tmp_path: Path) -> None:

@@ -214,6 +214,31 @@ async def test_a_value_that_cannot_be_stored_fails_alone(engine: SqliteEngine) -
     assert await append(engine, tasks[1], text()) == 1
 
 
+async def test_of_two_items_only_the_one_that_cannot_be_stored_fails(engine: SqliteEngine) -> None:
+    tasks = [await admitted(engine) for _ in range(2)]
+    async with blocked_writer(engine):
+        waiting = asyncio.gather(
+            append(engine, tasks[0], text(), position="lone surrogate \ud800"),
+            append(engine, tasks[1], text()),
+            return_exceptions=True,
+        )
+        await asyncio.sleep(0)
+    failed, stored = await waiting
+    assert isinstance(failed, StoreUnavailable)
+    assert stored == 1
+
+
+async def test_a_batch_begins_although_every_turn_of_the_loop_adds_work(engine: SqliteEngine) -> None:
+    begun: list[int] = []
+    submitted = []
+    for number in range(5):
+        submitted.append(engine._writer.submit(lambda db, number=number: begun.append(number), short=True))  # type: ignore[misc]
+        await asyncio.sleep(0)
+    assert begun[0] == 0
+    await asyncio.gather(*submitted)
+    assert begun == [0, 1, 2, 3, 4]
+
+
 async def test_work_runs_again_after_a_fault_in_its_batch_and_its_last_result_counts(engine: SqliteEngine) -> None:
     runs: list[int] = []
 
