@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, Script, always, answer, chunk, chunked_head
 from worker_sdk import (
     AuthError,
+    HubBusy,
     HubClient,
     HubUnreachable,
     InvalidRequest,
@@ -24,6 +25,7 @@ from worker_sdk import (
     WorkerLost,
 )
 from worker_sdk.calling.stream import HubStream
+from worker_sdk.errors import error_for
 
 pytestmark = pytest.mark.virtual_time
 
@@ -119,6 +121,26 @@ async def test_http_refusals_have_their_classes(status: str, kind: type[Rolecall
             await hub.send_to_agent("x", "hi")
         with pytest.raises(kind):
             await hub.health()
+
+
+@pytest.mark.parametrize("code", [-32700, -32600, -32601, -32602, -32002, -32003, -32004, -32005, -32007, -32009])
+def test_a_code_for_a_wrong_request_is_invalid_request(code: int) -> None:
+    assert type(error_for("refused", code=code)) is InvalidRequest
+
+
+async def test_a_task_is_returned_with_as_much_history_as_requested() -> None:
+    async with RawServer(always(answer(result(TASK)))) as server, HubClient(server.url) as hub:
+        await hub.get_task("t1")
+        await hub.get_task("t1", history_length=0)
+    params = [json.loads(request.body)["params"] for request in server.requests]
+    assert params == [{"id": "t1"}, {"id": "t1", "historyLength": 0}]
+
+
+@pytest.mark.parametrize(("status", "asks"), [("200 OK", False), ("401 No", True)])
+async def test_whether_a_hub_asks_for_a_token_is_tried_without_one(status: str, asks: bool) -> None:
+    async with RawServer(always(answer(b"{}", status=status))) as server, HubClient(server.url, "t0p") as hub:
+        assert await hub.asks_for_a_token() is asks
+    assert ["authorization" in request.headers for request in server.requests] == [False]
 
 
 async def test_an_absent_hub_and_one_that_disconnects_are_unreachable() -> None:
@@ -325,6 +347,25 @@ async def test_an_error_of_a_streaming_call_is_raised_in_either_form(as_event: b
         with pytest.raises(RoleUnknown):
             async with hub.stream_to_agent("x", "hi") as stream:
                 assert [event async for event in stream]
+
+
+async def test_a_refusal_of_a_streaming_call_that_is_cut_is_a_lost_stream() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(answer(fault(-32000, "ROLE_UNKNOWN"))[:-5])
+
+    async with RawServer(script) as server, HubClient(server.url) as hub:
+        with pytest.raises(StreamLost, match="was cut"):
+            await hub.stream_to_agent("x", "hi").__aenter__()
+
+
+async def test_a_hub_that_is_busy_before_the_first_event_is_reported_as_busy() -> None:
+    """The call did not run, so the error is not a lost stream, after which it may have run."""
+    event = chunked_head() + chunk(b"data: " + fault(-32000, "HUB_DRAINING") + b"\n\n") + LAST_CHUNK
+    async with RawServer(always(event)) as server, HubClient(server.url) as hub, hub.stream_to_agent("x", "hi") as stream:
+        with pytest.raises(HubBusy):
+            assert [event async for event in stream]
+    assert len(server.requests) == 1
 
 
 async def test_a_bare_message_is_a_complete_reply_and_stream() -> None:

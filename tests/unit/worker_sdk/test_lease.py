@@ -178,6 +178,37 @@ async def test_a_silent_hub_delays_shutdown_only_briefly() -> None:
     assert lease.state is LeaseState.GONE
 
 
+async def test_a_silent_hub_gets_five_seconds_for_the_drain_and_one_more_for_the_withdrawal() -> None:
+    registry, loop = Registry(heartbeat=60), asyncio.get_running_loop()
+    async with listening(registry) as server:
+        lease = lease_at(server)
+        await lease.__aenter__()
+        await lease.ready()
+        registry.silent = True
+        began = loop.time()
+        await lease.drain()
+        drained = loop.time()
+        await lease.__aexit__()
+    assert (round(drained - began, 2), round(loop.time() - drained, 2)) == (5, 1)
+
+
+async def test_a_hub_that_refuses_is_asked_again_after_at_most_the_longest_pause() -> None:
+    registry, loop = Registry(), asyncio.get_running_loop()
+    registry.plan.extend([refusal(409, "CONFLICT")] * 10)
+    began = loop.time()
+    async with listening(registry) as server, lease_at(server, backoff=(0.1, 4)) as lease:
+        await lease.ready()
+    assert 20 <= loop.time() - began <= 40
+
+
+async def test_another_reason_for_the_same_state_is_not_reported() -> None:
+    registry, changes = Registry(), Changes()
+    registry.plan.extend([refusal(404, "LEASE_UNKNOWN")] * 3)
+    async with listening(registry) as server, lease_at(server, changes) as lease:
+        await lease.ready()
+    assert [state for state, _ in changes] == ["ready", "gone"]
+
+
 async def test_leaving_as_a_probe_ends_ends_the_lease() -> None:
     probed = asyncio.Event()
 

@@ -12,6 +12,7 @@ import pytest
 from rolecall.model.card import REPLAY_EXTENSION, can_replay
 from tests.unit.worker_sdk.serving import Caller, message_params, served
 from worker_sdk import Message, NeedInput, Worker
+from worker_sdk.tasks.task_table import TaskLimits
 
 signals: dict[str, asyncio.Event] = {}
 
@@ -117,6 +118,41 @@ async def test_resubscribing_without_a_position_of_this_process_gives_the_curren
     for after in (None, "another.2", f"{boot}.99", f"{boot}.x", "3"):
         (only,) = await caller.events("tasks/resubscribe", {"id": task_id}, after=after)
         assert (only[0], only[1]["kind"], only[1]["status"]["state"]) == (last, "task", "completed")
+
+
+async def test_resubscribing_before_a_dropped_event_gives_the_current_task() -> None:
+    worker = Worker("w", limits=TaskLimits(log=4_000))
+
+    @worker.on_message
+    async def count() -> AsyncGenerator[Any, Message]:
+        for n in range(50):
+            yield f"{n:050}"
+
+    async with served(worker) as caller:
+        events = await caller.events("message/stream", message_params("x"))
+        task_id, boot = events[0][1]["id"], events[0][0].split(".")[0]
+        first = worker.tasks.get(task_id).first
+        assert first > 2
+        stored = await caller.events("tasks/resubscribe", {"id": task_id}, after=f"{boot}.{first - 1}")
+        assert stored == events[first - 1 :]
+        (task,) = await caller.events("tasks/resubscribe", {"id": task_id}, after=f"{boot}.{first - 2}")
+        assert (task[1]["kind"], task[1]["status"]["state"]) == ("task", "completed")
+
+
+@pytest.mark.virtual_time
+async def test_a_stream_of_many_pages_is_sent_without_a_pause() -> None:
+    worker = Worker("w")
+
+    @worker.on_message
+    async def count() -> AsyncGenerator[Any, Message]:
+        for n in range(600):
+            yield str(n)
+
+    loop = asyncio.get_running_loop()
+    async with served(worker) as caller:
+        began = loop.time()
+        assert len(await caller.events("message/stream", message_params("x"))) > 600
+        assert loop.time() - began < 0.5
 
 
 async def test_a_client_that_disconnects_does_not_stop_the_task(caller: Caller) -> None:

@@ -85,6 +85,14 @@ async def test_at_the_cap_the_handler_waits_without_a_reader() -> None:
     reader.close()
 
 
+async def test_the_handler_waits_when_the_log_is_exactly_at_the_cap() -> None:
+    log = begun(cap=begun().size)
+    waiting = asyncio.create_task(log.wait_for_space())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()
+
+
 async def test_memory_stays_bounded_and_a_slow_reader_misses_nothing() -> None:
     log, largest = begun(cap=4_000), 0
     slow, quick = asyncio.create_task(read_all(log, 0, pause=0.0005)), asyncio.create_task(read_all(log, 0))
@@ -226,6 +234,20 @@ async def test_a_late_reader_counts_earlier_events_as_received() -> None:
     assert log.first > first + 20
     for one in (reader, late):
         one.close()
+
+
+async def test_with_a_reader_that_has_everything_half_the_cap_is_kept() -> None:
+    log = begun()
+    first = log.size
+    put_text(log, "x" * 100)
+    size = log.size - first
+    log = begun(cap=10 * size)
+    while log.size < 10 * size:
+        put_text(log, "x" * 100)
+    reader = log.follow(log.end)
+    await asyncio.wait_for(log.wait_for_space(), 1)
+    assert 5 * size <= log.size < 6 * size
+    reader.close()
 
 
 async def test_a_page_has_at_most_256_events() -> None:

@@ -77,6 +77,22 @@ async def test_a_result_becomes_one_artifact_and_the_task_completes(result: Any,
         assert reply.artifacts == [result]
 
 
+@pytest.mark.parametrize(
+    ("artifact", "members"),
+    [
+        (Artifact("a", text="x", description="why"), {"name": "a", "description": "why"}),
+        (Artifact(text="x"), {}),
+    ],
+)
+async def test_an_artifact_has_the_name_and_description_that_it_was_given(artifact: Artifact, members: dict[str, str]) -> None:
+    async def handler() -> Artifact:
+        return artifact
+
+    async with worker_of(handler).test() as t:
+        (found,) = (await t.send("x")).raw["artifacts"]
+    assert {name: value for name, value in found.items() if name not in ("artifactId", "parts")} == members
+
+
 async def test_returning_nothing_completes_without_artifact() -> None:
     async def handler() -> None: ...
 
@@ -354,6 +370,27 @@ async def test_ended_tasks_are_removed_by_age_and_number_and_running_ones_never(
         with pytest.raises(TaskNotFound):
             await t.get(recent.task_id or "")
         assert (await t.get(running.task_id or "")).state == "working"
+
+
+async def test_an_ended_task_is_kept_for_an_hour() -> None:
+    async def handler() -> None: ...
+
+    clock = ManualClock()
+    async with worker_of(handler, monotonic=clock.monotonic).test() as t:
+        ended = await t.send("x")
+        clock.advance(3_599)
+        assert (await t.get(ended.task_id or "")).state == "completed"
+        clock.advance(1)
+        with pytest.raises(TaskNotFound):
+            await t.get(ended.task_id or "")
+
+
+def test_a_plain_function_gets_32_threads_at_most_and_an_async_one_has_no_limit() -> None:
+    def plain() -> None: ...
+    async def on_loop() -> None: ...
+
+    assert (worker_of(plain).concurrency, worker_of(on_loop).concurrency) == (32, None)
+    assert worker_of(plain, concurrency=2).concurrency == 2
 
 
 async def test_finish_waits_for_running_tasks_and_fails_the_rest_with_a_reason() -> None:
