@@ -105,7 +105,7 @@ async def assemble(
     settings: Settings, *, port: int, clock: Clock | None = None, wrap: Wrap = unchanged
 ) -> AsyncIterator[Rolecall]:
     """Open the engine, continue the tasks that an earlier hub left, and be ready to serve. Closes in the opposite order.
-    `alter` may wrap the parts before others are built on them.
+    `wrap` may replace parts before others are built on them.
     """
     clock = clock or WakingClock()
     supervisor = Supervisor()

@@ -2,16 +2,17 @@
 
     HubError
     ├── RequestError            the request is wrong; nothing was done
-    │   ├── ParseError  InvalidRequest  MethodNotFound  InvalidParams
+    │   ├── ParseError  InvalidRequest  TooDeep (an InvalidRequest)  MethodNotFound
+    │   ├── InvalidParams           also WebhookRejected  WebhookInsecure  TooManyPushConfigs
     │   ├── BodyTooLarge  MediaTypeNotSupported  BodyTooSlow
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
-    │   └── KeyConflict  WebhookRejected (an InvalidParams), WebhookInsecure
+    │   └── KeyConflict
     ├── AccessError             the caller, or the form of the HTTP request
     │   └── Unauthenticated  Forbidden  RoleForbidden  HubWide  BadHost  CrossSite  Smuggled
-    │       HeadTooLarge
+    │       HeadTooLarge  HeadEndless  CodingUnknown
     ├── TaskError               one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
-    ├── RouteError              the call reached no worker; the caller may try again
+    ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerBusy  HubDraining  BrokenOff
     │       Overloaded  TooManyRequests  TooManyAtOnce  TooManyRegistrations  GoesInCircles
     ├── WorkerError             a call to a worker
@@ -23,8 +24,9 @@
     │   └── InvalidAnswer       the worker's answer is not A2A
     ├── LeaseError              a registration
     │   └── LeaseUnknown  LeaseSuperseded  InstanceConflict  OfferInvalid
-    └── StoreError              the engine
-        └── LogMoved  StoreUnavailable  SecretUnreadable
+    ├── StoreError              the engine
+    │   └── LogMoved  StoreUnavailable  SecretUnreadable
+    └── ConfigError             the settings
 
 A message has three parts: what happened, why, and what to do. Facts are also attributes. No message contains a library's text.
 The docstring of a class is its default message. An error about a limit has the setting's field in `setting`; `message` replaces
@@ -516,6 +518,9 @@ class SecretUnreadable(StoreError):
     """A stored secret cannot be read, because it was sealed with another key. Restore that key ({setting}, or secret.key)."""
 
     setting = "secret_key"
+
+
+# --- the settings
 
 
 class ConfigError(HubError):

@@ -1,12 +1,13 @@
-"""Errors of calls to a hub. Each has a code, a reason and a hint, so a program does not parse the message.
+"""Errors of calls to a hub. Each has a reason, a hint, and the code if the hub sent one: a program need not parse the message.
 
 RolecallError
 ├── HubUnreachable  AuthError  TimedOut  StreamLost  HubBusy
 ├── InvalidRequest  TaskNotFound
 ├── RoleUnknown  NoLiveWorker  WorkerBusy  WorkerLost
 ├── TaskFailed  TaskRejected  InputRequired          raised by Reply.raise_for_state()
-└── LeaseError
-    └── LeaseUnknown  LeaseSuperseded  InstanceConflict
+├── LeaseError
+│   └── LeaseUnknown  LeaseSuperseded  InstanceConflict
+└── ConfigError
 """
 
 from __future__ import annotations

@@ -295,7 +295,9 @@ def worker_name(role: str, instance: str | None) -> tuple[str, str]:
     base, named = split_name(role)
     chosen = instance or named or read_settings().instance or default_instance()
     if not is_role(base):
-        raise ValueError(f"{base!r} cannot be a role: small letters, digits, dot, dash and underscore, and no reserved word")
+        raise ValueError(
+            f"{base!r} cannot be a role: lowercase letters, digits, dot, dash and underscore, and no reserved word"
+        )
     if not is_instance(chosen):
         raise ValueError(f"{chosen!r} cannot be an instance name: letters, digits, dot, dash, underscore and colon")
     return base, chosen

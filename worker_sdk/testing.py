@@ -58,7 +58,7 @@ class Bench:
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[StreamEvent]:
-        """The events of the turn as they come, the Task first."""
+        """The Task, then the events that answer this message, as they come."""
         delivery = self._deliver(message, task_id, context_id, metadata)
         yield event_of(parse(delivery.log.snapshot(upto=delivery.start)), str(delivery.start))
         reader = delivery.log.follow(delivery.start)

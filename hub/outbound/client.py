@@ -109,7 +109,8 @@ class Client:
         http_method: bytes = b"POST",
         within: tuple[str, ...] = (),
     ) -> Response:
-        """Returns when the answer's head has been received. WorkerUnreachable, WorkerRefused: nothing was sent. WorkerBroke.
+        """Returns when the answer's head has been received. WorkerUnreachable, WorkerRefused: nothing was sent. WorkerBroke,
+        InvalidAnswer: it may have been sent. `worker`: who is called, for the text of errors.
         `within`: networks that must contain the address, in addition to the policy.
         """
         try:

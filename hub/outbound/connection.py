@@ -144,9 +144,13 @@ class ClientConnection(asyncio.Protocol):
         """The state before an answer's first byte."""
         self._started = False
         self._interim = False
+        """The head being received is that of a 1xx answer; another one follows."""
         self._keep = False
+        """The connection can be used again after this answer."""
         self._ends_with_connection = False
+        """The answer has no length: it ends when the connection does."""
         self._surplus = False
+        """Bytes followed the complete answer, so the connection is not used again."""
         self._head_size = 0
         self._bytes_without_progress = 0
         self._why = ""

@@ -18,7 +18,7 @@ from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerUnrea
 from rolecall.model.push import PushConfig
 
 _TIMEOUT = 10.0
-_SECRET = "whsec_"
+_SECRET_PREFIX = "whsec_"
 _MEDIA = {"1.0": b"application/a2a+json"}
 _DEFAULT_MEDIA = b"application/json"
 _BEARER = "Bearer"
@@ -96,7 +96,7 @@ def authorization(config: PushConfig) -> list[tuple[str, str]]:
 def signing_key(secret: str) -> bytes:
     """ValueError: not a secret in the form of Standard Webhooks."""
     try:
-        return base64.b64decode(secret.removeprefix(_SECRET), validate=True)
+        return base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
     except binascii.Error as error:
         raise ValueError("not Base64") from error
 

@@ -15,7 +15,7 @@ class Subscription(Protocol):
     """A reader of one task's log: batches of stored, then live events, in order, no gap, no repeat.
 
     A batch holds the events that are available (at most a page), so that they go out in one write. An empty batch means
-    that no event came for `idle`. Ends after an event that `ends`, and after `stop`. One reader per subscription.
+    that no event came for `idle`. Ends after an event that `is_last`, and after `stop`. One reader per subscription.
     """
 
     def __aiter__(self) -> Subscription: ...

@@ -157,8 +157,8 @@ class ServerConnection(asyncio.Protocol):
             self._parse(data)
 
     def eof_received(self) -> bool:
-        """A half-closed client may still read its answer; it has as long as a client that takes no data. In the middle of a
-        stream EOF counts as a disconnect: otherwise it would be noticed only when the next event is written.
+        """A half-closed client may still read its answer; it may take as long as one that takes no data. In the middle of
+        a stream, EOF counts as a disconnect: otherwise it would be noticed only when the next event is written.
         """
         self._closing = True
         self._drop_body()
@@ -230,9 +230,9 @@ class ServerConnection(asyncio.Protocol):
             self._parse(data)
 
     def _input_full(self) -> bool:
-        """Enough input waits. Of the current request only the body counts, while it is received: all of it must get through."""
+        """Enough input waits. The current request counts only while its body is being received."""
         if self._waiting:
-            return len(self._waiting) >= _MAX_WAITING or sum([one.unread for one in self._waiting]) > MAX_UNREAD
+            return len(self._waiting) >= _MAX_WAITING or sum([cycle.unread for cycle in self._waiting]) > MAX_UNREAD
         reading = self._parser.reading if self._parser is not None else None
         return reading is not None and reading.unread > MAX_UNREAD
 

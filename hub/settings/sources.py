@@ -80,7 +80,7 @@ def from_env(env: Mapping[str, str], aliases: Mapping[str, tuple[str, ...]], pro
         if path and env.get(variable(key)):
             problems.append(f"{variable(key)} and {variable(key)}_FILE are both set. Keep one.")
         elif path:
-            content = secret(f"{variable(key)}_FILE", path, problems)
+            content = read_secret_file(f"{variable(key)}_FILE", path, problems)
             given[key] = Given(content, f"env {variable(key)}_FILE")
     known = {*map(variable, aliases), *(f"{variable(key)}_FILE" for key in aliases), *OTHER_VARIABLES}
     unknown = sorted(name for name in env if name.startswith(PREFIX) and name not in known)
@@ -88,7 +88,8 @@ def from_env(env: Mapping[str, str], aliases: Mapping[str, tuple[str, ...]], pro
     return given
 
 
-def secret(name: str, path: str, problems: list[str]) -> str:
+def read_secret_file(name: str, path: str, problems: list[str]) -> str:
+    """`name`: the variable that names the file."""
     try:
         return Path(path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError):

@@ -131,7 +131,7 @@ def url(value: object) -> str:
 def role(value: object) -> str:
     plain = text(value)
     if not is_role(plain):
-        raise ValueError(f"must be a role (small letters, digits, . _ -; not a reserved word), not {value!r}")
+        raise ValueError(f"must be a role (lowercase letters, digits, . _ -; not a reserved word), not {value!r}")
     return plain
 
 

@@ -24,7 +24,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class CommandError(Exception):
-    """A command failed: one line, a reason for programs, the exit code, and hint."""
+    """A command failed: one line, a reason for programs, the exit code, and a hint."""
 
     def __init__(self, message: str, reason: str, code: int, hint: str = "") -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ def checked_role(name: str) -> str:
     role, instance = split_name(name)
     if not is_role(role) or (instance is not None and not is_instance(instance)):
         raise click.UsageError(
-            f"{name!r} is not a valid role: use small letters, digits, dot, dash and underscore, and no reserved word; "
+            f"{name!r} is not a valid role: use lowercase letters, digits, dot, dash and underscore, and no reserved word; "
             "an instance may follow after a colon."
         )
     return name

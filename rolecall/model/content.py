@@ -14,6 +14,8 @@ from rolecall.model.value import Value
 
 
 class Role(StrEnum):
+    """Who wrote a message, as A2A calls it. It has nothing to do with the roles that workers serve."""
+
     USER = "user"
     AGENT = "agent"
 

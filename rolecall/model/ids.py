@@ -17,7 +17,7 @@ INSTANCE = "[A-Za-z0-9][A-Za-z0-9._:-]{0,126}"
 _ROLE = re.compile(ROLE)
 _INSTANCE = re.compile(INSTANCE)
 
-# The hub's own first path segments: a role of this name would be ambiguous.
+# First segments of the hub's own paths: a role of such a name would be ambiguous.
 RESERVED_ROLES = frozenset({"agents", "a2a", "v1", "registry", "mcp", "dashboard", "tasks", "subscribe"})
 
 
@@ -87,13 +87,14 @@ class _Entropy:
     def take(self) -> str:
         """80 unused bits, in hex."""
         if self._at >= len(self._digits):
-            self._digits, self._at = os.urandom(_ENTROPY).hex(), 0
+            self._digits, self._at = os.urandom(_FETCH_SIZE).hex(), 0
         taken = self._digits[self._at : self._at + 20]
         self._at += 20
         return taken
 
 
-_ENTROPY = 10 * 256
+_FETCH_SIZE = 10 * 256
+"""Bytes: ten for each id."""
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 """The standard sets two bits of that digit; two are random."""
 _entropy = _Entropy()

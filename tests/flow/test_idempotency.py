@@ -1,4 +1,4 @@
-"""A repeated message is the same call (ruling R7)."""
+"""A repeated message is the same call."""
 
 from __future__ import annotations
 

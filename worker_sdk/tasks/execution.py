@@ -27,7 +27,9 @@ _MAX_TEXT = 128 * 1024
 
 
 class Slots:
-    """Counts the running handlers up to a limit. A cancelled plain function keeps its slot until its thread ends."""
+    """Counts the running handlers up to a limit. A handler that is a plain function keeps its slot, even if it is cancelled,
+    until its thread ends.
+    """
 
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
@@ -101,7 +103,7 @@ class Execution:
         self._reply.set_result(Message(message))
 
     def stop(self, state: TaskState, text: str) -> None:
-        """Raise CancelledError in the handler. When it has ended, the task is in `state`, whatever the handler returned."""
+        """Raise CancelledError in the handler. The task is in `state` once the handler has ended, whatever it returned."""
         if self._stop_outcome is None:
             self._stop_outcome = (state, text)
         if self._job is not None:
@@ -260,6 +262,7 @@ class Execution:
         self.log.append(kind, {**own, **members}, state)
 
     def _addressed(self, message: JsonObject) -> JsonObject:
+        """The message with the ids of this task and its context."""
         return {**message, "taskId": self.log.task_id, "contextId": self.log.context_id}
 
 

@@ -1,4 +1,4 @@
-"""Makes a repeated message the same call: the repeat gets the first one's task and answer (ruling R7).
+"""Makes a repeated message the same call: the repeat gets the first one's task and answer.
 
 Two messages are the same if their caller, the role in the path, and their whole content are equal. Ids alone are not enough,
 since people retype examples. A repeat is recognised while the first call runs, and for a while after its end.
@@ -25,7 +25,7 @@ _ENDED_LIMIT = 50_000
 _FORGET_BATCH = 4
 _DIGEST = 16
 _BY_KEY = "#"
-"""Stands in place of a role; no role has this name."""
+"""In place of a role, for a key that the caller chose; no role has this name."""
 
 
 class Call:
@@ -69,14 +69,14 @@ class Idempotency:
         self._window = window.total_seconds()
         self._running: dict[bytes, _Start] = {}
         self._ended = OrderedDict[bytes, bytes]()
-        """In the order of their ends. Not a plain dict: its search for the oldest entry passes every deleted one."""
+        """In the order of their ends. Not a plain dict: to find its oldest entry, it steps over every deleted one."""
 
     def __len__(self) -> int:
         return len(self._running) + len(self._ended)
 
     async def once(self, keys: tuple[bytes, ...], content: bytes, start: Callable[[], Awaitable[Call]]) -> Call:
-        """The call that has one of these keys, else a new one. A repeat that arrives while the call starts waits for it, and
-        gets the same error if that fails. KeyConflict if the key was used for other content.
+        """The call that has one of these keys, else a new one. While a call is being admitted, its repeats wait, and get the
+        same error if it is not admitted. KeyConflict if the key was used for other content.
         """
         for key in keys:
             known = self._running.get(key)
@@ -188,6 +188,8 @@ def keys_after_restart(caller: Caller, role: str, content: bytes) -> tuple[bytes
 
 
 @lru_cache(maxsize=4096)
-def _prefix(caller: Caller, kind: str) -> bytes:
-    """The prefix of a key. Each text ends in a zero byte, so different parts cannot give the same prefix."""
-    return b"".join(b"%b\0" % part.encode() for part in (*caller, kind))
+def _prefix(caller: Caller, scope: str) -> bytes:
+    """The prefix of a key. `scope`: the role in the path, or `_BY_KEY`. Each part ends in a zero byte, so that different parts
+    cannot give the same prefix.
+    """
+    return b"".join(b"%b\0" % part.encode() for part in (*caller, scope))

@@ -61,7 +61,7 @@ class Directory:
         self._feeds_ended = False
 
     async def enrol(self, holder: Principal, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> GrantedLease:
-        """A name that another process of the same holder has is taken over; without tokens only if nothing accepts connections
+        """Takes the name over if another process of the same holder has it; without tokens, only if nothing accepts connections
         at that process's address. RoleForbidden, OfferInvalid, InstanceConflict, Overloaded, TooManyRegistrations.
         """
         if not holder.may_serve(offer.worker.role):
@@ -69,12 +69,12 @@ class Directory:
         self._check_url(offer.url, holder.networks)
         if holder.networks:
             offer = replace(offer, networks=tuple(str(network) for network in holder.networks))
-        lease, workspace = self._ttl(ttl), holder.workspace
+        granted_ttl, workspace = self._ttl(ttl), holder.workspace
         before = self._registry.get(workspace, offer.worker)
-        enrol = partial(self._registry.enrol, workspace, offer, owner=holder.name, boot=boot, ttl=lease)
+        enrol = partial(self._registry.enrol, workspace, offer, owner=holder.name, boot=boot, ttl=granted_ttl)
         if before is None:
-            self._check_room(holder)
-            return GrantedLease(await enrol(), self._heartbeat(lease), True)
+            self._check_limits(holder)
+            return GrantedLease(await enrol(), self._heartbeat(granted_ttl), True)
         epoch = before.epoch
         try:
             registration = await enrol(supersede=holder != LOCAL)
@@ -82,9 +82,9 @@ class Directory:
             if holder != LOCAL or await self._forwarder.probe(before.offer):
                 raise
             registration = await enrol(supersede=True)
-        return GrantedLease(registration, self._heartbeat(lease), registration.epoch != epoch)
+        return GrantedLease(registration, self._heartbeat(granted_ttl), registration.epoch != epoch)
 
-    def _check_room(self, holder: Principal) -> None:
+    def _check_limits(self, holder: Principal) -> None:
         if len(self._registry) >= self._limit:
             raise Overloaded("registrations", self._limit, "max_agents")
         if holder != LOCAL and self._registry.count_of(holder.caller) >= self._per_holder_limit:
@@ -100,7 +100,9 @@ class Directory:
         await self._registry.withdraw(holder.workspace, worker, proof)
 
     def _check_holder(self, holder: Principal, worker: WorkerId, proof: LeaseProof) -> None:
-        """With tokens a lease belongs to its holder, who must show its secret. The lease of another holder is LeaseUnknown."""
+        """With tokens, only the holder that enrolled a worker may use its lease, and must show the secret of the lease;
+        to others it is LeaseUnknown. An admin may use any lease of the workspace, without the secret.
+        """
         if holder == LOCAL:
             return
         registration = self._registry.get(holder.workspace, worker)

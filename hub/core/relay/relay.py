@@ -63,7 +63,7 @@ class Relay:
         send: Send | None,
         references: dict[str, str] | None = None,
     ) -> None:
-        """With `send` it delivers a message; without, it continues a task that an earlier hub previous open."""
+        """With `send` it delivers a message; without, it continues a task that an earlier hub left open."""
         self._deps = deps
         self._row = row
         self._turns = turns

@@ -1,4 +1,4 @@
-"""An event that several waiters await. It comes once, perhaps as an error. A cancelled waiter does not affect the others."""
+"""A signal that several tasks wait for. It comes once, either plain or as an error. Cancelling one wait affects no other."""
 
 from __future__ import annotations
 

@@ -36,7 +36,9 @@ class EventStream:
         self.open = False
 
     async def wait_for(self, opening: asyncio.Task[TaskStream]) -> TaskStream:
-        """The task stream, once its worker has begun to answer; comments keep the connection alive until then. ClientDisconnected."""
+        """The task stream, once its worker has begun to answer; comments keep the connection alive until then.
+        ClientDisconnected.
+        """
         gone = self._watch()
         both = (opening, gone)
         try:

@@ -19,6 +19,7 @@ class RateLimiter:
         self._at_once = at_once
         self._monotonic = monotonic
         self._buckets: dict[Caller, tuple[float, float]] = {}
+        """How many requests the caller may send, and when that was computed."""
         self._active: dict[Caller, int] = {}
 
     def enter(self, caller: Caller) -> None:
@@ -32,13 +33,13 @@ class RateLimiter:
 
     def _take(self, caller: Caller) -> None:
         now, capacity = self._monotonic(), 2 * self._rate
-        tokens, updated = self._buckets.get(caller, (capacity, now))
-        tokens = min(capacity, tokens + (now - updated) * self._rate)
-        if tokens < 1:
-            raise TooManyRequests(self._rate, (1 - tokens) / self._rate)
+        allowed, updated = self._buckets.get(caller, (capacity, now))
+        allowed = min(capacity, allowed + (now - updated) * self._rate)
+        if allowed < 1:
+            raise TooManyRequests(self._rate, (1 - allowed) / self._rate)
         if len(self._buckets) >= _MAX_CALLERS and caller not in self._buckets:
             self._buckets.clear()
-        self._buckets[caller] = (tokens - 1, now)
+        self._buckets[caller] = (allowed - 1, now)
 
     def leave(self, caller: Caller) -> None:
         left = self._active[caller] - 1

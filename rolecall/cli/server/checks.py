@@ -26,6 +26,7 @@ OK, FAIL, SKIPPED = "ok", "fail", "skipped"
 PIECES, INTERVAL = 6, 0.15
 _PATIENCE = 15.0
 _WITHOUT_A_CARD = frozenset({"name", "skills", "capabilities"})
+"""The hub's card of a worker that enrolled without one has no other members."""
 _STREAM = "stream"
 _NO_TOKEN = """\
 on the hub's machine: rolecall tokens new --name me --kind admin
@@ -104,7 +105,7 @@ async def _hub(hub: HubClient) -> Check:
         fix = "does --hub (ROLECALL_HUB) name the hub itself, with the right port and no path?"
         return failed("hub", f"what answers at {hub.url} is not a hub", fix, EXIT_CODES["NOT_A_HUB"])
     if health.get("status") != "ok":
-        missing = ", ".join(name for name, passed in health["checks"].items() if not passed)
+        missing = ", ".join(name for name, ok in health["checks"].items() if not ok)
         return failed("hub", f"{hub.url} is not healthy: {missing}", "see its log", EXIT_CODES["NOT_WELL"])
     return passed("hub", f"{hub.url}, version {health.get('version')}, {took}")
 

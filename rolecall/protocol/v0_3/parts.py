@@ -1,8 +1,8 @@
 """Parts in 0.3, and in 0.1, which has `type` where 0.3 has `kind`.
 
 Both have no member for the filename and media type of a text or data part, and none for data that is not an object. Such
-values are packed into the part's metadata and own_part when it is read, so that a round trip loses nothing. All other metadata
-is the sender's, even if it looks like ours: writing and reading are exact inverses of each other.
+values are packed into the part's metadata when it is written, and unpacked when it is read, so that a round trip loses nothing.
+All other metadata is the sender's, even if it looks like ours: writing and reading are exact inverses of each other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rolecall.model.content import Part, PartKind
 from rolecall.protocol.text import members
 from rolecall.protocol.untranslatable import Untranslatable
 
-_OWN = "rolecall"
+_OWN = "rolecall"  # the member of the metadata that is ours
 _WRAPPED = "data_part_compat"  # the mark that the official Python SDK sets and understands
 _KEPT = {"mediaType": str, "filename": str, "metadata": dict}
 KINDS = ("text", "file", "data")
@@ -104,12 +104,12 @@ def _pack(part: Part) -> tuple[Any, JsonObject | None]:
 
 
 def _unpack(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part:
-    own_part = _unpack_own(kind, value, metadata) if metadata else None
-    return own_part or Part(kind, value, metadata=metadata)
+    own = _unpack_own(kind, value, metadata) if metadata else None
+    return own or Part(kind, value, metadata=metadata)
 
 
 def _unpack_own(kind: PartKind, value: Any, metadata: JsonObject | None) -> Part | None:
-    """The part, if the marks in it are ours: if packing it gives exactly this."""
+    """The part, if the marks are ours: packing it again gives exactly this value and metadata. Else None."""
     part = _unpack_marked(kind, value, metadata)
     return part if part is not None and _pack(part) == (value, metadata) else None
 

@@ -1,4 +1,4 @@
-"""Parsing does not depend on how the network split_at the bytes, for valid and for malformed requests."""
+"""Parsing does not depend on how the network splits the bytes, for valid and for malformed requests."""
 
 from __future__ import annotations
 
