@@ -24,7 +24,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from tests.mutation.plant import Mutant, lines_of, mutants_of
+from tests.mutation.plant import Mutant, is_in_function, lines_of, mutants_of
 from tests.mutation.reach import FOLDER, SOURCES, Reach
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,9 +151,9 @@ def _run_tests(tree: Path, target: MutantInFile, reach: Reach) -> Outcome:
 
 def _caught_by(tree: Path, target: MutantInFile, source: bytes, reach: Reach) -> str:
     last = source.count(b"\n", 0, target.mutant.end) + 1
-    tests = reach.of(target.file, range(target.mutant.line, last + 1))
+    tests = reach.of(target.file, range(target.mutant.line, last + 1)) if is_in_function(source, target.mutant.line) else []
     test_groups = [tests[:_ALL_AT_ONCE], tests[_ALL_AT_ONCE:]]
-    if not tests:
+    if not tests:  # it may run at import, which the recording attributes to whichever test came first
         tests_of_file = reach.of_whole(target.file)
         test_groups = [tests_of_file, sorted(reach.starts_processes.difference(tests_of_file))]
     for group in filter(None, test_groups):

@@ -254,3 +254,9 @@ def lines_of(source: bytes, mutant: Mutant) -> Iterator[str]:
         yield f"-{line.decode()}"
     for line in changed[first : last + 1 + extra]:
         yield f"+{line.decode()}"
+
+
+def is_in_function(source: bytes, line: int) -> bool:
+    """False: the line runs when the module is imported."""
+    functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return any(node.body[0].lineno <= line <= (node.end_lineno or 0) for node in functions)

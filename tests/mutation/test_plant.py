@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.plant import lines_of, mutants_of
+from tests.mutation.plant import is_in_function, lines_of, mutants_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,3 +63,8 @@ def test_every_mutant_of_a_real_file_compiles_and_differs() -> None:
     for mutant in found:
         assert ast.dump(ast.parse(mutant.replace_in(source))) != ast.dump(ast.parse(source)), mutant
         assert list(lines_of(source, mutant))
+
+
+def test_a_line_that_runs_at_import_is_in_no_function() -> None:
+    source = b"A = 1\n\n\ndef f(x=2):\n    return 3\n\n\nclass C:\n    b = 4\n"
+    assert [line for line in range(1, 10) if is_in_function(source, line)] == [5]
