@@ -197,6 +197,32 @@ async def test_a_locked_database_is_unavailable_until_it_is_unlocked(
     assert await append(engine, task, text()) == 1
 
 
+async def test_a_database_that_another_process_locks_does_not_stop_the_loop(engine: SqliteEngine, database: Path) -> None:
+    """The thread may wait for the lock. The loop may not: what it writes itself goes to the thread instead."""
+    task = await admitted(engine)
+    loop = asyncio.get_running_loop()
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("begin immediate")
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            before = loop.time()
+            await asyncio.sleep(0.01)
+            gaps.append(loop.time() - before)
+
+    ticking = asyncio.create_task(tick())
+    appending = asyncio.create_task(append(engine, task, text()))
+    while len(gaps) < 20:
+        await asyncio.sleep(0)
+    assert not appending.done()
+    other.rollback()
+    other.close()
+    assert await appending == 1
+    ticking.cancel()
+    assert max(gaps) < writer_module.BUSY_MILLIS / 1000 / 2
+
+
 async def test_a_value_that_cannot_be_stored_fails_alone(engine: SqliteEngine) -> None:
     tasks = [await admitted(engine) for _ in range(3)]
     async with blocked_writer(engine):
