@@ -204,17 +204,19 @@ async def test_a_database_that_another_process_locks_does_not_stop_the_loop(engi
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("begin immediate")
     gaps: list[float] = []
+    ran_for_a_while = asyncio.Event()
 
     async def tick() -> None:
         while True:
             before = loop.time()
             await asyncio.sleep(0.01)
             gaps.append(loop.time() - before)
+            if len(gaps) == 20:
+                ran_for_a_while.set()
 
     ticking = asyncio.create_task(tick())
     appending = asyncio.create_task(append(engine, task, text()))
-    while len(gaps) < 20:
-        await asyncio.sleep(0)
+    await ran_for_a_while.wait()
     assert not appending.done()
     other.rollback()
     other.close()
