@@ -203,26 +203,26 @@ async def test_a_database_that_another_process_locks_does_not_stop_the_loop(engi
     loop = asyncio.get_running_loop()
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("begin immediate")
-    gaps: list[float] = []
-    ran_for_a_while = asyncio.Event()
+    durations: list[float] = []
+    running = asyncio.Event()
 
     async def tick() -> None:
         while True:
             before = loop.time()
             await asyncio.sleep(0.01)
-            gaps.append(loop.time() - before)
-            if len(gaps) == 20:
-                ran_for_a_while.set()
+            durations.append(loop.time() - before)
+            if len(durations) == 20:
+                running.set()
 
-    ticking = asyncio.create_task(tick())
-    appending = asyncio.create_task(append(engine, task, text()))
-    await ran_for_a_while.wait()
-    assert not appending.done()
+    timer_task = asyncio.create_task(tick())
+    append_task = asyncio.create_task(append(engine, task, text()))
+    await running.wait()
+    assert not append_task.done()
     other.rollback()
     other.close()
-    assert await appending == 1
-    ticking.cancel()
-    assert max(gaps) < writer_module.BUSY_MILLIS / 1000 / 2
+    assert await append_task == 1
+    timer_task.cancel()
+    assert max(durations) < writer_module.BUSY_MILLIS / 1000 / 2
 
 
 async def test_a_value_that_cannot_be_stored_fails_alone(engine: SqliteEngine) -> None:
