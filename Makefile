@@ -18,7 +18,7 @@ check: .venv/.dev
 
 # For every commit: what ends within 90 seconds on two cores. Tests that need other tools are skipped where those are missing.
 quick: check
-	$(BIN)/pytest -n 4 --dist loadfile tests/unit tests/protocol tests/contract tests/flow
+	QUICK_EXAMPLES=1 $(BIN)/pytest -n 4 --dist loadfile tests/unit tests/protocol tests/contract tests/flow
 
 # Most tests wait for processes: a few at a time fill the cores. A file stays with one runner.
 test: .venv/.dev

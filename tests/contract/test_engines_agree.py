@@ -21,6 +21,7 @@ from rolecall.model.ids import Cursor, TaskId, WorkerId
 from rolecall.model.worker import Beat, Health, LeaseProof, Registration
 from tests.contract.words import ANNA, BERT, SOON, a_row, a_turn, an_offer, append, message, status, text
 from tests.helpers.clock import ManualClock
+from tests.helpers.examples import examples
 
 Operation = tuple[Any, ...]
 
@@ -152,7 +153,7 @@ class EngineUnderTest:
         return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(operations, max_size=40))
 def test_engines_agree(asked: list[Operation]) -> None:
     async def run() -> None:

@@ -12,6 +12,7 @@ from rolecall.model.a2a import JsonObject
 from rolecall.model.card import Capabilities, Extension, Interface, Profile, Skill
 from rolecall.protocol.cards import capabilities, interfaces, merged, pure_03, pure_10, skills
 from rolecall.protocol.text.jsontext import dump
+from tests.helpers.examples import examples
 
 URL = "https://agent.example.org/a2a"
 OTHER = "https://agent.example.org/rest"
@@ -122,7 +123,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+@settings(max_examples=examples(500), deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 @given(_values | st.dictionaries(st.sampled_from(_NAMES), _values))
 def test_reading_any_card_raises_nothing(card: Any) -> None:
     found = interfaces(card, FALLBACK)

@@ -22,9 +22,10 @@ from rolecall.protocol.rest import params_of, read_query, read_route, refuse_pro
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.workers import requests as calls
 from rolecall.protocol.workers.events import Malformed
+from tests.helpers.examples import examples
 from tests.unit.protocol.contents import mutated, random_documents
 
-many = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+many = settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 ANY = Target()
 TEXT_03, TEXT_10 = {"kind": "text", "text": "hi", "metadata": {"a": 1}}, {"text": "hi", "mediaType": "text/plain"}
 METADATA = {"role": "echo:a", "skill": "s", "waitSeconds": 1}
@@ -162,7 +163,7 @@ def test_any_message_of_a_caller_is_refused_or_can_be_sent_to_every_worker(diale
 @pytest.mark.parametrize("dialect", [*DIALECTS, None])
 @pytest.mark.parametrize("call", READERS)
 def test_any_other_call_is_read_or_refused(call: str, dialect: str | None) -> None:
-    @settings(many, max_examples=150)
+    @settings(many, max_examples=examples(150))
     @given(mutated(*CALLS) | random_documents)
     def try_one(params: JsonObject) -> None:
         try:
@@ -177,7 +178,7 @@ def test_any_other_call_is_read_or_refused(call: str, dialect: str | None) -> No
 def test_any_event_of_a_worker_is_malformed_or_can_be_logged(log_dialect: str) -> None:
     outcomes: Counter[bool] = Counter()
 
-    @settings(many, max_examples=1000)
+    @settings(many, max_examples=examples(1000))
     @given(mutated(*RESULTS[log_dialect]) | random_documents)
     def try_one(result: Any) -> None:
         try:

@@ -17,9 +17,10 @@ from rolecall.protocol.v0_1 import shape as v01
 from rolecall.protocol.v0_3 import parts as v03_parts
 from rolecall.protocol.v0_3 import shape as v03
 from rolecall.protocol.v1_0 import shape as v10
+from tests.helpers.examples import examples
 from tests.unit.protocol.contents import contents, kind_of, messages, modern_parts, plain_parts
 
-many = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+many = settings(max_examples=examples(1500), deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 
 
 def sent(document: JsonObject) -> JsonObject:
@@ -56,7 +57,7 @@ def test_a_document_of_either_dialect_comes_back_from_the_other_unchanged(conten
     assert dump(v03.write(v10.read(kind, new))) == dump(old)
 
 
-@settings(many, max_examples=800)
+@settings(many, max_examples=examples(800))
 @given(plain_parts)
 def test_a_part_that_both_dialects_can_express_is_the_same_after_both(part: Part) -> None:
     old = sent(v03_parts.write_part(part))
@@ -65,7 +66,7 @@ def test_a_part_that_both_dialects_can_express_is_the_same_after_both(part: Part
     assert dump(v03_parts.write_part(v10.read_part(new))) == dump(old)
 
 
-@settings(many, max_examples=800)
+@settings(many, max_examples=examples(800))
 @given(modern_parts)
 def test_a_part_that_only_1_0_can_express_survives_0_3(part: Part) -> None:
     new = sent(v10.write_part(part))
@@ -75,7 +76,7 @@ def test_a_part_that_only_1_0_can_express_survives_0_3(part: Part) -> None:
     assert (dump(back), v03_parts.read_part(old)) == (dump(new), part)
 
 
-@settings(many, max_examples=800)
+@settings(many, max_examples=examples(800))
 @given(plain_parts)
 def test_metadata_of_a_0_3_sender_is_kept_even_if_it_resembles_ours(part: Part) -> None:
     document: JsonObject = {"kind": part.kind.value, part.kind.value: part.value, "metadata": part.metadata or {}}
@@ -95,7 +96,7 @@ def test_writing_and_reading_do_not_change_their_arguments(content: Content) -> 
         assert dump(document) == before
 
 
-@settings(many, max_examples=600)
+@settings(many, max_examples=examples(600))
 @given(messages)
 def test_0_1_keeps_what_it_can_express(message: Message) -> None:
     back = over(v01, message)
