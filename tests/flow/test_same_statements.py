@@ -48,7 +48,7 @@ class Store:
         reader = engine._reader._db
         assert reader is not None
         await reader.set_trace_callback(self.seen.append)
-        await engine._writer.submit(lambda db: db.set_trace_callback(self.seen.append))
+        await engine.writer.submit(lambda db: db.set_trace_callback(self.seen.append))
 
     async def asked(self, work: Callable[[], Awaitable[object]]) -> list[str]:
         """The statements of `work`, which is refused; without ids and numbers."""

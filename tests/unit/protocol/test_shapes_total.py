@@ -15,11 +15,10 @@ from rolecall.protocol.untranslatable import Untranslatable
 from rolecall.protocol.v0_1 import shape as v01
 from rolecall.protocol.v0_3 import shape as v03
 from rolecall.protocol.v1_0 import shape as v10
-from tests.helpers.examples import examples
 from tests.unit.protocol.contents import kind_of, random_documents, written_and_mutated
 
 SHAPES = [v01, v03, v10]
-many = settings(max_examples=examples(600), deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+many = settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 kinds = st.sampled_from(EventKind)
 
 

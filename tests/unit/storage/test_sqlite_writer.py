@@ -260,7 +260,7 @@ async def test_a_batch_begins_although_every_turn_of_the_loop_adds_work(engine: 
     begun: list[int] = []
     submitted = []
     for number in range(5):
-        submitted.append(engine._writer.submit(lambda db, number=number: begun.append(number), short=True))  # type: ignore[misc]
+        submitted.append(engine.writer.submit(lambda db, number=number: begun.append(number), short=True))  # type: ignore[misc]
         await asyncio.sleep(0)
     assert begun[0] == 0
     await asyncio.gather(*submitted)
@@ -279,8 +279,8 @@ async def test_work_runs_again_after_a_fault_in_its_batch_and_its_last_result_co
 
     results: list[int] = []
     async with blocked_writer(engine):
-        counted = engine._writer.submit(count, results.append, short=True)
-        failed = engine._writer.submit(fail, short=True)
+        counted = engine.writer.submit(count, results.append, short=True)
+        failed = engine.writer.submit(fail, short=True)
     assert await counted == 3  # on the loop, on the thread, and alone
     assert (runs, results) == ([1, 2, 3], [3])
     with pytest.raises(StoreUnavailable):
