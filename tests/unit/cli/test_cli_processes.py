@@ -27,7 +27,7 @@ from tests.helpers.processes import (
 )
 
 
-def test_demo_prints_commands_that_work_when_run_lined_and_no_process_remains(tmp_path: Path) -> None:
+def test_demo_prints_commands_that_work_when_pasted_and_leaves_no_process(tmp_path: Path) -> None:
     port = free_port()
     log = tmp_path / "dev.log"
     foreign_variables = {"PORT": str(port), "A2A_AGENT_URL": f"http://localhost:{port}"}
