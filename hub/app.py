@@ -175,7 +175,7 @@ async def serve(
 ) -> None:
     """Serve until `stop` is set, then drain. `ready` gets the URL of the hub."""
     check_locked(settings)
-    listener = _listen(settings.host, settings.port, settings.reader_patience)
+    listener = open_listener(settings.host, settings.port, settings.reader_patience)
     port = int(listener.getsockname()[1])
     asyncio.get_running_loop().set_exception_handler(_on_loop_error)
     async with assemble(settings, port=port, wrap=wrap) as rolecall:
@@ -358,12 +358,13 @@ def _error_names(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _listen(host: str, port: int, patience: float) -> socket.socket:
+def open_listener(host: str, port: int, patience: float) -> socket.socket:
     """Bound before anything else is opened, so that a port in use is reported first. The system cuts a connection whose peer
     takes no data for `patience` seconds: the server itself would wait until all is sent.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small writes at once only if the socket names its protocol; uvloop always does.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
