@@ -1,1 +1,1 @@
-"""Inbound. The only room that knows Quart."""
+"""Everything callers and workers can request: middleware, A2A, the hub's own API. The only room that imports Quart."""
