@@ -7,10 +7,12 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NamedTuple
 
 import click
 
 from rolecall import __version__
+from rolecall.cli.installed import HOW, missing_packages
 from rolecall.cli.output import CommandError, print_error
 from rolecall.errors import ConfigError, HubError, StoreError
 
@@ -24,35 +26,58 @@ Exit codes:
 """
 
 
+class _Entry(NamedTuple):
+    module: str
+    about: str
+
+
 _COMMANDS = {
-    "dev": "server.serve",
-    "serve": "server.serve",
-    "worker": "workers",
-    "announce": "workers",
-    "send": "send",
-    "agents": "agents",
-    "roles": "agents",
-    "tasks": "tasks",
-    "tokens": "server.tokens",
-    "doctor": "server.doctor",
-    "ping": "ping",
-    "config": "server.config",
-    "version": "version",
+    "dev": _Entry("server.serve", "Run the hub and three demo workers, and print what to try."),
+    "serve": _Entry("server.serve", "Run the hub."),
+    "worker": _Entry("workers", "Run workers."),
+    "announce": _Entry("workers", "Hold a lease for an A2A server that already runs."),
+    "send": _Entry("send", "Send a text to a role and print what it answers."),
+    "agents": _Entry("agents", "The live workers: list, show, drain, remove."),
+    "roles": _Entry("agents", "The roles that live workers serve."),
+    "tasks": _Entry("tasks", "Tasks: list, show, follow, cancel."),
+    "tokens": _Entry("server.tokens", "Tokens of clients and workers: make, list, revoke."),
+    "doctor": _Entry("doctor.command", "Check everything between here and an answer; print what to do."),
+    "ping": _Entry("ping", "Check the hub's health."),
+    "config": _Entry("server.config", "Show or validate the hub's settings."),
+    "version": _Entry("version", "Print the versions of Rolecall and what it runs on."),
 }
-"""The module of each command, in the order of the help."""
+"""The module of each command and its line in the help, in the order of the help. Those in `server` need the hub's packages."""
 
 
 class _Commands(click.Group):
-    """Imports a command when it is called, so that `send` never imports the hub."""
+    """Imports a command when it is called, so that `send` never imports the hub, and the help imports nothing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
+        entry = _COMMANDS.get(name)
+        if entry is None:
             return None
-        command: click.Command = getattr(import_module(f"rolecall.cli.{_COMMANDS[name]}"), name)
+        if entry.module.startswith("server.") and (missing := missing_packages()):
+            return _not_installed(name, entry.about, missing)
+        command: click.Command = getattr(import_module(f"rolecall.cli.{entry.module}"), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.about) for name, entry in _COMMANDS.items()])
+
+
+def _not_installed(name: str, about: str, missing: list[str]) -> click.Command:
+    """A command in place of one that the base install cannot run. It takes any arguments, also `--help`, and ends with 2."""
+
+    def refuse() -> None:
+        problem = f"rolecall {name} needs the hub: {HOW} (missing: {', '.join(missing)})"
+        raise CommandError(problem, "NOT_INSTALLED", 2)
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, callback=refuse, short_help=about, add_help_option=False, context_settings=anything)
 
 
 @click.group(

@@ -75,7 +75,7 @@ def _load(target: str) -> Worker:
         raise CommandError(f"{target} cannot be loaded: {type(error).__name__}: {error}{where}", "WORKER_BROKEN", 1) from error
 
 
-@click.command(short_help="Hold a lease for an A2A server that already runs.")
+@click.command()
 @click.argument("role")
 @click.argument("url")
 @click.option(

@@ -69,9 +69,19 @@ def test_the_public_names_can_be_imported_in_either_order(first: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    ["['worker', 'run', 'absent:worker']", "['send', 'echo', 'hi']", "['agents', 'ls']", "['tasks', 'ls']", "['version']"],
+    [
+        "['worker', 'run', 'absent:worker']",
+        "['send', 'echo', 'hi']",
+        "['announce', 'echo', 'http://127.0.0.1:9', '--wait', '0']",
+        "['agents', 'ls']",
+        "['roles', 'ls']",
+        "['tasks', 'ls']",
+        "['ping']",
+        "['version']",
+        "['--help']",
+    ],
 )
-def test_commands_of_a_client_and_a_worker_never_import_the_hub(arguments: list[str]) -> None:
+def test_commands_of_a_client_and_a_worker_import_neither_the_hub_nor_pydantic(arguments: str, module_folder: Path) -> None:
     code = f"""
 from rolecall.cli import run
 import os
@@ -79,7 +89,30 @@ os.environ["ROLECALL_HUB"] = "http://127.0.0.1:9"
 sys.stdout = sys.stderr
 run({arguments})
 sys.stdout = sys.__stdout__"""
-    assert loaded(code, "hub", "quart", "aiosqlite") == ""
+    assert loaded(code, "hub", "quart", "aiosqlite", "pydantic", cwd=module_folder) == ""
+
+
+def test_a_worker_that_answers_a_call_has_not_imported_pydantic(module_folder: Path) -> None:
+    code = """
+import asyncio
+from rolecall import Worker
+worker = Worker("own")
+@worker.on_message
+def answer(text: str) -> str:
+    return text
+async def main():
+    async with worker.test() as bench:
+        assert (await bench.send("hi")).text == "hi"
+asyncio.run(main())"""
+    assert loaded(code, "worker_sdk", "pydantic", cwd=module_folder) == "worker_sdk"
+
+
+@pytest.fixture
+def module_folder(tmp_path: Path) -> Path:
+    """A folder in which `import pydantic` always finds something."""
+    (tmp_path / "pydantic.py").touch()
+    assert loaded("import pydantic", "pydantic", cwd=tmp_path) == "pydantic"
+    return tmp_path
 
 
 @pytest.mark.parametrize("own", ["hub.py", "hub/__init__.py"])

@@ -1,1 +1,1 @@
-"""Commands that run or administer a hub on this machine. Only these import `hub`."""
+"""Commands that run or administer a hub on this machine. They need the hub's packages."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def run_doctor(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, di
 @pytest.fixture(autouse=True)
 def refused_enrolment(monkeypatch: pytest.MonkeyPatch, hub: ScriptedHub) -> None:
     """The doctor's role has a random name; here it has one that the script knows."""
-    monkeypatch.setattr("rolecall.cli.server.checks.token_hex", lambda size: "x")
+    monkeypatch.setattr("rolecall.cli.doctor.checks.token_hex", lambda size: "x")
     hub.on("PUT /registry/agents/doctor-x/one", REFUSED)
 
 
@@ -130,6 +131,18 @@ def test_wrong_settings_exit_with_2_and_the_rest_is_checked(
     code, found = run_doctor(capsys)
     assert (code, found["settings"]["state"], found["token"]["state"]) == (2, "fail", "ok")
     assert "prot" in found["settings"]["about"]
+
+
+def test_without_the_hub_its_settings_are_skipped_and_the_rest_is_checked(
+    healthy_hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "rolecall.toml").write_text("prot = 1\n")
+    monkeypatch.setitem(sys.modules, "quart", None)
+    assert run(["doctor"]) == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == "skip  settings: only a hub has them, and none is installed here (pip install 'rolecall[hub]')"
+    assert rest[0].startswith("ok    hub: ")
+    assert rest[1].startswith("ok    token: ")
 
 
 def test_an_unknown_token_exits_with_4(healthy_hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from rolecall.cli.connect import EXIT_CODES
+from rolecall.cli.installed import HOW, missing_packages
 from rolecall.cli.output import duration
 from rolecall.model.card import JSONRPC, Interface
 from rolecall.protocol.cards import interfaces
@@ -65,6 +66,8 @@ def skipped(name: str, why: str) -> Check:
 
 
 def of_settings(file: Path | None) -> Check:
+    if missing_packages():
+        return skipped("settings", f"only a hub has them, and none is installed here ({HOW})")
     from hub.settings.model import load
     from rolecall.errors import ConfigError
 

@@ -14,12 +14,12 @@ from rolecall.cli.connect import chosen_address, hub_options, open_hub
 from rolecall.cli.output import paint, print_json, strip_control
 
 if TYPE_CHECKING:
-    from rolecall.cli.server.checks import Check
+    from rolecall.cli.doctor.checks import Check
 
 _MARKS = {"ok": ("ok  ", "green"), "fail": ("FAIL", "red"), "skipped": ("skip", "dim")}
 
 
-@click.command(short_help="Check everything between here and an answer, and print what to correct.")
+@click.command()
 @click.option("--role", metavar="ROLE", help="Check this role's workers only, and require at least one.")
 @click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="Read this, not ./rolecall.toml.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -47,7 +47,7 @@ async def _run_checks(role: str | None, file: Path | None, hub: str | None, toke
 
 
 async def _checks(role: str | None, file: Path | None, hub: str | None, token: str | None) -> AsyncIterator[Check]:
-    from rolecall.cli.server import checks
+    from rolecall.cli.doctor import checks
     from worker_sdk.errors import ConfigError
 
     yield checks.of_settings(file)
