@@ -1,0 +1,146 @@
+"""`pip install rolecall`, without an extra: workers, clients and commands run from the wheel and what it requires alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.helpers.processes import ROOT, HubProcess, Process, environment, is_live, start_hub
+
+OF_A_HUB = ("aiosqlite", "cryptography", "httptools", "prometheus_client", "pydantic", "pydantic_settings", "quart", "uvloop")
+WORKER = """
+from rolecall import Worker
+
+worker = Worker("shouter", instance="a")
+
+
+@worker.on_message
+async def shout(text: str):
+    for word in text.split():
+        yield word.upper() + " "
+"""
+
+
+class BaseInstall:
+    """A virtual environment with the wheel of this tree and its requirements, and processes that run from it in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "env" / "bin" / "python"
+        self.rolecall = self.python.with_name("rolecall")
+        self._env = {"PYTHONPATH": "", "PYTHONNOUSERSITE": "1"}
+        pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+        self.finish(*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT)
+        self.finish(sys.executable, "-m", "venv", "--without-pip", folder / "env")
+        self.finish(*pip, "--python", self.python, "install", *folder.glob("*.whl"))
+
+    def run(self, *words: str | Path, hub: str = "") -> subprocess.CompletedProcess[str]:
+        env = environment({**self._env, **({"ROLECALL_HUB": hub} if hub else {})})
+        return subprocess.run(
+            [str(word) for word in words], env=env, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    def finish(self, *words: str | Path, hub: str = "") -> str:
+        """The output of a command that must succeed."""
+        done = self.run(*words, hub=hub)
+        assert done.returncode == 0, f"{words} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def start(self, *words: str | Path, name: str, hub: str) -> Process:
+        """A process that enrols `name`, once the hub lists it."""
+        env = {**self._env, "ROLECALL_HUB": hub}
+        log = self.folder / f"{name.replace(':', '-')}.log"
+        process = Process([str(word) for word in words], log=log, env=env, cwd=self.folder, name=name)
+        process.wait_until(lambda: is_live(hub, name))
+        return process
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> BaseInstall:
+    base = BaseInstall(tmp_path_factory.mktemp("base"))
+    (base.folder / "shouting.py").write_text(WORKER)
+    return base
+
+
+@pytest.fixture(scope="module")
+def hub(base: BaseInstall) -> Iterator[HubProcess]:
+    """A hub of the full installation, with a worker in each way that the base install offers."""
+    with ExitStack() as stack:
+        hub = stack.enter_context(start_hub(base.folder / "data"))
+        run_worker = (base.rolecall, "worker", "run", "shouting:worker")
+        stack.enter_context(base.start(*run_worker, name="shouter:a", hub=hub.url))
+        url = httpx.get(f"{hub.url}/registry/agents/shouter:a", trust_env=False).json()["url"]
+        announce = (base.rolecall, "announce", "announced", url, "--instance", "b")
+        stack.enter_context(base.start(*announce, name="announced:b", hub=hub.url))
+        module = (
+            base.python,
+            "-m",
+            "worker_sdk",
+            "--agent-name",
+            "echo:c",
+            "--agent-description",
+            "repeats",
+            "--server",
+            hub.url,
+        )
+        stack.enter_context(base.start(*module, name="echo:c", hub=hub.url))
+        yield hub
+
+
+def test_it_is_the_wheel_without_the_packages_of_a_hub(base: BaseInstall) -> None:
+    names = ("rolecall", "worker_sdk", "hub", *OF_A_HUB)
+    code = f"from importlib.util import find_spec\nfor name in {names}: spec = find_spec(name); print(spec and spec.origin)"
+    found = base.finish(base.python, "-c", code).splitlines()
+    assert all(Path(origin).is_relative_to(base.folder / "env") for origin in found[:3])
+    assert found[3:] == ["None"] * len(OF_A_HUB)
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (["send", "shouter", "once upon"], "ONCE UPON"),
+        (["send", "announced", "once upon", "--no-stream"], "ONCE UPON"),
+        (["send", "echo:c", "once upon"], "once upon"),
+        (["agents", "ls"], "shouter"),
+        (["agents", "show", "echo:c"], "repeats"),
+        (["roles", "ls"], "announced"),
+        (["tasks", "ls"], "TASK"),
+        (["ping"], "ok"),
+        (["version"], "quart      not installed"),
+        (["--version"], "rolecall"),
+        (["--help"], "serve"),
+    ],
+)
+def test_commands_of_clients_run(base: BaseInstall, hub: HubProcess, words: Sequence[str], printed: str) -> None:
+    assert printed in base.finish(base.rolecall, *words, hub=hub.url)
+
+
+def test_a_task_is_shown_and_followed(base: BaseInstall, hub: HubProcess) -> None:
+    task = json.loads(base.finish(base.rolecall, "send", "--json", "shouter", "once", hub=hub.url))["id"]
+    for command in ("show", "follow"):
+        assert "ONCE" in base.finish(base.rolecall, "tasks", command, task, hub=hub.url)
+
+
+def test_the_doctor_skips_the_settings_and_checks_the_rest(base: BaseInstall, hub: HubProcess) -> None:
+    lines = base.finish(base.rolecall, "doctor", "--role", "echo", hub=hub.url).splitlines()
+    assert [line.split(": ")[0] for line in lines] == [
+        "skip  settings",
+        *(f"ok    {name}" for name in ("hub", "token", "worker echo:c", "card of echo:c", "round trip", "stream")),
+    ]
+
+
+@pytest.mark.parametrize(
+    "words", [["serve"], ["serve", "--help"], ["dev"], ["config", "show"], ["config", "validate"], ["tokens", "ls"]]
+)
+def test_commands_of_a_hub_name_what_to_install(base: BaseInstall, words: Sequence[str]) -> None:
+    done = base.run(base.rolecall, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: rolecall {words[0]} needs the hub: pip install 'rolecall[hub]' (missing: aiosqlite, ")
