@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.helpers.processes import ROOT, HubProcess, Process, environment, is_live, start_hub
+from tests.helpers.environments import Environment, build_wheel
+from tests.helpers.processes import HubProcess, Process, is_live, start_hub
 
 OF_A_HUB = ("aiosqlite", "cryptography", "httptools", "prometheus_client", "pydantic", "pydantic_settings", "quart", "uvloop")
 WORKER = """
@@ -28,37 +27,24 @@ async def shout(text: str):
 """
 
 
-class BaseInstall:
-    """A virtual environment with the wheel of this tree and its requirements, and processes that run from it in `folder`."""
+class BaseInstall(Environment):
+    """The wheel of this tree and its requirements, and processes that run from it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.python = folder / "env" / "bin" / "python"
+        super().__init__(folder)
+        self.install(str(build_wheel(folder)))
         self.rolecall = self.python.with_name("rolecall")
-        self._env = {"PYTHONPATH": "", "PYTHONNOUSERSITE": "1"}
-        pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-        self.finish(*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT)
-        self.finish(sys.executable, "-m", "venv", "--without-pip", folder / "env")
-        self.finish(*pip, "--python", self.python, "install", *folder.glob("*.whl"))
 
-    def run(self, *words: str | Path, hub: str = "") -> subprocess.CompletedProcess[str]:
-        env = environment({**self._env, **({"ROLECALL_HUB": hub} if hub else {})})
-        return subprocess.run(
-            [str(word) for word in words], env=env, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False
-        )
+    def call(self, hub: HubProcess, *words: str) -> str:
+        """The output of a command of a client, which must succeed."""
+        return self.finish(self.rolecall, *words, env={"ROLECALL_HUB": hub.url})
 
-    def finish(self, *words: str | Path, hub: str = "") -> str:
-        """The output of a command that must succeed."""
-        done = self.run(*words, hub=hub)
-        assert done.returncode == 0, f"{words} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def start(self, *words: str | Path, name: str, hub: str) -> Process:
+    def start(self, *words: str | Path, name: str, hub: HubProcess) -> Process:
         """A process that enrols `name`, once the hub lists it."""
-        env = {**self._env, "ROLECALL_HUB": hub}
+        env = {**self.variables, "ROLECALL_HUB": hub.url}
         log = self.folder / f"{name.replace(':', '-')}.log"
-        process = Process([str(word) for word in words], log=log, env=env, cwd=self.folder, name=name)
-        process.wait_until(lambda: is_live(hub, name))
+        process = Process(words, log=log, env=env, cwd=self.folder, name=name)
+        process.wait_until(lambda: is_live(hub.url, name))
         return process
 
 
@@ -75,10 +61,10 @@ def hub(base: BaseInstall) -> Iterator[HubProcess]:
     with ExitStack() as stack:
         hub = stack.enter_context(start_hub(base.folder / "data"))
         run_worker = (base.rolecall, "worker", "run", "shouting:worker")
-        stack.enter_context(base.start(*run_worker, name="shouter:a", hub=hub.url))
+        stack.enter_context(base.start(*run_worker, name="shouter:a", hub=hub))
         url = httpx.get(f"{hub.url}/registry/agents/shouter:a", trust_env=False).json()["url"]
         announce = (base.rolecall, "announce", "announced", url, "--instance", "b")
-        stack.enter_context(base.start(*announce, name="announced:b", hub=hub.url))
+        stack.enter_context(base.start(*announce, name="announced:b", hub=hub))
         module = (
             base.python,
             "-m",
@@ -90,7 +76,7 @@ def hub(base: BaseInstall) -> Iterator[HubProcess]:
             "--server",
             hub.url,
         )
-        stack.enter_context(base.start(*module, name="echo:c", hub=hub.url))
+        stack.enter_context(base.start(*module, name="echo:c", hub=hub))
         yield hub
 
 
@@ -119,17 +105,17 @@ def test_it_is_the_wheel_without_the_packages_of_a_hub(base: BaseInstall) -> Non
     ],
 )
 def test_commands_of_clients_run(base: BaseInstall, hub: HubProcess, words: Sequence[str], printed: str) -> None:
-    assert printed in base.finish(base.rolecall, *words, hub=hub.url)
+    assert printed in base.call(hub, *words)
 
 
 def test_a_task_is_shown_and_followed(base: BaseInstall, hub: HubProcess) -> None:
-    task = json.loads(base.finish(base.rolecall, "send", "--json", "shouter", "once", hub=hub.url))["id"]
+    task = json.loads(base.call(hub, "send", "--json", "shouter", "once"))["id"]
     for command in ("show", "follow"):
-        assert "ONCE" in base.finish(base.rolecall, "tasks", command, task, hub=hub.url)
+        assert "ONCE" in base.call(hub, "tasks", command, task)
 
 
 def test_the_doctor_skips_the_settings_and_checks_the_rest(base: BaseInstall, hub: HubProcess) -> None:
-    lines = base.finish(base.rolecall, "doctor", "--role", "echo", hub=hub.url).splitlines()
+    lines = base.call(hub, "doctor", "--role", "echo").splitlines()
     assert [line.split(": ")[0] for line in lines] == [
         "skip  settings",
         *(f"ok    {name}" for name in ("hub", "token", "worker echo:c", "card of echo:c", "round trip", "stream")),
