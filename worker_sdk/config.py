@@ -18,16 +18,18 @@ from worker_sdk.errors import ConfigError
 
 
 class HubAddress(NamedTuple):
-    """A hub's base URL, and the token that is sent to it."""
+    """A hub's base URL, the token that is sent to it, and a file of authorities to trust beside the system's."""
 
     url: str
     token: str | None
+    ca_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     hub: str = DEFAULT_HUB
     token: str | None = None
+    ca_file: Path | None = None
     instance: str | None = None
     advertise_url: str | None = None
     agent_name: str | None = None
@@ -37,10 +39,11 @@ class Settings:
 
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     env = os.environ if environment is None else environment
-    hub, token = hub_address(environment=env)
+    hub, token, ca_file = hub_address(environment=env)
     return Settings(
         hub=hub,
         token=token,
+        ca_file=ca_file,
         instance=env.get("ROLECALL_INSTANCE") or None,
         advertise_url=env.get("ROLECALL_ADVERTISE_URL") or env.get("A2A_AGENT_URL") or None,
         agent_name=env.get("A2A_AGENT_NAME") or None,
@@ -50,12 +53,17 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def hub_address(
-    hub: str | None = None, token: str | None = None, *, environment: Mapping[str, str] | None = None
+    hub: str | None = None,
+    token: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
 ) -> HubAddress:
     """Values that are not given come from the environment."""
     env = os.environ if environment is None else environment
     url = hub_url(hub or env.get("ROLECALL_HUB") or env.get("A2A_SERVER_URL") or DEFAULT_HUB)
-    return HubAddress(url, token or _token(env))
+    trusted = ca_file or env.get("ROLECALL_CA_FILE")
+    return HubAddress(url, token or _token(env), Path(trusted) if trusted else None)
 
 
 def hub_url(text: str) -> str:

@@ -46,6 +46,10 @@ class RolecallError(Exception):
 
 
 class HubUnreachable(RolecallError):
+    """No hub answered. Over TLS its reason tells why: CERTIFICATE_EXPIRED, CERTIFICATE_NOT_YET_VALID, CERTIFICATE_NAME,
+    CERTIFICATE_UNTRUSTED or CERTIFICATE_INVALID; NOT_TLS or TLS_REQUIRED if the port speaks the other; else TLS_FAILED.
+    """
+
     reason = "HUB_UNREACHABLE"
     hint = "Is the hub running? Start one with: rolecall dev. Its address comes from ROLECALL_HUB."
 

@@ -11,6 +11,7 @@ import random
 import socket
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from os import PathLike
 from typing import Any
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
@@ -18,7 +19,7 @@ from uuid import uuid4
 from rolecall.model.a2a import JsonObject
 from rolecall.model.ids import is_instance, is_loopback, is_role, split_name
 from worker_sdk.calling.http import HubLink
-from worker_sdk.config import default_instance, hub_url, read_settings
+from worker_sdk.config import default_instance, hub_address, read_settings
 from worker_sdk.errors import HubUnreachable, InstanceConflict, LeaseSuperseded, LeaseUnknown, RolecallError
 
 log = logging.getLogger("worker_sdk")
@@ -56,7 +57,7 @@ class Lease:
 
     The states: enrolling until the hub has accepted; ready; lost while the hub cannot be reached or the probe fails, and
     permanently when another process has taken the name (then `superseded` is set and `taken_over()` returns); draining;
-    gone after withdrawal. `on_change` gets each new state with the reason, once per change.
+    gone after withdrawal. `ca_file`: as in HubClient. `on_change` gets each new state with the reason, once per change.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Lease:
         url: str,
         hub: str | None = None,
         token: str | None = None,
+        ca_file: str | PathLike[str] | None = None,
         card: JsonObject | None = None,
         description: str = "",
         capacity: int | None = None,
@@ -79,7 +81,6 @@ class Lease:
         boot: str = BOOT,
         backoff: tuple[float, float] = (0.5, 15.0),
     ) -> None:
-        settings = read_settings()
         self.role, self.instance = worker_name(role, instance)
         self.url = url
         self.state = LeaseState.ENROLLING
@@ -96,7 +97,8 @@ class Lease:
         self._probe = probe
         self._on_change = on_change
         self._backoff = backoff
-        self._link = HubLink(hub_url(hub) if hub else settings.hub, token or settings.token)
+        address = hub_address(hub, token, ca_file)
+        self._link = HubLink(address.url, address.token, ca_file=address.ca_file)
         self._reason = ""
         self._heartbeat = _HEARTBEAT
         self._draining = False
@@ -118,6 +120,7 @@ class Lease:
         return self._link.hub
 
     async def __aenter__(self) -> Lease:
+        self._link.open()  # a wrong setting ends the process here, and is not tried again
         self._job = asyncio.create_task(self._run(), name=f"lease of {self.name}")
         return self
 
@@ -271,7 +274,9 @@ class Lease:
         if isinstance(error, InstanceConflict):
             error = InstanceConflict(f"{error} This process keeps trying.", reason=error.reason)
         state = LeaseState.ENROLLING if self.epoch is None else LeaseState.LOST
-        self._change(state, str(error), problem=True)
+        # A hint that was made for this failure is what its reader needs; those of a class go without saying.
+        hint = f" {error.hint}" if error.hint != type(error).hint else ""
+        self._change(state, f"{error}{hint}", problem=True)
 
     def _change(self, state: LeaseState, reason: str, *, problem: bool = False) -> None:
         """One log line and one `on_change` call per change, not per retry."""

@@ -29,12 +29,21 @@ _GRACE = 3.0
 """Seconds that open streams get to send their last event after all tasks have ended."""
 
 
-def run(worker: Worker, *, host: str, port: int | None, hub: str | None, token: str | None, url: str | None) -> None:
+def run(
+    worker: Worker,
+    *,
+    host: str,
+    port: int | None,
+    hub: str | None,
+    token: str | None,
+    ca_file: str | os.PathLike[str] | None,
+    url: str | None,
+) -> None:
     """Run until a signal comes. SystemExit(3) if another process took over the name."""
     if not logging.getLogger().handlers:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         logging.getLogger("httpx").setLevel(logging.WARNING)
-    code = asyncio.run(serve(worker, host=host, port=port, hub=hub, token=token, url=url))
+    code = asyncio.run(serve(worker, host=host, port=port, hub=hub, token=token, ca_file=ca_file, url=url))
     if code:
         raise SystemExit(code)
 
@@ -46,6 +55,7 @@ async def serve(
     port: int | None = None,
     hub: str | None = None,
     token: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
     url: str | None = None,
     stop: asyncio.Event | None = None,
 ) -> int:
@@ -64,7 +74,7 @@ async def serve(
     server = asyncio.create_task(serve_http(worker, listener, served), name=f"server of {worker.name}")
     try:
         log.info("%s serves at %s", worker.name, own_url)
-        async with worker.lease(own_url, hub=chosen_hub, token=token) as lease:
+        async with worker.lease(own_url, hub=chosen_hub, token=token, ca_file=ca_file) as lease:
             code = await _until_stopped(worker, lease, stopping, server)
     finally:
         served.set()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rolecall.model.a2a import JsonObject
@@ -125,7 +126,14 @@ class Worker:
             )
         )
 
-    def lease(self, url: str, *, hub: str | None = None, token: str | None = None) -> Lease:
+    def lease(
+        self,
+        url: str,
+        *,
+        hub: str | None = None,
+        token: str | None = None,
+        ca_file: str | PathLike[str] | None = None,
+    ) -> Lease:
         """A lease that offers this worker at `url`. Enter it with `async with`."""
         self.url = url
         return Lease(
@@ -134,6 +142,7 @@ class Worker:
             url=url,
             hub=hub,
             token=token,
+            ca_file=ca_file,
             card=self.card(url),
             description=self.description,
             capacity=self.concurrency,
@@ -163,6 +172,7 @@ class Worker:
         port: int | None = None,
         hub: str | None = None,
         token: str | None = None,
+        ca_file: str | PathLike[str] | None = None,
         url: str | None = None,
     ) -> None:
         """Serve, enrol and send heartbeats until a signal comes; then drain and return. Exit code 3: another process took
@@ -172,7 +182,7 @@ class Worker:
             return
         from worker_sdk.run import run
 
-        run(self, host=host, port=port, hub=hub, token=token, url=url)
+        run(self, host=host, port=port, hub=hub, token=token, ca_file=ca_file, url=url)
 
     def test(self) -> Bench:
         """`async with worker.test() as t: reply = await t.send("hi")`: the handler alone, without a port or a hub."""

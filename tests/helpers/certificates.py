@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import ssl
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,12 @@ class Certificate(NamedTuple):
 
     cert: Path
     key: Path
+
+    def server_context(self) -> ssl.SSLContext:
+        """For a server of the test's own."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.cert, self.key)
+        return context
 
 
 class _Issuer(NamedTuple):

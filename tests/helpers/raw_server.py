@@ -75,7 +75,7 @@ class RawServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}/"
 
     @property
     def requests(self) -> list[Request]:

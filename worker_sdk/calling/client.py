@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -25,14 +26,15 @@ MessageLike = str | Message | Mapping[str, Any]
 
 class HubClient:
     """`async with HubClient() as hub:`. Address and token: argument, else ROLECALL_HUB and ROLECALL_TOKEN, else the default.
+    `ca_file` (ROLECALL_CA_FILE): authorities to trust for an https address, beside the system's; a PEM file.
 
     Every method can raise HubUnreachable, AuthError and the error for the hub's reason (worker_sdk.errors).
     No request is sent twice: an error after the request was sent says that the call may have run.
     """
 
-    def __init__(self, url: str | None = None, token: str | None = None) -> None:
-        self.url, token = hub_address(url, token)
-        self._link = HubLink(self.url, token)
+    def __init__(self, url: str | None = None, token: str | None = None, *, ca_file: str | PathLike[str] | None = None) -> None:
+        self.url, token, self._ca_file = hub_address(url, token, ca_file)
+        self._link = HubLink(self.url, token, ca_file=self._ca_file)
 
     async def __aenter__(self) -> HubClient:
         return self
@@ -174,7 +176,7 @@ class HubClient:
 
     async def asks_for_a_token(self) -> bool:
         """Whether the hub refuses requests without a token."""
-        link = HubLink(self.url)
+        link = HubLink(self.url, ca_file=self._ca_file)
         try:
             await link.ask("GET", "/registry/agents", query={"limit": 1})
         except AuthError:

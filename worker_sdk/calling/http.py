@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rolecall.model.a2a import JsonObject
 from rolecall.protocol.text.jsontext import NotJson, dump, parse
+from worker_sdk.calling.tls_errors import tls_failure, tls_required
+from worker_sdk.calling.trust import tls_towards
 from worker_sdk.errors import AuthError, HubUnreachable, RolecallError, StreamLost, error_for
 
 if TYPE_CHECKING:
@@ -21,10 +24,12 @@ _SILENCE = 60.0
 class HubLink:
     """Owns the connections to a hub. It never repeats a request by itself."""
 
-    def __init__(self, hub: str, token: str | None = None) -> None:
+    def __init__(self, hub: str, token: str | None = None, *, ca_file: Path | None = None) -> None:
         self.hub = hub
         self._token = token
+        self._ca_file = ca_file
         self._client: httpx.AsyncClient | None = None
+        self._has_answered = False
 
     async def close(self) -> None:
         if self._client is not None:
@@ -45,11 +50,12 @@ class HubLink:
 
         content = dump(body) if body is not None else None
         try:
-            response = await self._open_client().request(
+            response = await self.open().request(
                 method, self.hub + path, content=content, params=query, headers=_JSON_HEADERS, timeout=_timeout(timeout)
             )
         except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+            raise await self._unreachable(error) from error
+        self._has_answered = True
         document = _document(response.content)
         if response.status_code >= 300:
             raise _problem(response.status_code, document)
@@ -61,11 +67,12 @@ class HubLink:
         import httpx
 
         try:
-            response = await self._open_client().post(
+            response = await self.open().post(
                 self.hub + path, content=dump(envelope), headers=_JSON_HEADERS, timeout=_timeout(timeout)
             )
         except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+            raise await self._unreachable(error) from error
+        self._has_answered = True
         return read_answer(response.status_code, response.content)
 
     @asynccontextmanager
@@ -79,14 +86,15 @@ class HubLink:
         headers = {**_JSON_HEADERS, "accept": "text/event-stream"}
         if last_event_id is not None:
             headers["last-event-id"] = last_event_id
-        client = self._open_client()
+        client = self.open()
         request = client.build_request(
             "POST", self.hub + path, content=dump(envelope), headers=headers, timeout=_timeout(None, _SILENCE)
         )
         try:
             response = await client.send(request, stream=True)
         except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+            raise await self._unreachable(error) from error
+        self._has_answered = True
         try:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 read_answer(response.status_code, await response.aread())
@@ -97,7 +105,8 @@ class HubLink:
         finally:
             await response.aclose()
 
-    def _open_client(self) -> httpx.AsyncClient:
+    def open(self) -> httpx.AsyncClient:
+        """The client, made at the first use. ConfigError if the file of trusted certificates is not one."""
         if self._client is None:
             import httpx
 
@@ -105,15 +114,22 @@ class HubLink:
             if self._token:
                 headers["authorization"] = f"Bearer {self._token}"
             self._client = httpx.AsyncClient(
-                headers=headers, trust_env=False, follow_redirects=False, limits=httpx.Limits(keepalive_expiry=2.0)
+                headers=headers,
+                verify=tls_towards(self.hub, self._ca_file),
+                trust_env=False,
+                follow_redirects=False,
+                limits=httpx.Limits(keepalive_expiry=2.0),
             )
         return self._client
 
-    def _unreachable(self, error: Exception) -> HubUnreachable:
+    async def _unreachable(self, error: Exception) -> HubUnreachable:
         import httpx
 
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-            return HubUnreachable(f"No hub answers at {self.hub}.")
+            refused = await tls_failure(error, self.hub, self._ca_file)
+            return refused or HubUnreachable(f"No hub answers at {self.hub}.")
+        if self.hub.startswith("http:") and not self._has_answered and (refused := await tls_required(self.hub)):
+            return refused
         return HubUnreachable(f"The hub at {self.hub} cut the call ({type(error).__name__}). The call may have run.")
 
 

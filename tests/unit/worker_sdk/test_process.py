@@ -161,10 +161,10 @@ def test_the_environment_may_use_either_family_of_names(tmp_path: Path) -> None:
 
 
 def test_a_hub_address_takes_arguments_then_environment_then_default() -> None:
-    env = {"ROLECALL_HUB": "http://a:1/", "A2A_SERVER_URL": "http://b", "ROLECALL_TOKEN": "abc"}
-    assert hub_address(environment=env) == ("http://a:1", "abc")
-    assert hub_address("http://c", "t", environment=env) == ("http://c", "t")
-    assert hub_address(environment={"A2A_SERVER_URL": "http://b"}) == ("http://b", None)
+    env = {"ROLECALL_HUB": "http://a:1/", "A2A_SERVER_URL": "http://b", "ROLECALL_TOKEN": "abc", "ROLECALL_CA_FILE": "ca.pem"}
+    assert hub_address(environment=env) == ("http://a:1", "abc", Path("ca.pem"))
+    assert hub_address("http://c", "t", "own.pem", environment=env) == ("http://c", "t", Path("own.pem"))
+    assert hub_address(environment={"A2A_SERVER_URL": "http://b", "ROLECALL_CA_FILE": ""}) == ("http://b", None, None)
     assert hub_address(environment={}).url == "http://127.0.0.1:8420"
 
 
