@@ -65,18 +65,8 @@ def hub(base: BaseInstall) -> Iterator[HubProcess]:
         url = httpx.get(f"{hub.url}/registry/agents/shouter:a", trust_env=False).json()["url"]
         announce = (base.rolecall, "announce", "announced", url, "--instance", "b")
         stack.enter_context(base.start(*announce, name="announced:b", hub=hub))
-        module = (
-            base.python,
-            "-m",
-            "worker_sdk",
-            "--agent-name",
-            "echo:c",
-            "--agent-description",
-            "repeats",
-            "--server",
-            hub.url,
-        )
-        stack.enter_context(base.start(*module, name="echo:c", hub=hub))
+        seed_form = f"-m worker_sdk --agent-name echo:c --agent-description repeats --server {hub.url}".split()
+        stack.enter_context(base.start(base.python, *seed_form, name="echo:c", hub=hub))
         yield hub
 
 
