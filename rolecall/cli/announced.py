@@ -7,6 +7,7 @@ import json
 import signal
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,6 +15,8 @@ from rolecall.cli.connect import problem
 from rolecall.cli.output import print_notice
 from rolecall.protocol.cards import CARD_PATHS
 from worker_sdk import Lease
+from worker_sdk.calling.tls_errors import tls_failure
+from worker_sdk.calling.trust import tls_towards
 
 if TYPE_CHECKING:
     import httpx
@@ -51,8 +54,9 @@ async def hold(options: AnnounceOptions, address: HubAddress) -> int:
     stop = asyncio.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    async with httpx.AsyncClient(timeout=5, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)) as client:
-        found = await _wait_for_card(client, options, stop)
+    tls, limits = tls_towards(options.url, address.ca_file), httpx.Limits(max_keepalive_connections=0)
+    async with httpx.AsyncClient(timeout=5, verify=tls, trust_env=False, limits=limits) as client:
+        found = await _wait_for_card(client, options, stop, address.ca_file)
         if found is None:
             return 0
         lease = Lease(
@@ -81,12 +85,14 @@ async def _first(*waits: Any) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _wait_for_card(client: httpx.AsyncClient, options: AnnounceOptions, stop: asyncio.Event) -> Found | None:
+async def _wait_for_card(
+    client: httpx.AsyncClient, options: AnnounceOptions, stop: asyncio.Event, ca_file: Path | None
+) -> Found | None:
     """Wait for a server that may still be starting. None if `stop` is set first."""
     deadline = time.monotonic() + options.wait
     reported = False
     while not stop.is_set():
-        found, why = await find_card(client, options.url)
+        found, why = await find_card(client, options.url, ca_file)
         if found is not None:
             return found
         if time.monotonic() >= deadline:
@@ -99,7 +105,7 @@ async def _wait_for_card(client: httpx.AsyncClient, options: AnnounceOptions, st
     return None
 
 
-async def find_card(client: httpx.AsyncClient, url: str) -> tuple[Found | None, str]:
+async def find_card(client: httpx.AsyncClient, url: str, ca_file: Path | None) -> tuple[Found | None, str]:
     """Look below the given URL, then at the root of its server. Without a card: the reason."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -109,17 +115,19 @@ async def find_card(client: httpx.AsyncClient, url: str) -> tuple[Found | None, 
     urls = dict.fromkeys(base + path for base in (below, root) for path in CARD_PATHS)
     why = "nothing there"
     for card_url in [url, *urls] if parts.path.endswith(".json") else urls:
-        card, why = await _read_card(client, card_url)
+        card, why = await _read_card(client, card_url, ca_file)
         if card is not None:
             return Found(card_url, card), ""
     return None, why
 
 
-async def _read_card(client: httpx.AsyncClient, url: str) -> tuple[dict[str, Any] | None, str]:
+async def _read_card(client: httpx.AsyncClient, url: str, ca_file: Path | None) -> tuple[dict[str, Any] | None, str]:
     import httpx
 
     try:
         answer = await client.get(url, headers={"accept": "application/json"})
+    except httpx.ConnectError as error:
+        return None, str(await tls_failure(error, url, ca_file) or "it does not answer").rstrip(".")
     except (httpx.HTTPError, httpx.InvalidURL):
         return None, "it does not answer"
     if answer.status_code != 200 or len(answer.content) > _LARGEST_CARD:

@@ -26,6 +26,14 @@ EXIT_CODES = {
     "HUB_DRAINING": 3,
     "NOT_A_HUB": 3,
     "NOT_WELL": 3,
+    "CERTIFICATE_EXPIRED": 3,
+    "CERTIFICATE_NOT_YET_VALID": 3,
+    "CERTIFICATE_NAME": 3,
+    "CERTIFICATE_UNTRUSTED": 3,
+    "CERTIFICATE_INVALID": 3,
+    "NOT_TLS": 3,
+    "TLS_FAILED": 3,
+    "TLS_REQUIRED": 3,
     "OVERLOADED": 3,
     "UNAUTHENTICATED": 4,
     "FORBIDDEN": 4,
@@ -59,7 +67,7 @@ def open_hub(address: HubAddress) -> HubClient:
 
     from worker_sdk import HubClient
 
-    return HubClient(address.url, address.token)
+    return HubClient(address.url, address.token, ca_file=address.ca_file)
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:

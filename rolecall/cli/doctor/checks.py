@@ -19,7 +19,7 @@ from rolecall.cli.output import duration
 from rolecall.model.card import JSONRPC, Interface
 from rolecall.protocol.cards import interfaces
 from worker_sdk import AgentInfo, HubClient, Lease, Message, RolecallError, Worker
-from worker_sdk.errors import AuthError, HubUnreachable
+from worker_sdk.errors import AuthError, ConfigError, HubUnreachable
 from worker_sdk.lease import LeaseState, url_towards
 from worker_sdk.run import serve_http
 
@@ -69,11 +69,11 @@ def of_settings(file: Path | None) -> Check:
     if missing_packages():
         return skipped("settings", f"only a hub has them, and none is installed here ({HOW})")
     from hub.settings.model import load
-    from rolecall.errors import ConfigError
+    from rolecall import errors
 
     try:
         loaded = load(file=file)
-    except ConfigError as error:
+    except errors.ConfigError as error:
         return failed("settings", error.problems[0], "list all problems: rolecall config validate", 2)
     return passed("settings", f"{loaded.file or 'no file'}, {len(loaded.origins)} set")
 
@@ -98,6 +98,8 @@ async def _hub(hub: HubClient) -> Check:
     started = time.monotonic()
     try:
         health = await hub.health()
+    except ConfigError as error:
+        return failed("connection", str(error), "see ROLECALL_CA_FILE", EXIT_CODES["CONFIG"])
     except HubUnreachable as error:
         return failed("hub", str(error), error.hint, EXIT_CODES["HUB_UNREACHABLE"])
     except RolecallError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,11 +73,13 @@ class ScriptedHub:
 
 
 @contextmanager
-def scripted_hub() -> Iterator[ScriptedHub]:
+def scripted_hub(*, tls: ssl.SSLContext | None = None) -> Iterator[ScriptedHub]:
     hub = ScriptedHub()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub.answer, hub.closing))
     server.daemon_threads = False
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    hub.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from rolecall.cli import run
+from tests.helpers.certificates import new_authority
 from tests.helpers.processes import free_port
-from tests.unit.cli.scripted_hub import Response, ScriptedHub
+from tests.unit.cli.scripted_hub import Response, ScriptedHub, scripted_hub
 
 HEALTH = {"status": "ok", "version": "1", "checks": {"store": True, "taking_calls": True}, "uptime_seconds": 1.0}
 CARD = {"name": "echo", "url": "http://w/", "protocolVersion": "0.3.0", "skills": [{"id": "say", "name": "Say"}]}
@@ -122,6 +123,39 @@ def test_a_server_that_is_not_a_healthy_hub_ends_the_checks(
 def test_an_unreachable_hub_exits_with_3(capsys: pytest.CaptureFixture[str]) -> None:
     code, found = run_doctor(capsys, "--hub", f"http://127.0.0.1:{free_port()}")
     assert (code, found["hub"]["state"]) == (3, "fail")
+
+
+def test_a_hub_whose_certificate_is_not_accepted_exits_with_3_and_names_the_fix(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with scripted_hub(tls=new_authority(tmp_path).certificate().server_context()) as hub:
+        code, found = run_doctor(capsys, "--hub", hub.url)
+    assert (code, list(found), found["hub"]["state"]) == (3, ["settings", "hub"], "fail")
+    assert found["hub"]["about"] == f"The certificate of {hub.url} is signed by an authority that is not trusted here."
+    assert found["hub"]["fix"].startswith("Set ROLECALL_CA_FILE to a PEM file ")
+
+
+def test_every_check_trusts_the_authority_of_the_hub(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    authority = new_authority(tmp_path)
+    monkeypatch.setenv("ROLECALL_CA_FILE", str(authority.file))
+    with scripted_hub(tls=authority.certificate().server_context()) as hub:
+        hub.on("GET /health", Response(HEALTH))
+        hub.on("GET /registry/agents", Response({"agents": [], "count": 0, "next_cursor": None}))
+        hub.on("PUT /registry/agents/doctor-x/one", REFUSED)
+        code, found = run_doctor(capsys, "--hub", hub.url)
+    assert (code, found["hub"]["state"], found["token"]["state"]) == (0, "ok", "ok")
+    assert found["round trip"]["about"] == "may not enrol"
+
+
+def test_a_file_of_authorities_that_is_missing_exits_with_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ROLECALL_CA_FILE", str(tmp_path / "absent"))
+    code, found = run_doctor(capsys, "--hub", "https://127.0.0.1:9")
+    assert (code, list(found)) == (2, ["settings", "connection"])
+    assert found["connection"]["about"].startswith(f"ca_file: {tmp_path / 'absent'} cannot be read")
 
 
 def test_wrong_settings_exit_with_2_and_the_rest_is_checked(

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from rolecall.cli.announced import rpc_url
+from tests.helpers.certificates import new_authority
 from tests.helpers.processes import (
     ROLECALL,
     ROOT,
@@ -25,6 +26,7 @@ from tests.helpers.processes import (
     start_worker,
     wait_for,
 )
+from tests.unit.cli.scripted_hub import Response, scripted_hub
 
 
 def test_demo_prints_commands_that_work_when_pasted_and_leaves_no_process(tmp_path: Path) -> None:
@@ -117,6 +119,25 @@ def test_announce_without_a_card_reports_where_it_looked(tmp_path: Path) -> None
     done = _rolecall("announce", "ghost", f"http://127.0.0.1:{free_port()}/", "--wait", "0")
     assert done.returncode == 5
     assert "/.well-known/agent-card.json" in done.stderr
+
+
+def test_announce_trusts_the_authority_of_the_hub_and_of_the_announced_server(tmp_path: Path) -> None:
+    authority = new_authority(tmp_path)
+    with scripted_hub(tls=authority.certificate().server_context()) as hub:
+        card = {"name": "parrot", "url": f"{hub.url}/rpc", "skills": []}
+        hub.on("GET /.well-known/agent-card.json", Response(card))
+        granted = {"epoch": 1, "lease": "s", "ttl_seconds": 60, "heartbeat_seconds": 30}
+        hub.on("PUT /registry/agents/parrot/p", Response(granted))
+        hub.on("DELETE /registry/agents/parrot%3Ap", Response({"registered": False}))
+        argv = [*ROLECALL, "announce", "parrot", hub.url, "--instance", "p", "--hub", hub.url]
+        env = {"ROLECALL_CA_FILE": str(authority.file)}
+        with Process(argv, log=tmp_path / "announce.log", env=env) as announce:
+            announce.wait_until(lambda: "is enrolled at" in announce.output)
+            assert announce.stop() == 0
+        refused = _rolecall("announce", "parrot", hub.url, "--wait", "0", "--hub", hub.url)
+    assert refused.returncode == 5
+    assert "is signed by an authority that is not trusted here" in refused.stderr
+    assert "DELETE /registry/agents/parrot%3Ap" in hub.calls()
 
 
 @pytest.mark.parametrize(
