@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from hub.settings.model import SPECS, default_text, flag, variable
+from hub.settings.model import SPECS, flag, variable
 from hub.settings.sources import OTHER_VARIABLES
 from hub.telemetry.metrics import FAMILIES, PREFIX
 from rolecall.cli import rolecall
@@ -36,10 +36,9 @@ def configuration() -> str:
         "",
     ]
     for key, spec in SPECS.items():
-        unit = f" {spec.unit}" if spec.unit and not spec.default_text else ""
         also = "".join(f", `{name}`" for name in spec.aliases)
         lines += [f"## `{key}`", f"{spec.about} {spec.effect}", ""]
-        lines += [f"Default: {default_text(key)}{unit} · flag `{flag(key)}` · environment `{variable(key)}`{also}", ""]
+        lines += [f"Default: {spec.default} · flag `{flag(key)}` · environment `{variable(key)}`{also}", ""]
     lines += [
         "## Other variables",
         "Read by clients, workers and the command line.",

@@ -1,365 +1,279 @@
-"""Every setting of the hub, and the only reader of its environment and file.
+"""Every setting of the hub: its type, bounds, default, help texts and other names stand here, once.
 
 A setting comes from, in this order: a flag, the environment (`ROLECALL_PORT`, or the file that `ROLECALL_PORT_FILE` names),
-the file `rolecall.toml`, its default. Flags, help texts and the reference page are generated from the fields below.
+the file `rolecall.toml`, its default. Flags, help texts, error texts and the reference page are made from the fields below.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields
-from ipaddress import IPv4Network, IPv6Network
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from hub.settings import values as read
-from hub.settings.sources import Given, find_file, from_env, from_file, platform_data_dir, suggestion
-from hub.settings.values import Spec, setting
+from pydantic import Field, ValidationError, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from hub.settings.fields import Spec, quoted, refusal, shown, spec_of
+from hub.settings.sources import Environment, TomlFile, chosen_file, platform_folder, suggestion
+from hub.settings.values import (
+    Choice,
+    Integer,
+    LocalPath,
+    Networks,
+    Role,
+    Seconds,
+    SecretKey,
+    SigningSecret,
+    Size,
+    Text,
+    Texts,
+    Token,
+    Url,
+)
 from rolecall.errors import ConfigError
 from rolecall.setting import variable
 
-__all__ = [
-    "SPECS",
-    "Loaded",
-    "Settings",
-    "default_text",
-    "flag",
-    "load",
-    "variable",
-]
+__all__ = ["SPECS", "Loaded", "Settings", "flag", "load", "variable"]
+
+_HEARTBEAT = 45.0
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The hub's settings. `Settings.of(port=0)` validates its values like every other source."""
+def _default_heartbeat(before: Mapping[str, Any]) -> float:
+    """Shorter than a short lease."""
+    return min(_HEARTBEAT, before["lease_ttl"] * 0.375 or _HEARTBEAT)
 
-    host: str = setting(
-        "127.0.0.1",
-        read.text,
-        "Address to listen on.",
-        "0.0.0.0 or :: lets other machines call the hub; then name the workers' networks in worker_networks.",
+
+class Settings(BaseSettings):
+    """The hub's settings. `load` reads them; `Settings.of(port=0)` has these values and defaults alone.
+
+    Below each setting is its help text: the first line says what it is, the rest what another value changes.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        case_sensitive=True,
+        enable_decoding=False,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+        validate_default=False,
     )
-    port: int = setting(8420, read.whole(0, 65535), "Port to listen on.", "0 takes any free port.")
-    data_dir: Path = setting(  # noqa: RUF009  it makes a field, no shared value
-        Path(),
-        read.path,
-        "Folder for the database. One hub per folder, on a local disk.",
-        "Another folder means another hub, with its own tasks, logs and leases.",
-        default_text="the platform's data folder, such as ~/.local/share/rolecall",
+
+    host: Text = "127.0.0.1"
+    """Address to listen on.
+    0.0.0.0 or :: lets other machines call the hub; then name the workers' networks in worker_networks."""
+
+    port: Integer = Field(8420, ge=0, le=65535)
+    """Port to listen on.
+    0 takes any free port."""
+
+    data_dir: LocalPath = Field(
+        Path(), json_schema_extra={"default": "the platform's data folder, such as ~/.local/share/rolecall"}
     )
-    store: str = setting(
-        "sqlite",
-        read.store,
-        "Where state is kept: sqlite (in data_dir) or memory:.",
-        "memory: loses all state when the hub stops.",
+    """Folder for the database. One hub per folder, on a local disk.
+    Another folder means another hub, with its own tasks, logs and leases."""
+
+    store: Choice[Literal["sqlite", "memory:"]] = "sqlite"
+    """Where state is kept: sqlite (in data_dir) or memory:.
+    memory: loses all state when the hub stops."""
+
+    public_url: Url | None = Field(None, json_schema_extra={"aliases": ["A2A_AGENT_URL"], "default": "made from host and port"})
+    """The URL under which callers reach the hub. Every card contains it.
+    Set it behind a proxy, or clients are sent to an address they cannot reach."""
+
+    lease_ttl: Seconds = Field(120.0, ge=0, le=86_400, json_schema_extra={"aliases": ["A2A_AGENT_DISCOVERY_MAX_AGE"]})
+    """How long a worker's registration lasts without a heartbeat.
+    Lower: dead workers leave discovery sooner, and slow ones may leave it by mistake. 0: registrations never expire."""
+
+    heartbeat: Seconds = Field(
+        default_factory=_default_heartbeat,
+        ge=0.05,
+        le=3600,
+        json_schema_extra={"default": "45, or three eighths of a shorter lease_ttl"},
     )
-    public_url: str | None = setting(
-        None,
-        read.url,
-        "The URL under which callers reach the hub. Every card contains it.",
-        "Set it behind a proxy, or clients are sent to an address they cannot reach.",
-        aliases=("A2A_AGENT_URL",),
-        default_text="made from host and port",
+    """How often workers are asked to renew their lease.
+    Lower: loads are known more exactly, at the cost of more requests. It must be shorter than lease_ttl."""
+
+    worker_silence: Seconds = Field(60.0, ge=0.1, le=86_400)
+    """How long a worker may give no sign of life during a task before the task fails.
+    Higher: slow workers are tolerated, and hung ones are detected later."""
+
+    default_role: Role | None = None
+    """The role of calls that name none.
+    Without it such calls get an error that lists the live roles."""
+
+    card_version: Choice[Literal["0.3", "1.0"]] | None = None
+    """Serve cards of this protocol version only.
+    Set it for clients that fail on unknown members."""
+
+    worker_networks: Networks = ()
+    """Networks (CIDR, separated by commas) that workers' URLs may be in. Loopback is allowed while host is loopback.
+    More networks: workers on more machines, and more addresses that the hub can be made to call."""
+
+    max_body: Size = Field(1024 * 1024, ge=1024, le=1024**3)
+    """Largest request body.
+    Higher: larger messages are accepted, and a caller can make the hub hold that much memory."""
+
+    max_head: Size = Field(32 * 1024, ge=4096, le=1024**2)
+    """Largest total size of a request's headers.
+    Higher: longer cookies and tokens are accepted, and every connection can hold twice that much memory."""
+
+    max_card: Size = Field(64 * 1024, ge=1024, le=16 * 1024**2)
+    """Largest card that a worker may enrol with, as JSON.
+    Higher: more skills and texts fit, and each of max_agents workers can hold that much memory and disk."""
+
+    max_depth: Integer = Field(100, ge=16, le=190)
+    """How deep arrays and objects may be nested in a request's JSON.
+    Higher: workers receive deeper JSON."""
+
+    drain: Seconds = Field(30.0, ge=0, le=3600)
+    """How long a stopping hub lets running calls finish.
+    Lower: faster restarts, and more streams that must be resumed."""
+
+    keep_alive: Seconds = Field(15.0, ge=0.05, le=600)
+    """How often a quiet stream gets a comment, so that proxies do not cut it.
+    Lower: streams survive stricter proxies, at the cost of more traffic."""
+
+    connect_timeout: Seconds = Field(5.0, ge=0.05, le=120)
+    """How long a connection to a worker may take.
+    Lower: the hub gives up on a dead machine sooner, and may give up on a distant one by mistake."""
+
+    retention: Seconds = Field(86_400.0, ge=1, le=10 * 365 * 86_400)
+    """How long tasks and their logs are kept after their end.
+    Higher: results can be fetched and streams resumed for longer, at the cost of disk space."""
+
+    same_message: Seconds = Field(60.0, ge=0, le=86_400)
+    """How long after its end a repeated message is recognised and gets the first answer again.
+    Higher: later retries are safe, for more memory. A message with an Idempotency-Key is known as long as its task."""
+
+    max_open_tasks: Integer = Field(100_000, ge=1, le=10_000_000)
+    """How many unfinished tasks the hub accepts.
+    Higher: more memory and disk. At the limit new calls are refused with OVERLOADED."""
+
+    max_open_tasks_per_workspace: Integer = Field(50_000, ge=1, le=10_000_000)
+    """How many unfinished tasks one workspace may have. Without tokens there is one workspace.
+    Higher: one workspace can fill more of max_open_tasks. At the limit its new calls are refused with OVERLOADED."""
+
+    max_pause: Seconds = Field(7 * 86_400.0, ge=1, le=10 * 365 * 86_400)
+    """How long a task may wait for its caller's answer before it is dropped.
+    Higher: questions stay open for longer, at the cost of disk space."""
+
+    task_deadline: Seconds = Field(0.0, ge=0, le=10 * 365 * 86_400)
+    """How long a worker may work on one message before the task fails. 0: as long as it shows signs of life.
+    Lower: endless work fails sooner, and long work is cut off."""
+
+    max_log: Size = Field(64 * 1024 * 1024, ge=64 * 1024, le=1024**4)
+    """Largest log of one task. One that grows beyond it fails.
+    Higher: larger answers, and one worker can fill that much disk per task."""
+
+    max_connections: Integer = Field(20_000, ge=1, le=10_000_000)
+    """How many connections callers and workers may have open to the hub.
+    Higher: more memory. At the limit a new one, also for /livez, is answered with OVERLOADED and closed."""
+
+    max_streams: Integer = Field(10_000, ge=1, le=10_000_000)
+    """How many streams may be open to callers.
+    Higher: more memory. At the limit new streams are refused with OVERLOADED."""
+
+    max_streams_per_workspace: Integer = Field(5_000, ge=1, le=10_000_000)
+    """How many streams may be open to the callers of one workspace. Without tokens there is one workspace.
+    Higher: one workspace can fill more of max_streams. At the limit its new streams are refused with OVERLOADED."""
+
+    reader_patience: Seconds = Field(30.0, ge=0.1, le=3600)
+    """How long a caller may stop reading its stream before the hub drops it. The caller can resume from its cursor.
+    Higher: slow networks are tolerated longer, and so are callers that stopped reading."""
+
+    max_agents: Integer = Field(20_000, ge=1, le=10_000_000)
+    """How many workers may be registered.
+    Higher: more memory. At the limit new workers are refused with OVERLOADED."""
+
+    max_agents_per_token: Integer = Field(5_000, ge=1, le=10_000_000)
+    """How many workers one holder of tokens may have registered.
+    Higher: one holder can fill more of max_agents. Beyond it: 429. Without tokens it does not apply."""
+
+    max_rate: Integer = Field(1_000, ge=0, le=10_000_000)
+    """How many requests a second one holder of tokens may send, with twice that in a burst. 0: any number.
+    Higher: one caller can take more of the hub. Beyond it: 429. Without tokens it does not apply."""
+
+    max_at_once: Integer = Field(2_000, ge=0, le=10_000_000)
+    """How many requests of one holder of tokens may be under way, streams included. 0: any number.
+    Higher: one caller can hold more of the hub's memory. Beyond it: 429."""
+
+    max_batch: Integer = Field(50, ge=0, le=1000)
+    """How many calls one JSON-RPC batch may hold. 0: batches are refused.
+    Higher: one request can start that much work."""
+
+    push_allowed_hosts: Texts = Field((), json_schema_extra={"aliases": ["PUSH_NOTIFICATION_ALLOWED_HOSTS"]})
+    """Hosts, separated by commas, that webhooks may go to at any address, port and scheme.
+    Callers can make the hub call these names. Every other webhook must be https to a public address."""
+
+    push_allowed_cidrs: Texts = Field((), json_schema_extra={"aliases": ["PUSH_NOTIFICATION_ALLOWED_CIDRS"]})
+    """Networks (CIDR, separated by commas) that webhooks may go to on any port, also with plain http.
+    Callers can make the hub call every address in them. An invalid network is ignored, with a warning."""
+
+    push_retry: Seconds = Field(86_400.0, ge=1, le=7 * 86_400)
+    """How long a failing webhook is retried before an event becomes a dead letter.
+    Higher: longer outages of receivers are bridged, and tasks are kept that much longer."""
+
+    max_push_configs: Integer = Field(10, ge=1, le=1000)
+    """How many webhooks one task may have.
+    Higher: one call can make the hub send that many requests for each event."""
+
+    admin_token: Token | None = Field(None, repr=False)
+    """A token with every right. `rolecall tokens new` makes tokens with fewer rights.
+    With any token set, every request except those for cards and health must carry one."""
+
+    tokens: LocalPath | None = Field(None, json_schema_extra={"default": "tokens.json in data_dir"})
+    """The token file that `rolecall tokens` writes.
+    Another file has other tokens. The hub reads it again when it changes."""
+
+    webhook_secret: SigningSecret | None = Field(None, repr=False)
+    """The secret (whsec_…) that webhooks are signed with, as in Standard Webhooks.
+    Receivers that know it can distinguish the hub's notifications from forged ones."""
+
+    secret_key: SecretKey | None = Field(
+        None, json_schema_extra={"default": "created once, as secret.key in data_dir"}, repr=False
     )
-    lease_ttl: float = setting(
-        120.0,
-        read.seconds(0, 86_400),
-        "How long a worker's registration lasts without a heartbeat.",
-        "Lower: dead workers leave discovery sooner, and slow ones may leave it by mistake. 0: registrations never expire.",
-        unit="seconds",
-        aliases=("A2A_AGENT_DISCOVERY_MAX_AGE",),
+    """The key that encrypts callers' stored secrets: random text of at least 32 characters.
+    With another key, secrets stored before cannot be read, and their webhooks fail."""
+
+    audit_log: LocalPath | None = Field(None, json_schema_extra={"default": "no trail is kept"})
+    """File of the audit trail: who enrolled, sent, cancelled, and who was refused.
+    One JSON line per entry, never message contents. It only grows: use log rotation."""
+
+    log_level: Choice[Literal["debug", "info", "warning", "error"]] = "info"
+    """The lowest level that is logged.
+    debug logs every heartbeat."""
+
+    log_format: Choice[Literal["auto", "console", "json"]] = "auto"
+    """The format of log lines.
+    auto: console on a terminal, one JSON object per line elsewhere."""
+
+    name: Text = Field("Rolecall", json_schema_extra={"aliases": ["A2A_AGENT_NAME"]})
+    """The hub's name on its card.
+    Clients and people see it; it does not affect routing."""
+
+    description: Text = Field(
+        "Routes each message to a live worker of the role it names.", json_schema_extra={"aliases": ["A2A_AGENT_DESCRIPTION"]}
     )
-    heartbeat: float = setting(
-        45.0,
-        read.seconds(0.05, 3600),
-        "How often workers are asked to renew their lease.",
-        "Lower: loads are known more exactly, at the cost of more requests. It must be shorter than lease_ttl.",
-        unit="seconds",
-        default_text="45, or three eighths of a shorter lease_ttl",
-    )
-    worker_silence: float = setting(
-        60.0,
-        read.seconds(0.1, 86_400),
-        "How long a worker may give no sign of life during a task before the task fails.",
-        "Higher: slow workers are tolerated, and hung ones are detected later.",
-        unit="seconds",
-    )
-    default_role: str | None = setting(
-        None,
-        read.role,
-        "The role of calls that name none.",
-        "Without it such calls get an error that lists the live roles.",
-    )
-    card_version: str | None = setting(
-        None,
-        read.choice("0.3", "1.0"),
-        "Serve cards of this protocol version only.",
-        "Set it for clients that fail on unknown members.",
-    )
-    worker_networks: tuple[IPv4Network | IPv6Network, ...] = setting(
-        (),
-        read.networks,
-        "Networks (CIDR, separated by commas) that workers' URLs may be in. Loopback is allowed while host is loopback.",
-        "More networks: workers on more machines, and more addresses that the hub can be made to call.",
-    )
-    max_body: int = setting(
-        1024 * 1024,
-        read.size(1024, 1024**3),
-        "Largest request body.",
-        "Higher: larger messages are accepted, and a caller can make the hub hold that much memory.",
-        unit="bytes",
-    )
-    max_head: int = setting(
-        32 * 1024,
-        read.size(4096, 1024**2),
-        "Largest total size of a request's headers.",
-        "Higher: longer cookies and tokens are accepted, and every connection can hold twice that much memory.",
-        unit="bytes",
-    )
-    max_card: int = setting(
-        64 * 1024,
-        read.size(1024, 16 * 1024**2),
-        "Largest card that a worker may enrol with, as JSON.",
-        "Higher: more skills and texts fit, and each of max_agents workers can hold that much memory and disk.",
-        unit="bytes",
-    )
-    max_depth: int = setting(
-        100,
-        read.whole(16, 190),
-        "How deep arrays and objects may be nested in a request's JSON.",
-        "Higher: workers receive deeper JSON.",
-    )
-    drain: float = setting(
-        30.0,
-        read.seconds(0, 3600),
-        "How long a stopping hub lets running calls finish.",
-        "Lower: faster restarts, and more streams that must be resumed.",
-        unit="seconds",
-    )
-    keep_alive: float = setting(
-        15.0,
-        read.seconds(0.05, 600),
-        "How often a quiet stream gets a comment, so that proxies do not cut it.",
-        "Lower: streams survive stricter proxies, at the cost of more traffic.",
-        unit="seconds",
-    )
-    connect_timeout: float = setting(
-        5.0,
-        read.seconds(0.05, 120),
-        "How long a connection to a worker may take.",
-        "Lower: the hub gives up on a dead machine sooner, and may give up on a distant one by mistake.",
-        unit="seconds",
-    )
-    retention: float = setting(
-        86_400.0,
-        read.seconds(1, 10 * 365 * 86_400),
-        "How long tasks and their logs are kept after their end.",
-        "Higher: results can be fetched and streams resumed for longer, at the cost of disk space.",
-        unit="seconds",
-    )
-    same_message: float = setting(
-        60.0,
-        read.seconds(0, 86_400),
-        "How long after its end a repeated message is recognised and gets the first answer again.",
-        "Higher: later retries are safe, for more memory. A message with an Idempotency-Key is known as long as its task.",
-        unit="seconds",
-    )
-    max_open_tasks: int = setting(
-        100_000,
-        read.whole(1, 10_000_000),
-        "How many unfinished tasks the hub accepts.",
-        "Higher: more memory and disk. At the limit new calls are refused with OVERLOADED.",
-    )
-    max_open_tasks_per_workspace: int = setting(
-        50_000,
-        read.whole(1, 10_000_000),
-        "How many unfinished tasks one workspace may have. Without tokens there is one workspace.",
-        "Higher: one workspace can fill more of max_open_tasks. At the limit its new calls are refused with OVERLOADED.",
-    )
-    max_pause: float = setting(
-        7 * 86_400.0,
-        read.seconds(1, 10 * 365 * 86_400),
-        "How long a task may wait for its caller's answer before it is dropped.",
-        "Higher: questions stay open for longer, at the cost of disk space.",
-        unit="seconds",
-    )
-    task_deadline: float = setting(
-        0.0,
-        read.seconds(0, 10 * 365 * 86_400),
-        "How long a worker may work on one message before the task fails. 0: as long as it shows signs of life.",
-        "Lower: endless work fails sooner, and long work is cut off.",
-        unit="seconds",
-    )
-    max_log: int = setting(
-        64 * 1024 * 1024,
-        read.size(64 * 1024, 1024**4),
-        "Largest log of one task. One that grows beyond it fails.",
-        "Higher: larger answers, and one worker can fill that much disk per task.",
-        unit="bytes",
-    )
-    max_connections: int = setting(
-        20_000,
-        read.whole(1, 10_000_000),
-        "How many connections callers and workers may have open to the hub.",
-        "Higher: more memory. At the limit a new one, also for /livez, is answered with OVERLOADED and closed.",
-    )
-    max_streams: int = setting(
-        10_000,
-        read.whole(1, 10_000_000),
-        "How many streams may be open to callers.",
-        "Higher: more memory. At the limit new streams are refused with OVERLOADED.",
-    )
-    max_streams_per_workspace: int = setting(
-        5_000,
-        read.whole(1, 10_000_000),
-        "How many streams may be open to the callers of one workspace. Without tokens there is one workspace.",
-        "Higher: one workspace can fill more of max_streams. At the limit its new streams are refused with OVERLOADED.",
-    )
-    reader_patience: float = setting(
-        30.0,
-        read.seconds(0.1, 3600),
-        "How long a caller may stop reading its stream before the hub drops it. The caller can resume from its cursor.",
-        "Higher: slow networks are tolerated longer, and so are callers that stopped reading.",
-        unit="seconds",
-    )
-    max_agents: int = setting(
-        20_000,
-        read.whole(1, 10_000_000),
-        "How many workers may be registered.",
-        "Higher: more memory. At the limit new workers are refused with OVERLOADED.",
-    )
-    max_agents_per_token: int = setting(
-        5_000,
-        read.whole(1, 10_000_000),
-        "How many workers one holder of tokens may have registered.",
-        "Higher: one holder can fill more of max_agents. Beyond it: 429. Without tokens it does not apply.",
-    )
-    max_rate: int = setting(
-        1_000,
-        read.whole(0, 10_000_000),
-        "How many requests a second one holder of tokens may send, with twice that in a burst. 0: any number.",
-        "Higher: one caller can take more of the hub. Beyond it: 429. Without tokens it does not apply.",
-    )
-    max_at_once: int = setting(
-        2_000,
-        read.whole(0, 10_000_000),
-        "How many requests of one holder of tokens may be under way, streams included. 0: any number.",
-        "Higher: one caller can hold more of the hub's memory. Beyond it: 429.",
-    )
-    max_batch: int = setting(
-        50,
-        read.whole(0, 1000),
-        "How many calls one JSON-RPC batch may hold. 0: batches are refused.",
-        "Higher: one request can start that much work.",
-    )
-    push_allowed_hosts: tuple[str, ...] = setting(
-        (),
-        read.names,
-        "Hosts, separated by commas, that webhooks may go to at any address, port and scheme.",
-        "Callers can make the hub call these names. Every other webhook must be https to a public address.",
-        aliases=("PUSH_NOTIFICATION_ALLOWED_HOSTS",),
-    )
-    push_allowed_cidrs: tuple[str, ...] = setting(
-        (),
-        read.names,
-        "Networks (CIDR, separated by commas) that webhooks may go to on any port, also with plain http.",
-        "Callers can make the hub call every address in them. An invalid network is ignored, with a warning.",
-        aliases=("PUSH_NOTIFICATION_ALLOWED_CIDRS",),
-    )
-    push_retry: float = setting(
-        86_400.0,
-        read.seconds(1, 7 * 86_400),
-        "How long a failing webhook is retried before an event becomes a dead letter.",
-        "Higher: longer outages of receivers are bridged, and tasks are kept that much longer.",
-        unit="seconds",
-    )
-    max_push_configs: int = setting(
-        10,
-        read.whole(1, 1000),
-        "How many webhooks one task may have.",
-        "Higher: one call can make the hub send that many requests for each event.",
-    )
-    admin_token: str | None = setting(
-        None,
-        read.token,
-        "A token with every right. `rolecall tokens new` makes tokens with fewer rights.",
-        "With any token set, every request except those for cards and health must carry one.",
-        secret=True,
-    )
-    tokens: Path | None = setting(  # noqa: RUF009  it makes a field, no shared value
-        None,
-        read.path,
-        "The token file that `rolecall tokens` writes.",
-        "Another file has other tokens. The hub reads it again when it changes.",
-        default_text="tokens.json in data_dir",
-    )
-    webhook_secret: str | None = setting(
-        None,
-        read.webhook_secret,
-        "The secret (whsec_…) that webhooks are signed with, as in Standard Webhooks.",
-        "Receivers that know it can distinguish the hub's notifications from forged ones.",
-        secret=True,
-    )
-    secret_key: str | None = setting(
-        None,
-        read.secret_key,
-        "The key that encrypts callers' stored secrets: random text of at least 32 characters.",
-        "With another key, secrets stored before cannot be read, and their webhooks fail.",
-        default_text="created once, as secret.key in data_dir",
-        secret=True,
-    )
-    audit_log: Path | None = setting(  # noqa: RUF009  it makes a field, no shared value
-        None,
-        read.path,
-        "File of the audit trail: who enrolled, sent, cancelled, and who was refused.",
-        "One JSON line per entry, never message contents. It only grows: use log rotation.",
-        default_text="no trail is kept",
-    )
-    log_level: str = setting(
-        "info",
-        read.choice("debug", "info", "warning", "error"),
-        "The lowest level that is logged.",
-        "debug logs every heartbeat.",
-    )
-    log_format: str = setting(
-        "auto",
-        read.choice("auto", "console", "json"),
-        "The format of log lines.",
-        "auto: console on a terminal, one JSON object per line elsewhere.",
-    )
-    name: str = setting(
-        "Rolecall",
-        read.text,
-        "The hub's name on its card.",
-        "Clients and people see it; it does not affect routing.",
-        aliases=("A2A_AGENT_NAME",),
-    )
-    description: str = setting(
-        "Routes each message to a live worker of the role it names.",
-        read.text,
-        "The hub's description on its card.",
-        "Clients and people see it; it does not affect routing.",
-        aliases=("A2A_AGENT_DESCRIPTION",),
-    )
-    server: str = setting(
-        "own",
-        read.choice("own", "hypercorn"),
-        "The HTTP server.",
-        "hypercorn also supports HTTP/2, takes about twice the processor time for each call, and ignores max_connections.",
-    )
-    loop: str = setting(
-        "auto",
-        read.choice("auto", "uvloop", "asyncio"),
-        "The event loop.",
-        "auto uses uvloop where it is installed; asyncio is slower and easier to debug.",
-    )
+    """The hub's description on its card.
+    Clients and people see it; it does not affect routing."""
+
+    server: Choice[Literal["own", "hypercorn"]] = "own"
+    """The HTTP server.
+    hypercorn also supports HTTP/2, takes about twice the processor time for each call, and ignores max_connections."""
+
+    loop: Choice[Literal["auto", "uvloop", "asyncio"]] = "auto"
+    """The event loop.
+    auto uses uvloop where it is installed; asyncio is slower and easier to debug."""
 
     @classmethod
     def of(cls, **values: object) -> Settings:
         """Settings from these values and the defaults alone: no environment, no file."""
-        return load(values, env={}, file=None, search=False).settings
+        return load(values, env={}, search=False).settings
 
     def url(self, port: int | None = None) -> str:
         """The URL under which callers reach the hub; `port`: the port that is really bound."""
@@ -368,18 +282,50 @@ class Settings:
         host = socket.gethostname() if self.host in ("0.0.0.0", "::", "") else self.host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port if port is None else port}"
 
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _refuse(cls, value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+        """One error for each wrong value, with our text in place of pydantic's. A secret is not in it."""
+        try:
+            return validate(value)
+        except ValidationError as error:
+            first, spec = error.errors(include_url=False)[0], SPECS[str(info.field_name)]
+            if first["type"] == "refused":
+                raise refusal(first["msg"]) from None
+            # What pydantic was given may be converted already, but in a list it is the item that is wrong.
+            wrong = "" if spec.secret else f", not {quoted(first['input'] if first['loc'] else value)}"
+            raise refusal(f"must be {spec.expected}{wrong}") from None
 
-SPECS: dict[str, Spec] = {item.name: item.metadata["spec"] for item in fields(Settings)}
-_FIELDS: dict[str, Field[Any]] = {item.name: item for item in fields(Settings)}
+    @field_validator("heartbeat")
+    @classmethod
+    def _check_heartbeat(cls, heartbeat: float, info: ValidationInfo) -> float:
+        ttl = info.data.get("lease_ttl", 0)
+        if 0 < ttl <= heartbeat:
+            raise PydanticCustomError(
+                "conflict",
+                f"heartbeat ({heartbeat:g} s, {{heartbeat}}) must be shorter than lease_ttl ({ttl:g} s, {{lease_ttl}}), or "
+                "every worker expires between two beats. Raise lease_ttl or lower heartbeat.",
+            )
+        return heartbeat
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Those that `load` made, of which the first with a value wins. Without them the arguments are the only source.
+
+        Left to itself pydantic-settings reads this process's environment at each `Settings(…)`, and keeps no origins.
+        """
+        sources: tuple[PydanticBaseSettingsSource, ...] = init_settings().get("_sources", (init_settings,))
+        return sources
 
 
-def flag(key: str) -> str:
-    return "--" + key.replace("_", "-")
-
-
-def default_text(key: str) -> str:
-    """The default as shown in help texts."""
-    return SPECS[key].default_text or read.shown(_FIELDS[key].default)
+SPECS: dict[str, Spec] = {key: spec_of(field) for key, field in Settings.model_fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +342,7 @@ class Loaded:
 
     def _shown(self, key: str) -> str:
         value = getattr(self.settings, key)
-        return "***" if SPECS[key].secret and value is not None else read.shown(value)
+        return "***" if SPECS[key].secret and value is not None else shown(value)
 
 
 def load(
@@ -411,42 +357,42 @@ def load(
     A flag that is None was not given. `file` must exist; without it ROLECALL_CONFIG or ./rolecall.toml is read.
     """
     env = os.environ if env is None else env
-    problems: list[str] = []
-    chosen = find_file(file, env, problems) if search or file else None
-    given = from_file(chosen, list(SPECS), problems) if chosen else {}
-    given |= from_env(env, {key: spec.aliases for key, spec in SPECS.items()}, problems)
-    given |= {key: Given(value, f"flag {flag(key)}") for key, value in (flags or {}).items() if value is not None}
-    values = _parse(given, problems)
-    if "data_dir" not in given:
-        values["data_dir"] = platform_data_dir(env, problems)
-    origins = {key: item.origin for key, item in given.items()}
-    if "heartbeat" not in given and 0 < values.get("lease_ttl", 0) < 120:
-        values["heartbeat"] = values["lease_ttl"] * 0.375
-        origins["heartbeat"] = "derived from lease_ttl"
-    _check_heartbeat(values, origins, problems)
-    if problems:
+    given = {key: value for key, value in (flags or {}).items() if value is not None}
+    path, folder = chosen_file(file, env) if search or file else None, platform_folder(env)
+    environment, toml = Environment(Settings, env), TomlFile(Settings, path)
+    default = InitSettingsSource(Settings, {"data_dir": folder} if folder else {})
+    settings, errors = _validated(InitSettingsSource(Settings, given), environment, toml, default)
+    origins = toml.origins | environment.origins | {key: f"flag {flag(key)}" for key in given}
+    problems = [*toml.problems, *environment.problems, *_problems(errors, origins)]
+    if folder is None and "data_dir" not in origins:
+        problems.append("data_dir: this user has no home directory. Set ROLECALL_DATA_DIR.")
+    if settings is None or problems:
         raise ConfigError(problems)
-    return Loaded(Settings(**values), origins, chosen)
+    if "heartbeat" not in origins and settings.heartbeat != _HEARTBEAT:
+        origins["heartbeat"] = "derived from lease_ttl"
+    return Loaded(settings, origins, path)
 
 
-def _parse(given: Mapping[str, Given], problems: list[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, item in given.items():
-        if key not in SPECS:
-            problems.append(f'unknown setting "{key}".{suggestion(key, list(SPECS))}')
-            continue
-        try:
-            values[key] = SPECS[key].reader(item.value)
-        except ValueError as error:
-            problems.append(f"{key}: {error} ({item.origin})")
-    return values
+def flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
 
 
-def _check_heartbeat(values: Mapping[str, Any], origins: Mapping[str, str], problems: list[str]) -> None:
-    ttl, heartbeat = values.get("lease_ttl", 120.0), values.get("heartbeat", 45.0)
-    if ttl > 0 and heartbeat >= ttl:
-        problems.append(
-            f"heartbeat ({heartbeat:g} s, {origins.get('heartbeat', 'default')}) must be shorter than "
-            f"lease_ttl ({ttl:g} s, {origins.get('lease_ttl', 'default')}), or every worker expires "
-            "between two beats. Raise lease_ttl or lower heartbeat."
-        )
+def _validated(*sources: PydanticBaseSettingsSource) -> tuple[Settings | None, list[ErrorDetails]]:
+    values: dict[str, Any] = {"_sources": sources}
+    try:
+        return Settings(**values), []
+    except ValidationError as error:
+        return None, error.errors(include_url=False)
+
+
+def _problems(errors: Sequence[ErrorDetails], origins: Mapping[str, str]) -> Iterator[str]:
+    """pydantic's errors as text for people, in the order of the sources."""
+    wrong = {str(error["loc"][0]): error for error in errors}
+    for key in sorted(wrong, key=[*origins, *SPECS].index):
+        kind, text, origin = wrong[key]["type"], wrong[key]["msg"], origins.get(key, "default")
+        if kind == "extra_forbidden":
+            yield f'{origin}: unknown key "{key}".{suggestion(key, list(SPECS))}'
+        elif kind == "conflict":
+            yield text.format_map({other: origins.get(other, "default") for other in SPECS})
+        elif kind != "default_factory_not_called":  # a default depends on a wrong value, which has its own error
+            yield f"{key}: {text} ({origin})"

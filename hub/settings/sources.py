@@ -1,14 +1,20 @@
-"""Where settings come from: the file and the environment. model.py defines what they mean."""
+"""The environment and the file as sources of pydantic-settings, which say where each value stands, and all that is wrong."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, TomlConfigSettingsSource
+
+from hub.settings.fields import spec_of
 from rolecall.setting import PREFIX, variable
 
 FILE_NAME = "rolecall.toml"
@@ -24,45 +30,67 @@ OTHER_VARIABLES = {
 }
 
 
-class Given(NamedTuple):
-    """A raw value, and the source that it came from."""
+class Environment(EnvSettingsSource):
+    """pydantic-settings prefers an alias to `ROLECALL_X`, knows no `ROLECALL_X_FILE`, and ignores unknown variables."""
 
-    value: object
-    origin: str
+    def __init__(self, settings: type[BaseSettings], env: Mapping[str, str]) -> None:
+        super().__init__(settings)
+        self._env = env
+        self.origins: dict[str, str] = {}
+        self.problems: list[str] = []
+
+    def __call__(self) -> dict[str, Any]:
+        values = super().__call__()
+        names = [variable(key) for key in self.settings_cls.model_fields]
+        known = sorted({*names, *(f"{name}_FILE" for name in names), *OTHER_VARIABLES})
+        unknown = sorted(name for name in self._env if name.startswith(PREFIX) and name not in known)
+        self.problems += [f"unknown variable {name}.{suggestion(name, known)}" for name in unknown]
+        return values
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
+        name, in_file = variable(field_name), f"{variable(field_name)}_FILE"
+        # An empty variable counts as unset: compose files create such variables.
+        found = [other for other in (name, in_file, *spec_of(field).aliases) if self._env.get(other)]
+        if not found:
+            return None, field_name, False
+        if found[:2] == [name, in_file]:
+            self.problems.append(f"{name} and {in_file} are both set. Keep one.")
+        self.origins[field_name] = f"env {found[0]}"
+        value = self._env[found[0]]
+        return self._content(in_file, value) if found[0] == in_file else value, field_name, False
+
+    def _content(self, name: str, path: str) -> str | None:
+        """`name`: the variable that names the file."""
+        try:
+            return Path(path).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            self.problems.append(f"{name}: {path} cannot be read as UTF-8 text.")
+            return None
 
 
-def find_file(file: Path | None, env: Mapping[str, str], problems: list[str]) -> Path | None:
-    named = file or (Path(env["ROLECALL_CONFIG"]) if env.get("ROLECALL_CONFIG") else None)
-    if named is None:
-        here = Path(FILE_NAME)
-        return here if here.is_file() else None
-    if named.is_file():
-        return named
-    problems.append(f"{named}: no such file. Name an existing file with --config or ROLECALL_CONFIG, or omit both.")
-    return None
+class TomlFile(TomlConfigSettingsSource):
+    """pydantic-settings passes over a file that is missing, and gives no line for a key or a mistake."""
 
+    def __init__(self, settings: type[BaseSettings], path: Path | None) -> None:
+        self.origins: dict[str, str] = {}
+        self.problems: list[str] = []
+        if path is not None and not path.is_file():
+            self.problems.append(f"{path}: no such file. Name an existing file with --config or ROLECALL_CONFIG, or omit both.")
+        super().__init__(settings, path)
 
-def from_file(path: Path, keys: list[str], problems: list[str]) -> dict[str, Given]:
-    import tomllib
-
-    try:
-        content = path.read_text("utf-8")
-        document = tomllib.loads(content)
-    except (OSError, UnicodeDecodeError):
-        problems.append(f"{path}: cannot be read as UTF-8 text.")
-        return {}
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"line (\d+)", str(error))
-        problems.append(f"{path}:{line.group(1) if line else 1}: not valid TOML.")
-        return {}
-    given: dict[str, Given] = {}
-    for key, value in document.items():
-        place = f"{path}:{_line_of(key, content)}"
-        if key in keys:
-            given[key] = Given(value, place)
-        else:
-            problems.append(f'{place}: unknown key "{key}".{suggestion(key, keys)}')
-    return given
+    def _read_file(self, file_path: Path | Traversable) -> dict[str, Any]:
+        try:
+            content = file_path.read_text("utf-8")
+            document = tomllib.loads(content)
+        except tomllib.TOMLDecodeError as error:
+            line = re.search(r"line (\d+)", str(error))
+            self.problems.append(f"{file_path}:{line.group(1) if line else 1}: not valid TOML.")
+            return {}
+        except (OSError, UnicodeDecodeError):
+            self.problems.append(f"{file_path}: cannot be read as UTF-8 text.")
+            return {}
+        self.origins = {key: f"{file_path}:{_line_of(key, content)}" for key in document}
+        return document
 
 
 def _line_of(key: str, content: str) -> int:
@@ -70,40 +98,15 @@ def _line_of(key: str, content: str) -> int:
     return content.count("\n", 0, found.start()) + 1 if found else 1
 
 
-def from_env(env: Mapping[str, str], aliases: Mapping[str, tuple[str, ...]], problems: list[str]) -> dict[str, Given]:
-    """An empty variable counts as unset: compose files create such variables."""
-    given: dict[str, Given] = {}
-    for key, others in aliases.items():
-        for name in (*others[::-1], variable(key)):
-            if env.get(name):
-                given[key] = Given(env[name], f"env {name}")
-        path = env.get(f"{variable(key)}_FILE")
-        if path and env.get(variable(key)):
-            problems.append(f"{variable(key)} and {variable(key)}_FILE are both set. Keep one.")
-        elif path:
-            content = read_secret_file(f"{variable(key)}_FILE", path, problems)
-            given[key] = Given(content, f"env {variable(key)}_FILE")
-    known = {*map(variable, aliases), *(f"{variable(key)}_FILE" for key in aliases), *OTHER_VARIABLES}
-    unknown = sorted(name for name in env if name.startswith(PREFIX) and name not in known)
-    problems.extend(f"unknown variable {name}.{suggestion(name, sorted(known))}" for name in unknown)
-    return given
+def chosen_file(file: Path | None, env: Mapping[str, str]) -> Path | None:
+    """The file that a flag or ROLECALL_CONFIG names, which may be missing; else the one in the working folder, if any."""
+    if file or env.get("ROLECALL_CONFIG"):
+        return file or Path(env["ROLECALL_CONFIG"])
+    return Path(FILE_NAME) if Path(FILE_NAME).is_file() else None
 
 
-def read_secret_file(name: str, path: str, problems: list[str]) -> str:
-    """`name`: the variable that names the file."""
-    try:
-        return Path(path).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        problems.append(f"{name}: {path} cannot be read as UTF-8 text.")
-        return ""
-
-
-def suggestion(name: str, known: list[str]) -> str:
-    matches = get_close_matches(name, known, n=1)
-    return f' Did you mean "{matches[0]}"?' if matches else " `rolecall config show` lists the known ones."
-
-
-def platform_data_dir(env: Mapping[str, str], problems: list[str]) -> Path:
+def platform_folder(env: Mapping[str, str]) -> Path | None:
+    """The platform's folder for data; None if this user has no home directory."""
     try:
         if sys.platform == "win32":
             return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "rolecall"
@@ -111,5 +114,9 @@ def platform_data_dir(env: Mapping[str, str], problems: list[str]) -> Path:
             return Path.home() / "Library/Application Support/rolecall"
         return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "rolecall"
     except RuntimeError:
-        problems.append("data_dir: this user has no home directory. Set ROLECALL_DATA_DIR.")
-        return Path()
+        return None
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    matches = get_close_matches(name, known, n=1)
+    return f' Did you mean "{matches[0]}"?' if matches else " `rolecall config show` lists the known ones."

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hub.settings.model import Settings
@@ -164,7 +164,7 @@ def missing_tools(proxies: Iterable[str] = tuple(START_FUNCTIONS)) -> list[str]:
 
 def has_server_setting() -> bool:
     """Whether the hub has more than one server."""
-    return any(field.name == "server" for field in fields(Settings))
+    return "server" in Settings.model_fields
 
 
 def compile_c(program: str, folder: Path) -> Path:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from hub.settings.model import load
 from rolecall.cli.output import print_facts, print_json, print_notice, print_table
+from rolecall.cli.server.settings import config_option, load_settings
 
 
 @click.group(short_help="Show or validate the hub's settings.")
@@ -15,18 +15,13 @@ def config() -> None:
     """The hub's settings: show their values and origins, or validate them."""
 
 
-_file = click.option(
-    "--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="Read this, not ./rolecall.toml."
-)
-
-
 @config.command("show")
-@_file
+@config_option
 @click.option("--origin", is_flag=True, help="Also the origin of each value.")
 @click.option("--json", "as_json", is_flag=True)
 def show_config(file: Path | None, origin: bool, as_json: bool) -> None:
     """Show every setting with the value that `rolecall serve` would use here."""
-    rows = load(file=file).rows()
+    rows = load_settings(file, {}).rows()
     if as_json:
         print_json({key: {"value": value, "origin": source} for key, value, source in rows})
     elif origin:
@@ -36,10 +31,10 @@ def show_config(file: Path | None, origin: bool, as_json: bool) -> None:
 
 
 @config.command("validate")
-@_file
+@config_option
 def validate_config(file: Path | None) -> None:
     """Check file and environment, and list every problem with its place. Exit code 2 if there is one."""
-    loaded = load(file=file)
+    loaded = load_settings(file, {})
     print_notice(
         f"ok · {loaded.file or 'no file'} · {len(loaded.origins)} of {len(loaded.rows())} settings are not at their default"
     )

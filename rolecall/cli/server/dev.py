@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ def run_dev(settings: Settings) -> None:
     own = settings.admin_token
     if own is None and has_tokens(settings):
         # The demo workers need a token too: one that is valid until this process ends.
-        settings = replace(settings, admin_token=secrets.token_urlsafe(32))
+        settings = settings.model_copy(update={"admin_token": secrets.token_urlsafe(32)})
     asyncio.run(_dev(_open_to_the_demo(settings), token_command=_token_command(own, settings.admin_token)))
 
 
@@ -191,4 +190,5 @@ def _open_to_the_demo(settings: Settings) -> Settings:
     """Allow the addresses of the demo workers, which run on this machine, even if the hub listens to the network."""
     if settings.host.startswith("127.") or settings.host in ("::1", "localhost"):
         return settings
-    return replace(settings, worker_networks=(*settings.worker_networks, ip_network("127.0.0.0/8"), ip_network("::1/128")))
+    here = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+    return settings.model_copy(update={"worker_networks": (*settings.worker_networks, *here)})

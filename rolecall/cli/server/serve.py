@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rolecall.cli.output import CommandError, print_notice
-from rolecall.cli.server.settings import load_settings, setting_flags
+from rolecall.cli.server.settings import SettingsCommand, config_option, load_settings
 
 if TYPE_CHECKING:
     from hub.settings.model import Settings
 
 
-@click.command()
-@setting_flags
+@click.command(cls=SettingsCommand)
+@config_option
 def serve(file: Path | None, **values: Any) -> None:
     """Run the hub until SIGTERM or Ctrl-C, then drain."""
     settings = load_settings(file, values).settings
@@ -29,8 +29,8 @@ def serve(file: Path | None, **values: Any) -> None:
         run(settings, ready=_print_address(settings))
 
 
-@click.command()
-@setting_flags
+@click.command(cls=SettingsCommand)
+@config_option
 def dev(file: Path | None, **values: Any) -> None:
     """Run the hub and three demo workers, and print what to try."""
     loaded = load_settings(file, values)

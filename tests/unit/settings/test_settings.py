@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.settings.model import SPECS, Settings, default_text, load
+from hub.settings.model import SPECS, Settings, load
 from rolecall.errors import ConfigError
 
 
@@ -27,14 +27,14 @@ def test_flag_beats_environment_beats_file_beats_default(file: Path) -> None:
     assert origins["max_batch"] == "default"
 
 
-def test_every_setting_has_help_texts_and_a_default_that_its_reader_accepts() -> None:
+def test_every_setting_has_help_texts_and_a_default_that_is_a_valid_value() -> None:
     settings = Settings.of()
     for key, spec in SPECS.items():
         assert spec.about.endswith("."), key
         assert spec.effect.endswith("."), key
-        assert default_text(key), key
+        assert spec.default, key
         value = getattr(settings, key)
-        assert value is None or spec.reader(value) == value, key
+        assert getattr(Settings.of(**{key: value}), key) == value, key
 
 
 def test_an_unknown_key_is_reported_with_its_line_and_a_suggestion(file: Path) -> None:
@@ -72,6 +72,7 @@ def test_all_problems_are_reported_at_once() -> None:
         ("lease_ttl", float("nan")),
         ("max_body", "12"),
         ("max_body", "4 elephants"),
+        ("max_body", float("inf")),
         ("public_url", "ftp://x"),
         ("public_url", "http://"),
         ("public_url", "http://u:p@host"),
@@ -97,6 +98,7 @@ def test_durations_and_sizes_accept_units() -> None:
     settings = Settings.of(lease_ttl="5m", heartbeat="1500ms", retention="7d", max_body="4MiB")
     assert (settings.lease_ttl, settings.heartbeat, settings.retention) == (300, 1.5, 604_800)
     assert settings.max_body == 4 * 1024 * 1024
+    assert Settings.of(port="8_420", max_body="1.1MiB", max_head=4096.5).max_body == 1_153_433
 
 
 def test_networks_are_text_or_a_list(file: Path) -> None:
@@ -116,6 +118,11 @@ def test_a_shorter_lease_gets_a_shorter_default_heartbeat() -> None:
     loaded = load(env={"A2A_AGENT_DISCOVERY_MAX_AGE": "8"}, search=False)
     assert (loaded.settings.lease_ttl, loaded.settings.heartbeat) == (8, 3)
     assert loaded.origins == {"lease_ttl": "env A2A_AGENT_DISCOVERY_MAX_AGE", "heartbeat": "derived from lease_ttl"}
+
+
+def test_a_very_short_or_endless_lease_is_no_problem_for_the_default_heartbeat() -> None:
+    assert Settings.of(lease_ttl="100ms").heartbeat == pytest.approx(0.0375)
+    assert Settings.of(lease_ttl=0).heartbeat == 45
 
 
 def test_the_rolecall_name_of_a_variable_beats_its_alias() -> None:
@@ -162,6 +169,35 @@ def test_the_data_folder_depends_on_the_platform() -> None:
     assert load(env={"XDG_DATA_HOME": "/x"}, search=False).settings.data_dir.name == "rolecall"
 
 
+def test_a_user_without_a_home_directory_must_name_the_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(ConfigError) as caught:
+        load({"port": "many"}, env={}, search=False)
+    assert caught.value.problems[1] == "data_dir: this user has no home directory. Set ROLECALL_DATA_DIR."
+    assert load(env={"ROLECALL_DATA_DIR": "/data"}, search=False).settings.data_dir == Path("/data")
+
+
+def test_settings_cannot_be_changed() -> None:
+    settings = Settings.of()
+    with pytest.raises(ValueError, match="frozen"):
+        settings.port = 1
+    assert settings.model_copy(update={"port": 1}).port == 1
+    assert settings.port == 8420
+
+
+def test_a_variable_must_be_spelled_exactly() -> None:
+    """pydantic-settings reads variables in any case unless it is told otherwise."""
+    assert load(env={"rolecall_port": "1", "port": "2", "PORT": "3"}, search=False).settings.port == 8420
+
+
+def test_text_of_a_variable_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^name: must be text, not 'caf\\udce9' \(env ROLECALL_NAME\)$"):
+        load(env={"ROLECALL_NAME": "caf\udce9"}, search=False)
+
+
 def test_the_url_uses_the_bound_port() -> None:
     assert Settings.of(port=0).url(5123) == "http://127.0.0.1:5123"
     assert Settings.of(host="::1").url() == "http://[::1]:8420"
@@ -192,11 +228,15 @@ def test_an_invalid_secret_is_not_in_its_error_text(setting: tuple[str, str]) ->
     with pytest.raises(ConfigError) as caught:
         load(env={name: value}, search=False)
     assert value not in str(caught.value)
+    with pytest.raises(ValueError, match="must be") as refused:
+        Settings(**{name.removeprefix("ROLECALL_").lower(): value})
+    assert value not in f"{refused.value} {refused.value!r}"
 
 
 def test_a_secret_can_be_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("k" * 40 + "\n")
     assert load(env={"ROLECALL_SECRET_KEY_FILE": str(tmp_path / "key")}, search=False).settings.secret_key == "k" * 40
+    assert Settings.of(admin_token=f" {'t' * 16}\n").admin_token == "t" * 16
 
 
 def test_the_seed_names_for_allowed_webhook_receivers_work() -> None:
