@@ -99,7 +99,7 @@ def description_of(hub: Hub, variant: Variant) -> dict[str, Any]:
 def run_examples(hub: Hub, variant: Variant, folder: Path, *, phases: str, examples: int, seed: int) -> RunResult:
     """Runs schemathesis; no case may fail."""
     document = description_of(hub, variant)
-    for name in ("Enrolment", "FlatMembers"):
+    for name in ("Enrolment", "FlatEnrolment"):
         document["components"]["schemas"][name]["properties"]["url"] = WORKER_URLS
     (folder / "openapi.json").write_text(json.dumps(document))
     (folder / "schemathesis.toml").write_text(SETTINGS)

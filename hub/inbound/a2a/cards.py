@@ -10,9 +10,10 @@ from typing import NamedTuple
 from quart import Quart, Response, request
 
 from hub.core.registry.directory import Directory
+from hub.inbound.api.answers import Card
 from hub.inbound.api.application import cache_headers
-from hub.inbound.api.operation_doc import documented
-from hub.inbound.api.shapes import Card, Version
+from hub.inbound.api.operation import operation
+from hub.inbound.api.requests import CardQuery, RoleInPath
 from hub.inbound.middleware.authentication import Authenticator, viewer
 from rolecall import __version__
 from rolecall.errors import ExtendedCardNotConfigured, RoleUnknown, VersionNotSupported
@@ -33,7 +34,6 @@ _CORS = {
 }
 _TEXT = ("text/plain",)
 _MAX_CACHED = 1_000
-_HEADERS = {"A2A-Version": Version, "If-None-Match": str}
 _SCHEMES: dict[str, JsonObject] = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -139,13 +139,13 @@ class Cards:
 def add_cards(app: Quart, cards: Cards) -> None:
     answers = {200: Card, 304: None}
 
-    @documented("The hub's card.", answers, VersionNotSupported, headers=_HEADERS)
-    def hub_card() -> Response:
-        return _response(cards.public(viewer(), None, _requested_version()))
+    @operation("The hub's card.", VersionNotSupported, answers=answers)
+    async def hub_card(query: CardQuery) -> Response:
+        return _response(cards.public(viewer(), None, _requested_version(query)), query.etag)
 
-    @documented("A role's card, made from its live workers'.", answers, RoleUnknown, VersionNotSupported, headers=_HEADERS)
-    def role_card(role: str) -> Response:
-        return _response(cards.public(viewer(), role, _requested_version()))
+    @operation("A role's card, made from its live workers'.", RoleUnknown, VersionNotSupported, answers=answers)
+    async def role_card(role: RoleInPath, query: CardQuery) -> Response:
+        return _response(cards.public(viewer(), role, _requested_version(query)), query.etag)
 
     for path in CARD_PATHS:
         app.add_url_rule(path, f"hub:{path}", hub_card, methods=["GET"])
@@ -164,15 +164,12 @@ def _render(profile: Profile, version: str | None) -> JsonObject:
     return pure_03(profile) if version is not None else merged(profile)
 
 
-def _requested_version() -> str | None:
-    return read_version(request.headers.get("A2A-Version") or request.args.get("A2A-Version"))
+def _requested_version(query: CardQuery) -> str | None:
+    return read_version(query.version or request.args.get("A2A-Version"))
 
 
-def _response(card: RenderedCard) -> Response:
-    if card.etag in request.headers.get("If-None-Match", ""):
-        response = Response(status=304)
-    else:
-        response = Response(card.body, content_type="application/json")
+def _response(card: RenderedCard, known: str) -> Response:
+    response = Response(status=304) if card.etag in known else Response(card.body, content_type="application/json")
     response.headers["ETag"] = card.etag
     response.headers.update(cache_headers())
     return response

@@ -10,7 +10,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from hub.inbound.middleware.refusal import retry_after_of
 from hub.server.asgi import PROBLEM
-from rolecall.errors import BodyTooLarge, BodyTooSlow, HubError, InvalidParams, MediaTypeNotSupported
+from rolecall.errors import BodyTooLarge, BodyTooSlow, HubError, MediaTypeNotSupported
 from rolecall.model.a2a import JsonObject
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.problem import problem_body, problem_document
@@ -75,13 +75,6 @@ async def json_object(*, required: bool = True) -> JsonObject:
     if request.mimetype not in ("application/json", "application/merge-patch+json"):
         raise MediaTypeNotSupported
     return read_object(body, current_app.config[_MAX_DEPTH])
-
-
-def whole_number(text: str, name: str, lowest: int, highest: int) -> int:
-    """A number in a query or header. Only ASCII digits count: to Python, `²` is a digit too."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 19 and lowest <= int(text) <= highest):
-        raise InvalidParams(f'"{name}" must be a whole number from {lowest} to {highest}.')
-    return int(text)
 
 
 def problem(error: HubError, **members: Any) -> Response:

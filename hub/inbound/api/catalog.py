@@ -7,9 +7,9 @@ from urllib.parse import quote, urlsplit
 from quart import Quart, Response
 
 from hub.core.registry.directory import Directory
+from hub.inbound.api.answers import CatalogDocument
 from hub.inbound.api.application import cache_headers
-from hub.inbound.api.operation_doc import documented
-from hub.inbound.api.shapes import CatalogDocument
+from hub.inbound.api.operation import operation
 from hub.inbound.middleware.authentication import viewer
 from rolecall.model.a2a import JsonObject
 from rolecall.model.ids import Caller
@@ -57,12 +57,12 @@ class Catalog:
 
 def add_catalog(app: Quart, catalog: Catalog) -> None:
     @app.route(PATH, methods=["OPTIONS"])
-    @documented("The CORS headers: every origin may read the catalog.", {204: None})
+    @operation("The CORS headers: every origin may read the catalog.", answers={204: None})
     async def ai_catalog_options() -> Response:
         return Response(status=204, headers={"Allow": "GET, HEAD, OPTIONS", **_HEADERS})
 
     @app.route(PATH, methods=["GET"], provide_automatic_options=False)
-    @documented("The live roles as an AI Catalog.", {200: {MEDIA: CatalogDocument}})
+    @operation("The live roles as an AI Catalog.", answers={200: {MEDIA: CatalogDocument}})
     async def ai_catalog() -> Response:
         headers = {**_HEADERS, **cache_headers()}
         return Response(dump(catalog.document(viewer())), content_type=MEDIA, headers=headers)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from quart import Quart, Response, request
+from msgspec.structs import asdict
+from quart import Quart, Response
 
 from hub.core.hub import Hub
 from hub.core.registry.directory import Directory
+from hub.inbound.api.answers import Checks, HealthReport, Ready
 from hub.inbound.api.application import reply
-from hub.inbound.api.operation_doc import documented
-from hub.inbound.api.shapes import Checks, HealthQuery, HealthReport, Ready
+from hub.inbound.api.operation import operation
+from hub.inbound.api.requests import HealthQuery
 from hub.inbound.middleware.authentication import operators_view, sees_all, viewer
 from hub.ports.engine import Engine
 from rolecall import __version__
@@ -30,46 +32,45 @@ def add_operations(
     started = time.monotonic()
 
     @app.get("/")
-    @documented("A page for people.", {200: {"text/html": str}})
+    @operation("A page for people.", answers={200: {"text/html": str}})
     async def welcome() -> Response:
         return Response(_WELCOME, content_type="text/html; charset=utf-8")
 
     @app.get("/livez")
-    @documented("Whether the event loop runs.", {200: {"text/plain": str}})
+    @operation("Whether the event loop runs.", answers={200: {"text/plain": str}})
     async def alive() -> Response:
         return Response("ok\n", content_type="text/plain")
 
     @app.get("/readyz")
-    @documented("Whether the hub takes calls.", {200: _READINESS, 503: _READINESS}, query=HealthQuery)
-    async def ready() -> Response:
+    @operation("Whether the hub takes calls.", answers={200: _READINESS, 503: _READINESS})
+    async def ready(query: HealthQuery) -> Response:
         checks = await _checks(hub, engine)
-        missing = [name for name, fine in checks.items() if not fine]
+        missing = [name for name, fine in asdict(checks).items() if not fine]
         status = 503 if missing else 200
-        if "verbose" in request.args:
-            report: Ready = {"ready": not missing, "checks": checks}
-            return reply(report, status)
+        if query.verbose is not None:
+            return reply(Ready(ready=not missing, checks=checks), status)
         text = f"not ready: {', '.join(missing)}\n" if missing else "ok\n"
         return Response(text, status=status, content_type="text/plain")
 
     @app.get("/health")
-    @documented("A summary of the hub's health.", {200: HealthReport})
-    async def health() -> Response:
+    @operation("A summary of the hub's health.")
+    async def health() -> HealthReport:
         checks = await _checks(hub, engine)
         live = directory.live(viewer())
-        document: HealthReport = {
-            "status": "ok" if all(checks.values()) else "degraded",
-            "version": __version__,
-            "uptime_seconds": round(time.monotonic() - started, 1),
-            "checks": checks,
-            "workers": len(live),
-            "roles": len(directory.roles(viewer())),
-        }
+        report = HealthReport(
+            status="ok" if all(asdict(checks).values()) else "degraded",
+            version=__version__,
+            uptime_seconds=round(time.monotonic() - started, 1),
+            checks=checks,
+            workers=len(live),
+            roles=len(directory.roles(viewer())),
+        )
         if sees_all():
-            document["running_tasks"] = len(hub.relays)
-        return reply(document)
+            report.running_tasks = len(hub.relays)
+        return report
 
     @app.get("/metrics")
-    @documented("Metrics for Prometheus.", {200: {"text/plain": str}}, HubWide)
+    @operation("Metrics for Prometheus.", HubWide, answers={200: {"text/plain": str}})
     async def prometheus() -> Response:
         operators_view()
         return Response(metrics(), content_type=metrics_type)
@@ -81,4 +82,4 @@ async def _checks(hub: Hub, engine: Engine) -> Checks:
         store = True
     except StoreError:
         store = False
-    return {"store": store, "taking_calls": not hub.draining}
+    return Checks(store=store, taking_calls=not hub.draining)

@@ -11,19 +11,10 @@ from typing import Any, NamedTuple
 from quart import Quart
 
 from hub.core.registry.directory import Directory, GrantedLease
-from hub.inbound.api.offers import (
-    check_name,
-    read_beat,
-    read_boot,
-    read_credential,
-    read_flat_name,
-    read_offer,
-    read_proof,
-    read_ttl,
-    read_worker,
-)
-from hub.inbound.api.operation_doc import documented
-from hub.inbound.api.shapes import Enrolment, FlatEnrolment, Heartbeat, Lease
+from hub.inbound.api.answers import Lease
+from hub.inbound.api.offers import check_name, read_beat, read_flat_name, read_offer, read_proof, read_ttl, read_worker
+from hub.inbound.api.operation import Operation, documented, operation_of
+from hub.inbound.api.requests import Enrolment, FlatEnrolment, Heartbeat, InstanceInPath, RoleInPath, WorkerInPath
 from hub.inbound.middleware.audit import recorded
 from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of
@@ -49,6 +40,7 @@ from rolecall.protocol.text.jsontext import dump, read_object
 
 _ENROL_ERRORS = (OfferInvalid, InstanceConflict, Overloaded, TooManyRegistrations)
 LEASE_ERRORS = (OfferInvalid, LeaseUnknown, LeaseSuperseded)
+_ENROLLED = {200: Lease, 201: Lease}
 
 Handler = Callable[..., Awaitable[GrantedLease]]
 
@@ -59,7 +51,7 @@ class LeaseRoute(NamedTuple):
     method: str
     rule: str
     handler: Handler
-    body_required: bool
+    operation: Operation
 
     def parameters(self, segments: Sequence[str]) -> tuple[str, ...] | None:
         """The parameters' values; None: the path does not match."""
@@ -87,16 +79,16 @@ class Leases:
         self._max_depth = max_depth
         self._max_card = max_card
         self._routes = (
-            LeaseRoute("PUT", "/registry/agents/<role>/<instance>", self.enrol, True),
-            LeaseRoute("POST", "/registry/agents", self.enrol_flat, True),
-            LeaseRoute("POST", "/registry/agents/<name>/heartbeat", self.beat, False),
+            _route("PUT", "/registry/agents/<role>/<instance>", self.enrol),
+            _route("POST", "/registry/agents", self.enrol_flat),
+            _route("POST", "/registry/agents/<name>/heartbeat", self.beat),
         )
 
     def add_to(self, app: Quart) -> None:
         """Lists the routes in Quart's map, for the OpenAPI description and for 405. `match` finds them before Quart."""
-        for method, rule, handler, _ in self._routes:
-            view: Any = handler
-            app.add_url_rule(rule, endpoint=f"{method} {rule}", view_func=view, methods=[method])
+        for route in self._routes:
+            view: Any = route.handler
+            app.add_url_rule(route.rule, endpoint=f"{route.method} {route.rule}", view_func=view, methods=[route.method])
 
     def match(self, path: str, method: str) -> LeaseCall | None:
         """None: not a route of leases."""
@@ -112,8 +104,9 @@ class Leases:
     async def __call__(self, request: Request, call: LeaseCall) -> None:
         try:
             principal = require(request.principal, Right.ENROL)
-            document = await self._read(request, required=call.route.body_required)
-            granted = await call.route.handler(principal, document, *call.parameters)
+            own = call.route.operation
+            body = own.read_body(await self._read(request, required=own.body_required))
+            granted = await call.route.handler(principal, *call.parameters, body)
         except ClientDisconnected:
             return
         except HubError as error:
@@ -121,26 +114,25 @@ class Leases:
             return
         await request.answer(dump(_lease_of(self._directory, granted)), status=201 if granted.is_new else 200)
 
-    @documented("Enrol a worker. Repeating it is harmless.", {200: Lease, 201: Lease}, *_ENROL_ERRORS, body=Enrolment)
-    async def enrol(self, principal: Principal, document: JsonObject, role: str, instance: str) -> GrantedLease:
+    @documented("Enrol a worker. Repeating it is harmless.", *_ENROL_ERRORS, answers=_ENROLLED)
+    async def enrol(self, principal: Principal, role: RoleInPath, instance: InstanceInPath, body: Enrolment) -> GrantedLease:
         check_name(role, instance)
-        return await self._enrol(principal, document, WorkerId(role, instance))
+        return await self._enrol(principal, body, WorkerId(role, instance))
 
-    @documented("Enrol a worker, with its name in the body.", {200: Lease, 201: Lease}, *_ENROL_ERRORS, body=FlatEnrolment)
-    async def enrol_flat(self, principal: Principal, document: JsonObject) -> GrantedLease:
-        return await self._enrol(principal, document, read_flat_name(document))
+    @documented("Enrol a worker, with its name in the body.", *_ENROL_ERRORS, answers=_ENROLLED)
+    async def enrol_flat(self, principal: Principal, body: FlatEnrolment) -> GrantedLease:
+        return await self._enrol(principal, body, read_flat_name(body))
 
-    @documented("Renew a lease.", {200: Lease}, *LEASE_ERRORS, body=Heartbeat, body_required=False)
-    async def beat(self, principal: Principal, document: JsonObject, name: str) -> GrantedLease:
-        return await self._directory.beat(principal, read_worker(name), read_proof(document), read_beat(document))
+    @documented("Renew a lease.", *LEASE_ERRORS, answers={200: Lease})
+    async def beat(self, principal: Principal, name: WorkerInPath, body: Heartbeat) -> GrantedLease:
+        return await self._directory.beat(principal, read_worker(name), read_proof(body), read_beat(body))
 
-    async def _enrol(self, principal: Principal, document: JsonObject, worker: WorkerId) -> GrantedLease:
-        offer = read_offer(document, worker, max_card=self._max_card)
-        credential = read_credential(document)
-        if credential:
-            offer = replace(offer, credential=b64encode(self._vault.seal(credential.encode())).decode())
+    async def _enrol(self, principal: Principal, body: Enrolment, worker: WorkerId) -> GrantedLease:
+        offer = read_offer(body, worker, max_card=self._max_card)
+        if body.authorization:
+            offer = replace(offer, credential=b64encode(self._vault.seal(body.authorization.encode())).decode())
         with recorded(principal.caller, "enrol", str(worker)):
-            return await self._directory.enrol(principal, offer, boot=read_boot(document), ttl=read_ttl(document))
+            return await self._directory.enrol(principal, offer, boot=body.boot or "", ttl=read_ttl(body))
 
     async def _read(self, request: Request, *, required: bool) -> JsonObject:
         """The body as an object; no body is `{}` unless one is required."""
@@ -148,6 +140,10 @@ class Leases:
             return {}
         body = await request.json(self._max_body)
         return read_object(body, self._max_depth) if body or required else {}
+
+
+def _route(method: str, rule: str, handler: Handler) -> LeaseRoute:
+    return LeaseRoute(method, rule, handler, operation_of(handler))
 
 
 def _has_no_body(request: Request) -> bool:
@@ -165,18 +161,18 @@ def _is_parameter(segment: str) -> bool:
 
 def _lease_of(directory: Directory, granted: GrantedLease) -> Lease:
     registration = granted.registration
-    return {
-        "name": str(registration.worker),
-        "role": registration.worker.role,
-        "instance_id": registration.worker.instance,
-        "epoch": registration.epoch,
-        "lease": registration.secret,
-        "ttl_seconds": registration.ttl.total_seconds(),
-        "heartbeat_seconds": round(granted.heartbeat.total_seconds(), 3),
-        "registered": True,
-        "expires_in": seconds(directory.expires_in(registration)),
-        "state": registration.health,
-    }
+    return Lease(
+        name=str(registration.worker),
+        role=registration.worker.role,
+        instance_id=registration.worker.instance,
+        epoch=registration.epoch,
+        lease=registration.secret,
+        ttl_seconds=registration.ttl.total_seconds(),
+        heartbeat_seconds=round(granted.heartbeat.total_seconds(), 3),
+        registered=True,
+        expires_in=seconds(directory.expires_in(registration)),
+        state=registration.health,
+    )
 
 
 def seconds(duration: timedelta | None) -> float | None:

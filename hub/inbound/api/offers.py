@@ -1,12 +1,22 @@
-"""Parses the body of an enrolment into the model's Offer. Errors name the field and the reason."""
+"""Makes the model's words of an enrolment, a heartbeat and a worker's name. Errors name the member and the reason."""
 
 from __future__ import annotations
 
 import secrets
 from datetime import timedelta
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from msgspec import UnsetType
+
+from hub.inbound.api.requests import (
+    INSTANCE_REASON,
+    MAX_DESCRIPTION,
+    ROLE_REASON,
+    Enrolment,
+    FlatEnrolment,
+    Heartbeat,
+    Proof,
+)
 from rolecall.errors import LeaseUnknown, OfferInvalid
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import JSONRPC, Interface, can_replay
@@ -15,20 +25,6 @@ from rolecall.model.worker import Beat, LeaseProof, Offer
 from rolecall.protocol.cards import interfaces
 from rolecall.protocol.text.jsontext import dump
 
-MAX_URL = 2048
-MAX_DESCRIPTION = 1000
-MAX_NAME = 200
-MAX_BOOT = 128
-MAX_SECRET = 256
-MAX_AUTHORIZATION = 4096
-MAX_SKILLS = 100
-MAX_MODELS = 100
-MAX_MODEL = 200
-MAX_LABELS = 32
-MAX_LABEL_KEY = 128
-MAX_LABEL_VALUE = 256
-MAX_NUMBER = 1_000_000_000
-"""Of counts, and of a TTL in seconds."""
 _MAX_INTERFACES = 8
 _HTTP_SCHEMES = frozenset({"basic", "bearer", "digest"})
 _CAMEL = {
@@ -38,22 +34,21 @@ _CAMEL = {
 }
 
 
-def read_offer(document: JsonObject, worker: WorkerId, *, max_card: int) -> Offer:
+def read_offer(enrolment: Enrolment, worker: WorkerId, *, max_card: int) -> Offer:
     """`max_card`: bytes of the card's JSON."""
-    card = _card(document, worker, max_card)
+    card = _card(enrolment, worker, max_card)
     capabilities = card["capabilities"]
-    url = _text(document, "url", MAX_URL, required=True)
     return Offer(
         worker=worker,
-        url=url,
-        description=_text(document, "description", MAX_DESCRIPTION) or str(card.get("description") or "")[:MAX_DESCRIPTION],
+        url=enrolment.url,
+        description=enrolment.description or str(card.get("description") or "")[:MAX_DESCRIPTION],
         card=card,
         streaming=capabilities.get("streaming") is True,
         replays=can_replay(card),
-        interfaces=_interfaces(card, url),
-        capacity=_count(document, "capacity", lowest=1),
-        labels=_labels(document.get("labels")),
-        models=_models(document.get("models_supported")),
+        interfaces=_interfaces(card, enrolment.url),
+        capacity=enrolment.capacity,
+        labels=enrolment.labels or {},
+        models=tuple(enrolment.models_supported or ()),
     )
 
 
@@ -74,22 +69,11 @@ def _moved(card_url: str, url: str) -> str:
     return urlunsplit(urlsplit(card_url)._replace(scheme=own.scheme, netloc=own.netloc))
 
 
-def read_credential(document: JsonObject) -> str:
-    """The value of the Authorization header that the hub sends to this worker."""
-    value = _text(document, "authorization", MAX_AUTHORIZATION)
-    if not value.isascii() or not value.isprintable():
-        raise OfferInvalid("authorization", "must be one line of ASCII, as an Authorization header has it")
-    return value
-
-
-def read_flat_name(document: JsonObject) -> WorkerId:
+def read_flat_name(enrolment: FlatEnrolment) -> WorkerId:
     """The flat form's name. `role` and `instance_id` win over `name`; a missing instance gets a random one."""
-    name = _text(document, "name", MAX_NAME)
-    role, instance = split_name(name) if name else ("", None)
-    if instance is not None and not is_instance(instance):
-        raise OfferInvalid("name", "has no valid instance behind its colon")
-    role = _text(document, "role", MAX_NAME) or role
-    instance = _text(document, "instance_id", MAX_NAME) or instance
+    role, instance = split_name(enrolment.name or "")
+    role = enrolment.role or role
+    instance = enrolment.instance_id or instance
     if not role:
         raise OfferInvalid("name", "is required: a role, or role:instance")
     check_name(role, instance)
@@ -99,13 +83,9 @@ def read_flat_name(document: JsonObject) -> WorkerId:
 def check_name(role: str, instance: str | None) -> None:
     """For the hub's own APIs. OfferInvalid."""
     if not is_role(role):
-        raise OfferInvalid(
-            "role", "must be 1 to 63 of a-z, 0-9, '.', '_', '-', begin with a letter or digit, and not be a reserved word"
-        )
+        raise OfferInvalid("role", ROLE_REASON)
     if instance is not None and not is_instance(instance):
-        raise OfferInvalid(
-            "instance_id", "must be 1 to 127 of letters, digits, '.', '_', ':', '-', and begin with a letter or digit"
-        )
+        raise OfferInvalid("instance_id", INSTANCE_REASON)
 
 
 def read_worker(name: str) -> WorkerId:
@@ -117,46 +97,31 @@ def read_worker(name: str) -> WorkerId:
     return WorkerId(role, instance)
 
 
-def read_boot(document: JsonObject) -> str:
-    return _text(document, "boot", MAX_BOOT)
+def read_ttl(enrolment: Enrolment) -> timedelta | None:
+    return None if enrolment.ttl_seconds is None else timedelta(seconds=enrolment.ttl_seconds)
 
 
-def read_ttl(document: JsonObject) -> timedelta | None:
-    seconds = _number(document, "ttl_seconds", 0, MAX_NUMBER)
-    return None if seconds is None else timedelta(seconds=seconds)
+def read_proof(proof: Proof) -> LeaseProof:
+    return LeaseProof(_whole(proof.epoch), proof.lease or None)
 
 
-def read_proof(document: JsonObject) -> LeaseProof:
-    return LeaseProof(_count(document, "epoch", lowest=0), _text(document, "lease", MAX_SECRET) or None)
+def read_beat(heartbeat: Heartbeat) -> Beat:
+    return Beat(_whole(heartbeat.in_flight), _whole(heartbeat.capacity), heartbeat.draining)
 
 
-def read_beat(document: JsonObject) -> Beat:
-    draining = document.get("draining")
-    if draining is not None and not isinstance(draining, bool):
-        raise OfferInvalid("draining", "must be true or false")
-    return Beat(_count(document, "in_flight", lowest=0), _count(document, "capacity", lowest=1), draining)
+def _whole(number: float | UnsetType | None) -> int | None:
+    return int(number) if isinstance(number, float) else None
 
 
-def _card(document: JsonObject, worker: WorkerId, max_card: int) -> JsonObject:
-    """The worker's card, or one made of the flat fields. Capabilities get the spelling of cards."""
-    card = document.get("card")
-    if card is None:
-        card = {"name": str(worker), "skills": []}
-    if not isinstance(card, dict):
-        raise OfferInvalid("card", "must be an object")
+def _card(enrolment: Enrolment, worker: WorkerId, max_card: int) -> JsonObject:
+    """The worker's card, or one made of the flat members. Capabilities get the spelling of cards."""
+    card: JsonObject = {"name": str(worker), "skills": []} if enrolment.card is None else enrolment.card
     if len(dump(card)) > max_card:
         raise OfferInvalid("card", f"must be at most {max_card} bytes of JSON ({{setting}} on the hub)", setting="max_card")
-    capabilities = {**_object(card, "capabilities"), **_object(document, "capabilities")}
+    capabilities = {**(card.get("capabilities") or {}), **(enrolment.capabilities or {})}
     card["capabilities"] = {_CAMEL.get(name, name): value for name, value in capabilities.items()}
     _convert_authentication(card)
-    skills = card.get("skills")
-    skills = [] if skills is None else skills
-    if not isinstance(skills, list) or len(skills) > MAX_SKILLS or not all(isinstance(skill, dict) for skill in skills):
-        raise OfferInvalid("card.skills", f"must be a list of at most {MAX_SKILLS} objects")
-    for skill in skills:
-        if not isinstance(skill.get("tags"), list | None):
-            raise OfferInvalid("card.skills.tags", "must be a list of strings")
-    card["skills"] = skills
+    card["skills"] = card.get("skills") or []
     return card
 
 
@@ -171,66 +136,3 @@ def _convert_authentication(card: JsonObject) -> None:
         del card["authentication"]
         card["securitySchemes"] = {name: {"type": "http", "scheme": name} for name in names}
         card["security"] = [{name: []} for name in card["securitySchemes"]]
-
-
-def _object(document: JsonObject, field: str) -> JsonObject:
-    value = document.get(field)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise OfferInvalid(field, "must be an object")
-    return value
-
-
-def _text(document: JsonObject, field: str, longest: int, *, required: bool = False) -> str:
-    value = document.get(field)
-    if value is None and not required:
-        return ""
-    if not isinstance(value, str) or (required and not value):
-        raise OfferInvalid(field, "is required, as a string" if required else "must be a string")
-    if len(value) > longest or "\0" in value:
-        raise OfferInvalid(field, f"must be at most {longest} characters, without NUL")
-    return value
-
-
-def _number(document: JsonObject, field: str, lowest: float, highest: float) -> float | None:
-    value: Any = document.get(field)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
-        raise OfferInvalid(field, f"must be a number from {lowest:g} to {highest:g}")
-    return float(value)
-
-
-def _count(document: JsonObject, field: str, *, lowest: int) -> int | None:
-    value: Any = document.get(field)
-    if value is None:
-        return None
-    # In JSON 4.0 equals 4, and some languages always write the former.
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not whole or not lowest <= value <= MAX_NUMBER:
-        raise OfferInvalid(field, f"must be a whole number from {lowest} to {MAX_NUMBER}")
-    return int(value)
-
-
-def _labels(value: Any) -> dict[str, str]:
-    if value is None:
-        return {}
-    fits = isinstance(value, dict) and len(value) <= MAX_LABELS
-    if not fits or not all(
-        len(k) <= MAX_LABEL_KEY and isinstance(v, str) and len(v) <= MAX_LABEL_VALUE for k, v in value.items()
-    ):
-        raise OfferInvalid("labels", f"must be an object of at most {MAX_LABELS} short strings")
-    return dict(value)
-
-
-def _models(value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if (
-        not isinstance(value, list)
-        or len(value) > MAX_MODELS
-        or not all(isinstance(m, str) and len(m) <= MAX_MODEL for m in value)
-    ):
-        raise OfferInvalid("models_supported", f"must be a list of at most {MAX_MODELS} short strings")
-    return tuple(value)

@@ -1,15 +1,22 @@
-"""The OpenAPI description of the hub's own APIs, generated from their routes and their handlers' documentation."""
+"""The OpenAPI description of the hub's own APIs, generated from their routes and the signatures of their handlers.
+
+quart-schema would do a part of this, but nearly all of it would have to be overridden (decision 13).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import isclass
 from typing import Any
 
+from msgspec.json import schema_components
+from pydantic import BaseModel
 from quart import Quart, Response
 
-from hub.inbound.api.operation_doc import EVENTS, OperationDoc, Schemas, doc_of, documented, members_of
-from hub.inbound.api.shapes import Instance, Position, Problem, Role, Segment, Worker
+from hub.inbound.api.answers import Problem
+from hub.inbound.api.operation import EVENTS, Operation, operation, operation_of
+from hub.inbound.api.validation import Query, members_of
 from hub.inbound.middleware.authentication import caller, is_open
 from rolecall import __version__, errors
 from rolecall.errors import HubError
@@ -22,14 +29,8 @@ _ABOUT = (
     "Rolecall's own APIs: registry, discovery, tasks, dead letters, operations. A2A itself, in JSON-RPC and REST, is "
     "described at a2a-protocol.org."
 )
-_PATH_PARAMETERS: dict[str, Any] = {
-    "role": Role,
-    "instance": Instance,
-    "name": Worker,
-    "task": Segment,
-    "config": Segment,
-    "cursor": Position,
-}
+_SCHEMAS = "#/components/schemas/"
+_NOTHING: tuple[tuple[str, Any], ...] = (("default", None), ("default", ""), ("default", []), ("required", []))
 _WRITES = frozenset({"POST", "PUT", "DELETE"})
 _JSON = "application/json"
 _SECURITY: list[JsonObject] = [{"bearer": []}, {"apiKey": []}]
@@ -51,12 +52,64 @@ def add_description(app: Quart) -> None:
     cached: list[bytes] = []
 
     @app.get(PATH)
-    @documented("This description.", {200: JsonObject})
+    @operation("This description.", answers={200: JsonObject})
     async def description() -> Response:
         caller()
         if not cached:
             cached.append(dump(document(app)))
         return Response(cached[0], content_type=_JSON)
+
+
+class Schemas:
+    """Types as JSON Schemas, which pydantic and msgspec make. Classes are collected by name in `known` and referenced."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, JsonObject] = {}
+
+    def of(self, kind: Any) -> JsonObject:
+        """Of a body or an answer."""
+        if isclass(kind) and issubclass(kind, BaseModel) and kind.__name__ not in self.known:
+            self.known[kind.__name__] = self._of_model(kind)
+        if isclass(kind) and kind.__name__ in self.known:
+            return {"$ref": _SCHEMAS + kind.__name__}
+        (schema,), found = schema_components((kind,), ref_template=_SCHEMAS + "{name}")
+        for name, one in _plain(found).items():
+            # msgspec gives enumerations no type.
+            self.known.setdefault(name, {"type": "string", **one} if "enum" in one else one)
+        made: JsonObject = _plain(schema)
+        return made
+
+    def members_of(self, kind: type[BaseModel]) -> dict[str, JsonObject]:
+        """Those of a query, where an absent member is not `null`, which a type names last."""
+        found: dict[str, JsonObject] = {}
+        for name, member in self._of_model(kind).get("properties", {}).items():
+            first, *_ = member.pop("anyOf", ({},))
+            found[name] = {**member, **first}
+        return found
+
+    def _of_model(self, kind: type[BaseModel]) -> JsonObject:
+        schema: JsonObject = _plain(kind.model_json_schema(ref_template=_SCHEMAS + "{model}"))
+        self.known.update(schema.pop("$defs", {}))
+        return schema
+
+
+def _plain(schema: Any) -> Any:
+    """In one form, whichever library wrote it: without titles, which repeat names, without the defaults of absent members, and
+    with docstrings as one line.
+    """
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {name: _plain(value) for name, value in schema.items() if (name, value) not in _NOTHING}
+    if isinstance(plain.get("title"), str):
+        del plain["title"]
+    if isinstance(plain.get("description"), str):
+        plain["description"] = " ".join(plain["description"].split())
+    if plain.get("multipleOf") == 1:
+        del plain["multipleOf"]
+        plain["type"] = "integer"
+    return plain
 
 
 class Refusals:
@@ -86,7 +139,7 @@ def document(app: Quart) -> JsonObject:
     paths: dict[str, JsonObject] = {}
     for method, rule, handler in routes(app):
         path = rule.replace("<", "{").replace(">", "}")
-        paths.setdefault(path, {})[method.lower()] = _operation(method, path, doc_of(handler), schemas, refusals)
+        paths.setdefault(path, {})[method.lower()] = _operation(method, path, operation_of(handler), schemas, refusals)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Rolecall", "version": __version__, "description": _ABOUT},
@@ -112,39 +165,36 @@ def routes(app: Quart) -> list[tuple[str, str, Callable[..., Any]]]:
     return sorted(found, key=lambda route: (route[1], route[0]))
 
 
-def _operation(method: str, path: str, doc: OperationDoc, schemas: Schemas, refusals: Refusals) -> JsonObject:
-    operation: JsonObject = {
+def _operation(method: str, path: str, own: Operation, schemas: Schemas, refusals: Refusals) -> JsonObject:
+    found: JsonObject = {
         "operationId": re.sub(r"\W+", "_", f"{method.lower()}{path}").strip("_"),
-        "summary": doc.about,
+        "summary": own.about,
         "security": [{}, *_SECURITY] if is_open(path) else _SECURITY,
     }
-    parameters = _parameters(path, doc, schemas)
+    parameters = [*_parameters("path", own.path, schemas), *_parameters("query", own.query, schemas)]
     if parameters:
-        operation["parameters"] = parameters
-    if doc.body is not None:
-        content = {_JSON: {"schema": schemas.of(doc.body, closed=False)}}
-        operation["requestBody"] = {"required": doc.body_required, "content": content}
-    operation["responses"] = {
-        **{str(status): _answer(status, what, schemas) for status, what in doc.answers.items()},
-        **refusals.of(_raised(method, path, doc), schemas),
+        found["parameters"] = parameters
+    if own.body is not None:
+        content = {_JSON: {"schema": schemas.of(own.body)}}
+        found["requestBody"] = {"required": own.body_required, "content": content}
+    found["responses"] = {
+        **{str(status): _answer(status, what, schemas) for status, what in own.answers.items()},
+        **refusals.of(_raised(method, path, own), schemas),
     }
-    return operation
+    return found
 
 
-def _parameters(path: str, doc: OperationDoc, schemas: Schemas) -> list[JsonObject]:
-    in_path = [_parameter("path", name, _PATH_PARAMETERS[name], schemas) for name in re.findall(r"{(\w+)}", path)]
-    query = members_of(doc.query) if doc.query is not None else {}
-    return [
-        *({**parameter, "required": True} for parameter in in_path),
-        *(_parameter("query", name, kind, schemas) for name, (kind, _) in query.items()),
-        *(_parameter("header", name, kind, schemas) for name, kind in doc.headers.items()),
-    ]
-
-
-def _parameter(where: str, name: str, kind: Any, schemas: Schemas) -> JsonObject:
-    schema = schemas.of(kind)
-    about = schema.pop("description", None)
-    return {"name": name, "in": where, "schema": schema, **({"description": about} if about else {})}
+def _parameters(where: str, kind: type[Query] | None, schemas: Schemas) -> list[JsonObject]:
+    if kind is None:
+        return []
+    found = []
+    for name, schema in schemas.members_of(kind).items():
+        header = members_of(kind)[name].header
+        parameter: JsonObject = {"name": header or name, "in": "header" if header else where, "schema": schema}
+        if "description" in schema:
+            parameter["description"] = schema.pop("description")
+        found.append({**parameter, "required": True} if where == "path" else parameter)
+    return found
 
 
 def _answer(status: int, what: Any, schemas: Schemas) -> JsonObject:
@@ -160,13 +210,17 @@ def _content(media: str, schema: JsonObject) -> JsonObject:
     return {"schema": {"type": "string"}, "x-event-data": schema} if media == EVENTS else {"schema": schema}
 
 
-def _raised(method: str, path: str, doc: OperationDoc) -> Iterable[type[HubError]]:
-    """The errors of the handler, and those of the middleware."""
-    yield from doc.raises
+def _raised(method: str, path: str, own: Operation) -> Iterable[type[HubError]]:
+    """The errors of the handler and of what it takes, and those of the middleware."""
+    yield from own.raises
+    for kind in (own.path, own.query):
+        if kind is not None and any(member.reason for member in members_of(kind).values()):
+            yield kind.refusal
     yield from _COMMON_ERRORS
     if not is_open(path):
         yield from (errors.Unauthenticated, errors.StoreUnavailable)
     if method in _WRITES:
         yield from (errors.CrossSite, errors.Forbidden)
-    if doc.body is not None:
+    if own.body is not None:
+        yield errors.OfferInvalid
         yield from _BODY_ERRORS

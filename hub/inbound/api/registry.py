@@ -4,118 +4,95 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from datetime import timedelta
-from typing import Any
 
+from msgspec import UNSET
+from msgspec.structs import asdict
 from quart import Quart, Response, request
 
 from hub.core.admission.quota import WorkspaceQuota
 from hub.core.registry.directory import Directory
-from hub.inbound.api.application import json_object, problem, reply, whole_number
-from hub.inbound.api.leases import LEASE_ERRORS, seconds
-from hub.inbound.api.offers import read_proof, read_worker
-from hub.inbound.api.operation_doc import EVENTS, documented
-from hub.inbound.api.shapes import (
+from hub.inbound.api.answers import (
     Agent,
     AgentAndCard,
-    AgentFilter,
+    AgentCapabilities,
     Agents,
     AgentSkill,
     Change,
-    DrainRequest,
-    FeedQuery,
+    Load,
     ProbeResult,
-    Proof,
-    ProofInQuery,
-    Revision,
     Withdrawn,
 )
+from hub.inbound.api.application import problem
+from hub.inbound.api.leases import LEASE_ERRORS, seconds
+from hub.inbound.api.offers import read_proof, read_worker
+from hub.inbound.api.operation import EVENTS, operation
+from hub.inbound.api.requests import AgentFilter, DrainRequest, FeedQuery, Proof, ProofInQuery, WorkerInPath
 from hub.inbound.middleware.audit import recorded
 from hub.inbound.middleware.authentication import caller, enroller
-from rolecall.errors import (
-    InvalidParams,
-    LeaseError,
-    LeaseSuperseded,
-    LeaseUnknown,
-    OfferInvalid,
-    Overloaded,
-)
+from rolecall.errors import LeaseError, LeaseSuperseded, LeaseUnknown, OfferInvalid, Overloaded
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import AgentQuery
 from rolecall.model.ids import Caller
 from rolecall.model.principal import Right
-from rolecall.model.worker import Registration, RegistryChange
+from rolecall.model.worker import LeaseProof, Registration, RegistryChange
 from rolecall.protocol.sse import KEEP_ALIVE, RESPONSE_HEADERS, write_frame
 from rolecall.protocol.text.jsontext import dump
 from rolecall.protocol.text.timestamp import timestamp
 
 ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one instance."
-_STATES = ("ready", "suspect", "draining")
 
 
 def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, feeds: WorkspaceQuota) -> None:
     @app.delete("/registry/agents/<name>")
-    @documented("Withdraw a worker.", {200: Withdrawn}, *LEASE_ERRORS, body=Proof, body_required=False, query=ProofInQuery)
-    async def withdraw(name: str) -> Response:
-        document = await json_object(required=False)
-        for field in ("epoch", "lease"):
-            if field in request.args:
-                document.setdefault(field, _int_or_text(request.args[field]) if field == "epoch" else request.args[field])
+    @operation("Withdraw a worker.", *LEASE_ERRORS, right=Right.ENROL)
+    async def withdraw(name: WorkerInPath, body: Proof, query: ProofInQuery) -> Withdrawn | Response:
+        proof = read_proof(body)
+        proof = LeaseProof(
+            query.epoch if body.epoch is UNSET else proof.epoch,
+            query.lease or None if body.lease is UNSET else proof.secret,
+        )
         try:
-            with recorded(enroller().caller, "withdraw", name):
-                await directory.withdraw(enroller(), read_worker(name), read_proof(document))
+            with recorded(caller(), "withdraw", name):
+                await directory.withdraw(enroller(), read_worker(name), proof)
         except (LeaseUnknown, LeaseSuperseded) as error:
             return _unregistered(error)
-        withdrawn: Withdrawn = {"name": name, "registered": False}
-        return reply(withdrawn)
+        return Withdrawn(name=name, registered=False)
 
     @app.post("/registry/agents/<name>/drain")
-    @documented("Give a worker no new tasks.", {200: Agent}, OfferInvalid, LeaseUnknown, body=DrainRequest, body_required=False)
-    async def drain(name: str) -> Response:
-        document = await json_object(required=False)
-        reason = str(document.get("reason") or "drained by an operator")[:200]
-        operator = caller(Right.OPERATE)
-        with recorded(operator, "drain", name):
-            drained = await directory.drain(operator, read_worker(name), reason)
-        return reply(_item(directory, drained))
+    @operation("Give a worker no new tasks.", OfferInvalid, LeaseUnknown, right=Right.OPERATE)
+    async def drain(name: WorkerInPath, body: DrainRequest) -> Agent:
+        reason = str(body.reason or "drained by an operator")[:200]
+        with recorded(caller(), "drain", name):
+            drained = await directory.drain(caller(), read_worker(name), reason)
+        return _item(directory, drained)
 
     @app.post("/registry/agents/<name>/probe")
-    @documented("Have the hub connect to a worker's address.", {200: ProbeResult}, OfferInvalid, LeaseUnknown)
-    async def probe(name: str) -> Response:
-        operator = caller(Right.OPERATE)
-        with recorded(operator, "probe", name):
-            probed, reached = await directory.probe(operator, read_worker(name))
-        found: ProbeResult = {"name": str(probed.worker), "url": probed.offer.url, "reachable": reached}
-        return reply(found)
+    @operation("Have the hub connect to a worker's address.", OfferInvalid, LeaseUnknown, right=Right.OPERATE)
+    async def probe(name: WorkerInPath) -> ProbeResult:
+        with recorded(caller(), "probe", name):
+            probed, reached = await directory.probe(caller(), read_worker(name))
+        return ProbeResult(name=str(probed.worker), url=probed.offer.url, reachable=reached)
 
     @app.get("/registry/agents")
     @app.get("/agents")
-    @documented("Find live workers.", {200: Agents}, InvalidParams, query=AgentFilter)
-    async def find() -> Response:
-        found, cursor = directory.find(caller(), _query())
+    @operation("Find live workers.")
+    async def find(query: AgentFilter) -> Agents:
+        found, cursor = directory.find(caller(), _wanted(query))
         items = [_item(directory, registration) for registration in found]
-        page: Agents = {"agents": items, "count": len(items), "next_cursor": cursor, "routing_note": ROUTING_NOTE}
-        return reply(page)
+        return Agents(agents=items, count=len(items), next_cursor=cursor, routing_note=ROUTING_NOTE)
 
     @app.get("/registry/agents/<name>")
-    @documented("One live worker, with its card.", {200: AgentAndCard}, OfferInvalid, LeaseUnknown)
-    async def show(name: str) -> Response:
+    @operation("One live worker, with its card.", OfferInvalid, LeaseUnknown)
+    async def show(name: WorkerInPath) -> AgentAndCard:
         registration = directory.get(caller(), read_worker(name))
-        shown: AgentAndCard = {**_item(directory, registration), "card": registration.offer.card}
-        return reply(shown)
+        return AgentAndCard(**asdict(_item(directory, registration)), card=registration.offer.card)
 
     @app.get("/registry/events")
-    @documented(
-        "What changes in the registry, as server-sent events.",
-        {200: {EVENTS: Change}},
-        InvalidParams,
-        Overloaded,
-        query=FeedQuery,
-        headers={"Last-Event-ID": Revision},
-    )
-    async def feed() -> Response:
+    @operation("What changes in the registry, as server-sent events.", Overloaded, answers={200: {EVENTS: Change}})
+    async def feed(query: FeedQuery) -> Response:
         subscriber = caller()
         feeds.check(subscriber.workspace)
-        after = _cursor(request.headers.get("Last-Event-ID") or request.args.get("after"))
+        after = query.after if query.last_event_id is None else query.last_event_id
         headers = {key.decode(): value.decode() for key, value in RESPONSE_HEADERS}
         # HEAD is answered at once, without a stream.
         changes = _changes(directory, subscriber, after, keep_alive, feeds) if request.method == "GET" else None
@@ -138,82 +115,62 @@ async def _changes(
 
 
 def _change_frame(change: RegistryChange) -> bytes:
-    document: Change = {
-        "revision": change.revision,
-        "event": change.kind,
-        "name": str(change.worker),
-        "role": change.worker.role,
-        "instance_id": change.worker.instance,
-        "epoch": change.epoch,
-        "state": change.health,
-        "at": timestamp(change.at),
-    }
-    return write_frame(dump(document), cursor=change.revision, event=change.kind.value)
+    event = Change(
+        revision=change.revision,
+        event=change.kind,
+        name=str(change.worker),
+        role=change.worker.role,
+        instance_id=change.worker.instance,
+        epoch=change.epoch,
+        state=change.health,
+        at=timestamp(change.at),
+    )
+    return write_frame(dump(event), cursor=change.revision, event=change.kind.value)
 
 
 def _item(directory: Directory, registration: Registration) -> Agent:
     offer = registration.offer
     capabilities = offer.card.get("capabilities") or {}
-    return {
-        "name": str(offer.worker),
-        "role": offer.worker.role,
-        "instance_id": offer.worker.instance,
-        "description": offer.description,
-        "url": offer.url,
-        "capabilities": {
-            "streaming": capabilities.get("streaming") is True,
-            "push_notifications": capabilities.get("pushNotifications") is True,
-        },
-        "last_seen": timestamp(registration.last_seen),
-        "state": registration.health,
-        "load": {"in_flight": registration.load, "capacity": offer.capacity},
-        "expires_in": seconds(directory.expires_in(registration)),
-        "skills": [_skill(skill) for skill in offer.skills],
-        "labels": offer.labels,
-        "models_supported": list(offer.models),
-        "epoch": registration.epoch,
-        "reason": registration.reason,
-    }
+    return Agent(
+        name=str(offer.worker),
+        role=offer.worker.role,
+        instance_id=offer.worker.instance,
+        description=offer.description,
+        url=offer.url,
+        capabilities=AgentCapabilities(
+            streaming=capabilities.get("streaming") is True,
+            push_notifications=capabilities.get("pushNotifications") is True,
+        ),
+        last_seen=timestamp(registration.last_seen),
+        state=registration.health,
+        load=Load(in_flight=registration.load, capacity=offer.capacity),
+        expires_in=seconds(directory.expires_in(registration)),
+        skills=[_skill(skill) for skill in offer.skills],
+        labels=offer.labels,
+        models_supported=list(offer.models),
+        epoch=registration.epoch,
+        reason=registration.reason,
+    )
 
 
 def _skill(skill: JsonObject) -> AgentSkill:
     get = skill.get
-    return {"id": get("id"), "name": get("name"), "description": get("description"), "tags": get("tags")}
+    return AgentSkill(id=get("id"), name=get("name"), description=get("description"), tags=get("tags"))
 
 
-def _query() -> AgentQuery:
-    args = request.args
-    state = args.get("state")
-    if state is not None and state not in _STATES:
-        raise InvalidParams(f'"state" must be one of {", ".join(_STATES)}.')
-    limit = whole_number(args.get("limit", "1000"), "limit", 1, 1000)
-    labels = dict(label.partition("=")[::2] for label in args.getlist("label"))
+def _wanted(query: AgentFilter) -> AgentQuery:
     return AgentQuery(
-        role=args.get("role"),
-        skill=args.get("skill"),
-        tag=args.get("tag"),
-        capability=_capability(args.get("capability")),
-        labels=labels,
-        text=args.get("q"),
-        state=state,
-        limit=limit,
-        after=args.get("cursor") or None,
+        role=query.role,
+        skill=query.skill,
+        tag=query.tag,
+        capability={"push_notifications": "pushNotifications"}.get(query.capability or "", query.capability) or None,
+        labels=dict(label.partition("=")[::2] for label in query.label),
+        text=query.q,
+        state=query.state,
+        limit=query.limit,
+        after=query.cursor,
     )
-
-
-def _capability(name: str | None) -> str | None:
-    return {"push_notifications": "pushNotifications"}.get(name, name) if name else None
 
 
 def _unregistered(error: LeaseError) -> Response:
     return problem(error, registered=False)
-
-
-def _cursor(text: str | None) -> int | None:
-    if text is None or text == "":
-        return None
-    return whole_number(text, "Last-Event-ID", 0, 10**18)
-
-
-def _int_or_text(text: str) -> Any:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else text

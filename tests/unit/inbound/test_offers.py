@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 
 from hub.inbound.api.offers import read_beat, read_flat_name, read_offer
+from hub.inbound.api.requests import Enrolment, FlatEnrolment, Heartbeat
+from hub.inbound.api.validation import validate
 from rolecall.errors import OfferInvalid
 from rolecall.model.ids import WorkerId
-from rolecall.model.worker import Offer
+from rolecall.model.worker import Beat, Offer
 from rolecall.protocol.text.jsontext import dump
 
 WORKER = WorkerId("a", "b")
 
 
-def read(document: dict[str, Any]) -> Offer:
-    return read_offer(document, WORKER, max_card=10_000)
+def read(document: dict[str, Any], *, max_card: int = 10_000) -> Offer:
+    return read_offer(validate(Enrolment, document), WORKER, max_card=max_card)
 
 
 def card_of(**card: Any) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def test_capabilities_in_snake_case_are_read_beside_those_of_the_card() -> None:
 
 def test_a_whole_number_may_be_written_as_a_float() -> None:
     assert read({"url": "http://w/", "capacity": 4.0}).capacity == 4
-    assert read_beat({"in_flight": 0.0}).in_flight == 0
+    assert read_beat(validate(Heartbeat, {"in_flight": 0.0})) == Beat(in_flight=0)
     for document in (4.5, 0, 0.0, -1.0, 1e10, 1e308, True, "4"):
         with pytest.raises(OfferInvalid):
             read({"url": "http://w/", "capacity": document})
@@ -75,16 +77,16 @@ def test_a_card_may_be_as_large_as_the_setting_allows() -> None:
     """In bytes of the stored JSON."""
     card = {"name": "ä", "skills": [], "capabilities": {}}
     size = len(dump(card))
-    assert read_offer({"url": "http://w/", "card": dict(card)}, WORKER, max_card=size).card == card
+    assert read({"url": "http://w/", "card": dict(card)}, max_card=size).card == card
     with pytest.raises(OfferInvalid, match=rf"^card: must be at most {size - 1} bytes of JSON \(ROLECALL_MAX_CARD"):
-        read_offer({"url": "http://w/", "card": dict(card)}, WORKER, max_card=size - 1)
+        read({"url": "http://w/", "card": dict(card)}, max_card=size - 1)
 
 
 @pytest.mark.parametrize("name", ["a:", "a:!", "a: b"])
 def test_a_name_without_a_valid_instance_behind_its_colon_is_refused(name: str) -> None:
     for document in ({"name": name}, {"name": name, "role": "b", "instance_id": "c"}):
-        with pytest.raises(OfferInvalid, match="name"):
-            read_flat_name(document)
+        with pytest.raises(OfferInvalid, match=r"^name: has no valid instance behind its colon\.$"):
+            validate(FlatEnrolment, {"url": "http://w/", **document})
 
 
 @pytest.mark.parametrize(
@@ -97,3 +99,32 @@ def test_labels_have_a_limit(labels: dict[str, str], fit: bool) -> None:
         return
     with pytest.raises(OfferInvalid):
         read(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "worker"),
+    [
+        ({"name": "a:b"}, WorkerId("a", "b")),
+        ({"name": "a:b:c"}, WorkerId("a", "b:c")),
+        ({"name": "a:b", "role": "c"}, WorkerId("c", "b")),
+        ({"name": "a:b", "role": "", "instance_id": "c"}, WorkerId("a", "c")),
+        ({"name": "not a role:b", "role": "a"}, WorkerId("a", "b")),
+        ({"name": None, "role": "a", "instance_id": "b"}, WorkerId("a", "b")),
+    ],
+)
+def test_role_and_instance_win_over_the_name(document: dict[str, Any], worker: WorkerId) -> None:
+    assert read_flat_name(validate(FlatEnrolment, {"url": "http://w/", **document})) == worker
+
+
+@pytest.mark.parametrize(
+    ("document", "refusal"),
+    [
+        ({}, "name: is required: a role, or role:instance."),
+        ({"name": "", "role": None}, "name: is required: a role, or role:instance."),
+        ({"name": "A:b"}, "role: must be 1 to 63 "),
+        ({"name": "agents"}, "role: must be 1 to 63 "),
+    ],
+)
+def test_an_enrolment_names_a_role(document: dict[str, Any], refusal: str) -> None:
+    with pytest.raises(OfferInvalid, match=f"^{refusal}"):
+        read_flat_name(validate(FlatEnrolment, {"url": "http://w/", **document}))

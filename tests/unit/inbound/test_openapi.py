@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from enum import StrEnum
 from importlib.util import module_from_spec, spec_from_file_location
-from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
+from typing import Annotated, Any
 
 import pytest
+from msgspec import UNSET, Meta, Struct, UnsetType
+from pydantic import Field
 from quart import Quart
 
 from hub.app import assemble
-from hub.inbound.api.openapi import document
-from hub.inbound.api.operation_doc import SchemaHints, Schemas, documented
+from hub.inbound.api.openapi import Schemas, document
+from hub.inbound.api.validation import Body, text, whole
 from hub.settings.model import Settings
 from tests.helpers.processes import ROOT
 
@@ -77,53 +79,67 @@ class State(StrEnum):
     SINGLE = "red"
 
 
-class Inner(TypedDict):
+class Inner(Struct):
     """What lies
     inside."""
 
-    count: Annotated[int, SchemaHints(minimum=0)]
-    maybe: NotRequired[str | None]
+    count: Annotated[int, Meta(ge=0)]
+    maybe: str | None = None
+    state: State | UnsetType = UNSET
 
 
-class Outer(TypedDict, total=False):
-    needed: Required[list[Inner]]
-    named: dict[str, float]
+class Outer(Body):
+    needed: list[Annotated[str, *text(3)]]
+    limit: Annotated[int, *whole(1, 9)] = 5
+    title: Annotated[str, Field(description="Of the\nwhole.")] | None = None
+    states: tuple[State, ...] = ()
 
 
 @pytest.mark.parametrize(
     ("kind", "schema"),
     [
-        (bool, {"type": "boolean"}),
-        (Any, {}),
-        (State, {"type": "string", "enum": ["red"]}),
-        (Literal["a", 1], {"enum": ["a", 1]}),
-        (str | None, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
-        (list[int], {"type": "array", "items": {"type": "integer"}}),
-        (dict[str, Any], {"type": "object", "additionalProperties": {}}),
-        (Annotated[str, SchemaHints(maxLength=3)], {"type": "string", "maxLength": 3}),
+        (str, {"type": "string"}),
+        (dict[str, Any], {"type": "object"}),
+        (Annotated[dict[str, Any], Meta(extra_json_schema={"required": ["a"]})], {"type": "object", "required": ["a"]}),
+        (Inner, {"$ref": "#/components/schemas/Inner"}),
+        (Outer, {"$ref": "#/components/schemas/Outer"}),
     ],
 )
 def test_a_type_becomes_a_schema(kind: Any, schema: dict[str, Any]) -> None:
     assert Schemas().of(kind) == schema
 
 
-@pytest.mark.parametrize(("closed", "ending"), [(True, {"additionalProperties": False}), (False, {})])
-def test_a_typed_dict_is_collected_by_name_with_its_required_members(closed: bool, ending: dict[str, Any]) -> None:
-    schemas = Schemas("#/")
-    assert schemas.of(Outer, closed=closed) == {"$ref": "#/Outer"}
-    count = {"type": "integer", "minimum": 0}
+def test_schemas_of_structs_and_models_have_one_form() -> None:
+    schemas = Schemas()
+    for kind in (Inner, Outer, Inner, Outer):
+        schemas.of(kind)
+    state = {"$ref": "#/components/schemas/State"}
     maybe = {"anyOf": [{"type": "string"}, {"type": "null"}]}
-    inner = {"type": "object", "description": "What lies inside.", "properties": {"count": count, "maybe": maybe}}
-    needed = {"type": "array", "items": {"$ref": "#/Inner"}}
-    named = {"type": "object", "additionalProperties": {"type": "number"}}
+    title = {"anyOf": [{"type": "string", "description": "Of the whole."}, {"type": "null"}]}
     assert schemas.known == {
-        "Inner": {**inner, "required": ["count"], **ending},
-        "Outer": {"type": "object", "properties": {"needed": needed, "named": named}, "required": ["needed"], **ending},
+        "State": {"type": "string", "enum": ["red"]},
+        "Inner": {
+            "type": "object",
+            "description": "What lies inside.",
+            "properties": {"count": {"type": "integer", "minimum": 0}, "maybe": maybe, "state": state},
+            "required": ["count"],
+        },
+        "Outer": {
+            "type": "object",
+            "properties": {
+                "needed": {"type": "array", "items": {"type": "string", "maxLength": 3, "pattern": "^[^\\x00]*$"}},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 9, "default": 5},
+                "title": title,
+                "states": {"type": "array", "items": state},
+            },
+            "required": ["needed"],
+        },
     }
 
 
-def test_documenting_a_handler_does_not_wrap_it() -> None:
-    async def handler() -> str:
-        return "x"
-
-    assert documented("About.", {200: str})(handler) is handler
+async def test_bodies_may_have_unknown_members_and_answers_have_none(api: Quart) -> None:
+    schemas = document(api)["components"]["schemas"]
+    bodies = {"CardInput", "DrainRequest", "Enrolment", "FlatEnrolment", "Heartbeat", "Proof", "SkillInput"}
+    objects = {name: schema for name, schema in schemas.items() if schema["type"] == "object"}
+    assert {name for name, schema in objects.items() if "additionalProperties" not in schema} == bodies
+    assert all(objects[name]["additionalProperties"] is False for name in objects.keys() - bodies)

@@ -1,0 +1,230 @@
+"""The answers of the hub's own API: what a handler returns, and its OpenAPI schema at once.
+
+They are structs of msgspec, because the hub makes them itself: mypy checks their members, so nothing has to when it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from rolecall.model.a2a import JsonObject, TaskState
+from rolecall.model.ids import INSTANCE, RESERVED_ROLES, ROLE
+from rolecall.model.worker import ChangeKind, Health
+
+_RESERVED = "|".join(sorted(RESERVED_ROLES))
+ROLE_SCHEMA: JsonObject = {"type": "string", "pattern": f"^{ROLE}$", "not": {"enum": sorted(RESERVED_ROLES)}}
+INSTANCE_SCHEMA: JsonObject = {"type": "string", "pattern": f"^{INSTANCE}$"}
+WORKER_SCHEMA: JsonObject = {"type": "string", "pattern": f"^{ROLE}:{INSTANCE}$", "not": {"pattern": f"^({_RESERVED}):"}}
+
+Role = Annotated[str, Meta(extra_json_schema=ROLE_SCHEMA)]
+Instance = Annotated[str, Meta(extra_json_schema=INSTANCE_SCHEMA)]
+Worker = Annotated[str, Meta(extra_json_schema=WORKER_SCHEMA)]
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Count = Annotated[int, Meta(ge=0)]
+Yes = Annotated[bool, Meta(extra_json_schema={"enum": [True]})]
+No = Annotated[bool, Meta(extra_json_schema={"enum": [False]})]
+
+
+class Answer(Struct, forbid_unknown_fields=True):
+    """An answer has exactly these members."""
+
+
+class Problem(Answer):
+    """An error, as in RFC 9457. `reason` identifies it."""
+
+    type: Literal["about:blank"]
+    title: str
+    status: Annotated[int, Meta(ge=400, le=599)]
+    detail: str
+    reason: Annotated[str, Meta(pattern="^[A-Z_]+$")]
+    registered: No | UnsetType = UNSET
+
+
+# --- workers
+
+
+class Lease(Answer):
+    """A worker's registration. `lease` is its secret, `heartbeat_seconds` includes jitter; `ttl_seconds` 0: no expiry."""
+
+    name: Worker
+    role: Role
+    instance_id: Instance
+    epoch: Count
+    lease: str
+    ttl_seconds: float
+    heartbeat_seconds: float
+    registered: Yes
+    expires_in: float | None
+    state: Health
+
+
+class Withdrawn(Answer):
+    name: Worker
+    registered: No
+
+
+class ProbeResult(Answer):
+    """Whether the hub can connect to the worker now."""
+
+    name: Worker
+    url: str
+    reachable: bool
+
+
+class AgentCapabilities(Answer):
+    streaming: bool
+    push_notifications: bool
+
+
+class Load(Answer):
+    in_flight: Count
+    capacity: int | None
+
+
+class AgentSkill(Answer):
+    """As in the worker's card."""
+
+    id: Any
+    name: Any
+    description: Any
+    tags: Any
+
+
+class Agent(Answer):
+    """A live worker."""
+
+    name: Worker
+    role: Role
+    instance_id: Instance
+    description: str
+    url: str
+    capabilities: AgentCapabilities
+    last_seen: Time
+    state: Health
+    load: Load
+    expires_in: float | None
+    skills: list[AgentSkill]
+    labels: dict[str, str]
+    models_supported: list[str]
+    epoch: Count
+    reason: str
+
+
+class AgentAndCard(Agent):
+    """A live worker with its card."""
+
+    card: JsonObject
+
+
+class Agents(Answer):
+    agents: list[Agent]
+    count: Count
+    next_cursor: str | None
+    routing_note: str
+
+
+class Change(Answer):
+    """The `data` of one event of the feed."""
+
+    revision: Count
+    event: ChangeKind
+    name: Worker
+    role: Role
+    instance_id: Instance
+    epoch: Count
+    state: Health | None
+    at: Time
+
+
+# --- tasks
+
+
+class TaskItem(Answer):
+    id: str
+    role: str
+    worker: str | None
+    context_id: str
+    state: TaskState
+    created: Time
+    updated: Time
+    events: Count
+
+
+class Tasks(Answer):
+    """Last changed first."""
+
+    tasks: list[TaskItem]
+    total: Count
+    next_cursor: str | None
+
+
+class DecisionItem(Answer):
+    """Why this worker was chosen: the rule, and the number of candidates."""
+
+    task: str
+    role: str
+    worker: str
+    rule: str
+    candidates: Count
+    at: Time
+
+
+# --- push notifications
+
+
+class DeadLetterItem(Answer):
+    task: str
+    config: str
+    cursor: Count
+    url: str
+    reason: str
+    at: Time
+
+
+class DeadLetters(Answer):
+    """Newest first."""
+
+    dead_letters: list[DeadLetterItem]
+    next_cursor: str | None
+
+
+class Redelivery(Answer):
+    task: str
+    config: str
+    cursor: Count
+    redelivering: Yes
+
+
+# --- operations
+
+
+class Checks(Answer):
+    store: bool
+    taking_calls: bool
+
+
+class Ready(Answer):
+    ready: bool
+    checks: Checks
+
+
+class HealthReport(Answer):
+    """`workers` and `roles` count the caller's workspace. `running_tasks` counts all workspaces, and is shown only to callers
+    that may read /metrics.
+    """
+
+    status: Literal["ok", "degraded"]
+    version: str
+    uptime_seconds: float
+    checks: Checks
+    workers: Count
+    roles: Count
+    running_tasks: Count | UnsetType = UNSET
+
+
+# --- cards, in the forms of their own standards
+
+Card = Annotated[JsonObject, Meta(extra_json_schema={"required": ["name", "description", "version", "capabilities", "skills"]})]
+CatalogDocument = Annotated[JsonObject, Meta(extra_json_schema={"required": ["specVersion", "host", "entries"]})]

@@ -1,0 +1,96 @@
+"""Withdrawing with a proof in the body and in the query, and where the registry feed begins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from hub.app import Rolecall, assemble
+from hub.server.asgi import Message, Scope
+from hub.settings.model import Settings
+
+ADDRESS = "/registry/agents/echo:a"
+
+
+@pytest.fixture
+async def rolecall() -> AsyncIterator[Rolecall]:
+    async with assemble(Settings.of(store="memory:"), port=8420) as rolecall:
+        yield rolecall
+
+
+@pytest.fixture
+async def http(rolecall: Rolecall) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=rolecall.application)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
+
+
+async def enrol(http: httpx.AsyncClient, instance: str = "a") -> dict[str, Any]:
+    lease: dict[str, Any] = (await http.put(f"/registry/agents/echo/{instance}", json={"url": "http://127.0.0.1:9/"})).json()
+    return lease
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "status"),
+    [
+        ({}, {}, 200),
+        ({"epoch": True}, None, 200),
+        ({"epoch": False}, None, 409),
+        ({"lease": True}, None, 200),
+        ({"lease": False}, None, 409),
+        ({"epoch": False, "lease": True}, {"epoch": True}, 200),
+        ({"epoch": True, "lease": False}, {"epoch": True}, 409),
+        ({"epoch": True}, {"epoch": False}, 409),
+        ({"epoch": False, "lease": False}, {"epoch": None, "lease": None}, 200),
+    ],
+)
+async def test_a_proof_in_the_body_wins_over_one_in_the_query(
+    http: httpx.AsyncClient, query: dict[str, bool], body: dict[str, bool | None] | None, status: int
+) -> None:
+    """True: the right value, False: a wrong one, None: null."""
+    lease = await enrol(http)
+    right: dict[bool | None, dict[str, Any]] = {
+        True: {"epoch": lease["epoch"], "lease": lease["lease"]},
+        False: {"epoch": lease["epoch"] + 1, "lease": "wrong"},
+        None: {"epoch": None, "lease": None},
+    }
+    sent = {} if body is None else {"json": {name: right[value][name] for name, value in body.items()}}
+    answer = await http.request("DELETE", ADDRESS, params={n: right[value][n] for n, value in query.items()}, **sent)
+    assert answer.status_code == status
+    assert answer.json()["registered"] is False
+
+
+@pytest.mark.parametrize(
+    ("query", "header", "revision"), [("after=1", None, 2), ("after=0", "1", 2), ("after=1", "0", 1), ("after=1", "", 2)]
+)
+async def test_the_header_of_a_feed_wins_over_its_query(
+    rolecall: Rolecall, http: httpx.AsyncClient, query: str, header: str | None, revision: int
+) -> None:
+    for instance in ("a", "b"):
+        await enrol(http, instance)
+    sent: asyncio.Queue[bytes] = asyncio.Queue()
+    headers = [(b"host", b"localhost"), *([(b"last-event-id", header.encode())] if header is not None else [])]
+    address = {"path": "/registry/events", "raw_path": b"/registry/events", "query_string": query.encode(), "root_path": ""}
+    scope: Scope = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "headers": headers, **address}
+    unread: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
+    closed = asyncio.Event()
+
+    async def receive() -> Message:
+        if unread:
+            return unread.pop()
+        await closed.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        await sent.put(message.get("body", b""))
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(rolecall.application(scope, receive, send))
+        while b"data: " not in (frame := await sent.get()):
+            pass
+        closed.set()
+    assert frame.startswith(b"id: %d\n" % revision)
