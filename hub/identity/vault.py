@@ -1,14 +1,19 @@
-"""Encrypts secrets before they are stored: AES-256-GCM with the hub's key. Implements ports.Vault."""
+"""Encrypts secrets before they are stored: AES-256-GCM with the hub's key. Implements ports.Vault.
+
+`cryptography` is imported with the first secret: it takes 6 MB, and many hubs never store one.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import os
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from rolecall.errors import SecretUnreadable, StoreError
 
@@ -22,7 +27,7 @@ class SealingVault:
     """A random nonce: the same secret is sealed to different bytes each time."""
 
     def __init__(self, key: bytes) -> None:
-        self._cipher = AESGCM(key)
+        self._key = key
 
     def seal(self, secret: bytes) -> bytes:
         nonce = os.urandom(_NONCE_SIZE)
@@ -32,10 +37,18 @@ class SealingVault:
         version, nonce, rest = sealed[:1], sealed[1 : 1 + _NONCE_SIZE], sealed[1 + _NONCE_SIZE :]
         if version != _VERSION or len(nonce) < _NONCE_SIZE:
             raise SecretUnreadable
+        from cryptography.exceptions import InvalidTag
+
         try:
             return self._cipher.decrypt(nonce, rest, _VERSION)
         except InvalidTag:
             raise SecretUnreadable from None
+
+    @cached_property
+    def _cipher(self) -> AESGCM:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(self._key)
 
 
 def key_from(text: str) -> bytes:
