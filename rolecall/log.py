@@ -37,7 +37,7 @@ _MASKS = (
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 # Libraries whose lower levels log requests, SQL arguments, or a line per call.
-_QUIET = ("hypercorn.access", "hypercorn.error", "quart", "aiosqlite", "httpx", "httpcore", "asyncio")
+_QUIET = ("hypercorn.access", "hypercorn.error", "hpack", "quart", "aiosqlite", "httpx", "httpcore", "asyncio")
 
 
 def setup(level: str = "info", format: str = "auto", stream: IO[str] | None = None) -> None:
