@@ -21,7 +21,7 @@ from tests.bench.growth import grown
 from tests.bench.honesty import log_problems
 from tests.bench.idle import open_streams, starts
 from tests.bench.pairs import table_of_pairs
-from tests.bench.proxies import ROOT, START_FUNCTIONS, StartFunction, has_server_setting
+from tests.bench.proxies import ROOT, START_FUNCTIONS, StartFunction
 from tests.bench.rig import Bench, Missing
 from tests.bench.storm import storm_section
 from tests.bench.targets import BACK_TO_BACK, PLAIN_CALLS, WITH_INTERVAL, compared, table_of_targets
@@ -198,11 +198,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _proxies(parser: argparse.ArgumentParser, text: str) -> list[str]:
-    wanted = _named(parser, "--proxies", text, START_FUNCTIONS)
-    if "hub-hypercorn" in wanted and not has_server_setting():
-        print("hub-hypercorn left out: this hub has no setting `server`, so `hub` is it.", file=sys.stderr)
-        wanted.remove("hub-hypercorn")
-    return wanted
+    return _named(parser, "--proxies", text, START_FUNCTIONS)
 
 
 def _named(parser: argparse.ArgumentParser, option: str, text: str, known: Collection[str]) -> list[str]:

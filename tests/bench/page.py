@@ -52,8 +52,8 @@ _BODY = """\
   streams. The next stream begins when one has ended. Paced streams begin at different times and do not stay in step.
 - The hub runs as `rolecall serve`: SQLite on {disk}, `synchronous=FULL`; every event is on disk before the client sees it.
   Every request has a token and is subject to the limits. Only `{changed}` is changed: one caller sends everything, more
-  than one caller may, and there are no heartbeats except in the case with heartbeats. `hub-hypercorn` is the same hub on an
-  unpatched Hypercorn.
+  than one caller may, and there are no heartbeats except in the case with heartbeats. `hub-hypercorn` is the same hub, run as
+  `hypercorn hub.asgi:app` on uvloop.
 - nginx stores nothing and checks no token; the agents keep their tasks in memory. The agents are left out where events are
   paced, because they cannot keep that pace.
 - The hub calls a worker that can stream over `message/stream`, even if the caller made a plain call, so that the task

@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hub.settings.model import Settings
 from tests.bench import machine
 from tests.bench.asking import ask, free_port, until_answering
 from tests.bench.checkouts import CURRENT, ROOT, Checkout
 from tests.bench.machine import RestRoute
 
 HERE = Path(__file__).parent
+HUB_ON_HYPERCORN = "hub-hypercorn"
+_ON_HYPERCORN = ("--workers", "0", "--worker-class", "uvloop", "--bind")
+"""In one process, whose CPU time counts."""
 AGENT_EXECUTABLE = ROOT / ".tools" / "a2a-1.x" / "bin" / "python"
 OLD_AGENT_EXECUTABLE = ROOT / ".tools" / "a2a-0.3" / "bin" / "python"
 # One caller sends everything, more than the default rate limit allows; its calls are still counted. The benchmark sends no
@@ -107,7 +109,7 @@ def start_hub(
 
 
 def start_hub_on_hypercorn(place: RestRoute, worker: int) -> Proxy:
-    return start_hub(place, worker, "hub-hypercorn", {"ROLECALL_SERVER": "hypercorn"})
+    return start_hub(place, worker, HUB_ON_HYPERCORN)
 
 
 def serve(
@@ -123,8 +125,12 @@ def serve(
 
 def resume(place: RestRoute, hub: Proxy, more: Mapping[str, str] | None = None) -> Proxy:
     """Start a hub that already has these tokens and data."""
-    argv = hub.checkout.command("serve", "--port", str(hub.port), "--data-dir", hub.data)
-    env = hub.checkout.environment({**CHANGED, **(more or {})})
+    argv = hub.checkout.command("serve")
+    own = {"ROLECALL_PORT": str(hub.port), "ROLECALL_DATA_DIR": str(hub.data)}
+    if hub.name == HUB_ON_HYPERCORN:
+        argv = [hub.checkout.bin / "hypercorn", *_ON_HYPERCORN, f"127.0.0.1:{hub.port}", "hub.asgi:app"]
+        own["ROLECALL_HOST"] = "127.0.0.1"
+    env = hub.checkout.environment({**CHANGED, **own, **(more or {})})
     process = place.start(argv, log=hub.name, cwd=hub.checkout.tree, env=env)
     until_answering(hub.port)
     return replace(hub, pid=process.pid, ready_after=machine.age(process.pid))
@@ -148,7 +154,7 @@ START_FUNCTIONS: dict[str, StartFunction] = {
     "sdk-1.3": start_agent,
     "sdk-0.3": start_old_agent,
     "hub": start_hub,
-    "hub-hypercorn": start_hub_on_hypercorn,
+    HUB_ON_HYPERCORN: start_hub_on_hypercorn,
 }
 
 
@@ -160,11 +166,6 @@ def missing_tools(proxies: Iterable[str] = tuple(START_FUNCTIONS)) -> list[str]:
     agents = {"sdk-1.3": AGENT_EXECUTABLE, "sdk-0.3": OLD_AGENT_EXECUTABLE}
     tools |= {str(python.relative_to(ROOT)): python.exists() for name, python in agents.items() if name in wanted}
     return [name for name, found in tools.items() if not found]
-
-
-def has_server_setting() -> bool:
-    """Whether the hub has more than one server."""
-    return "server" in Settings.model_fields
 
 
 def compile_c(program: str, folder: Path) -> Path:
