@@ -59,6 +59,8 @@ def shown(value: object) -> str:
     """A value as people would write it, with passwords masked."""
     if value is None or value == ():
         return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple):
         return ", ".join(str(item) for item in value)
     if isinstance(value, float):

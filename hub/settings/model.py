@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from hub.settings.fields import Spec, quoted, refusal, shown, spec_of
-from hub.settings.sources import Environment, TomlFile, chosen_file, platform_folder, suggestion
+from hub.settings.sources import RETIRED, Environment, TomlFile, chosen_file, platform_folder, suggestion
 from hub.settings.values import (
     Choice,
     Integer,
@@ -29,6 +29,7 @@ from hub.settings.values import (
     SecretKey,
     SigningSecret,
     Size,
+    Switch,
     Text,
     Texts,
     Token,
@@ -37,7 +38,7 @@ from hub.settings.values import (
 from rolecall.errors import ConfigError
 from rolecall.setting import variable
 
-__all__ = ["SPECS", "Loaded", "Settings", "flag", "load", "variable"]
+__all__ = ["RETIRED", "SPECS", "Loaded", "Settings", "flag", "load", "variable"]
 
 _HEARTBEAT = 45.0
 
@@ -262,9 +263,17 @@ class Settings(BaseSettings):
     """The hub's description on its card.
     Clients and people see it; it does not affect routing."""
 
-    server: Choice[Literal["own", "hypercorn"]] = "own"
-    """The HTTP server.
-    hypercorn also supports HTTP/2, takes about twice the processor time for each call, and ignores max_connections."""
+    tls_cert: LocalPath | None = Field(None, json_schema_extra={"default": "plain http"})
+    """The hub's certificate, and those that sign it behind it, as a PEM file. The hub then serves https, and nothing else.
+    The file is read again when it changes; while it cannot be used, the certificate before it stays."""
+
+    tls_key: LocalPath | None = Field(None, json_schema_extra={"default": "plain http"})
+    """The key of tls_cert, as a PEM file. It must not be encrypted.
+    Whoever can read it can pose as the hub."""
+
+    http2: Switch = False
+    """Whether clients with TLS are offered HTTP/2.
+    true: a call takes about twice the processor time, and a client can take more of it (SECURITY.md)."""
 
     loop: Choice[Literal["auto", "uvloop", "asyncio"]] = "auto"
     """The event loop.
@@ -280,7 +289,8 @@ class Settings(BaseSettings):
         if self.public_url is not None:
             return self.public_url
         host = socket.gethostname() if self.host in ("0.0.0.0", "::", "") else self.host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port if port is None else port}"
+        scheme = "http" if self.tls_cert is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port if port is None else port}"
 
     @field_validator("*", mode="wrap")
     @classmethod
@@ -366,6 +376,9 @@ def load(
     problems = [*toml.problems, *environment.problems, *_problems(errors, origins)]
     if folder is None and "data_dir" not in origins:
         problems.append("data_dir: this user has no home directory. Set ROLECALL_DATA_DIR.")
+    if ("tls_cert" in origins) != ("tls_key" in origins):
+        one, other = ("tls_cert", "tls_key") if "tls_cert" in origins else ("tls_key", "tls_cert")
+        problems.append(f"{other}: is missing. {one} ({origins[one]}) needs it.")
     if settings is None or problems:
         raise ConfigError(problems)
     if "heartbeat" not in origins and settings.heartbeat != _HEARTBEAT:

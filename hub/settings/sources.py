@@ -29,6 +29,11 @@ OTHER_VARIABLES = {
     "ROLECALL_ADVERTISE_URL": "the URL under which a worker enrols",
 }
 
+RETIRED = {
+    "server": "That setting is gone: `rolecall serve` has one server, and `hypercorn hub.asgi:app` runs the hub on Hypercorn.",
+}
+"""Settings that earlier versions had, and what to do instead."""
+
 
 class Environment(EnvSettingsSource):
     """pydantic-settings prefers an alias to `ROLECALL_X`, knows no `ROLECALL_X_FILE`, and ignores unknown variables."""
@@ -118,5 +123,8 @@ def platform_folder(env: Mapping[str, str]) -> Path | None:
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
+    retired = RETIRED.get(name.removeprefix(PREFIX).lower())
+    if retired is not None:
+        return f" {retired}"
     matches = get_close_matches(name, known, n=1)
     return f' Did you mean "{matches[0]}"?' if matches else " `rolecall config show` lists the known ones."

@@ -79,6 +79,7 @@ Role = Annotated[Text, AfterValidator(_role), Expected("a role (lowercase letter
 Url = Annotated[Text, AfterValidator(_url), Expected("an http or https URL such as https://hub.example.com")]
 LocalPath = Annotated[Path, _of_text(_path), Expected("a path")]
 
+Switch = Annotated[bool, Expected("true or false")]
 Integer = Annotated[int, Strict(), _of_text(int), Expected("a whole number from {ge} to {le}")]
 Seconds = Annotated[
     float,

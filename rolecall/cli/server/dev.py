@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hub.app import has_tokens, serve
+from hub.app import has_tokens
+from hub.run import serve
 from hub.settings.model import Settings
 from rolecall import __version__
 from rolecall.cli.connect import open_hub
@@ -25,7 +26,7 @@ from rolecall.cli.output import duration, print_notice
 from rolecall.protocol.dialect import SHAPES
 from rolecall.setting import DEFAULT_HUB
 from worker_sdk import HubClient, RolecallError
-from worker_sdk.config import HubAddress
+from worker_sdk.config import hub_address
 
 DEMOS = ("echo", "storyteller", "booking")
 _INSTANCE = "demo"
@@ -88,6 +89,8 @@ async def _start(demo: str, url: str, token: str | None) -> asyncio.subprocess.P
     )
     # Variables for the hub, or for a single worker, would give all three workers the same name or port.
     plain = {name: value for name, value in os.environ.items() if name != "PORT" and not name.startswith(("ROLECALL_", "A2A_"))}
+    if "ROLECALL_CA_FILE" in os.environ:
+        plain["ROLECALL_CA_FILE"] = os.environ["ROLECALL_CA_FILE"]
     if token is not None:
         plain["ROLECALL_TOKEN"] = token
     return await asyncio.create_subprocess_exec(
@@ -124,7 +127,7 @@ def _signal(worker: asyncio.subprocess.Process, which: signal.Signals) -> None:
 
 
 async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.Event, token_command: str | None) -> None:
-    async with open_hub(HubAddress(url, settings.admin_token)) as hub:
+    async with open_hub(hub_address(url, settings.admin_token)) as hub:
         found = await _visible(hub, leave)
     if leave.is_set():
         return
@@ -179,7 +182,11 @@ def executable() -> str:
 
 
 def _local_url(settings: Settings, url: str) -> str:
-    """The hub's address on this machine, which may differ from its public URL."""
+    """The hub's address on this machine, which may differ from its public URL. With TLS it is the one that cards name: the
+    certificate need not be for another.
+    """
+    if settings.tls_cert is not None:
+        return url
     if settings.public_url is None and settings.host not in ("0.0.0.0", "::"):
         return url
     port = settings.port or urlsplit(url).port

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rolecall.cli.output import CommandError, print_notice
-from rolecall.cli.server.settings import SettingsCommand, config_option, load_settings
+from rolecall.cli.server.settings import load_settings, setting_flags
 
 if TYPE_CHECKING:
     from hub.settings.model import Settings
 
 
-@click.command(cls=SettingsCommand)
-@config_option
+@click.command()
+@setting_flags
 def serve(file: Path | None, **values: Any) -> None:
     """Run the hub until SIGTERM or Ctrl-C, then drain."""
     settings = load_settings(file, values).settings
     _set_up_logs(settings)
     with socket_errors(settings):
-        from hub.app import run
+        from hub.run import run
 
         run(settings, ready=_print_address(settings))
 
 
-@click.command(cls=SettingsCommand)
-@config_option
+@click.command()
+@setting_flags
 def dev(file: Path | None, **values: Any) -> None:
     """Run the hub and three demo workers, and print what to try."""
     loaded = load_settings(file, values)

@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from rolecall.cli.output import CommandError
-
-if TYPE_CHECKING:
-    from hub.settings.model import Loaded
-
-_HUB_MODULES = ("quart", "aiosqlite", "httptools", "prometheus_client", "pydantic_settings")
-
-config_option = click.option(
-    "--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="Read this, not ./rolecall.toml."
-)
+from hub.settings.model import RETIRED, SPECS, Loaded, flag, load, variable
 
 
-class SettingsCommand(click.Command):
-    """A command with one flag for each setting, in the order of their definition.
-
-    It makes them when they are needed, so that the help and the completion of other commands do not import the hub.
-    """
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        if len(self.params) == 1:  # --config alone
-            self.params += _flags()
-        return super().get_params(ctx)
-
-
-def _flags() -> list[click.Option]:
-    _check_installed()
-    from hub.settings.model import SPECS, flag, variable
-
-    return [
-        click.Option([flag(key), key], metavar="VALUE", help=f"{spec.about} [env: {variable(key)}; default: {spec.default}]")
-        for key, spec in SPECS.items()
-    ]
+def setting_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--config and one flag for each setting, in the order of their definition."""
+    for key, spec in reversed(SPECS.items()):
+        text = f"{spec.about} [env: {variable(key)}; default: {spec.default}]"
+        command = click.option(flag(key), key, metavar="VALUE", help=text)(command)
+    for key in RETIRED:  # so that the error says what to do
+        command = click.option(flag(key), key, hidden=True)(command)
+    file = click.option(
+        "--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="Read this, not ./rolecall.toml."
+    )
+    return file(command)
 
 
 def load_settings(file: Path | None, values: dict[str, Any]) -> Loaded:
-    _check_installed()
-    from hub.settings.model import load
-
     return load(values, file=file)
-
-
-def _check_installed() -> None:
-    missing = [name for name in _HUB_MODULES if find_spec(name) is None]
-    if missing:
-        raise CommandError(
-            f"this installation has no hub ({', '.join(missing)})", "NOT_INSTALLED", 2, "needs: pip install 'rolecall[hub]'"
-        )
