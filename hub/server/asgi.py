@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -28,12 +28,79 @@ MAX_HEADERS = 200
 """Limit per request."""
 JSON = b"application/json"
 PROBLEM = b"application/problem+json"
-ON_DISCONNECT = "rolecall.leaving"
-"""Scope key of a function that registers a callback for the client's disconnect; called at once if it has disconnected.
-Only servers that notice a disconnect set it.
-"""
-BODY_COMPLETE = "rolecall.whole"
-"""Scope key that a server sets when it has received the whole body: reading it needs no timeout."""
+STREAM = "rolecall.stream"
+"""The ASGI extension with which the application writes an answer without a task: `scope["extensions"][STREAM]`."""
+
+
+class Drainable(Protocol):
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        """Calls once, when more may be written, or when the client has disconnected: soon, if that is so now."""
+
+
+class WritableStream(Drainable, Protocol):
+    """An answer of which more follows. `send` has given its head."""
+
+    def try_write(self, data: bytes) -> bool:
+        """False: nothing was written, because the client has not taken enough of what was written before. After a disconnect
+        it drops the data, as `send` does.
+        """
+
+    async def end(self) -> None:
+        """Ends the answer, behind what was written."""
+
+
+class ServerStream(WritableStream, Protocol):
+    """What the hub's own server offers."""
+
+    @property
+    def complete(self) -> bool:
+        """The whole request has been received: reading its body needs no timeout."""
+
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """Calls when the client disconnects: at once, if it has disconnected."""
+
+
+class SendStream:
+    """The same through `send`, for a server without the extension. One message is under way at a time, in a task."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._sending: asyncio.Task[None] | None = None
+
+    def try_write(self, data: bytes) -> bool:
+        """It raises what `send` has raised before."""
+        if self._sending is not None:
+            if not self._sending.done():
+                return False
+            self._sending.result()
+        self._sending = asyncio.create_task(self._write(data), name="write of a stream")
+        return True
+
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        if self._sending is None or self._sending.done():
+            asyncio.get_running_loop().call_soon(callback)
+        else:
+            self._sending.add_done_callback(lambda _: callback())
+
+    async def end(self) -> None:
+        if self._sending is not None:
+            await self._sending
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _write(self, data: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def drained(stream: Drainable) -> None:
+    """Returns when `try_write` may be tried again."""
+    future = asyncio.get_running_loop().create_future()
+
+    def tell() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    stream.on_drain(tell)
+    await future
 
 
 def with_send_timeout(app: App, patience: float) -> App:

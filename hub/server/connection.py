@@ -10,11 +10,12 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
-from hub.server.asgi import BODY_COMPLETE, ON_DISCONNECT, App, Refusal, Scope
+from hub.server.asgi import STREAM, App, Refusal, Scope, drained
 from hub.server.cycle import MAX_UNREAD, RequestCycle, closing_answer
 from hub.server.parser import RequestParser
+from hub.server.tls import Certificate
 from rolecall.errors import HubError
 
 if sys.platform != "win32":
@@ -42,6 +43,7 @@ class ConnectionOwner(Protocol):
     """The server that accepted the connection. Times are in seconds. `max_head`: bytes of a head, request line included."""
 
     app: App
+    certificate: Certificate | None
     max_head: int
     head_timeout: float
     idle_timeout: float
@@ -56,14 +58,13 @@ class ConnectionOwner(Protocol):
     def closed(self, connection: ServerConnection) -> None: ...
 
 
-class ClientStalled(TimeoutError):
-    """The client took too little of its answer in time. Its connection has been aborted."""
-
-
 class ServerConnection(asyncio.Protocol):
     def __init__(self, owner: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
         self.deadline = NEVER
-        """The deadline for the client's next progress, on the loop's clock. The owner checks it periodically."""
+        """For the client's next input, on the loop's clock. The owner checks it periodically."""
+        self.write_deadline = NEVER
+        """For the client's progress in taking what was written."""
+        self.write_paused = False
         self.task: asyncio.Task[None] | None = None
         self._owner = owner
         self._loop = loop
@@ -72,8 +73,7 @@ class ServerConnection(asyncio.Protocol):
         self._waiting: deque[RequestCycle] = deque()
         self._current: RequestCycle | None = None
         self._new_request: asyncio.Future[None] | None = None
-        self._write_resumed = asyncio.Event()
-        self._write_paused = False
+        self._on_drain: list[Callable[[], None]] = []
         self._read_paused = False
         self._unsent_before = 0
         self._pending_input = b""
@@ -89,16 +89,15 @@ class ServerConnection(asyncio.Protocol):
 
     # --- called by the owner
 
-    def expire(self) -> None:
-        """The deadline has passed."""
-        if self._transport is None:
-            return
-        if not self._transport.is_closing():
+    def expire(self, now: float) -> None:
+        """A deadline has passed."""
+        if self.deadline <= now:
             self._close_transport()
         elif self._unsent_before - self._unsent_bytes() >= _MIN_PROGRESS:
-            self._start_deadline()
+            self._watch_writing()
         else:
-            self._transport.abort()  # the client does not take what is left of its answer
+            log.info("connection cut", extra={"event": "line_cut", "why": "the client took no data for too long"})
+            self.abort()
 
     def close(self) -> None:
         """Reads no further request. Pending requests are answered."""
@@ -120,17 +119,15 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        if self.write_paused:
+            self._on_drain.append(callback)
+        else:
+            self._loop.call_soon(callback)
+
     async def drain(self) -> None:
-        while self._write_paused:
-            unsent = self._unsent_bytes()
-            try:
-                async with asyncio.timeout(self._owner.patience):
-                    await self._write_resumed.wait()
-            except TimeoutError:
-                if unsent - self._unsent_bytes() < _MIN_PROGRESS:
-                    log.info("connection cut", extra={"event": "line_cut", "why": "the client took no data for too long"})
-                    self.abort()
-                    raise ClientStalled from None
+        while self.write_paused:
+            await drained(self)
 
     def resume_reading(self) -> None:
         if self._ignore_input or self._input_full():
@@ -146,7 +143,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_LIMIT)
         peers = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        self._parser = RequestParser(self._on_request, peers, max_head=self._owner.max_head)
+        self._parser = RequestParser(self._on_request, peers, max_head=self._owner.max_head, tls=self._tls_extension())
         self.deadline = self._loop.time() + self._owner.head_timeout
         error = self._owner.opened(self)
         if error is not None:
@@ -165,20 +162,26 @@ class ServerConnection(asyncio.Protocol):
         self.deadline = self._loop.time() + self._owner.patience
         if self._current is not None and self._current.streams:
             self._current.disconnect()
+        if self._owner.certificate is not None:
+            return False  # TLS has no half-closed connections here
         return bool(self._waiting) or (self._current is not None and not self._current.disconnected)
 
     def pause_writing(self) -> None:
-        self._write_paused = True
-        self._write_resumed.clear()
+        self.write_paused = True
+        self._watch_writing()
 
     def resume_writing(self) -> None:
-        self._write_paused = False
-        self._write_resumed.set()
+        self.write_paused = False
+        if self._transport is None or not self._transport.is_closing():
+            self.write_deadline = NEVER
+        callbacks, self._on_drain = self._on_drain, []
+        for callback in callbacks:
+            callback()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.closed(self)
         self._closing = self._ignore_input = self._finished = True
-        self.deadline = NEVER
+        self.deadline = self.write_deadline = NEVER
         # Parser and connection refer to each other: this breaks the cycle, so that no garbage collection is needed.
         if self._parser is not None:
             self._parser.close()
@@ -189,6 +192,12 @@ class ServerConnection(asyncio.Protocol):
             self._current.disconnect()
         self.resume_writing()
         self._wake_up()
+
+    def _tls_extension(self) -> dict[str, Any] | None:
+        certificate, transport = self._owner.certificate, self._transport
+        if certificate is None or transport is None:
+            return None
+        return certificate.extension(transport.get_extra_info("ssl_object"))
 
     # --- reading
 
@@ -273,10 +282,8 @@ class ServerConnection(asyncio.Protocol):
         try:
             while await self._next_request():
                 await self._answer(self._waiting.popleft())
-                if self._write_paused:
+                if self.write_paused:
                     await self.drain()
-        except ClientStalled:
-            pass
         finally:
             if self._current is not None:
                 self.abort()
@@ -296,26 +303,21 @@ class ServerConnection(asyncio.Protocol):
 
     async def _answer(self, cycle: RequestCycle) -> None:
         self._current = cycle
-        cycle.scope[BODY_COMPLETE] = cycle.complete
-        cycle.scope[ON_DISCONNECT] = self._on_disconnect
+        extensions = cycle.scope["extensions"]
+        extensions[STREAM] = cycle
         failed = False
         try:
             await self._owner.app(cycle.scope, cycle.receive, cycle.send)
-        except ClientStalled:
-            pass
         except Exception:
             failed = True
             log.exception("request failed", extra={"event": "request_failed", "path": cycle.scope["path"][:200]})
+        # Cycle and scope refer to each other: this breaks the circle, so that no garbage collection is needed.
+        del extensions[STREAM]
         self._current = None
         if cycle.answered and cycle.keep_alive and cycle.complete:
             self.resume_reading()
         else:
             self._close_after(cycle, failed=failed)
-
-    def _on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Put in the scope instead of the cycle's own method: scope and cycle would refer to each other."""
-        if self._current is not None:
-            self._current.on_disconnect(callback)
 
     def _close_after(self, cycle: RequestCycle, *, failed: bool) -> None:
         """No answer can follow this one, so further requests must not be executed."""
@@ -357,14 +359,16 @@ class ServerConnection(asyncio.Protocol):
             self._resume_transport()
 
     def _close_transport(self) -> None:
+        """What is left of an answer is still sent, as long as the client takes it."""
         self._closing = self._finished = True
+        self.deadline = NEVER
         if self._transport is not None:
-            self._start_deadline()
+            self._watch_writing()
             self._transport.close()
 
-    def _start_deadline(self) -> None:
+    def _watch_writing(self) -> None:
         self._unsent_before = self._unsent_bytes()
-        self.deadline = self._loop.time() + self._owner.patience
+        self.write_deadline = self._loop.time() + self._owner.patience
 
     def _unsent_bytes(self) -> int:
         """Includes the kernel's send buffer: it takes megabytes, and asks for more only when a large part has been sent."""

@@ -1,4 +1,4 @@
-"""One request and its answer on a connection: ASGI's `receive` and `send`."""
+"""One request and its answer on a connection: ASGI's `receive` and `send`, and the extension for streams."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Protocol
 
-from hub.server.asgi import Headers, Message, Scope
+from hub.server.asgi import Drainable, Headers, Message, Scope
 
 _STATUS = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 _NO_CONTENT = 204
 _WITHOUT_BODY = frozenset({_NO_CONTENT, 304})
 _DISCONNECT = {"type": "http.disconnect"}
+_END = {"type": "http.response.body", "body": b"", "more_body": False}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 MAX_UNREAD = 64 * 1024
 """Bytes of request bodies that wait for the application to read them."""
 
 
-class Transport(Protocol):
+class Transport(Drainable, Protocol):
     """The connection that a request arrived on."""
+
+    write_paused: bool
+    """The client has not taken enough of what was written."""
 
     @property
     def closes_after_answer(self) -> bool:
@@ -108,17 +112,26 @@ class RequestCycle:
         if self.disconnected or self.answered:
             return
         body, more = message.get("body", b""), message.get("more_body", False)
-        if self._head is not None:
-            head = self._open(self._head)
-            self._head = None
-            self._transport.write(head + self._frame(body, more))
-        else:
-            self._transport.write(self._frame(body, more))
+        self._write(body, more)
         if more:
             await self._transport.drain()
         else:
             self.answered = True
             self._wake()
+
+    def try_write(self, data: bytes) -> bool:
+        if self.disconnected or self.answered:
+            return True
+        if self._transport.write_paused:
+            return False
+        self._write(data, True)
+        return True
+
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        self._transport.on_drain(callback)
+
+    async def end(self) -> None:
+        await self.send(_END)
 
     # --- called by the connection
 
@@ -154,6 +167,14 @@ class RequestCycle:
             self._callbacks.append(callback)
 
     # --- pieces
+
+    def _write(self, body: bytes, more: bool) -> None:
+        if self._head is not None:
+            head = self._open(self._head)
+            self._head = None
+            self._transport.write(head + self._frame(body, more))
+        else:
+            self._transport.write(self._frame(body, more))
 
     async def _until_disconnected(self) -> Message:
         while not (self.disconnected or self.answered):

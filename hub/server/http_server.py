@@ -1,4 +1,4 @@
-"""The hub's own HTTP/1.1 server: accepts a limited number of connections, enforces timeouts, and closes gracefully."""
+"""The hub's HTTP server: accepts a limited number of connections, enforces timeouts, and closes gracefully."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
+from hypercorn.asyncio.worker_context import WorkerContext
+from hypercorn.config import Config
+
 from hub.server.asgi import App, Refusal
 from hub.server.connection import ServerConnection
+from hub.server.handshake import Handshake, accept_secure
+from hub.server.http2 import Http2Connection
+from hub.server.tls import HTTP_2, Certificate
 from rolecall.errors import HubError, Overloaded
 
 _ABORT_TIMEOUT = 1.0
+_MAX_REQUESTS = 1_000_000
+"""Requests of one HTTP/2 connection, before the client must open another."""
+
+Connection = ServerConnection | Handshake | Http2Connection
 
 
 class Counters(Protocol):
@@ -27,7 +37,8 @@ class Counters(Protocol):
 class HttpServer:
     """Serves `most` connections at a time. Up to `most` further ones get a 503; beyond that a connection is aborted at once.
     `patience`: a client that takes no data for this many seconds is cut off. `max_head`: bytes of a request's headers. The
-    server reads up to twice as much, because the application refuses the excess with a better error.
+    server reads up to twice as much, because the application refuses the excess with a better error. With a `certificate` every
+    connection is TLS.
     """
 
     check_interval = 1.0
@@ -44,17 +55,24 @@ class HttpServer:
         limit: int,
         patience: float,
         max_head: int,
+        certificate: Certificate | None = None,
     ) -> None:
         self.app = app
         self.max_head = 2 * max_head
         self.patience = patience
+        self.certificate = certificate
+        self.config = Config()
+        """Hypercorn's, for HTTP/2."""
+        self.context = WorkerContext(max_requests=None)
         self._counters = counters
         self._refusal_of = refusal_of
         self._limit = limit
-        self._connections: set[ServerConnection] = set()
-        self._refused: set[ServerConnection] = set()
+        self._connections: set[Connection] = set()
+        self._refused: set[Connection] = set()
         """The part of `_connections` that gets a refusal."""
         self._server: asyncio.Server | None = None
+        self._accept_task: asyncio.Task[None] | None = None
+        self._listener: socket.socket | None = None
         self._empty = asyncio.Event()
         self._closing = False
 
@@ -62,23 +80,37 @@ class HttpServer:
         return len(self._connections)
 
     async def open(self, listener: socket.socket, *, backlog: int) -> None:
+        self._listener = listener
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: ServerConnection(self, loop), sock=listener, backlog=backlog)
+        if self.certificate is None:
+            self._server = await loop.create_server(lambda: ServerConnection(self, loop), sock=listener, backlog=backlog)
+        else:
+            self.config = _config(self.max_head, self.idle_timeout)
+            listener.listen(backlog)
+            self._accept_task = asyncio.create_task(accept_secure(self, listener), name="accepting")
 
     async def keep_time(self) -> None:
         """Closes connections whose deadline has passed. Runs until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.check_interval)
-            now = loop.time()
-            for connection in [connection for connection in self._connections if connection.deadline <= now]:
-                connection.expire()
+            self._expire(loop.time())
+
+    def _expire(self, now: float) -> None:
+        for connection in [one for one in self._connections if one.deadline <= now or one.write_deadline <= now]:
+            connection.expire(now)
 
     async def close(self, within: float) -> None:
         """Stops accepting, answers the pending requests, and aborts what is left after `within` seconds."""
         self._closing = True
         if self._server is not None:
             self._server.close()
+        if self._accept_task is not None:
+            self._accept_task.cancel()
+            await asyncio.wait([self._accept_task])
+        if self._listener is not None:
+            self._listener.close()
+        await self.context.terminated.set()  # HTTP/2 connections close when their requests are answered
         for connection in tuple(self._connections):
             connection.close()
         await self._until_empty(within)
@@ -101,7 +133,12 @@ class HttpServer:
 
     # --- called by connections
 
-    def opened(self, connection: ServerConnection) -> HubError | None:
+    def protocol_for(self, alpn: str) -> ServerConnection | Http2Connection:
+        """What speaks the protocol that the client has chosen."""
+        loop = asyncio.get_running_loop()
+        return Http2Connection(self, loop) if alpn == HTTP_2 else ServerConnection(self, loop)
+
+    def opened(self, connection: Connection) -> HubError | None:
         served = len(self._connections) - len(self._refused)
         self._connections.add(connection)
         if self._closing:  # the kernel had accepted it before the listener closed
@@ -121,9 +158,19 @@ class HttpServer:
             self._counters.refused(refusal.reason)
         return refusal
 
-    def closed(self, connection: ServerConnection) -> None:
+    def closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
         self._refused.discard(connection)
         self._counters.connections(len(self._connections) - len(self._refused))
         if not self._connections:
             self._empty.set()
+
+
+def _config(max_head: int, idle_timeout: float) -> Config:
+    config = Config()
+    config.h2_max_header_list_size = max_head
+    config.keep_alive_timeout = idle_timeout
+    config.keep_alive_max_requests = _MAX_REQUESTS
+    config.accesslog = config.errorlog = None
+    config.include_server_header = False
+    return config

@@ -23,15 +23,18 @@ class OnRequest(Protocol):
 
 class RequestParser:
     """Calls `on_request` when a request's head is complete. `peers`: the client's and our own address. `max_head`: bytes of a
-    head or of trailers.
+    head or of trailers. `tls`: the extension of the same name, if the connection is secure.
     """
 
-    def __init__(self, on_request: OnRequest, peers: tuple[Any, Any], *, max_head: int) -> None:
+    def __init__(
+        self, on_request: OnRequest, peers: tuple[Any, Any], *, max_head: int, tls: dict[str, Any] | None = None
+    ) -> None:
         self.in_head = False
         self.reading: RequestCycle | None = None
         """The request whose body is being received."""
         self._on_request = on_request
         self._peers = peers
+        self._tls = tls
         self._max_head = max_head
         self._parser: Any = httptools.HttpRequestParser(self)
         self._url = b""
@@ -142,7 +145,7 @@ class RequestParser:
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": version,
             "method": method,
-            "scheme": "http",
+            "scheme": "http" if self._tls is None else "https",
             "path": unquote(path) if "%" in path else path,
             "raw_path": raw,
             "query_string": query,
@@ -150,7 +153,7 @@ class RequestParser:
             "headers": self._headers,
             "client": client,
             "server": server,
-            "extensions": {},
+            "extensions": {} if self._tls is None else {"tls": self._tls},
             "state": {},
         }
 

@@ -20,6 +20,8 @@ from typing import Self, TextIO, TypeVar
 
 import httpx
 
+from tests.helpers.certificates import Certificate
+
 ROOT = Path(__file__).parents[2]
 READY_WITHIN = 15.0
 _POLL = 0.02
@@ -30,6 +32,8 @@ _FORGOTTEN = ("ROLECALL_", "A2A_", "PUSH_NOTIFICATION_")
 
 # The command line as a process: from this tree, whatever is installed.
 ROLECALL = (sys.executable, "-m", "rolecall.cli")
+SERVERS = ("rolecall", "hypercorn", "uvicorn")
+"""What can serve a hub: `rolecall serve`, or another server that runs `hub.asgi:app`."""
 _AnyProcess = TypeVar("_AnyProcess", bound="Process")
 
 running: list[Process] = []
@@ -53,6 +57,8 @@ class Process:
         cwd: Path = ROOT,
         name: str = "",
     ) -> None:
+        self.with_children = False
+        """`kill9` ends its children too, as the end of a container does."""
         self.argv = [str(word) for word in argv]
         self.name = name or Path(self.argv[0]).name
         self.log = log
@@ -95,6 +101,8 @@ class Process:
 
     def kill9(self) -> None:
         """End it at once, without clean-up. Returns when the process is gone."""
+        if self.with_children:
+            os.killpg(self.pid, signal.SIGKILL)
         self._process.kill()
         self._process.wait(10)
         self._ended()
@@ -159,7 +167,8 @@ class HubProcess(Process):
     def __init__(self, data_dir: Path, *, port: int, log: Path, env: Mapping[str, str], argv: Sequence[str] = ()) -> None:
         self.data_dir = data_dir
         self.port = port
-        self.url = f"http://127.0.0.1:{port}"
+        scheme = "https" if "ROLECALL_TLS_CERT" in env else "http"
+        self.url = f"{scheme}://127.0.0.1:{port}"
         chosen = {"ROLECALL_PORT": str(port), "ROLECALL_DATA_DIR": str(data_dir), **env}
         super().__init__(argv or (*ROLECALL, "serve"), log=log, env=chosen, name=f"hub {port}")
 
@@ -168,15 +177,37 @@ class HubProcess(Process):
 
 
 def start_hub(
-    data_dir: Path, *, port: int = 0, log: Path | None = None, argv: Sequence[str] = (), **settings: object
+    data_dir: Path,
+    *,
+    port: int = 0,
+    log: Path | None = None,
+    argv: Sequence[str] = (),
+    server: str = "rolecall",
+    certificate: Certificate | None = None,
+    **settings: object,
 ) -> HubProcess:
     """A hub that is ready. Settings by their names: `start_hub(folder, lease_ttl=2)`. Port 0 takes a free one. `argv`:
-    another command that runs a hub.
+    another command that runs a hub. `server`: one of SERVERS. `certificate`: for TLS.
     """
+    if certificate is not None:
+        settings |= {"tls_cert": certificate.cert, "tls_key": certificate.key}
     env = {f"ROLECALL_{name.upper()}": str(value) for name, value in settings.items()}
     data_dir.mkdir(parents=True, exist_ok=True)
-    hub = HubProcess(data_dir, port=port or free_port(), log=log or data_dir / "hub.log", env=env, argv=argv)
+    port = port or free_port()
+    if server != "rolecall":
+        argv, env = server_argv(server, port), {"ROLECALL_HOST": "127.0.0.1", **env}
+    hub = HubProcess(data_dir, port=port, log=log or data_dir / "hub.log", env=env, argv=argv)
+    hub.with_children = server == "hypercorn"
     return _ready(hub, hub.wait_ready)
+
+
+def server_argv(server: str, port: int, host: str = "127.0.0.1") -> Sequence[str]:
+    """A server that is not the hub's own, with a hub in it. It is told to cut streams a second after SIGTERM."""
+    words = {
+        "hypercorn": ("--bind", f"{host}:{port}", "--graceful-timeout", "1"),
+        "uvicorn": ("--host", host, "--port", str(port), "--timeout-graceful-shutdown", "1"),
+    }
+    return (sys.executable, "-m", server, *words[server], "hub.asgi:app")
 
 
 def start_worker(
@@ -224,10 +255,10 @@ def is_live(hub_url: str, name: str, token: str | None = None) -> bool:
 
 
 def status_of(url: str, token: str | None = None) -> int:
-    """The HTTP status of a GET; 0 without an answer."""
+    """The HTTP status of a GET; 0 without an answer. Any certificate will do."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        return httpx.get(url, headers=headers, timeout=2, trust_env=False).status_code
+        return httpx.get(url, headers=headers, timeout=2, trust_env=False, verify=False).status_code
     except httpx.HTTPError:
         return 0
 

@@ -45,8 +45,8 @@ TESTS_BY_INPUT: dict[int, tuple[str, ...]] = {
     18: (f"{_CONNECTIONS}::test_18_a_length_beside_chunks_is_refused_and_the_connection_closed",),
     19: (
         f"{_CONNECTIONS}::test_19_an_ambiguous_head_is_refused",
-        "tests/hostile/test_hypercorn.py::test_19_a_malformed_head_in_http_2_is_refused",
-        "tests/hostile/test_hypercorn.py::test_19_http_2_is_supported",
+        "tests/hostile/test_http_2.py::test_19_a_malformed_head_in_http_2_is_refused",
+        "tests/hostile/test_http_2.py::test_19_http_2_is_supported",
         f"{_CONNECTIONS}::test_19_an_unknown_transfer_coding_is_refused",
     ),
     20: (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import select
 import socket
 import threading
@@ -18,8 +19,9 @@ import uvloop
 from hub.core.observe import NullObserver
 from hub.inbound.middleware.refusal import refusal_of
 from hub.inbound.middleware.request import Request
-from hub.server.asgi import ON_DISCONNECT, Receive, Scope, Send
+from hub.server.asgi import STREAM, Receive, Scope, Send, WritableStream, drained
 from hub.server.http_server import HttpServer
+from hub.server.tls import Certificate
 from tests.helpers.processes import wait_for
 
 LOOP_BY_NAME = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
@@ -45,6 +47,10 @@ class ScriptedApp:
         self.asked: list[str] = []
         self.disconnected: list[str] = []
         self.written = 0
+        self.refused = 0
+        """How often `try_write` was refused."""
+        self.late_stream: WritableStream | None = None
+        """The stream of an answer that has ended."""
         self.go = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +78,7 @@ class ScriptedApp:
     async def watch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Registers two callbacks for the disconnect."""
         for _ in range(2):
-            scope[ON_DISCONNECT](lambda: self.disconnected.append(scope["path"]))
+            scope["extensions"][STREAM].on_disconnect(lambda: self.disconnected.append(scope["path"]))
         await self.wait(scope, receive, send)
 
     async def early(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -133,6 +139,33 @@ class ScriptedApp:
         finally:
             gone.cancel()
             self.disconnected.append(scope["path"])
+
+    async def pieces(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As `stream`, through the extension: `/pieces/3` ends after three pieces."""
+        limit = int(scope["path"].split("/")[2])
+        stream = Request(scope, receive, send).stream
+        gone = asyncio.create_task(self.until_gone(receive))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        try:
+            for _ in range(limit):
+                while not stream.try_write(b"x" * 8192):
+                    self.refused += 1
+                    await drained(stream)
+                self.written += 8192
+                if gone.done():
+                    self.disconnected.append(scope["path"])
+                    return
+                await asyncio.sleep(0)
+            await stream.end()
+        finally:
+            gone.cancel()
+            self.late_stream = stream
+
+    async def scheme(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What the server reports of the connection."""
+        tls = {name: value for name, value in scope["extensions"].get("tls", {}).items() if name != "server_cert"}
+        about = {"scheme": scope["scheme"], "version": scope["http_version"], "tls": tls}
+        await Request(scope, receive, send).answer(json.dumps(about).encode())
 
     async def quiet(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends one word, and then nothing until the client disconnects."""
@@ -272,18 +305,23 @@ class RawClient:
 
 
 @contextmanager
-def running_server(loop_kind: str, *, limit: int = 100, **times: float) -> Iterator[RunningServer]:
+def running_server(
+    loop_kind: str, *, limit: int = 100, certificate: Certificate | None = None, **times: float
+) -> Iterator[RunningServer]:
     """`times`: attributes of HttpServer."""
     loop = LOOP_BY_NAME[loop_kind]()
     errors: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, context: errors.append(context))
     counts = Counts()
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
 
     async def begin() -> tuple[HttpServer, ScriptedApp, asyncio.Task[None]]:
         app = ScriptedApp()
-        http_server = HttpServer(app, counts, refusal_of, limit=limit, patience=PATIENCE, max_head=32 * 1024)
+        http_server = HttpServer(
+            app, counts, refusal_of, limit=limit, patience=PATIENCE, max_head=32 * 1024, certificate=certificate
+        )
         http_server.check_interval = 0.1
         for name, value in times.items():
             setattr(http_server, name, value)

@@ -47,6 +47,11 @@ def test_pipelined_requests_are_answered_in_order(server: RunningServer, client:
         assert client.receive(b"GET /%d 0" % n).startswith(b"HTTP/1.1 200")
 
 
+def test_a_path_is_decoded_once(server: RunningServer, client: RawClient) -> None:
+    client.send(get("a%2525%20b")).receive(b"GET /a%25 b 0")
+    assert server.app.asked == ["/a%25 b"]
+
+
 def test_few_requests_are_buffered_behind_a_slow_one(server: RunningServer, client: RawClient) -> None:
     client.connection.settimeout(0.3)
     with pytest.raises(TimeoutError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
+from collections.abc import Callable
 
 from hub.server.cycle import RequestCycle
 
@@ -11,9 +12,10 @@ from hub.server.cycle import RequestCycle
 class NullTransport:
     """Ignores everything."""
 
-    closes_after_answer = False
+    closes_after_answer = write_paused = False
 
     def write(self, data: bytes) -> None: ...
+    def on_drain(self, callback: Callable[[], None]) -> None: ...
     async def drain(self) -> None: ...
     def resume_reading(self) -> None: ...
 

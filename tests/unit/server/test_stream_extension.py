@@ -1,0 +1,126 @@
+"""Writing an answer without a task: the extension of the hub's own server, and the same through `send`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from hub.server.asgi import Message, SendStream, drained
+from tests.helpers.processes import wait_for
+from tests.unit.server.served import LOOP_BY_NAME, PATIENCE, RawClient, RunningServer, running_server
+from tests.unit.server.test_connection import get
+
+PIECE = b"2000\r\n" + b"x" * 8192 + b"\r\n"
+
+
+@pytest.fixture(params=LOOP_BY_NAME)
+def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    with running_server(request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[RawClient]:
+    with server.client() as client:
+        yield client
+
+
+def test_head_and_pieces_arrive_in_order_and_the_connection_goes_on(server: RunningServer, client: RawClient) -> None:
+    for _ in range(2):
+        head = client.send(get("pieces/3")).receive(b"\r\n\r\n")
+        assert b"200 OK" in head
+        assert client.receive(b"\r\n0\r\n\r\n") == 3 * PIECE + b"0\r\n\r\n"
+    assert server.app.refused == 0
+
+
+def test_a_slow_client_gets_all_and_holds_little_in_memory(server: RunningServer) -> None:
+    server.limit_socket_buffer()
+    with server.client() as client:
+        client.send(get("pieces/50")).receive(b"\r\n\r\n")
+        largest, size = 0, len(client.received)
+        while size < 50 * len(PIECE):
+            size += len(client.connection.recv(4096))
+            largest = max(largest, server.unsent())
+    assert server.app.refused >= 1
+    assert largest < 100_000
+
+
+def test_a_client_that_takes_nothing_is_cut_and_the_writer_learns_of_it(server: RunningServer, client: RawClient) -> None:
+    client.send(get("pieces/1000000")).receive(b"x" * 8000)
+    wait_for(lambda: server.app.disconnected == ["/pieces/1000000"] and not len(server.http_server), 10 * PATIENCE)
+    assert server.app.refused >= 1
+    assert server.app.written < 20_000_000
+
+
+def test_what_is_written_after_the_end_is_in_no_later_answer(server: RunningServer, client: RawClient) -> None:
+    client.send(get("pieces/1")).receive(b"0\r\n\r\n")
+    client.send(get("wait"))
+    wait_for(lambda: server.app.asked[-1:] == ["/wait"])
+    stream = server.app.late_stream
+    assert stream is not None
+    written = asyncio.run_coroutine_threadsafe(_try(stream.try_write), server.loop).result(5)
+    assert written
+    server.release()
+    answer = client.receive(b"GET /wait 0")
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"late" not in answer
+
+
+async def _try(write: object) -> bool:
+    assert callable(write)
+    return bool(write(b"late"))
+
+
+# --- through `send`
+
+
+class SlowServer:
+    """Takes a message when the test lets it."""
+
+    def __init__(self) -> None:
+        self.taken: list[Message] = []
+        self.ready = asyncio.Semaphore(0)
+        self.error: Exception | None = None
+
+    async def send(self, message: Message) -> None:
+        await self.ready.acquire()
+        if self.error is not None:
+            raise self.error
+        self.taken.append(message)
+
+
+async def test_through_send_one_piece_is_under_way_at_a_time() -> None:
+    server = SlowServer()
+    stream = SendStream(server.send)
+    await asyncio.wait_for(drained(stream), 1)
+    assert stream.try_write(b"one")
+    assert not stream.try_write(b"two")
+    waiting = asyncio.create_task(drained(stream))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    server.ready.release()
+    await asyncio.wait_for(waiting, 1)
+    assert stream.try_write(b"two")
+    ending = asyncio.create_task(stream.end())
+    server.ready.release()
+    server.ready.release()
+    await asyncio.wait_for(ending, 1)
+    assert [(message["body"], message["more_body"]) for message in server.taken] == [
+        (b"one", True),
+        (b"two", True),
+        (b"", False),
+    ]
+    await asyncio.wait_for(drained(stream), 1)
+
+
+async def test_what_send_raises_reaches_the_next_write() -> None:
+    server = SlowServer()
+    server.error = TimeoutError()
+    stream = SendStream(server.send)
+    assert stream.try_write(b"one")
+    server.ready.release()
+    await asyncio.wait_for(drained(stream), 1)
+    with pytest.raises(TimeoutError):
+        stream.try_write(b"two")
