@@ -8,7 +8,7 @@
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
     │   └── KeyConflict
     ├── AccessError             the caller, or the form of the HTTP request
-    │   └── Unauthenticated  Forbidden  RoleForbidden  HubWide  BadHost  CrossSite  Smuggled
+    │   └── Unauthenticated  NotLocal  Forbidden  RoleForbidden  HubWide  BadHost  CrossSite  Smuggled
     │       HeadTooLarge  HeadEndless  CodingUnknown
     ├── TaskError               one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
@@ -160,6 +160,10 @@ class AccessError(HubError):
 
 class Unauthenticated(AccessError):
     """A token is needed: Authorization: Bearer TOKEN, or X-API-Key. Make one with `rolecall tokens new`."""
+
+
+class NotLocal(AccessError):
+    """This hub has no tokens, so it answers callers on its own machine only. Make one with `rolecall tokens new`."""
 
 
 _NEEDS = {

@@ -29,7 +29,9 @@ EVERYWHERE = ("rolecall.model",)
 COMPOSES = ("hub.app",)
 """It makes every part and imports all that is below: these arrows are not drawn either."""
 SMALL = {
+    "hub.asgi": "hub.app",
     "hub.clock": "hub.app",
+    "hub.run": "hub.app",
     "rolecall.errors": "rolecall.model",
     "rolecall.setting": "rolecall.model",
     "rolecall.log": "rolecall.model",

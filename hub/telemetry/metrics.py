@@ -79,7 +79,7 @@ FAMILIES = {
             "Attempts to deliver events to a webhook: delivered, failed (will be retried), dead (given up).",
         ),
         Family("push_lag_seconds", "histogram", (), "From the first event that a receiver lacks until it has them all."),
-        Family("connections_active", "gauge", (), "Open connections; not counted with the server hypercorn."),
+        Family("connections_active", "gauge", (), "Open connections. Only the hub's own server counts them."),
         Family(
             "refused_total",
             "counter",

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hub.app import assemble
+from hub.app import create_app
 from hub.settings.model import Settings
 from rolecall.protocol.methods import METHOD_NAMES, Operation
 from rolecall.protocol.rest import read_route
@@ -55,9 +55,10 @@ def test_every_operation_has_an_address_in_rest(dialect: str) -> None:
 
 
 async def test_every_address_of_the_hubs_own_has_a_row(tmp_path: Path) -> None:
-    async with assemble(Settings(data_dir=tmp_path, store="memory:"), port=1) as rolecall:
-        rules = rolecall.application._api.url_map.iter_rules()  # type: ignore[attr-defined]  # Quart's, behind ASGI's type
-        found = {(method, rule.rule) for rule in rules for method in rule.methods - {"HEAD"}}
+    app = create_app(Settings(data_dir=tmp_path, store="memory:"), port=1)
+    async with app.test_app():
+        rules = app.url_map.iter_rules()
+        found = {(method, rule.rule) for rule in rules for method in (rule.methods or set()) - {"HEAD"}}
     automatic = {(method, rule) for method, rule in found if method == "OPTIONS" and (method, rule) not in OWN}
     assert found - automatic == set(OWN)
 

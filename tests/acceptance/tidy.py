@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-from hub.app import run
+from hub.run import run
 from hub.settings.model import load
 
 COMMAND = (sys.executable, "-m", "tests.acceptance.tidy")

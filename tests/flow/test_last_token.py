@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hub.app import assemble
+from hub.app import create_app
 from hub.identity.tokens import FILE_NAME, new, revoke
 from hub.settings.model import Settings
 from rolecall.model.principal import Kind, Principal
@@ -24,8 +24,8 @@ async def test_removing_the_last_token_does_not_open_the_hub_to_other_machines(
 ) -> None:
     path = tmp_path / FILE_NAME
     token, _ = new(path, Principal("me", Kind.ADMIN), lasts=None, now=0.0)
-    async with assemble(Settings(data_dir=tmp_path, host=host), port=1) as rolecall:
-        application: Any = rolecall.application
+    async with create_app(Settings(data_dir=tmp_path, host=host), port=1).test_app() as running:
+        application: Any = running.app
         async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://127.0.0.1") as http:
 
             async def answers(**headers: str) -> int:

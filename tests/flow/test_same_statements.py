@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hub.app import Rolecall, assemble
+from hub.app import Rolecall, create_app, parts_of
 from hub.inbound.a2a.operations import CallHeaders, OperationCall, Operations
 from hub.settings.model import Settings
 from hub.storage.sqlite.engine import SqliteEngine
@@ -67,7 +67,9 @@ async def opened(folder: Path) -> AsyncIterator[Store]:
     forwarder = ScriptedForwarder()
     forwarder.plan("echo:a", task(), status("input-required"))
     settings = Settings(data_dir=folder, push_allowed_hosts=("127.0.0.1",))
-    async with assemble(settings, port=1, wrap=lambda parts: replace(parts, forwarder=forwarder)) as rolecall:
+    app = create_app(settings, port=1, wrap=lambda parts: replace(parts, forwarder=forwarder))
+    async with app.test_app():
+        rolecall = parts_of(app)
         offer = Offer(WorkerId("echo", "a"), "http://127.0.0.1:9/", streaming=True)
         await rolecall.directory.enrol(LOCAL, offer, boot="b")
         yield Store(rolecall)

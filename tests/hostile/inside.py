@@ -8,7 +8,9 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
-from hub.app import Rolecall, assemble
+from quart import Quart
+
+from hub.app import create_app
 from hub.server.asgi import Message
 from hub.settings.model import Settings
 from tests.helpers.raw_server import Peer, RawServer
@@ -28,7 +30,7 @@ class LocalHub:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self._rolecall: Rolecall | None = None
+        self._app: Quart | None = None
         self.worker_answer = b""
 
     def run(self, job: Coroutine[Any, Any, _Any]) -> _Any:
@@ -38,7 +40,8 @@ class LocalHub:
         settings = Settings.of(
             store="memory:", worker_silence=0.1, max_streams=1000, keep_alive=0.05, retention=1, max_agents=100
         )
-        self._rolecall = await stack.enter_async_context(assemble(settings, port=_PORT))
+        self._app = create_app(settings, port=_PORT)
+        await stack.enter_async_context(self._app.test_app())
         worker = await stack.enter_async_context(RawServer(self._play))
         offer = b'{"url":"%b","capabilities":{"streaming":true}}' % worker.url.encode()
         assert (await self.ask("PUT", "/registry/agents/echo/a", body=offer)).status == 201
@@ -51,7 +54,7 @@ class LocalHub:
         self, method: str, path: str, query: str = "", body: bytes = b"", headers: list[tuple[bytes, bytes]] | None = None
     ) -> Answer:
         """The hub's answer, as much as arrives within a second: streams have no end."""
-        assert self._rolecall is not None
+        assert self._app is not None
         usual = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         scope = {
             "type": "http",
@@ -85,7 +88,7 @@ class LocalHub:
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 answered.set()
 
-        answering = asyncio.create_task(self._rolecall.application(scope, receive, send))
+        answering = asyncio.create_task(self._app.asgi_app(scope, receive, send))
         try:
             # A stream has no end; an answer that has not begun gets more time, because the machine is shared.
             await asyncio.wait([answering], timeout=1)

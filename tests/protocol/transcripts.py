@@ -16,7 +16,7 @@ from hub.inbound.a2a.cards import Cards
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
-from hub.inbound.middleware.application import rpc_target
+from hub.inbound.middleware.asgi_middleware import rpc_target
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import App, Receive, Scope, Send
@@ -246,6 +246,8 @@ async def exchange(app: App, request: HttpRequest) -> tuple[int, list[tuple[byte
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8420),
     }
     to_come = [{"type": "http.request", "body": dump(request.body) if request.body is not None else b"", "more_body": False}]
     sent: list[Any] = []

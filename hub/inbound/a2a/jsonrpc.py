@@ -111,7 +111,7 @@ class JsonRpc:
         started = time.perf_counter()
         self._observer.call_started(role, method)
         outcome = "ok"
-        stream = EventStream(request.send, request.receive, self._keep_alive, extension_headers(request))
+        stream = EventStream(request, self._keep_alive, extension_headers(request))
         try:
             task_stream = await stream.wait_for(opening(self._operations.open(parsed.call(request)), method))
             event_encoder = EventEncoder(task_stream.dialect, task_stream.alias)

@@ -81,7 +81,7 @@ class Rest:
         await request.answer(b"{}" if result == b"null" else result, headers=extension_headers(request))
 
     async def _stream(self, call: OperationCall, request: Request) -> None:
-        stream = EventStream(request.send, request.receive, self._keep_alive, extension_headers(request))
+        stream = EventStream(request, self._keep_alive, extension_headers(request))
         try:
             task_stream = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
             await stream.copy(task_stream, SseEncoder(EventEncoder(task_stream.dialect, task_stream.alias)))

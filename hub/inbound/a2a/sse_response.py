@@ -7,7 +7,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from hub.core.tasks.stream import TaskStream
-from hub.server.asgi import Headers, Receive, Send
+from hub.inbound.middleware.request import Request
+from hub.server.asgi import Headers, drained
 from rolecall.errors import ClientDisconnected, HubError, TaskNotFound
 from rolecall.model.a2a import Logged
 from rolecall.protocol.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
@@ -27,9 +28,10 @@ class StreamEncoder(Protocol):
 class EventStream:
     """One SSE response. If the answer takes long, the response starts with comments, so that the client sees it alive."""
 
-    def __init__(self, send: Send, receive: Receive, keep_alive: float, headers: Headers = ()) -> None:
-        self._send = send
-        self._receive = receive
+    def __init__(self, request: Request, keep_alive: float, headers: Headers = ()) -> None:
+        self._send = request.send
+        self._receive = request.receive
+        self._stream = request.stream
         self._keep_alive = keep_alive
         self._headers = (*RESPONSE_HEADERS, *headers)
         self._gone: asyncio.Task[None] | None = None
@@ -84,13 +86,14 @@ class EventStream:
         await self.close()
 
     async def close(self) -> None:
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        await self._stream.end()
 
     async def _write(self, body: bytes) -> None:
         if not self.open:
             self.open = True
             await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        while not self._stream.try_write(body):
+            await drained(self._stream)
 
     async def _write_events(self, batch: Sequence[Logged], encoder: StreamEncoder) -> None:
         try:

@@ -21,8 +21,15 @@ log = logging.getLogger(__name__)
 _MAX_DEPTH = "MAX_JSON_DEPTH"
 
 
+class HubApplication(Quart):
+    def log_exception(self, exception_info: Any) -> None:
+        """Called when the start or the end fails. Errors of our own are for people: whoever runs the application shows them."""
+        if not isinstance(exception_info[1], HubError):
+            super().log_exception(exception_info)
+
+
 def create_api(max_body: int, max_depth: int) -> Quart:
-    app = Quart("rolecall", static_folder=None)
+    app = HubApplication("rolecall", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = max_body
     app.config["BODY_TIMEOUT"] = 10
     app.config[_MAX_DEPTH] = max_depth

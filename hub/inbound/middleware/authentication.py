@@ -13,8 +13,8 @@ from quart import request
 from hub.inbound.middleware.request import Request
 from hub.ports.tokens import Tokens
 from hub.server.asgi import MAX_HEADERS, Scope
-from rolecall.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, HubWide, Smuggled, Unauthenticated
-from rolecall.model.ids import Caller
+from rolecall.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, HubWide, NotLocal, Smuggled, Unauthenticated
+from rolecall.model.ids import Caller, is_loopback
 from rolecall.model.principal import LOCAL, Principal, Right
 
 _KEY = "rolecall.principal"
@@ -37,11 +37,11 @@ class Authenticator:
         self._hosts = frozenset(host.lower() for host in hosts)
 
     def admit(self, request: Request) -> Principal | None:
-        """Sets the request's principal; None: no valid token, on an open path. Unauthenticated, BadHost, CrossSite, Smuggled,
-        HeadTooLarge.
+        """Sets the request's principal; None: no valid token, on an open path. Unauthenticated, NotLocal, BadHost, CrossSite,
+        Smuggled, HeadTooLarge.
         """
         self._check_headers(request)
-        found = request.principal = request.scope[_KEY] = self._find(request.headers)
+        found = request.principal = request.scope[_KEY] = self._find(request)
         if found is None and not is_open(request.path):
             raise Unauthenticated
         return found
@@ -51,10 +51,14 @@ class Authenticator:
         """A token is needed."""
         return self._tokens is not None and (self._exposed or not self._tokens.empty)
 
-    def _find(self, headers: dict[bytes, bytes]) -> Principal | None:
-        token = _token(headers)
+    def _find(self, request: Request) -> Principal | None:
+        token = _token(request.headers)
         found = self._tokens.find(token) if token is not None and self._tokens is not None else None
-        return found if found is not None or self.locked else LOCAL
+        if found is not None or self.locked:
+            return found
+        if not _is_local(request.scope):
+            raise NotLocal
+        return LOCAL
 
     def _check_headers(self, request: Request) -> None:
         pairs, headers = request.scope["headers"], request.headers
@@ -68,6 +72,17 @@ class Authenticator:
             site = headers.get(b"sec-fetch-site")
             if site is not None and site not in _OWN_SITES:
                 raise CrossSite
+
+
+def _is_local(scope: Scope) -> bool:
+    """Whether the request came from this machine, to an address that only this machine can reach. A server that is not the
+    hub's own may listen on other addresses than the hub was told.
+    """
+    client, server = scope.get("client") or ("",), scope.get("server") or ("",)
+    return _is_loopback(client[0]) and _is_loopback(server[0])
+
+
+_is_loopback = lru_cache(maxsize=256)(is_loopback)
 
 
 @lru_cache(maxsize=256)

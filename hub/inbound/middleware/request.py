@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hub.core.hub import OnDisconnect
-from hub.server.asgi import BODY_COMPLETE, JSON, ON_DISCONNECT, Headers, Receive, Scope, Send
+from hub.server.asgi import JSON, STREAM, Headers, Receive, Scope, Send, SendStream, ServerStream, WritableStream
 from rolecall.errors import BodyTooLarge, BodyTooSlow, ClientDisconnected, MediaTypeNotSupported
 from rolecall.model.principal import Principal
 
@@ -31,7 +31,18 @@ class Request:
     @property
     def on_disconnect(self) -> OnDisconnect | None:
         """None where the server does not report disconnects."""
-        found: OnDisconnect | None = self.scope.get(ON_DISCONNECT)
+        stream = self._server_stream
+        return None if stream is None else stream.on_disconnect
+
+    @property
+    def stream(self) -> WritableStream:
+        """For an answer of which `send` has given the head."""
+        return self._server_stream or SendStream(self.send)
+
+    @property
+    def _server_stream(self) -> ServerStream | None:
+        """Only the hub's own server has it."""
+        found: ServerStream | None = (self.scope.get("extensions") or {}).get(STREAM)
         return found
 
     # --- the request
@@ -53,7 +64,8 @@ class Request:
         media = headers.get(b"content-type", b"")
         if media != JSON and media.partition(b";")[0].strip().lower() not in _JSON_TYPES:
             raise MediaTypeNotSupported
-        if self.scope.get(BODY_COMPLETE):
+        stream = self._server_stream
+        if stream is not None and stream.complete:
             return await self._body(limit)
         try:
             async with asyncio.timeout(_BODY_TIMEOUT):

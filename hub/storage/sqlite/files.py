@@ -30,7 +30,7 @@ class FileLock:
             self.release()
             raise StoreError(
                 f"{self._path.with_suffix('')} is in use by another process. One SQLite file serves one hub: stop the "
-                "other one, or give this one a data directory of its own."
+                "other one, give this one a data directory of its own, or have the server run one process (-w 1)."
             ) from error
 
     def release(self) -> None:

@@ -12,10 +12,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from hub.app import run
 from hub.core.relay.context import Dependencies
 from hub.ports.event_log import LogEntry, Subscription
 from hub.ports.forwarder import Dispatch
+from hub.run import run
 from hub.settings.model import load
 from rolecall.errors import TaskNotFound
 from rolecall.model import value

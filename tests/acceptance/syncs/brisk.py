@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import hub.app
+from hub.run import run
 from hub.settings.model import load
 
 EVERY = 0.5
@@ -12,4 +13,4 @@ ARGV = (sys.executable, "-m", "tests.acceptance.syncs.brisk")
 
 if __name__ == "__main__":
     hub.app._FORGET_EVERY = EVERY
-    hub.app.run(load().settings)
+    run(load().settings)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hub.app import run
+from hub.run import run
 from hub.settings.model import load
 from hub.storage.sqlite import engine
 from hub.storage.sqlite.writer import Writer

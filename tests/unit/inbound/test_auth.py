@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from hub.inbound.middleware.authentication import Authenticator, is_open, require
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import MAX_HEADERS
-from rolecall.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, Smuggled, Unauthenticated
+from rolecall.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, NotLocal, Smuggled, Unauthenticated
 from rolecall.model.principal import LOCAL, Kind, Principal, Right
 
 CLIENT = Principal("alice", Kind.CLIENT)
+LOCAL_ADDRESS = ("127.0.0.1", 8420)
 
 
 class TokenTable:
@@ -29,12 +31,16 @@ class TokenTable:
         return self.known.get(token)
 
 
-def request(path: str = "/", method: str = "POST", **headers: str) -> Request:
+def request(path: str = "/", method: str = "POST", *, addresses: Sequence[Any] | None = None, **headers: str) -> Request:
+    """`addresses`: the client's and the server's."""
+
     async def never(*_: Any) -> Any:
         raise AssertionError("this request must be neither read nor answered")
 
     pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    return Request({"type": "http", "path": path, "method": method, "headers": pairs}, never, never)
+    client, server = addresses or (LOCAL_ADDRESS, LOCAL_ADDRESS)
+    scope = {"type": "http", "path": path, "method": method, "headers": pairs, "client": client, "server": server}
+    return Request(scope, never, never)
 
 
 def authenticator(*known: Principal, **options: Any) -> Authenticator:
@@ -102,6 +108,28 @@ def test_without_tokens_every_request_is_local_unless_the_hub_is_exposed() -> No
     assert (authenticator().locked, authenticator(exposed=True).locked, authenticator(CLIENT).locked) == (False, True, True)
     with pytest.raises(Unauthenticated):
         authenticator(exposed=True).admit(request())
+
+
+@pytest.mark.parametrize("path", ["/", "/livez", "/.well-known/agent-card.json"])
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        (("192.0.2.7", 1), ("127.0.0.1", 8420)),
+        (("127.0.0.1", 1), ("192.0.2.1", 8420)),
+        (("::1", 1), ("2001:db8::1", 8420)),
+        (None, ("/run/hub.sock", None)),
+        (None, None),
+    ],
+)
+def test_without_tokens_nothing_is_served_but_to_and_from_loopback(path: str, addresses: Sequence[Any]) -> None:
+    with pytest.raises(NotLocal):
+        authenticator().admit(request(path, "GET", addresses=addresses, host="localhost"))
+    assert authenticator(CLIENT).admit(request(path, "GET", addresses=addresses, x_api_key="alice")) == CLIENT
+
+
+@pytest.mark.parametrize("address", [("127.0.0.1", 1), ("127.9.9.9", 1), ("::1", 1, 0, 0)])
+def test_without_tokens_loopback_is_served(address: Any) -> None:
+    assert authenticator().admit(request(addresses=(address, address))) == LOCAL
 
 
 @pytest.mark.parametrize(

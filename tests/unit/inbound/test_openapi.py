@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from pydantic import Field
 from quart import Quart
 
-from hub.app import assemble
+from hub.app import create_app
 from hub.inbound.api.openapi import Schemas, document
 from hub.inbound.api.validation import Body, text, whole
 from hub.settings.model import Settings
@@ -21,8 +21,9 @@ from tests.helpers.processes import ROOT
 
 @pytest.fixture
 async def api() -> AsyncIterator[Quart]:
-    async with assemble(Settings.of(store="memory:"), port=8420) as rolecall:
-        yield rolecall.application._api  # type: ignore[misc]  # a Quart application, typed as ASGI
+    app = create_app(Settings.of(store="memory:"), port=8420)
+    async with app.test_app():
+        yield app
 
 
 async def test_every_own_route_and_method_is_described(api: Quart) -> None:

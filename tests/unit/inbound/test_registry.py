@@ -8,24 +8,28 @@ from typing import Any
 
 import httpx
 import pytest
+from quart import Quart
 
-from hub.app import Rolecall, assemble
+from hub.app import create_app
 from hub.server.asgi import Message, Scope
 from hub.settings.model import Settings
 
 ADDRESS = "/registry/agents/echo:a"
+LOCAL = ("127.0.0.1", 8420)
 
 
 @pytest.fixture
-async def rolecall() -> AsyncIterator[Rolecall]:
-    async with assemble(Settings.of(store="memory:"), port=8420) as rolecall:
-        yield rolecall
+async def app() -> AsyncIterator[Quart]:
+    app = create_app(Settings.of(store="memory:"), port=8420)
+    async with app.test_app():
+        yield app
 
 
 @pytest.fixture
-async def http(rolecall: Rolecall) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app=rolecall.application)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+async def http(app: Quart) -> AsyncIterator[httpx.AsyncClient]:
+    untyped: Any = app
+    transport = httpx.ASGITransport(app=untyped, client=LOCAL)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 
 
@@ -68,7 +72,7 @@ async def test_a_proof_in_the_body_wins_over_one_in_the_query(
     ("query", "header", "revision"), [("after=1", None, 2), ("after=0", "1", 2), ("after=1", "0", 1), ("after=1", "", 2)]
 )
 async def test_the_header_of_a_feed_wins_over_its_query(
-    rolecall: Rolecall, http: httpx.AsyncClient, query: str, header: str | None, revision: int
+    app: Quart, http: httpx.AsyncClient, query: str, header: str | None, revision: int
 ) -> None:
     for instance in ("a", "b"):
         await enrol(http, instance)
@@ -76,8 +80,10 @@ async def test_the_header_of_a_feed_wins_over_its_query(
     headers = [(b"host", b"localhost"), *([(b"last-event-id", header.encode())] if header is not None else [])]
     address = {"path": "/registry/events", "raw_path": b"/registry/events", "query_string": query.encode(), "root_path": ""}
     scope: Scope = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "headers": headers, **address}
+    scope |= {"client": LOCAL, "server": LOCAL}
     unread: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
     closed = asyncio.Event()
+    untyped: Any = app
 
     async def receive() -> Message:
         if unread:
@@ -89,7 +95,7 @@ async def test_the_header_of_a_feed_wins_over_its_query(
         await sent.put(message.get("body", b""))
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-        group.create_task(rolecall.application(scope, receive, send))
+        group.create_task(untyped.asgi_app(scope, receive, send))
         while b"data: " not in (frame := await sent.get()):
             pass
         closed.set()

@@ -10,6 +10,7 @@ import pytest
 
 from hub.core.tasks.stream import TaskStream
 from hub.inbound.a2a.sse_response import EventStream
+from hub.inbound.middleware.request import Request
 from hub.server.asgi import Message
 from rolecall.errors import ClientDisconnected, NoLiveWorker
 from rolecall.model.a2a import Logged
@@ -62,7 +63,8 @@ def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(client: Client) -> EventStream:
-    return EventStream(client.send, client.receive, 5)
+    scope = {"type": "http", "path": "/", "method": "POST", "headers": [], "extensions": {}}
+    return EventStream(Request(scope, client.receive, client.send), 5)
 
 
 async def test_a_disconnect_before_the_first_event_cancels_the_opening_soon_and_not_at_once() -> None:

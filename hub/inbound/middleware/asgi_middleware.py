@@ -1,4 +1,4 @@
-"""The hub's ASGI application: A2A calls go directly to their dispatchers, everything else to Quart."""
+"""The middleware on the Quart application: A2A calls go directly to their dispatchers, everything else to Quart."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _ALLOWED = {"/": b"GET, HEAD, POST"}
 _POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This address takes POST with a JSON-RPC request."}}'
 
 
-class Application:
-    """Admits each request, then dispatches it by path and method."""
+class AsgiMiddleware:
+    """Admits each request, then dispatches it by path and method. `quart`: the application below, for the rest."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Application:
         rpc: JsonRpc,
         leases: Leases,
         rest: Rest,
-        api: App,
+        quart: App,
         observer: Observer,
         *,
         max_body: int,
@@ -53,7 +53,7 @@ class Application:
         self._rpc = rpc
         self._leases = leases
         self._rest = rest
-        self._api = api
+        self._quart = quart
         self._observer = observer
         self._max_body = max_body
         self._scheduler = FairScheduler()
@@ -64,7 +64,7 @@ class Application:
         elif scope["type"] == "http":
             await self._handle(Request(scope, receive, send))
         else:
-            await self._api(scope, receive, send)
+            await self._quart(scope, receive, send)
 
     async def _handle(self, request: Request) -> None:
         path = request.path
@@ -107,7 +107,7 @@ class Application:
         else:
             request.check_length(self._max_body)
             await self._scheduler.turn()
-            await self._api(request.scope, request.receive, request.send)
+            await self._quart(request.scope, request.receive, request.send)
 
 
 async def _refuse(request: Request, error: HubError, fault: Fault, *, rpc: bool) -> None:

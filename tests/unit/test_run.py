@@ -8,7 +8,7 @@ import socket
 import pytest
 import uvloop
 
-from hub.app import open_listener
+from hub.run import open_listener
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.SelectorEventLoop, uvloop.new_event_loop])

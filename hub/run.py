@@ -1,0 +1,168 @@
+"""The hub as a process: its socket, its server, signals, and the drain before it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import logging
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from math import inf
+from typing import Any
+
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.asyncio.lifespan import Lifespan
+from hypercorn.config import Config
+from hypercorn.utils import LifespanFailureError
+from quart import Quart
+
+from hub.app import Wrap, create_app, parts_of, unchanged
+from hub.inbound.middleware.refusal import refusal_of
+from hub.server.http_server import HttpServer
+from hub.server.tls import HTTP_1, HTTP_2, Certificate
+from hub.settings.model import Settings
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 2048
+_ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
+
+
+def run(settings: Settings, *, ready: Callable[[str], None] | None = None, wrap: Wrap = unchanged) -> None:
+    """Serve in this process until SIGTERM or SIGINT."""
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError):
+                loop.add_signal_handler(name, stop.set)
+        await serve(settings, stop=stop, ready=ready, wrap=wrap)
+
+    with asyncio.Runner(loop_factory=_loop_factory(settings.loop)) as runner:
+        runner.run(main())
+
+
+async def serve(
+    settings: Settings, *, stop: asyncio.Event, ready: Callable[[str], None] | None = None, wrap: Wrap = unchanged
+) -> None:
+    """Serve until `stop` is set, then drain. `ready` gets the URL of the hub."""
+    asyncio.get_running_loop().set_exception_handler(_on_loop_error)
+    certificate = _certificate(settings)
+    with open_listener(settings.host, settings.port, settings.reader_patience) as listener:
+        port = int(listener.getsockname()[1])
+        app = create_app(settings, port=port, wrap=wrap)
+        async with _lifespan(app):
+            rolecall = parts_of(app)
+            http_server = HttpServer(
+                app,
+                rolecall.observer,
+                refusal_of,
+                limit=settings.max_connections,
+                patience=settings.reader_patience,
+                max_head=settings.max_head,
+                certificate=certificate,
+            )
+            configure_collector()
+            async with _timers(http_server, certificate):
+                await http_server.open(listener, backlog=_BACKLOG)
+                if ready is not None:
+                    ready(settings.url(port))
+                log.info("ready", extra={"event": "ready", "url": settings.url(port), "store": settings.store})
+                await stop.wait()
+                log.info("shutting down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
+                rolecall.drain()
+                await http_server.close(settings.drain)
+
+
+def _certificate(settings: Settings) -> Certificate | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return Certificate(settings.tls_cert, settings.tls_key, (HTTP_2, HTTP_1) if settings.http2 else (HTTP_1,))
+
+
+@asynccontextmanager
+async def _timers(http_server: HttpServer, certificate: Certificate | None) -> AsyncIterator[None]:
+    """What watches the time while the server runs."""
+    tasks = [asyncio.create_task(http_server.keep_time(), name="connection timers")]
+    if certificate is not None:
+        tasks.append(asyncio.create_task(certificate.keep_current(), name="certificate"))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+@asynccontextmanager
+async def _lifespan(app: Quart) -> AsyncIterator[None]:
+    """The application's lifespan. An error that stops its start is raised as it is, without Hypercorn's report around it."""
+    config = Config()
+    config.startup_timeout = inf  # a hub that takes up many tasks starts slowly
+    lifespan = Lifespan(ASGIWrapper(app), config, asyncio.get_running_loop(), {})
+    running = asyncio.create_task(lifespan.handle_lifespan(), name="lifespan")
+    try:
+        await lifespan.wait_for_startup()
+        if running.done():
+            await running
+        try:
+            yield
+        finally:
+            await lifespan.wait_for_shutdown()
+            await running
+    except LifespanFailureError as failure:
+        raise failure.__context__ or failure from None
+
+
+def configure_collector() -> None:
+    """Exclude what exists now from garbage collection: it stays. Collect rarely, since hardly any object of a call is part of a
+    cycle: reference counts free them.
+    """
+    gc.collect()
+    gc.freeze()
+    sys.setswitchinterval(0.001)
+    gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS, 20, 20)
+
+
+def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log a connection that the system cut because its peer took no data: the server does not handle that error."""
+    error = context.get("exception")
+    if isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
+        log.info("connection cut", extra={"event": "line_cut", "why": "its peer took no data for too long"})
+    else:
+        loop.default_exception_handler(context)
+
+
+def open_listener(host: str, port: int, patience: float) -> socket.socket:
+    """Bound before anything else is opened, so that a port in use is reported first. The system cuts a connection whose peer
+    takes no data for `patience` seconds: the server itself would wait until all is sent. By hand, because Hypercorn's sockets
+    stay open when their port is in use.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small writes at once only if the socket names its protocol; uvloop always does.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(patience * 1000))
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener
+
+
+def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if choice == "asyncio":
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
