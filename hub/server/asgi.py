@@ -74,6 +74,7 @@ class SendStream:
                 return False
             self._sending.result()
         self._sending = asyncio.create_task(self._write(data), name="write of a stream")
+        self._sending.add_done_callback(_retrieve)
         return True
 
     def on_drain(self, callback: Callable[[], None]) -> None:
@@ -89,6 +90,12 @@ class SendStream:
 
     async def _write(self, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """An error after which nobody writes is the client's disconnect, and nobody's news."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def drained(stream: Drainable) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -124,3 +125,17 @@ async def test_what_send_raises_reaches_the_next_write() -> None:
     await asyncio.wait_for(drained(stream), 1)
     with pytest.raises(TimeoutError):
         stream.try_write(b"two")
+
+
+async def test_what_send_raises_last_is_not_reported_as_lost() -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    server = SlowServer()
+    server.error = TimeoutError()
+    server.ready.release()
+    stream = SendStream(server.send)
+    stream.try_write(b"one")
+    await asyncio.wait_for(drained(stream), 1)
+    del stream
+    gc.collect()
+    assert reported == []
