@@ -59,7 +59,7 @@ async def serve(
         async with _lifespan(app):
             rolecall = parts_of(app)
             http_server = HttpServer(
-                app,
+                app.asgi_app,  # the middleware: one call less for each request than through the application
                 rolecall.observer,
                 refusal_of,
                 limit=settings.max_connections,

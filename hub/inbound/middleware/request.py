@@ -17,7 +17,7 @@ _DISCARD_TIMEOUT, _DISCARD_LIMIT = 1.0, 8 * 1024 * 1024
 class Request:
     """`headers`: by lower-case name, the first of each. `principal`: set by the Authenticator."""
 
-    __slots__ = ("headers", "method", "path", "principal", "receive", "scope", "send")
+    __slots__ = ("_server_stream", "headers", "method", "path", "principal", "receive", "scope", "send")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -27,6 +27,8 @@ class Request:
         self.method: str = scope["method"]
         self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         self.principal: Principal | None = None
+        self._server_stream: ServerStream | None = (scope.get("extensions") or {}).get(STREAM)
+        """Only the hub's own server has it."""
 
     @property
     def on_disconnect(self) -> OnDisconnect | None:
@@ -38,12 +40,6 @@ class Request:
     def stream(self) -> WritableStream:
         """For an answer of which `send` has given the head."""
         return self._server_stream or SendStream(self.send)
-
-    @property
-    def _server_stream(self) -> ServerStream | None:
-        """Only the hub's own server has it."""
-        found: ServerStream | None = (self.scope.get("extensions") or {}).get(STREAM)
-        return found
 
     # --- the request
 
