@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from hub.core.routing.history import RoutingHistory
 from hub.core.routing.router import Route, Router
 from hub.core.supervisor import Supervisor
 from hub.core.tasks.lookup import TaskLookup, alias_key
-from hub.core.tasks.reader import TaskReader, TaskView, answered_in, readable
+from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, answered_in, readable
 from hub.core.tasks.stream import TaskStream
 from hub.ports.event_log import Subscription
 from rolecall.errors import (
@@ -66,10 +66,6 @@ class HubLimits:
     """How long after its call has ended a repeated message is still recognised."""
 
 
-OnDisconnect = Callable[[Callable[[], None]], None]
-"""Registers a callback for the disconnection of the caller; calls it at once if the caller has disconnected already."""
-
-
 class TaskList(NamedTuple):
     tasks: Sequence[bytes]
     total: int
@@ -103,13 +99,14 @@ class Hub:
         call = await self._begin(caller, send)
         if not send.blocking:
             await self._started_or_shown(call)
-            return await self._reader.now(call.task, TaskView(send.dialect, send.history_length, send.alias))
+            log = await self._engine.events.read(call.task)
+            return await self._reader.of(caller, call.task, log, TaskView(send.dialect, send.history_length, send.alias))
         await call.started()
         log = await self._engine.events.read(call.task)
         if not _rests(log, call.began):
             await self._until_rest(call.task, call.began, on_disconnect)
             log = await self._engine.events.read(call.task)
-        return await self._reader.of(call.task, log, TaskView(send.dialect, send.history_length, send.alias))
+        return await self._reader.of(caller, call.task, log, TaskView(send.dialect, send.history_length, send.alias))
 
     async def stream(self, caller: Caller, send: Send) -> TaskStream:
         """The answer to a message as a stream. Returns once the worker has begun to answer."""
@@ -122,7 +119,7 @@ class Hub:
         if call.began == START:
             return self._task_stream(caller, call.task, call.role, send.dialect, send.alias, after=START, first=None)
         # The first frame shows the task after it was answered, not while it was paused.
-        first = await self._reader.as_of(call.task, Cursor(call.began + 1))
+        first = await self._reader.as_of(caller, call.task, Cursor(call.began + 1))
         return self._task_stream(caller, call.task, call.role, send.dialect, send.alias, after=first.cursor, first=first)
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> TaskStream:
@@ -140,21 +137,24 @@ class Hub:
             raise TaskOver
         if row.at == START:
             return self._task_stream(caller, row.id, row.role, dialect, row.alias, after=START, first=None)
-        first = await self._reader.as_of(row.id, at) if at > START else None
+        first = await self._reader.as_of(caller, row.id, at) if at > START else None
         return self._task_stream(caller, row.id, row.role, dialect, row.alias, after=at, first=first)
 
     # --- tasks
 
-    async def get(self, caller: Caller, command: GetTask) -> Answer:
+    async def get(self, caller: Caller, command: GetTask, on_disconnect: OnDisconnect | None = None) -> Answer:
+        """ClientDisconnected: while a long task was folded."""
         row = await self._lookup.find(caller, command.task_id, command.target)
-        return await self._reader.now(row.id, TaskView(answered_in(command.dialect, row), command.history_length, row.alias))
+        view = TaskView(answered_in(command.dialect, row), command.history_length, row.alias)
+        return await self._reader.now(caller, row, view, on_disconnect)
 
     async def cancel(self, caller: Caller, command: CancelTask) -> Answer:
         row = await self._lookup.find(caller, command.task_id, command.target)
         if row.ended:
             raise TaskNotCancelable
         await cancel(self._deps, self.relays, row)
-        return await self._reader.now(row.id, TaskView(answered_in(command.dialect, row), None, row.alias))
+        log = await self._engine.events.read(row.id)
+        return await self._reader.of(caller, row.id, log, TaskView(answered_in(command.dialect, row), None, row.alias))
 
     async def list(self, caller: Caller, command: ListTasks) -> TaskList:
         page = await self._engine.tasks.page(caller, command.query)
@@ -162,7 +162,7 @@ class Hub:
         if count < len(page.rows):
             page = await self._engine.tasks.page(caller, replace(command.query, limit=count))
         view = TaskView(command.dialect, command.history_length, artifacts=command.artifacts)
-        return TaskList(await self._reader.documents(page.rows, view), page.total, page.before)
+        return TaskList(await self._reader.documents(caller, page.rows, view), page.total, page.before)
 
     async def task(self, caller: Caller, task: TaskId, target: Target) -> TaskRow:
         """The task under its id or its caller's alias. TaskNotFound."""

@@ -12,6 +12,26 @@ from rolecall.model.ids import Cursor
 from rolecall.model.task import TaskRow, Turn
 
 
+class LogFold(Protocol):
+    """The task after a part of its log. What an event costs does not depend on those before it."""
+
+    at: Cursor
+    """The last event that was added; START before the first."""
+
+    def add(self, log: Sequence[Logged]) -> None:
+        """The next events. May be called on any thread, one at a time."""
+
+    def snapshot(self, *, history_length: int | None, alias: str = "", artifacts: bool = True) -> bytes:
+        """The Task, in the dialect of the fold; nothing may be added after that. InvalidAnswer: the dialect cannot express it.
+        `alias`: the caller's name. May be called on any thread.
+        """
+
+    def missing(self, worker_event: WorkerEvent, ids: Ids, *, gap: bool) -> Sequence[Event]:
+        """What the worker's Task has and the fold of the whole log lacks, by position, never by content. `gap` marks that
+        events in between may be lost.
+        """
+
+
 class Codec(Protocol):
     """Turns what workers send into log events, and logs into tasks. Pure; never raises on a WorkerEvent.
 
@@ -31,14 +51,10 @@ class Codec(Protocol):
         """
 
     def adopt(self, worker_event: WorkerEvent, ids: Ids) -> Event:
-        """A later event, under the hub's ids. Not for Tasks: those are compared in `missing`."""
+        """A later event, under the hub's ids. Not for Tasks: those are compared in `LogFold.missing`."""
 
-    def missing(
-        self, worker_event: WorkerEvent, ids: Ids, turns: Sequence[Turn], log: Sequence[Logged], *, gap: bool
-    ) -> Sequence[Event]:
-        """What the worker's Task has and the fold of the log lacks, by position, never by content. `gap` marks that events
-        in between may be lost.
-        """
+    def fold(self, turns: Sequence[Turn], *, dialect: str = "") -> LogFold:
+        """The fold of an empty log, of a task with these turns. `dialect`: that of its snapshot."""
 
     def opening(self, ids: Ids, turn: Turn) -> Event:
         """A submitted Task, while the worker has sent nothing yet."""

@@ -1,33 +1,92 @@
-"""Compute a task from its log. Pure functions over A2A documents; 0.3 and 1.0 share the members used here."""
+"""Compute a task from its log. It works on A2A documents; 0.3 and 1.0 share the members used here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rolecall.model.a2a import EventKind, JsonObject
 
 
-def fold(task: JsonObject | None, kind: EventKind, document: JsonObject) -> JsonObject:
-    """The task after one more event. It changes both arguments, so that a long text is not copied for every chunk."""
-    if kind is EventKind.TASK:
-        return dict(document) if task is None else _merge_task(task, document)
-    if kind is EventKind.MESSAGE:
-        # The codec has turned a message after a task into a status message.
-        raise ValueError("a bare message has no task to fold into")
-    if task is None:
-        raise ValueError("the first event of a task's log is a Task")
-    if kind is EventKind.STATUS:
-        _set_status(task, document["status"])
-        _merge_metadata(task, document)
-    else:
-        _add_artifact(task, document)
-    return task
+class TaskFold:
+    """The task after the events so far. What an event costs does not depend on how many came before it: messages and artifacts
+    are found by their ids, and appended in place. It keeps and changes the documents that it is given.
+    """
 
+    def __init__(self, task: JsonObject) -> None:
+        """`task` is the document of the first event."""
+        self.document = dict(task)
+        self.known_messages: set[Any] = set()
+        """The ids of the messages in the history."""
+        self._artifact_places: dict[str, int] = {}
+        self._index()
 
-def add_turn(task: JsonObject, message: JsonObject) -> None:
-    """Add a caller's further message to the history, after the status message that it answers."""
-    _retire_status_message(task)
-    _add_history(task, [message])
+    def add(self, kind: EventKind, document: JsonObject) -> None:
+        """A later event. ValueError for a bare message: the codec turns one after a task into a status message."""
+        if kind is EventKind.TASK:
+            self._merge_task(document)
+        elif kind is EventKind.STATUS:
+            self._retire_status_message()
+            self.document["status"] = document["status"]
+            self._merge_metadata(document)
+        elif kind is EventKind.ARTIFACT:
+            self._add_artifact(document)
+        else:
+            raise ValueError("a bare message has no task to fold into")
+
+    def add_turn(self, message: JsonObject) -> None:
+        """A caller's further message: it follows the status message that it answers."""
+        self._retire_status_message()
+        self._add_history([message])
+
+    def _index(self) -> None:
+        self.known_messages = {message.get("messageId") for message in self.document.get("history") or ()}
+        self._artifact_places = {}
+        for place, artifact in enumerate(artifacts_of(self.document)):
+            self._artifact_places.setdefault(artifact.get("artifactId", ""), place)
+
+    def _retire_status_message(self) -> None:
+        """Move a replaced status message to the history, once."""
+        message = (self.document.get("status") or {}).get("message")
+        if message:
+            self._add_history([message])
+
+    def _add_history(self, messages: Iterable[JsonObject]) -> None:
+        for message in messages:
+            message_id = message.get("messageId")
+            # Messages with the same id are one message; equal texts with two ids are two.
+            if message_id is None or message_id not in self.known_messages:
+                self.known_messages.add(message_id)
+                if not self.document.get("history"):
+                    self.document["history"] = []
+                self.document["history"].append(message)
+
+    def _add_artifact(self, update: JsonObject) -> None:
+        artifact = update["artifact"]
+        if not self.document.get("artifacts"):
+            self.document["artifacts"] = []
+        artifacts: list[JsonObject] = self.document["artifacts"]
+        place = self._artifact_places.setdefault(artifact.get("artifactId", ""), len(artifacts))
+        if place == len(artifacts):
+            artifacts.append(artifact)
+        elif update.get("append"):
+            _extend(artifacts[place], artifact)
+        else:
+            artifacts[place] = artifact
+
+    def _merge_metadata(self, document: JsonObject) -> None:
+        if document.get("metadata"):
+            self.document["metadata"] = _merged(self.document.get("metadata"), document["metadata"])
+
+    def _merge_task(self, document: JsonObject) -> None:
+        """A repeated Task replaces the earlier one, but keeps its messages."""
+        history = self.document.get("history")
+        self.document.update(document)
+        self.document.pop("history", None)
+        if history:
+            self.document["history"] = history
+        self._index()
+        self._add_history(document.get("history") or ())
 
 
 def trim_history(task: JsonObject, length: int | None) -> None:
@@ -45,63 +104,20 @@ def artifacts_of(task: JsonObject) -> Sequence[JsonObject]:
     return task.get("artifacts") or ()
 
 
-def _set_status(task: JsonObject, status: JsonObject) -> None:
-    _retire_status_message(task)
-    task["status"] = status
-
-
-def _retire_status_message(task: JsonObject) -> None:
-    """Move a replaced status message to the history, once."""
-    message = (task.get("status") or {}).get("message")
-    if message:
-        _add_history(task, [message])
-
-
-def _add_history(task: JsonObject, messages: Iterable[JsonObject]) -> None:
-    history = list(task.get("history") or ())
-    known = {m.get("messageId") for m in history}
-    for message in messages:
-        # Messages with the same id are one message; equal texts with two ids are two.
-        if message.get("messageId") not in known or message.get("messageId") is None:
-            history.append(message)
-            known.add(message.get("messageId"))
-    if history:
-        task["history"] = history
-
-
-def _add_artifact(task: JsonObject, update: JsonObject) -> None:
-    artifact = update["artifact"]
-    artifacts = task.setdefault("artifacts", [])
-    for at, known in enumerate(artifacts):
-        if known.get("artifactId") == artifact.get("artifactId"):
-            if update.get("append"):
-                _extend(known, artifact)
-            else:
-                artifacts[at] = artifact
-            return
-    artifacts.append(artifact)
-
-
 def _extend(known: JsonObject, more: JsonObject) -> None:
-    parts = known.setdefault("parts", [])
-    metadata = {**(known.get("metadata") or {}), **(more.get("metadata") or {})}
+    parts = known.get("parts")
+    if parts is None:
+        parts = []
     parts.extend(more.get("parts") or ())
-    known.update(more, parts=parts)
+    metadata = _merged(known.get("metadata"), more.get("metadata"))
+    known.update(more)
+    known["parts"] = parts
     if metadata:
         known["metadata"] = metadata
 
 
-def _merge_metadata(task: JsonObject, document: JsonObject) -> None:
-    if document.get("metadata"):
-        task["metadata"] = {**(task.get("metadata") or {}), **document["metadata"]}
-
-
-def _merge_task(task: JsonObject, document: JsonObject) -> JsonObject:
-    """A repeated Task replaces the earlier one, but keeps its messages."""
-    merged = {**task, **document}
-    history = list(task.get("history") or ())
-    merged["history"] = history
-    _add_history(merged, document.get("history") or ())
-    if not merged["history"]:
-        del merged["history"]
-    return merged
+def _merged(known: JsonObject | None, more: JsonObject | None) -> JsonObject:
+    if not known:
+        return dict(more or {})
+    known.update(more or {})
+    return known

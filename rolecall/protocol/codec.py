@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
@@ -9,8 +10,8 @@ from rolecall.errors import HubError, InvalidAnswer
 from rolecall.model.a2a import Event, EventKind, Ids, JsonObject, Logged, TaskState, WorkerEvent
 from rolecall.model.command import Send, Target
 from rolecall.model.content import Status, Task
-from rolecall.model.fold import add_turn, artifacts_of, fold, trim_history
-from rolecall.model.ids import Cursor
+from rolecall.model.fold import TaskFold, artifacts_of, trim_history
+from rolecall.model.ids import START, Cursor
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.value import Value
 from rolecall.protocol.callers.answers import wrapped
@@ -82,13 +83,17 @@ class Codec:
         artifact = {**document, "taskId": ids.task, "contextId": ids.context}
         return Event(EventKind.ARTIFACT, None, ids.log_dialect, dump(artifact))
 
-    def missing(
-        self, worker_event: WorkerEvent, ids: Ids, turns: Sequence[Turn], log: Sequence[Logged], *, gap: bool
-    ) -> Sequence[Event]:
-        known = _folded(turns, log, ids)
+    def fold(self, turns: Sequence[Turn], *, dialect: str = "") -> LogFold:
+        return LogFold(self, turns, dialect)
+
+    def missing(self, worker_event: WorkerEvent, ids: Ids, known: TaskFold, *, gap: bool) -> Sequence[Event]:
+        """What the worker's Task has and `known` lacks."""
         seen = self._own_task(worker_event.document, ids)
         assert worker_event.state is not None
-        updates = [*_missing_artifacts(known, seen, ids), *self._missing_statuses(known, seen, worker_event.state, ids)]
+        updates = [
+            *_missing_artifacts(known.document, seen, ids),
+            *self._missing_statuses(known, seen, worker_event.state, ids),
+        ]
         if gap and updates:
             document = updates[0].document
             document["metadata"] = {**(document.get("metadata") or {}), OWN: {"gap": True}}
@@ -135,17 +140,9 @@ class Codec:
         first = log[0].event
         if len(log) == 1 and len(turns) == 1 and history_length is None and artifacts and first.dialect == dialect:
             return first.body
-        task = _folded(turns, log, None)
-        trim_history(task, history_length)
-        if not artifacts:
-            task.pop("artifacts", None)
-        if first.dialect != dialect:
-            content = read_content(EventKind.TASK, task, first.dialect, dialect)
-            task = write_content(renamed(content, alias if dialect == V0_1 else ""), dialect)
-        if dialect == V0_1:
-            task["history"] = [transition(logged.event) for logged in log if logged.event.state is not None]
-            trim_history(task, history_length)
-        return dump(task)
+        fold = self.fold(turns, dialect=dialect)
+        fold.add(log)
+        return fold.snapshot(history_length=history_length, alias=alias, artifacts=artifacts)
 
     def outline(self, row: TaskRow, dialect: str) -> bytes:
         status = Status(row.state, timestamp=timestamp(row.updated))
@@ -190,17 +187,18 @@ class Codec:
             own["history"] = [_with_hub_ids(message, ids) for message in own["history"]]
         return own
 
-    def _missing_statuses(self, known: JsonObject, seen: JsonObject, state: TaskState, ids: Ids) -> list[Update]:
+    def _missing_statuses(self, known: TaskFold, seen: JsonObject, state: TaskState, ids: Ids) -> list[Update]:
         """Status updates for messages that the fold lacks; then one for the status, if it differs."""
         status = seen["status"]
-        before = known["status"]
+        before = known.document["status"]
         message_id, message_id_before = ((holder.get("message") or {}).get("messageId") for holder in (status, before))
-        known_ids = {m.get("messageId") for m in known.get("history") or ()} | {message_id, message_id_before}
         working = SHAPES[ids.log_dialect].state_name(TaskState.WORKING)
         statuses = [
             (TaskState.WORKING, {"state": working, "message": message, "timestamp": status["timestamp"]})
             for message in seen.get("history") or ()
-            if message.get("role") == agent_of(ids.log_dialect) and message.get("messageId") not in known_ids
+            if message.get("role") == agent_of(ids.log_dialect)
+            and message.get("messageId") not in known.known_messages
+            and message.get("messageId") not in (message_id, message_id_before)
         ]
         if statuses or before.get("state") != status["state"] or message_id != message_id_before:
             statuses.append((state, status))
@@ -216,24 +214,60 @@ class Codec:
         return timestamp(self._wall())
 
 
-def _folded(turns: Sequence[Turn], log: Sequence[Logged], ids: Ids | None) -> JsonObject:
-    """The task after `log`. The first event has the first turn in its history; later turns are added after their cursor."""
-    later = list(turns[1:])
-    task: JsonObject | None = None
-    for logged in log:
-        cursor, event = logged.cursor, logged.event
-        while task is not None and later and later[0].after < cursor:
-            add_turn(task, _message_of(later.pop(0), task, event.dialect))
-        task = fold(task, event.kind, parse(event.body))
-    assert task is not None
-    for turn in later:
-        if turn.after <= log[-1].cursor:
-            add_turn(task, _message_of(turn, task, log[0].event.dialect))
-    return task
+class LogFold:
+    """The task after the part of its log that was added so far. The first event has the first turn in its history; a later turn
+    comes behind the event that it followed.
+    """
 
+    def __init__(self, codec: Codec, turns: Sequence[Turn], dialect: str) -> None:
+        self.at = START
+        self._codec = codec
+        self._dialect = dialect
+        self._states: list[Event] = []
+        """In 0.1 a task's history is that of its states."""
+        self._later = deque(turns[1:])
+        self._fold: TaskFold | None = None
+        self._log_dialect = ""
 
-def _message_of(turn: Turn, task: JsonObject, log_dialect: str) -> JsonObject:
-    return {**_translated(turn, log_dialect), "taskId": task["id"], "contextId": task["contextId"]}
+    def add(self, log: Sequence[Logged]) -> None:
+        for logged in log:
+            event, document = logged.event, parse(logged.event.body)
+            if self._fold is None:
+                self._fold, self._log_dialect = TaskFold(document), event.dialect
+            else:
+                self._add_turns()
+                self._fold.add(event.kind, document)
+            if self._dialect == V0_1 and event.state is not None:
+                self._states.append(event)
+            self.at = logged.cursor
+
+    def snapshot(self, *, history_length: int | None, alias: str = "", artifacts: bool = True) -> bytes:
+        task, dialect = self.task.document, self._dialect
+        trim_history(task, history_length)
+        if not artifacts:
+            task.pop("artifacts", None)
+        if self._log_dialect != dialect:
+            content = read_content(EventKind.TASK, task, self._log_dialect, dialect)
+            task = write_content(renamed(content, alias if dialect == V0_1 else ""), dialect)
+        if dialect == V0_1:
+            task["history"] = [transition(event) for event in self._states]
+            trim_history(task, history_length)
+        return dump(task)
+
+    def missing(self, worker_event: WorkerEvent, ids: Ids, *, gap: bool) -> Sequence[Event]:
+        return self._codec.missing(worker_event, ids, self.task, gap=gap)
+
+    @property
+    def task(self) -> TaskFold:
+        self._add_turns()
+        assert self._fold is not None  # a log is read when it has its first event
+        return self._fold
+
+    def _add_turns(self) -> None:
+        fold = self._fold
+        while fold is not None and self._later and self._later[0].after <= self.at:
+            message = _translated(self._later.popleft(), self._log_dialect)
+            fold.add_turn({**message, "taskId": fold.document["id"], "contextId": fold.document["contextId"]})
 
 
 def _user_message(turn: Turn, ids: Ids) -> JsonObject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -610,3 +611,21 @@ async def test_another_writer_of_the_log_stops_the_relay_and_its_events_are_kept
     await asyncio.sleep(1)
     assert await logged(system, row.id) == [(1, "task", "working"), (2, "status-update", "canceled")]
     assert len(system.hub.relays) == 0
+
+
+# --- comparisons with the log
+
+
+async def test_each_comparison_reads_only_what_was_logged_since_the_last_one(stored_system: System) -> None:
+    """A worker that sends whole tasks between its events must not make the hub fold the log each time."""
+    system = stored_system
+    await system.enrol("echo:a")
+    steps = [step for n in range(1_200) for step in ([chunk(f"{n} ")] if n % 100 else [chunk(f"{n} "), task("working")])]
+    system.forwarder.plan("echo:a", task(), *steps, status("completed"))
+    answer = await system.send()
+    reads = [kwargs for _, kwargs in system.engine.arguments("events.read") if "upto" in kwargs]
+    spans = [(kwargs["after"], kwargs["upto"]) for kwargs in reads]
+    assert len(spans) >= 12
+    assert all(upto == after for (_, upto), (after, _) in itertools.pairwise(spans))
+    assert spans[-1][1] <= 1_203
+    assert texts(answer) == [f"{n} " for n in range(1_200)]

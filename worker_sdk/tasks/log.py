@@ -8,10 +8,11 @@ requests them again. Without a reader nothing is dropped, so no event is lost th
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 
 from rolecall.model.a2a import PAUSED, TERMINAL, Event, EventKind, JsonObject, Logged, TaskState
-from rolecall.model.fold import add_turn, fold, trim_history
+from rolecall.model.fold import TaskFold, trim_history
 from rolecall.model.ids import Cursor
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.v0_3 import VERSION
@@ -105,17 +106,27 @@ class TaskLog:
         end = self.end if upto is None or upto < self._first else upto
         if end == 1 and self._first == 1 and not self._turns and history_length is None:
             return self._events[0].body
-        task = dict(self._base) if self._base is not None else None
-        turns = [turn for turn in self._turns if turn[0] <= end]
+        fold = self._fold_of_base()
+        turns = deque(turn for turn in self._turns if turn[0] <= end)
         for at, event in enumerate(self._events[: end - self._first + 1], self._first):
-            while task is not None and turns and turns[0][0] < at:
-                add_turn(task, turns.pop(0)[1])
-            task = fold(task, event.kind, parse(event.body))
-        assert task is not None
+            while fold is not None and turns and turns[0][0] < at:
+                fold.add_turn(turns.popleft()[1])
+            if fold is None:
+                fold = TaskFold(parse(event.body))
+            else:
+                fold.add(event.kind, parse(event.body))
+        assert fold is not None
         for _, message in turns:
-            add_turn(task, message)
-        trim_history(task, history_length)
-        return dump(task)
+            fold.add_turn(message)
+        trim_history(fold.document, history_length)
+        return dump(fold.document)
+
+    def _fold_of_base(self) -> TaskFold | None:
+        """It changes its document, and the base stays as it is."""
+        base = self._base
+        if base is None:
+            return None
+        return TaskFold({**base, "history": [*base["history"]], "metadata": {**base["metadata"]}})
 
     # --- making space
 

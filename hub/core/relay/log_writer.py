@@ -7,13 +7,17 @@ from collections import deque
 from collections.abc import Sequence
 
 from hub.core.observe import Observer
-from hub.ports.codec import Codec
+from hub.ports.codec import Codec, LogFold
 from hub.ports.event_log import EventLog, LogEntry
 from rolecall.errors import HubError
 from rolecall.model.a2a import CONTENT, PAUSED, Event, EventKind, Ids, TaskState, WorkerEvent
-from rolecall.model.ids import START, new_context_id
+from rolecall.model.ids import START, Cursor, new_context_id
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.value import replace
+
+_PAGE = 500
+_FOLDED_ON_LOOP = 200
+"""Events, or KiB of log, that are folded on the loop."""
 
 
 class TaskLogWriter:
@@ -24,6 +28,7 @@ class TaskLogWriter:
         self._role = row.role
         self._turns = turns
         self._lock = FifoLock()
+        self._fold: LogFold | None = None
         self.ids = row.ids
         self.at = row.at
         self.size = row.size
@@ -114,8 +119,20 @@ class TaskLogWriter:
             # The comparison is with the log, so the earlier events of this batch must be there.
             await self._append(pending, ids, position)
             pending.clear()
-        log = await self._log.read(ids.task)
-        return self._codec.missing(worker_event, ids, self._turns, log, gap=gap)
+        fold = await self._folded()
+        return fold.missing(worker_event, ids, gap=gap)
+
+    async def _folded(self) -> LogFold:
+        """The fold of the whole log. It is kept, so that each comparison reads only what was logged since the last one."""
+        fold, self._fold = self._fold or self._codec.fold(self._turns), None
+        while fold.at < self.at:
+            page = await self._log.read(self.ids.task, after=fold.at, upto=Cursor(min(self.at, fold.at + _PAGE)))
+            if len(page) <= _FOLDED_ON_LOOP and sum(len(logged.event.body) for logged in page) <= _FOLDED_ON_LOOP * 1024:
+                fold.add(page)
+            else:
+                await asyncio.to_thread(fold.add, page)
+        self._fold = fold  # not before: a thread may still add to the fold of a relay that was cancelled
+        return fold
 
     async def _append(self, events: Sequence[Event], ids: Ids, position: str | None) -> None:
         self.writing = True

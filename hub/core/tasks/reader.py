@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from hub.core.relay.context import Dependencies
-from rolecall.errors import InvalidAnswer, TaskNotFound
+from hub.core.tasks.folding import FoldingThread
+from hub.ports.codec import LogFold
+from rolecall.errors import ClientDisconnected, InvalidAnswer, TaskNotFound
 from rolecall.model.a2a import Answer, Event, EventKind, Logged
 from rolecall.model.command import ITS_OWN
-from rolecall.model.ids import Cursor, TaskId
+from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.task import TaskRow
 from rolecall.model.value import Value
 
@@ -18,6 +19,10 @@ _READ_AT_ONCE = 8 * 1024 * 1024
 """Bytes of log that are read for one page of a list."""
 _FOLDED_ON_LOOP = 200
 """Events, or KiB of log, that are folded on the loop; a longer log is folded in a thread."""
+_PAGE = 250
+"""Events of a long log that are folded at a time: others take turns in between."""
+OnDisconnect = Callable[[Callable[[], None]], None]
+"""Registers a callback for the disconnection of the caller; calls it at once if the caller has disconnected already."""
 _SHARED = ("0.1", "0.3")
 """These versions share the names of some methods."""
 
@@ -35,47 +40,74 @@ class TaskReader:
     def __init__(self, deps: Dependencies) -> None:
         self._engine = deps.engine
         self._codec = deps.codec
+        self._folding = FoldingThread()
 
-    async def now(self, task: TaskId, view: TaskView) -> Answer:
-        return await self.of(task, await self._engine.events.read(task), view)
+    async def now(self, caller: Caller, row: TaskRow, view: TaskView, on_disconnect: OnDisconnect | None = None) -> Answer:
+        """The task as of now. A long log is read and folded page by page, as long as its caller is there. TaskNotFound: it is
+        not revealed yet; ClientDisconnected.
+        """
+        if row.at <= _FOLDED_ON_LOOP and row.size <= _FOLDED_ON_LOOP * 1024:
+            return await self.of(caller, row.id, await self._engine.events.read(row.id), view)
+        gone = asyncio.Event()
+        if on_disconnect is not None:
+            on_disconnect(gone.set)
+        async with self._folding.turn(caller):
+            fold = self._codec.fold(await self._engine.tasks.turns(row.id), dialect=view.dialect)
+            full = True
+            while full:
+                if gone.is_set():
+                    raise ClientDisconnected
+                page = await self._engine.events.read(row.id, after=fold.at, upto=Cursor(fold.at + _PAGE))
+                await self._folding.run(fold.add, page)
+                full = len(page) == _PAGE
+            return Answer(EventKind.TASK, view.dialect, await self._folding.run(_snapshot, fold, view))
 
-    async def of(self, task: TaskId, log: Sequence[Logged], view: TaskView) -> Answer:
+    async def of(self, caller: Caller, task: TaskId, log: Sequence[Logged], view: TaskView) -> Answer:
         """The task as of the end of `log`, or the bare message if that is the answer. TaskNotFound: it is not revealed yet."""
         if not log:
             raise TaskNotFound
         first = log[0].event
         if first.kind is EventKind.MESSAGE:
             return Answer(EventKind.MESSAGE, view.dialect, self._codec.spelled(first, view.dialect))
-        fold = partial(
-            self._codec.snapshot,
-            await self._engine.tasks.turns(task),
-            log,
-            dialect=view.dialect,
-            history_length=view.history_length,
-            alias=view.alias,
-            artifacts=view.artifacts,
-        )
-        body = await asyncio.to_thread(fold) if _is_long(log) else fold()
-        return Answer(EventKind.TASK, view.dialect, body)
+        turns = await self._engine.tasks.turns(task)
+        if not _is_long(log):
+            body = self._codec.snapshot(
+                turns,
+                log,
+                dialect=view.dialect,
+                history_length=view.history_length,
+                alias=view.alias,
+                artifacts=view.artifacts,
+            )
+            return Answer(EventKind.TASK, view.dialect, body)
+        async with self._folding.turn(caller):
+            fold = self._codec.fold(turns, dialect=view.dialect)
+            for start in range(0, len(log), _PAGE):
+                await self._folding.run(fold.add, log[start : start + _PAGE])
+            return Answer(EventKind.TASK, view.dialect, await self._folding.run(_snapshot, fold, view))
 
-    async def documents(self, rows: Sequence[TaskRow], view: TaskView) -> Sequence[bytes]:
+    async def documents(self, caller: Caller, rows: Sequence[TaskRow], view: TaskView) -> Sequence[bytes]:
         """The tasks of a list. One that its dialect cannot express does not hide the others: it is a marked outline."""
         tasks = []
         for row in rows:
             try:
-                tasks.append((await self.now(row.id, view)).body)
+                tasks.append((await self.now(caller, row, view)).body)
             except TaskNotFound:
                 continue  # admitted, but not revealed yet
             except InvalidAnswer:
                 tasks.append(self._codec.outline(row, view.dialect))
         return tasks
 
-    async def as_of(self, task: TaskId, at: Cursor) -> Logged:
+    async def as_of(self, caller: Caller, task: TaskId, at: Cursor) -> Logged:
         """The Task after event `at`, or after the last event if the log is shorter, as an event with that cursor."""
         log = await self._engine.events.read(task, upto=at)
-        answer = await self.of(task, log, TaskView(log[0].event.dialect if log else ""))
+        answer = await self.of(caller, task, log, TaskView(log[0].event.dialect if log else ""))
         state = next((e.event.state for e in reversed(log) if e.event.state is not None), None)
         return Logged(log[-1].cursor, Event(EventKind.TASK, state, answer.dialect, answer.body))
+
+
+def _snapshot(fold: LogFold, view: TaskView) -> bytes:
+    return fold.snapshot(history_length=view.history_length, alias=view.alias, artifacts=view.artifacts)
 
 
 def _is_long(log: Sequence[Logged]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hub.core.hub import Hub, OnDisconnect
+from hub.core.hub import Hub
 from hub.core.push.configs import PushConfigs
+from hub.core.tasks.reader import OnDisconnect
 from hub.core.tasks.stream import TaskStream
 from rolecall.errors import MethodNotFound, RouteError
 from rolecall.model.a2a import JsonObject
@@ -100,7 +101,8 @@ class Operations:
         return answers.wrapped(answer.kind, answer.body, answer.dialect)
 
     async def _get(self, call: OperationCall) -> bytes:
-        return (await self._hub.get(call.caller, requests.read_get(call.params, call.target, call.dialect))).body
+        command = requests.read_get(call.params, call.target, call.dialect)
+        return (await self._hub.get(call.caller, command, call.on_disconnect)).body
 
     async def _list(self, call: OperationCall) -> bytes:
         command = requests.read_list(call.params, call.target, call.dialect)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hub.core.hub import OnDisconnect
+from hub.core.tasks.reader import OnDisconnect
 from hub.server.asgi import JSON, STREAM, Headers, Receive, Scope, Send, SendStream, ServerStream, WritableStream
 from rolecall.errors import BodyTooLarge, BodyTooSlow, ClientDisconnected, MediaTypeNotSupported
 from rolecall.model.principal import Principal

@@ -1,31 +1,73 @@
-"""A long log is folded in a thread: the loop serves other calls meanwhile."""
+"""A long log is folded in a thread of its own, page by page: the loop serves other calls meanwhile."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
 
 from hub.core.relay.context import Dependencies
 from hub.core.tasks.reader import TaskReader, TaskView
+from rolecall.errors import ClientDisconnected
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState
-from rolecall.model.ids import Cursor, TaskId
+from rolecall.model.ids import START, Caller, Cursor, TaskId
+from rolecall.model.task import TaskRow
+from rolecall.model.value import replace
+from tests.contract.words import a_row
+
+CALLER, OTHER = Caller("default", "anna"), Caller("default", "bert")
+
+
+class Fold:
+    """Counts what is added, in the thread in which it is."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.at = START
+        self._parts = parts
+
+    def add(self, page: Sequence[Logged]) -> None:
+        self._parts.threads.add(threading.current_thread().name)
+        self._parts.pages.append(len(page))
+        self.at = page[-1].cursor if page else self.at
+
+    def snapshot(self, **_: Any) -> bytes:
+        self._parts.threads.add(threading.current_thread().name)
+        return b"%d" % self.at
 
 
 class Parts:
-    """The parts that a TaskReader needs: no turns, and a fold that records its thread."""
+    """The parts that a TaskReader needs: one log for every task, and folds that record their threads."""
 
-    def __init__(self) -> None:
-        self.engine = self.tasks = self.codec = self
-        self.thread: threading.Thread | None = None
+    def __init__(self, log: Sequence[Logged]) -> None:
+        self.engine = self.tasks = self.codec = self.events = self
+        self.log = log
+        self.threads: set[str] = set()
+        self.pages: list[int] = []
+        self.reading: list[TaskId] = []
+        self.hold: asyncio.Event | None = None
 
     async def turns(self, task: TaskId) -> list[Any]:
         return []
 
+    async def read(self, task: TaskId, *, after: int = 0, upto: int | None = None) -> Sequence[Logged]:
+        self.reading.append(task)
+        if self.hold is not None:
+            await self.hold.wait()
+        return self.log[after:upto]
+
+    def fold(self, turns: list[Any], *, dialect: str) -> Fold:
+        return Fold(self)
+
     def snapshot(self, *_: Any, **__: Any) -> bytes:
-        self.thread = threading.current_thread()
+        self.threads.add(threading.current_thread().name)
         return b"{}"
+
+    @property
+    def reader(self) -> TaskReader:
+        return TaskReader(cast(Dependencies, self))
 
 
 def a_log(events: int, size: int) -> list[Logged]:
@@ -33,11 +75,49 @@ def a_log(events: int, size: int) -> list[Logged]:
     return [Logged(Cursor(at), event) for at in range(1, events + 1)]
 
 
-@pytest.mark.parametrize(
-    ("events", "size", "beside"),
-    [(1, 10, False), (200, 1_024, False), (201, 1, True), (3, 100_000, True), (1, 204_800, False), (1, 204_801, True)],
-)
+def row_of(parts: Parts, task: str = "t") -> TaskRow:
+    return replace(a_row(size=sum(len(logged.event.body) for logged in parts.log)), id=TaskId(task), at=parts.log[-1].cursor)
+
+
+LENGTHS = [(1, 10, False), (200, 1_024, False), (201, 1, True), (3, 100_000, True), (1, 204_800, False), (1, 204_801, True)]
+
+
+@pytest.mark.parametrize(("events", "size", "beside"), LENGTHS)
 async def test_a_long_log_is_folded_in_a_thread(events: int, size: int, beside: bool) -> None:
-    parts = Parts()
-    await TaskReader(cast(Dependencies, parts)).of(TaskId("t"), a_log(events, size), TaskView("0.3"))
-    assert (parts.thread is not threading.current_thread()) is beside
+    parts = Parts(a_log(events, size))
+    await parts.reader.of(CALLER, TaskId("t"), parts.log, TaskView("0.3"))
+    await parts.reader.now(CALLER, row_of(parts), TaskView("0.3"))
+    assert {name.startswith("folding") for name in parts.threads} == {beside}
+
+
+async def test_a_long_log_is_read_and_folded_page_by_page_to_its_end() -> None:
+    parts = Parts(a_log(1_100, 1))
+    answer = await parts.reader.now(CALLER, row_of(parts), TaskView("0.3"))
+    assert answer.body == b"1100"
+    assert sum(parts.pages) == 1_100
+    assert max(parts.pages) <= 250
+
+
+async def test_a_caller_has_one_long_log_folded_at_a_time_and_others_do_not_wait() -> None:
+    parts = Parts(a_log(1_000, 1))
+    parts.hold = asyncio.Event()
+    reader = parts.reader
+    mine = [asyncio.create_task(reader.now(CALLER, row_of(parts, f"t{n}"), TaskView("0.3"))) for n in range(3)]
+    other = asyncio.create_task(reader.now(OTHER, row_of(parts, "other"), TaskView("0.3")))
+    await asyncio.sleep(0.05)
+    assert sorted(parts.reading) == ["other", "t0"]
+    parts.hold.set()
+    assert {answer.body for answer in await asyncio.gather(*mine, other)} == {b"1000"}
+
+
+async def test_a_fold_ends_when_its_caller_has_disconnected() -> None:
+    parts = Parts(a_log(10_000, 1))
+    callbacks: list[Callable[[], None]] = []
+    parts.hold = asyncio.Event()
+    folding = asyncio.create_task(parts.reader.now(CALLER, row_of(parts), TaskView("0.3"), callbacks.append))
+    await asyncio.sleep(0.01)
+    callbacks[0]()
+    parts.hold.set()
+    with pytest.raises(ClientDisconnected):
+        await folding
+    assert len(parts.pages) == 1

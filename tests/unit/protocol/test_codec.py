@@ -11,7 +11,7 @@ from rolecall.model.a2a import Event, EventKind, Ids, Logged, TaskState, WorkerE
 from rolecall.model.command import Target
 from rolecall.model.ids import START, Cursor, TaskId
 from rolecall.model.task import Turn
-from rolecall.protocol.codec import Codec
+from rolecall.protocol.codec import Codec, LogFold
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.v0_3 import requests as v03
 from rolecall.protocol.v0_3.events import read_result
@@ -63,12 +63,18 @@ def logged(*worker_events: WorkerEvent, turns: tuple[Turn, ...] = ()) -> list[Lo
         if not log:
             events = codec.begin(worker_event, IDS, turns[0])
         elif worker_event.kind is EventKind.TASK:
-            events = codec.missing(worker_event, IDS, turns, log, gap=False)
+            events = fold_of(log, turns).missing(worker_event, IDS, gap=False)
         else:
             events = [codec.adopt(worker_event, IDS)]
         for event in events:
             log.append(Logged(Cursor(len(log) + 1), event))
     return log
+
+
+def fold_of(log: list[Logged], turns: tuple[Turn, ...] = ()) -> LogFold:
+    fold = codec.fold(turns or (turn("hi"),))
+    fold.add(log)
+    return fold
 
 
 def folded(log: list[Logged], *turns: Turn, history_length: int | None = None) -> dict[str, Any]:
@@ -166,14 +172,14 @@ def test_what_came_after_a_gap_is_marked() -> None:
     seen = task(
         "completed", artifacts=[{"artifactId": "a", "parts": [{"kind": "text", "text": "x"}, {"kind": "text", "text": "y"}]}]
     )
-    events = codec.missing(seen, IDS, (turn("hi"),), log, gap=True)
+    events = fold_of(log).missing(seen, IDS, gap=True)
     assert parse(events[0].body)["metadata"]["rolecall"] == {"gap": True}
 
 
 def test_messages_in_a_gap_become_status_updates_before_the_last_one() -> None:
     log = logged(task())
     seen = task("completed", history=[agent("one", "a1"), agent("two", "a2")])
-    events = codec.missing(seen, IDS, (turn("hi"),), log, gap=False)
+    events = fold_of(log).missing(seen, IDS, gap=False)
     assert [(e.state, (parse(e.body)["status"].get("message") or {}).get("messageId")) for e in events] == [
         (TaskState.WORKING, "a1"),
         (TaskState.WORKING, "a2"),

@@ -210,8 +210,9 @@ def log_and_read(worker_event: WorkerEvent, log_dialect: str) -> None:
         except InvalidAnswer:
             assert dialect != log_dialect
     if worker_event.kind is EventKind.TASK:
-        opened = [Logged(Cursor(1), codec.opening(ids, turn))]
-        for event in codec.missing(worker_event, ids, (turn,), opened, gap=True):
+        fold = codec.fold((turn,))
+        fold.add([Logged(Cursor(1), codec.opening(ids, turn))])
+        for event in fold.missing(worker_event, ids, gap=True):
             assert event.state is not None or event.kind is EventKind.ARTIFACT
 
 
