@@ -159,6 +159,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
             silence=timedelta(seconds=settings.worker_silence),
             deadline=timedelta(seconds=settings.task_deadline),
             max_log=settings.max_log,
+            max_log_events=settings.max_log_events,
         )
         deps = wrap(parts)
         limits = HubLimits(

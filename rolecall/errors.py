@@ -19,7 +19,7 @@
     │   ├── NotProcessed        the worker provably did nothing: the hub may try another
     │   │   └── WorkerUnreachable  WorkerRefused
     │   ├── WorkerBroke         the call was sent: it may have run, so it is never repeated
-    │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  DeadlinePassed
+    │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  LogTooLong (a LogFull)  DeadlinePassed
     │   ├── WorkerFault         the worker answered with a JSON-RPC error
     │   └── InvalidAnswer       the worker's answer is not A2A
     ├── LeaseError              a registration
@@ -436,6 +436,15 @@ class LogFull(WorkerError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"The worker sent more than {limit} bytes, the limit of a task's log ({{setting}} on the hub).")
+
+
+class LogTooLong(LogFull):
+    setting = "max_log_events"
+
+    def __init__(self, limit: int) -> None:
+        WorkerError.__init__(
+            self, f"The worker sent more than {limit} events, the limit of a task's log ({{setting}} on the hub)."
+        )
 
 
 class DeadlinePassed(WorkerError):

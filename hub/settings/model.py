@@ -171,6 +171,10 @@ class Settings(BaseSettings):
     """Largest log of one task. One that grows beyond it fails.
     Higher: larger answers, and one worker can fill that much disk per task."""
 
+    max_log_events: Integer = Field(1_000_000, ge=100, le=1_000_000_000)
+    """How many events one task's log may hold. One that grows beyond it fails.
+    Higher: longer streams, and a task that takes longer to read: about 2 microseconds of a thread for each event."""
+
     max_connections: Integer = Field(20_000, ge=1, le=10_000_000)
     """How many connections callers and workers may have open to the hub.
     Higher: more memory. At the limit a new one, also for /livez, is answered with OVERLOADED and closed."""

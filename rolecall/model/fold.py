@@ -18,7 +18,7 @@ class TaskFold:
         self.document = dict(task)
         self.known_messages: set[Any] = set()
         """The ids of the messages in the history."""
-        self._artifact_places: dict[str, int] = {}
+        self._artifact_positions: dict[str, int] = {}
         self._index()
 
     def add(self, kind: EventKind, document: JsonObject) -> None:
@@ -41,9 +41,9 @@ class TaskFold:
 
     def _index(self) -> None:
         self.known_messages = {message.get("messageId") for message in self.document.get("history") or ()}
-        self._artifact_places = {}
-        for place, artifact in enumerate(artifacts_of(self.document)):
-            self._artifact_places.setdefault(artifact.get("artifactId", ""), place)
+        self._artifact_positions = {}
+        for position, artifact in enumerate(artifacts_of(self.document)):
+            self._artifact_positions.setdefault(artifact.get("artifactId", ""), position)
 
     def _retire_status_message(self) -> None:
         """Move a replaced status message to the history, once."""
@@ -66,13 +66,13 @@ class TaskFold:
         if not self.document.get("artifacts"):
             self.document["artifacts"] = []
         artifacts: list[JsonObject] = self.document["artifacts"]
-        place = self._artifact_places.setdefault(artifact.get("artifactId", ""), len(artifacts))
-        if place == len(artifacts):
+        position = self._artifact_positions.setdefault(artifact.get("artifactId", ""), len(artifacts))
+        if position == len(artifacts):
             artifacts.append(artifact)
         elif update.get("append"):
-            _extend(artifacts[place], artifact)
+            _extend(artifacts[position], artifact)
         else:
-            artifacts[place] = artifact
+            artifacts[position] = artifact
 
     def _merge_metadata(self, document: JsonObject) -> None:
         if document.get("metadata"):

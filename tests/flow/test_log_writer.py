@@ -624,8 +624,8 @@ async def test_each_comparison_reads_only_what_was_logged_since_the_last_one(sto
     system.forwarder.plan("echo:a", task(), *steps, status("completed"))
     answer = await system.send()
     reads = [kwargs for _, kwargs in system.engine.arguments("events.read") if "upto" in kwargs]
-    spans = [(kwargs["after"], kwargs["upto"]) for kwargs in reads]
-    assert len(spans) >= 12
-    assert all(upto == after for (_, upto), (after, _) in itertools.pairwise(spans))
-    assert spans[-1][1] <= 1_203
+    ranges = [(kwargs["after"], kwargs["upto"]) for kwargs in reads]
+    assert len(ranges) >= 12
+    assert all(upto == after for (_, upto), (after, _) in itertools.pairwise(ranges))
+    assert ranges[-1][1] <= 1_203
     assert texts(answer) == [f"{n} " for n in range(1_200)]

@@ -266,3 +266,19 @@ async def test_a_log_may_be_filled_to_its_last_byte(system: System) -> None:
         system.with_bounds(max_log=limit)
         system.forwarder.plan("echo:a", task(), chunk("x", append=False), 0.1, status("completed"))
         assert end(await system.send())[0] == outcome
+
+
+# --- events
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [(4, "completed"), (3, "failed")])
+async def test_a_log_may_hold_as_many_events_as_its_limit_says(system: System, limit: int, outcome: str) -> None:
+    system.with_bounds(max_log_events=limit)
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", task(), chunk("x", append=False), chunk("y"), chunk("z"), 0.1, status("completed"))
+    answer = await system.send()
+    assert end(answer) == (outcome, "" if outcome == "completed" else "OVERLOADED")
+    if outcome == "failed":
+        assert words(answer).startswith("The worker sent more than 3 events, the limit of a task's log (ROLECALL_MAX_")
+        await asyncio.sleep(0.1)
+        assert system.forwarder.asked("cancel") == ["echo:a"]

@@ -15,7 +15,9 @@ from hub.ports.forwarder import Forwarder
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The parts, and the limits of a task. A `deadline` of zero means none. `max_log` is in bytes."""
+    """The parts, and the limits of a task. A `deadline` of zero means none. `max_log` is in bytes,
+    `max_log_events` in events.
+    """
 
     engine: Engine
     forwarder: Forwarder
@@ -26,3 +28,4 @@ class Dependencies:
     silence: timedelta
     deadline: timedelta = timedelta()
     max_log: int = 64 * 1024 * 1024
+    max_log_events: int = 1_000_000

@@ -24,6 +24,7 @@ from rolecall.errors import (
     InvalidAnswer,
     LogFull,
     LogMoved,
+    LogTooLong,
     NoLiveWorker,
     NotProcessed,
     RequestError,
@@ -239,6 +240,8 @@ class Relay:
             raise self._interruption
         if self.log_writer.size > self._deps.max_log:
             raise LogFull(self._deps.max_log)
+        if self.log_writer.at > self._deps.max_log_events:
+            raise LogTooLong(self._deps.max_log_events)
 
     async def _fail_over(self, error: NotProcessed, refused: set[WorkerId]) -> None:
         """Move to the next worker of the role. If there is none, the first refusal is the answer."""

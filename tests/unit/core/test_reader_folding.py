@@ -30,7 +30,7 @@ class Fold:
 
     def add(self, page: Sequence[Logged]) -> None:
         self._parts.threads.add(threading.current_thread().name)
-        self._parts.pages.append(len(page))
+        self._parts.page_sizes.append(len(page))
         self.at = page[-1].cursor if page else self.at
 
     def snapshot(self, **_: Any) -> bytes:
@@ -45,7 +45,7 @@ class Parts:
         self.engine = self.tasks = self.codec = self.events = self
         self.log = log
         self.threads: set[str] = set()
-        self.pages: list[int] = []
+        self.page_sizes: list[int] = []
         self.reading: list[TaskId] = []
         self.hold: asyncio.Event | None = None
 
@@ -94,8 +94,8 @@ async def test_a_long_log_is_read_and_folded_page_by_page_to_its_end() -> None:
     parts = Parts(a_log(1_100, 1))
     answer = await parts.reader.now(CALLER, row_of(parts), TaskView("0.3"))
     assert answer.body == b"1100"
-    assert sum(parts.pages) == 1_100
-    assert max(parts.pages) <= 250
+    assert sum(parts.page_sizes) == 1_100
+    assert max(parts.page_sizes) <= 250
 
 
 async def test_a_caller_has_one_long_log_folded_at_a_time_and_others_do_not_wait() -> None:
@@ -120,4 +120,4 @@ async def test_a_fold_ends_when_its_caller_has_disconnected() -> None:
     parts.hold.set()
     with pytest.raises(ClientDisconnected):
         await folding
-    assert len(parts.pages) == 1
+    assert len(parts.page_sizes) == 1
