@@ -277,7 +277,7 @@ class Settings(BaseSettings):
 
     http2: Switch = False
     """Whether clients with TLS are offered HTTP/2.
-    true: a call takes about twice the processor time, and a client can take more of it (SECURITY.md)."""
+    true: such a call takes about half as much processor time again, and a client can take more of it (SECURITY.md)."""
 
     loop: Choice[Literal["auto", "uvloop", "asyncio"]] = "auto"
     """The event loop.

@@ -17,7 +17,7 @@ from tests.bench.machine import RestRoute
 
 HERE = Path(__file__).parent
 HUB_ON_HYPERCORN = "hub-hypercorn"
-_ON_HYPERCORN = ("--workers", "0", "--worker-class", "uvloop", "--bind")
+_ON_HYPERCORN = ("--workers", "0", "--worker-class", "uvloop", "--log-level", "warning", "--bind")
 """In one process, whose CPU time counts."""
 AGENT_EXECUTABLE = ROOT / ".tools" / "a2a-1.x" / "bin" / "python"
 OLD_AGENT_EXECUTABLE = ROOT / ".tools" / "a2a-0.3" / "bin" / "python"
