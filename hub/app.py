@@ -67,6 +67,10 @@ _EXTENSION = "hub"
 """Where Quart keeps the parts of the running hub."""
 _MAKE_TOKEN = f"Make one: rolecall tokens new --kind admin --name me, or set {variable('admin_token')}"
 _EXPOSED = f"host {{host}} lets other machines call the hub, and there are no tokens. {_MAKE_TOKEN}; or listen on 127.0.0.1."
+_TLS_ELSEWHERE = (
+    "tls_cert and tls_key are for `rolecall serve`. Give another server the certificate in its own way, unset both here, "
+    f"and set {variable('public_url')} to the https address."
+)
 _UNLOCKED = (
     "the hub cannot know which address another server listens on, and there are no tokens. "
     f"{_MAKE_TOKEN}. For callers on this machine only, set {variable('host')}=127.0.0.1, and let the server listen there."
@@ -112,6 +116,8 @@ def create_app(settings: Settings, *, port: int | None = None, clock: Clock | No
     `port` is the one that the hub's own server listens on. None: another server runs the application, and its address is
     unknown. `wrap` may replace parts before others are built on them. ConfigError: other machines could call without a token.
     """
+    if port is None and settings.tls_cert is not None:
+        raise ConfigError([_TLS_ELSEWHERE])
     exposed = _is_exposed(settings, own_server=port is not None)
     place = Place(settings.port if port is None else port, settings.url(port), exposed)
     if place.exposed and not has_tokens(settings):

@@ -88,6 +88,7 @@ class HttpServer:
             self.config = _config(self.max_head, self.idle_timeout)
             listener.listen(backlog)
             self._accept_task = asyncio.create_task(accept_secure(self, listener), name="accepting")
+            self._accept_task.add_done_callback(_report)
 
     async def keep_time(self) -> None:
         """Closes connections whose deadline has passed. Runs until it is cancelled."""
@@ -164,6 +165,13 @@ class HttpServer:
         self._counters.connections(len(self._connections) - len(self._refused))
         if not self._connections:
             self._empty.set()
+
+
+def _report(accept_task: asyncio.Task[None]) -> None:
+    """It runs until it is cancelled; a server that no longer accepts must not be silent about it."""
+    if not accept_task.cancelled():
+        context = {"message": "the server no longer accepts connections", "exception": accept_task.exception()}
+        accept_task.get_loop().call_exception_handler(context)
 
 
 def _config(max_head: int, idle_timeout: float) -> Config:

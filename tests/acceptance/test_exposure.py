@@ -35,6 +35,16 @@ def test_under_another_server_a_hub_that_was_not_told_its_host_does_not_start(tm
 
 
 @pytest.mark.parametrize("server", OTHERS)
+def test_under_another_server_a_certificate_of_the_hubs_is_refused(tmp_path: Path, server: str) -> None:
+    """Cards would name https addresses, and the server would speak plain http."""
+    env = {**_data(tmp_path), "ROLECALL_HOST": "127.0.0.1", "ROLECALL_TLS_CERT": "cert.pem", "ROLECALL_TLS_KEY": "key.pem"}
+    hub = Process(server_argv(server, free_port()), log=tmp_path / "log", env=env)
+    hub.wait()
+    assert "tls_cert and tls_key are for `rolecall serve`." in hub.output
+    assert "Traceback" not in hub.output
+
+
+@pytest.mark.parametrize("server", OTHERS)
 def test_under_another_server_a_hub_on_all_addresses_answers_its_own_machine_alone(tmp_path: Path, server: str) -> None:
     enter = private_network.namespace_command()
     if enter is None:

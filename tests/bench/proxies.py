@@ -17,7 +17,7 @@ from tests.bench.machine import RestRoute
 
 HERE = Path(__file__).parent
 HUB_ON_HYPERCORN = "hub-hypercorn"
-_ON_HYPERCORN = ("--workers", "0", "--worker-class", "uvloop", "--log-level", "warning", "--bind")
+_ON_HYPERCORN = ("--workers", "0", "--worker-class", "uvloop", "--log-level", "warning")
 """In one process, whose CPU time counts."""
 AGENT_EXECUTABLE = ROOT / ".tools" / "a2a-1.x" / "bin" / "python"
 OLD_AGENT_EXECUTABLE = ROOT / ".tools" / "a2a-0.3" / "bin" / "python"
@@ -128,7 +128,10 @@ def resume(place: RestRoute, hub: Proxy, more: Mapping[str, str] | None = None) 
     argv = hub.checkout.command("serve")
     own = {"ROLECALL_PORT": str(hub.port), "ROLECALL_DATA_DIR": str(hub.data)}
     if hub.name == HUB_ON_HYPERCORN:
-        argv = [hub.checkout.bin / "hypercorn", *_ON_HYPERCORN, f"127.0.0.1:{hub.port}", "hub.asgi:app"]
+        config = hub.data / "hypercorn.toml"
+        config.write_text("keep_alive_max_requests = 1000000\n")  # it closes a connection after a thousand requests
+        words = (*_ON_HYPERCORN, "--config", config, "--bind", f"127.0.0.1:{hub.port}")
+        argv = [hub.checkout.bin / "hypercorn", *words, "hub.asgi:app"]
         own["ROLECALL_HOST"] = "127.0.0.1"
     env = hub.checkout.environment({**CHANGED, **own, **(more or {})})
     process = place.start(argv, log=hub.name, cwd=hub.checkout.tree, env=env)
