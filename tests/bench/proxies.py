@@ -129,7 +129,7 @@ def resume(place: RestRoute, hub: Proxy, more: Mapping[str, str] | None = None) 
     own = {"ROLECALL_PORT": str(hub.port), "ROLECALL_DATA_DIR": str(hub.data)}
     if hub.name == HUB_ON_HYPERCORN:
         config = hub.data / "hypercorn.toml"
-        config.write_text("keep_alive_max_requests = 1000000\n")  # it closes a connection after a thousand requests
+        config.write_text("keep_alive_max_requests = 1000000\nbacklog = 2048\n")  # the clients need more than 1,000 and 100
         words = (*_ON_HYPERCORN, "--config", config, "--bind", f"127.0.0.1:{hub.port}")
         argv = [hub.checkout.bin / "hypercorn", *words, "hub.asgi:app"]
         own["ROLECALL_HOST"] = "127.0.0.1"
