@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -108,10 +110,16 @@ def test_twenty_streams_resume_after_a_stop_of_the_hub_and_miss_nothing(stack: H
     """The hub's own server drains; others cut streams after their time-out."""
     readers = _started_streams(stack, 20)
     began = time.monotonic()
-    code = stack.hub.stop(15)
-    assert time.monotonic() - began < 10
-    if stack.server == "rolecall":
-        assert code == 0
+    if stack.server == "hypercorn" and sys.version_info >= (3, 12):
+        # It waits for open connections before its time-out begins (docs/howto/asgi-servers.md), until it is killed.
+        stack.hub.signal(signal.SIGTERM)
+        time.sleep(1)
+        stack.hub.kill9()
+    else:
+        code = stack.hub.stop(15)
+        assert time.monotonic() - began < 10
+        if stack.server == "rolecall":
+            assert code == 0
     assert "in_use" not in stack.hub.output
     _come_back(stack, readers)
 

@@ -52,6 +52,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._idle)
         return future
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """From Python 3.12 on it has a timeout, which virtual time would reach at once."""
+        with self.busy():
+            await super().shutdown_default_executor()
+
     def _idle(self, future: asyncio.Future[Any]) -> None:
         self._busy -= 1
 
