@@ -44,7 +44,7 @@ _BODY = """\
 - {date}, revision {revision}; {machine}; load average {load:.1f} when the run began. Medians of {rounds} rounds; ± is half
   the range, as a share of the median. Figures of other machines differ, and so do their ratios a little.
 - {versions}
-- {pinning} CPU time is that of all threads of all processes of the one that is measured, from `/proc/*/task/*/schedstat`,
+- {core_note} CPU time is that of all threads of all processes of the one that is measured, from `/proc/*/task/*/schedstat`,
   divided by the calls or events that its client got.
 - The worker and the client are small C programs (`tests/bench/c`). Every call has its own message id and makes a new task.
   Calls and the worker are of A2A 0.3; in cases "from 0.3 to 1.0" every answer is translated. A stream is 20 events: a Task,
