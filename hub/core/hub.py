@@ -27,7 +27,6 @@ from rolecall.errors import (
     HubDraining,
     InvalidParams,
     KeyConflict,
-    LogMoved,
     NoLiveWorker,
     RoleUnknown,
     RouteError,
@@ -207,7 +206,7 @@ class Hub:
         with self._open_tasks.one(caller.workspace):
             relay = await self._admit_one(caller, send, turn)
         if self.draining:
-            self.relays.show_all()
+            self.relays.drain()
         return Call(relay.log_writer.ids.task, relay.role, relay.began, content, relay)
 
     async def _admit_one(self, caller: Caller, send: Send, turn: Turn) -> Relay:
@@ -252,13 +251,13 @@ class Hub:
             raise TaskEnded
         running = self.relays.of(row.id)
         if running is not None and row.state in PAUSED:
-            await running.log_writer.idle()  # the pause is in the log, and the relay may not have seen it yet
+            await running.caught_up()  # the pause is in the log, and the relay may not have seen it yet
         if running is not None and not running.rests and not running.over:
             raise InvalidParams(_AT_WORK)
         route = self._router.to_owner(caller, row, send.target)
         if send.context_id is not None and send.context_id != row.context:
             raise InvalidParams('"message.contextId" is not the context of that task.')
-        await self.relays.clear(row.id)
+        await self.relays.let_go(row.id)
         running = self.relays.of(row.id)
         if running is not None and not running.over:
             raise InvalidParams(_AT_WORK)
@@ -350,11 +349,9 @@ class Hub:
         if await relay.started.within(_REVEAL_AFTER):
             await relay.started.wait()
             return
-        try:
-            await relay.log_writer.reveal()
-        except LogMoved:
+        await relay.show()
+        if relay.over and relay.started.come:
             await relay.started.wait()  # it has just been taken back; raises the reason
-            raise
 
     def _task_stream(
         self, caller: Caller, task: TaskId, role: str, dialect: str, alias: str, *, after: Cursor, first: Logged | None
@@ -402,7 +399,7 @@ class Hub:
     def drain(self) -> None:
         """Take no new calls, and answer every waiting caller with its task as it stands. The tasks continue in the log."""
         self.draining = True
-        self.relays.show_all()
+        self.relays.drain()
         for task_stream in tuple(self._task_streams):
             task_stream.break_off()
         for subscription in tuple(self._waiting):

@@ -16,6 +16,7 @@ _LONGEST_PAUSE = 10.0
 class Supervisor:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stops: list[Callable[[], None]] = []
 
     def run_once(
         self, name: str, job: Coroutine[Any, Any, None], *, then: Callable[[], None] | None = None
@@ -39,8 +40,14 @@ class Supervisor:
         """Run `loop` until the supervisor closes. Restart it when it fails, with a growing delay."""
         self.run_once(name, self._restart(name, loop))
 
+    def at_close(self, stop: Callable[[], None]) -> None:
+        """Call `stop` when the supervisor closes: for work that has no task of its own."""
+        self._stops.append(stop)
+
     async def close(self) -> None:
         """Cancel everything that still runs, and wait until it has ended."""
+        while self._stops:
+            self._stops.pop()()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
+from rolecall.errors import HubError
 from rolecall.model.a2a import Event, Ids, Logged
 from rolecall.model.ids import START, Cursor, TaskId
 from rolecall.model.value import Value
@@ -31,14 +32,21 @@ class LogEntry(Value, frozen=True):
     ids: Ids | None = None
 
 
+class OpenLog(Protocol):
+    """The log of one task, open for its only writer."""
+
+    def append(self, entry: LogEntry, *, after: Cursor, done: Callable[[HubError | None], None]) -> None:
+        """Add events after `after`; the same transaction stores the worker's position, the ids, and the state that the task
+        has after these events. `done(None)`: they are durable, and visible to readers only now. LogMoved: the log does not
+        end at `after`, or has ended. StoreUnavailable: nothing was added. `done` is called once, on the loop, and never
+        within this call.
+        """
+
+
 class EventLog(Protocol):
     """The truth about every task, and the only live source of its events."""
 
-    async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
-        """Add events after `after`; the same transaction stores the worker's position, the ids, and the state that the task has
-        after these events. Durable on return, and visible to readers only then. LogMoved if the log does not end at
-        `after`, or has ended; StoreUnavailable. Returns the new end.
-        """
+    def open(self, task: TaskId) -> OpenLog: ...
 
     async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:
         """Stored events after `after`, up to and including `upto`."""

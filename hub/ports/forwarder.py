@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from typing import Protocol
 
+from rolecall.errors import HubError
 from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.command import Send
 from rolecall.model.value import Value
@@ -29,21 +29,41 @@ class Attach(Value, frozen=True):
     position: str | None
 
 
+class AnswerListener(Protocol):
+    """Is told on the loop what a worker answers, never within the call that started or resumed it."""
+
+    def received(self, batch: Sequence[WorkerEvent]) -> None:
+        """Events that arrived together. Empty: a sign of life, such as the answer's head, or a part of a long event."""
+
+    def closed(self, error: HubError | None) -> None:
+        """Once, and last. None: the worker has ended its answer properly."""
+
+
+class OpenCall(Protocol):
+    """One answer on its way."""
+
+    def pause(self) -> None:
+        """Tell nothing until `resume`. What arrives meanwhile is bounded: then the worker's stream waits."""
+
+    def resume(self) -> None: ...
+
+    def hang_up(self) -> None:
+        """Tell nothing more. What has not arrived is cancelled."""
+
+
 class Forwarder(Protocol):
     """Calls workers. No call is repeated automatically.
 
-    Every method raises WorkerUnreachable (nothing was sent), WorkerRefused (the worker answered that it did nothing),
-    WorkerBroke (cut or timed out after the call was sent), InvalidAnswer, WorkerFault (the worker's own JSON-RPC error).
+    Errors: WorkerUnreachable (nothing was sent), WorkerRefused (the worker answered that it did nothing), WorkerBroke (cut
+    or timed out after the call was sent), InvalidAnswer, WorkerFault (the worker's own JSON-RPC error).
     """
 
-    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
-        """Send a message; entering returns when the worker's answer has begun. Streams if the worker can, else asks it not
-        to block and yields its one answer. A batch holds what arrived together; an empty one is a sign of life. The
-        iterator ends when the worker has ended its answer properly; a cut raises WorkerBroke. While the iterator is not
-        read, the worker's stream is paused by backpressure.
+    def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> OpenCall:
+        """Send a message. Streams if the worker can, else asks it not to block and gives its one answer. RequestError: the
+        message cannot be expressed for this worker. Every other error is told to the listener.
         """
 
-    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
+    def attach(self, offer: Offer, attach: Attach, listener: AnswerListener) -> OpenCall:
         """Read a task's stream again. WorkerFault if the worker does not know the task."""
 
     async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:

@@ -13,6 +13,7 @@ from rolecall.model.a2a import Event, EventKind, Ids, Logged, TaskState
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId, new_task_id
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.worker import Beat, LeaseProof, Offer, Registration
+from tests.helpers.watched_engine import append_to
 
 ANNA = Caller("default", "anna")
 BERT = Caller("default", "bert")
@@ -78,7 +79,7 @@ DONE = status(TaskState.COMPLETED)
 async def append(
     engine: Engine, task: TaskId, *events: Event, after: int = 0, position: str | None = None, ids: Ids | None = None
 ) -> Cursor:
-    return await engine.events.append(task, LogEntry(events, position, ids), after=Cursor(after))
+    return await append_to(engine.events, task, LogEntry(events, position, ids), after=Cursor(after))
 
 
 async def grown(engine: Engine, task: TaskId, count: int, *, size: int = 10) -> list[Logged]:

@@ -55,8 +55,10 @@ async def begin(hub: Hub, caller: Caller) -> str:
 
 async def until_over(hub: Hub, known: str) -> None:
     relay = hub.relays.of(TaskId(known))
-    if relay is not None and relay.task is not None:
-        await asyncio.wait([relay.task], timeout=5)
+    if relay is not None and not relay.over:
+        over = asyncio.Event()
+        relay.when_over.append(over.set)
+        await asyncio.wait_for(over.wait(), 5)
 
 
 async def test_a_workspace_with_too_many_open_tasks_is_refused_until_one_of_its_own_has_ended(system: System) -> None:

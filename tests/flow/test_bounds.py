@@ -26,6 +26,7 @@ async def test_a_task_whose_log_grows_too_large_fails_and_is_cancelled_at_its_wo
     assert "ROLECALL_MAX_LOG" in answer["status"]["message"]["parts"][0]["text"]
     assert len(answer["artifacts"][0]["parts"]) < 10
     await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
     assert system.forwarder.asked("cancel") == ["echo:a"]
 
 

@@ -21,7 +21,7 @@ from rolecall.model.value import replace
 from tests.flow.conftest import CALLER, System, frames, open_system, say
 from tests.helpers.disk import Disk
 from tests.helpers.scripted import chunk, status, task
-from tests.helpers.watched_engine import Hold
+from tests.helpers.watched_engine import Hold, append_to
 
 CUT = WorkerBroke("echo:a", "cut")
 
@@ -353,7 +353,7 @@ async def test_the_context_of_a_task_that_is_revealed_early_is_kept(stored_syste
 async def test_a_task_is_revealed_once_if_its_first_event_arrives_at_that_moment(system: System) -> None:
     await system.enrol("echo:a")
     append = system.engine.hold("events.append")
-    system.forwarder.plan("echo:a", task(), 1.0, status("completed"))
+    system.forwarder.plan("echo:a", task(), 3.0, status("completed"))
     pending = asyncio.create_task(system.send(blocking=False))
     await append.reached.wait()
     await asyncio.sleep(1.5)
@@ -602,7 +602,7 @@ async def test_another_writer_of_the_log_stops_the_relay_and_its_events_are_kept
     await here.reached.wait()
     row = await system.row()
     ended = system.deps.codec.verdict(row.ids, TaskState.CANCELED, TaskNotCancelable())
-    await system.engine.events.append(row.id, LogEntry([ended]), after=row.at)
+    await append_to(system.engine.events, row.id, LogEntry([ended]), after=row.at)
     here.release()
     assert [(frame["cursor"], frame["status"]["state"]) for frame in await frames(task_stream)] == [
         (1, "working"),

@@ -284,7 +284,7 @@ async def test_an_unexpected_error_does_not_leave_the_caller_waiting(system: Sys
     system.forwarder.plan("echo:a", WorkerRefused("echo:a") if store_fails else RuntimeError("a bug"))
     if store_fails:
         system.engine.fail("tasks.discard", RuntimeError("a bug"))
-    with pytest.raises(WorkerLost, match=r"^echo:a sent no answer to this message\.$"):
+    with pytest.raises(WorkerLost if store_fails else RuntimeError):
         await asyncio.wait_for(system.send(), 5)
     await asyncio.sleep(0.01)
     assert len(system.hub.relays) == 0
@@ -352,13 +352,12 @@ async def test_a_task_that_is_refused_during_its_reveal_is_returned_and_fails(sy
 
 async def test_a_caller_gets_the_reason_if_its_task_is_taken_back_during_the_reveal(system: System) -> None:
     await system.enrol("echo:a")
-    taking_back, reveal = system.engine.hold("tasks.discard"), system.engine.hold("events.append")
+    taking_back = system.engine.hold("tasks.discard")
     system.forwarder.plan("echo:a", 0.9, WorkerRefused("echo:a"))
     answer = asyncio.create_task(system.send(blocking=False))
-    await reveal.reached.wait()
+    await taking_back.reached.wait()
+    await asyncio.sleep(0.5)
     taking_back.release()
-    await asyncio.sleep(0.1)
-    reveal.release()
     with pytest.raises(WorkerRefused):
         await answer
     assert await system.rows() == []

@@ -100,7 +100,7 @@ async def test_a_deadline_that_passes_during_an_append_applies_after_it(system: 
     await system.enrol("echo:a")
     opening, writing = system.engine.hold("events.append"), system.engine.hold("events.append")
     opening.release()
-    system.forwarder.plan("echo:a", task(), chunk("x", append=False), status("completed"))
+    system.forwarder.plan("echo:a", task(), chunk("x", append=False), 11.0, status("completed"))
     pending = asyncio.create_task(system.send())
     await writing.reached.wait()
     await asyncio.sleep(12)

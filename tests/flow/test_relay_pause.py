@@ -91,7 +91,7 @@ async def test_a_worker_that_continues_without_an_answer_is_working(system: Syst
 
 async def test_an_answer_that_arrives_as_its_worker_continues_is_refused(system: System) -> None:
     goes_on = Hold()
-    task_id = await paused(system, goes_on, chunk("x", append=False), status("completed"))
+    task_id = await paused(system, goes_on, chunk("x", append=False), 0.15, status("completed"))
     await goes_on.reached.wait()
     writing = system.engine.hold("events.append")
     goes_on.release()

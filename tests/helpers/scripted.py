@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
-from hub.ports.forwarder import Attach, Dispatch
-from rolecall.errors import WorkerBroke, WorkerFault
+from hub.ports.forwarder import AnswerListener, Attach, Dispatch
+from rolecall.errors import HubError, WorkerBroke, WorkerFault
 from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.value import replace
 from rolecall.model.worker import Offer
@@ -25,6 +24,10 @@ from tests.helpers.watched_engine import Hold
 
 Step = WorkerEvent | list[WorkerEvent] | Exception | float | Hold
 """An event, several events at once, an error of the call, a wait in seconds, or a hold."""
+
+
+_APART = 0.001
+"""Seconds between two steps."""
 
 
 class ScriptedForwarder:
@@ -50,13 +53,13 @@ class ScriptedForwarder:
     def plan_fetch(self, worker: str, *answers: Step) -> None:
         self.fetch_scripts.setdefault(worker, deque()).extend(answers)
 
-    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
+    def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> PlayedCall:
         self._note("deliver", offer, dispatch)
-        return self._play(str(offer.worker), dispatch.ids.log_dialect)
+        return self._play(str(offer.worker), dispatch.ids.log_dialect, listener)
 
-    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
+    def attach(self, offer: Offer, attach: Attach, listener: AnswerListener) -> PlayedCall:
         self._note("attach", offer, attach)
-        return self._play(str(offer.worker), attach.ids.log_dialect)
+        return self._play(str(offer.worker), attach.ids.log_dialect, listener)
 
     async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:
         self._note("fetch", offer, ids)
@@ -98,39 +101,60 @@ class ScriptedForwarder:
         assert isinstance(answer, WorkerEvent)
         return _in_dialect(log_dialect, answer)
 
-    @asynccontextmanager
-    async def _play(self, worker: str, log_dialect: str) -> AsyncIterator[AsyncIterator[Sequence[WorkerEvent]]]:
+    def _play(self, worker: str, log_dialect: str, listener: AnswerListener) -> PlayedCall:
         steps = self.scripts[worker].popleft()
-        if steps and isinstance(steps[0], Exception):
+        if steps and isinstance(steps[0], Exception) and not isinstance(steps[0], HubError):
             raise steps[0]
-        played: list[Step] = []
-        worker_event = _play_steps(steps, log_dialect, played)
-        try:
-            yield worker_event
-        finally:
-            await worker_event.aclose()
-            if len(played) < len(steps):
-                self.left.append(worker)
+        return PlayedCall(worker, steps, log_dialect, listener, self.left)
 
 
-async def _play_steps(
-    steps: Sequence[Step], log_dialect: str, played: list[Step]
-) -> AsyncGenerator[Sequence[WorkerEvent], None]:
-    for step in steps:
-        if isinstance(step, Hold):
-            await step.reach()
-        elif isinstance(step, int | float):
-            await asyncio.sleep(step)
-        played.append(step)
-        if isinstance(step, Exception):
-            raise step
-        if isinstance(step, WorkerEvent | list):
-            together = step if isinstance(step, list) else [step]
-            # Fresh copies: the receiver of a document owns it.
-            yield [
-                _in_dialect(log_dialect, replace(worker_event, document=dict(worker_event.document)))
-                for worker_event in together
-            ]
+class PlayedCall:
+    """Plays its steps in a task. While it is paused, the next step that tells something waits."""
+
+    def __init__(self, worker: str, steps: Sequence[Step], log_dialect: str, listener: AnswerListener, left: list[str]) -> None:
+        self._worker = worker
+        self._steps = steps
+        self._log_dialect = log_dialect
+        self._listener = listener
+        self._left = left
+        self._played = 0
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._task = asyncio.create_task(self._play(), name=f"script of {worker}")
+
+    def pause(self) -> None:
+        self._flowing.clear()
+
+    def resume(self) -> None:
+        self._flowing.set()
+
+    def hang_up(self) -> None:
+        self._task.cancel()
+        if self._played < len(self._steps):
+            self._left.append(self._worker)
+
+    async def _play(self) -> None:
+        if not isinstance(next((step for step in self._steps if not isinstance(step, int | float)), None), HubError):
+            self._listener.received(())  # the answer's head
+        for step in self._steps:
+            if isinstance(step, Hold):
+                await step.reach()
+            elif isinstance(step, int | float):
+                await asyncio.sleep(step)
+            await self._flowing.wait()
+            self._played += 1
+            if isinstance(step, HubError):
+                self._listener.closed(step)
+                return
+            if isinstance(step, WorkerEvent | list):
+                together = step if isinstance(step, list) else [step]
+                # Fresh copies: the receiver of a document owns it.
+                batch = [replace(worker_event, document=dict(worker_event.document)) for worker_event in together]
+                self._listener.received([_in_dialect(self._log_dialect, worker_event) for worker_event in batch])
+                if self._played < len(self._steps):
+                    # Longer than an append takes: steps arrive one by one, unless the test holds the store.
+                    await asyncio.sleep(_APART)
+        self._listener.closed(None)
 
 
 def _in_dialect(log_dialect: str, worker_event: WorkerEvent) -> WorkerEvent:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hub.ports.engine import Engine
-from hub.ports.event_log import EventLog
+from hub.ports.event_log import EventLog, LogEntry, OpenLog
 from hub.ports.pushes import Pushes
 from hub.ports.registry import Registry
 from hub.ports.task_store import TaskStore
+from rolecall.errors import HubError
+from rolecall.model.ids import Cursor, TaskId
 from tests.helpers.virtual_time import VirtualTimeLoop
 
 
@@ -48,7 +50,7 @@ class WatchedEngine:
         self._calls: dict[str, deque[Callable[[], None]]] = {}
         self.registry = cast(Registry, _Part(self, "registry", engine.registry))
         self.tasks = cast(TaskStore, _Part(self, "tasks", engine.tasks))
-        self.events = cast(EventLog, _Part(self, "events", engine.events))
+        self.events = cast(EventLog, _Events(self, engine.events))
         self.pushes = cast(Pushes, _Part(self, "pushes", engine.pushes))
 
     def fail(self, operation: str, error: Exception, *, times: int = 1) -> None:
@@ -66,6 +68,9 @@ class WatchedEngine:
     def hold_after(self, operation: str) -> Hold:
         """The next one waits when it is done, before it returns."""
         return _added(self._after, operation)
+
+    def holds_after(self, operation: str) -> bool:
+        return bool(self._after.get(operation))
 
     def arguments(self, operation: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         return [(args, kwargs) for name, args, kwargs in self.asked if name == operation]
@@ -111,6 +116,68 @@ class _Part:
             return self._engine.run(operation, found, args, kwargs)
 
         return watched
+
+
+class _Events(_Part):
+    """The event log. "events.append" has the arguments (task, entry)."""
+
+    def __init__(self, engine: WatchedEngine, events: EventLog) -> None:
+        super().__init__(engine, "events", events)
+
+    def open(self, task: TaskId) -> _OpenLog:
+        return _OpenLog(self._engine, task, self._part.open(task))
+
+
+class _OpenLog:
+    def __init__(self, engine: WatchedEngine, task: TaskId, open_log: OpenLog) -> None:
+        self._engine = engine
+        self._task = task
+        self._open_log = open_log
+        self._appends: set[asyncio.Task[None]] = set()
+
+    def append(self, entry: LogEntry, *, after: Cursor, done: Callable[[HubError | None], None]) -> None:
+        append = asyncio.create_task(self._append(entry, after, done), name=f"append to {self._task}")
+        self._appends.add(append)
+        append.add_done_callback(self._appends.discard)
+
+    async def _append(self, entry: LogEntry, after: Cursor, done: Callable[[HubError | None], None]) -> None:
+        """`done` is told within the engine's own call, unless the test holds it."""
+        told = False
+
+        async def to_engine(task: TaskId, entry: LogEntry) -> HubError | None:
+            outcome: asyncio.Future[HubError | None] = asyncio.get_running_loop().create_future()
+
+            def stored(error: HubError | None) -> None:
+                nonlocal told
+                told = not self._engine.holds_after("events.append")
+                if told:
+                    done(error)
+                outcome.set_result(error)
+
+            self._open_log.append(entry, after=after, done=stored)
+            return await outcome
+
+        try:
+            result = await self._engine.run("events.append", to_engine, (self._task, entry), {})
+        except HubError as error:
+            result = error
+        if not told:
+            done(result)
+
+
+async def appended(open_log: OpenLog, entry: LogEntry, *, after: Cursor) -> HubError | None:
+    """The outcome of an append."""
+    outcome: asyncio.Future[HubError | None] = asyncio.get_running_loop().create_future()
+    open_log.append(entry, after=after, done=outcome.set_result)
+    return await outcome
+
+
+async def append_to(log: EventLog, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
+    """Append, and return the new end. Raises what the append failed with."""
+    outcome = await appended(log.open(task), entry, after=after)
+    if outcome is not None:
+        raise outcome
+    return Cursor(after + len(entry.events))
 
 
 def _added(holds: dict[str, deque[Hold]], operation: str) -> Hold:

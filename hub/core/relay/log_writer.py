@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hub.core.observe import Observer
+from hub.core.supervisor import Supervisor
 from hub.ports.codec import Codec, LogFold
 from hub.ports.event_log import EventLog, LogEntry
-from rolecall.errors import HubError
+from rolecall.errors import HubError, InvalidAnswer, LogMoved, StoreUnavailable
 from rolecall.model.a2a import CONTENT, PAUSED, Event, EventKind, Ids, TaskState, WorkerEvent
 from rolecall.model.ids import START, Cursor, new_context_id
 from rolecall.model.task import TaskRow, Turn
@@ -18,16 +18,25 @@ from rolecall.model.value import replace
 _PAGE = 500
 _FOLDED_ON_LOOP = 200
 """Events, or KiB of log, that are folded on the loop."""
+Done = Callable[[HubError | None], None]
+"""Gets LogMoved if another writer has the log, StoreUnavailable if nothing was written; None: it is durable."""
 
 
 class TaskLogWriter:
-    def __init__(self, log: EventLog, codec: Codec, observer: Observer, row: TaskRow, turns: Sequence[Turn]) -> None:
+    """Takes one write at a time: the next one after `done` was called, which may be within the write if nothing is to be
+    stored.
+    """
+
+    def __init__(
+        self, log: EventLog, codec: Codec, observer: Observer, supervisor: Supervisor, row: TaskRow, turns: Sequence[Turn]
+    ) -> None:
         self._log = log
+        self._open_log = log.open(row.id)
         self._codec = codec
         self._observer = observer
+        self._supervisor = supervisor
         self._role = row.role
         self._turns = turns
-        self._lock = FifoLock()
         self._fold: LogFold | None = None
         self.ids = row.ids
         self.at = row.at
@@ -35,92 +44,98 @@ class TaskLogWriter:
         self.state = row.state
         self.position = row.position
         self.ended = row.ended
-        self.writing = False
-        """True while an append runs. Do not cancel it: without its outcome the end of the log is unknown."""
 
     @property
     def rests(self) -> bool:
         """Nothing more is expected without a further message."""
         return self.ended or self.state in PAUSED
 
-    async def write(self, batch: Sequence[WorkerEvent], *, gap: bool = False) -> None:
+    def write(self, batch: Sequence[WorkerEvent], done: Done, *, gap: bool = False) -> None:
         """Log what a worker sent. Events after the end, or of another task, are dropped and counted."""
-        if not self._lock.enter():
-            await self._lock.turn()
-        try:
-            await self._write(batch, gap=gap)
-        finally:
-            self._lock.leave()
+        pending = _Pending(self.ids, self.position, self.ended)
+        for place, worker_event in enumerate(batch):
+            if not self._add(worker_event, pending):
+                compared = self._write_compared(batch[place:], pending, done, gap=gap)
+                self._supervisor.run_once(f"comparing {self.ids.task}", compared)
+                return
+        self._store(pending, done)
 
-    async def _write(self, batch: Sequence[WorkerEvent], *, gap: bool) -> None:
-        ids, events, position = self.ids, list[Event](), self.position
-        ended = self.ended
-        for worker_event in batch:
-            if ended:
-                self._observer.dropped(self._role, "after the end", 1)
-                continue
-            if worker_event.task and ids.worker_task and worker_event.task != ids.worker_task:
-                self._observer.dropped(self._role, "foreign task", 1)
-                continue
-            ids = _with_worker_ids(ids, worker_event)
-            if worker_event.kind is not EventKind.TASK and (events or self.at != START):
-                events.append(self._codec.adopt(worker_event, ids))
-            else:
-                events += await self._opening_or_missing(worker_event, ids, events, position, gap=gap)
-            ended = worker_event.kind is not CONTENT and bool(events) and events[-1].is_last
-            position = worker_event.position or position
-        if events and self.state in PAUSED and events[0].state is None:
-            # The pause was answered: readers must not take the task for one that still waits.
-            events.insert(0, self._codec.resumed(ids))
-        if events or position != self.position:
-            await self._append(events, ids, position)
+    def reveal(self, done: Done) -> None:
+        """Log the opening of the task, if its worker has sent nothing yet."""
+        if self.at != START:
+            done(None)
+            return
+        ids = self._with_context()
+        self._append([self._codec.opening(ids, self._turns[0])], ids, self.position, done)
+
+    def conclude(self, error: HubError, done: Done, state: TaskState = TaskState.FAILED) -> None:
+        """End the task by the hub, with its error."""
+        if self.ended:
+            done(None)
+            return
+        ids = self._with_context()
+        events = [self._codec.opening(ids, self._turns[0])] if self.at == START else []
+        self._append([*events, self._codec.verdict(ids, state, error)], ids, self.position, done)
 
     def use_dialect(self, log_dialect: str) -> None:
         """Another worker gets the call, before any event was logged."""
         assert self.at == START
         self.ids = replace(self.ids, log_dialect=log_dialect)
 
-    async def idle(self) -> None:
-        """Wait until no append runs or waits."""
-        if not self._lock.enter():
-            await self._lock.turn()
-        self._lock.leave()
+    def drop(self, batch: Sequence[WorkerEvent]) -> None:
+        self._observer.dropped(self._role, "after the end", len(batch))
 
-    async def reveal(self) -> None:
-        """Log the opening of the task before its worker has sent anything."""
-        if not self._lock.enter():
-            await self._lock.turn()
+    # --- what a worker sent
+
+    def _add(self, worker_event: WorkerEvent, pending: _Pending) -> bool:
+        """False: the event is a Task that must be compared with the log first."""
+        if pending.ended:
+            self._observer.dropped(self._role, "after the end", 1)
+            return True
+        if worker_event.task and pending.ids.worker_task and worker_event.task != pending.ids.worker_task:
+            self._observer.dropped(self._role, "foreign task", 1)
+            return True
+        opens = self.at == START and not pending.events
+        if worker_event.kind is EventKind.TASK and not opens:
+            return False
+        pending.ids = ids = _with_worker_ids(pending.ids, worker_event)
+        if opens:
+            pending.add(self._codec.begin(worker_event, ids, self._turns[0]), worker_event)
+        else:
+            pending.add((self._codec.adopt(worker_event, ids),), worker_event)
+        return True
+
+    async def _write_compared(self, batch: Sequence[WorkerEvent], pending: _Pending, done: Done, *, gap: bool) -> None:
+        outcome: HubError | None = InvalidAnswer(self._role, "the hub cannot compare it with the log")
         try:
-            if self.at == START:
-                ids = self._with_context()
-                await self._append([self._codec.opening(ids, self._turns[0])], ids, self.position)
+            for worker_event in batch:
+                if self._add(worker_event, pending):
+                    continue
+                # The comparison is with the log, so the earlier events of this batch must be there.
+                await self._stored(pending)
+                pending = _Pending(_with_worker_ids(self.ids, worker_event), self.position, self.ended)
+                fold = await self._folded()
+                pending.add(fold.missing(worker_event, pending.ids, gap=gap), worker_event)
+            await self._stored(pending)
+            outcome = None
+        except (LogMoved, StoreUnavailable) as error:
+            outcome = error
         finally:
-            self._lock.leave()
+            done(outcome)
 
-    async def conclude(self, error: HubError, state: TaskState = TaskState.FAILED) -> None:
-        """End the task by the hub, with its error."""
-        if not self._lock.enter():
-            await self._lock.turn()
-        try:
-            if not self.ended:
-                ids = self._with_context()
-                events = [self._codec.opening(ids, self._turns[0])] if self.at == START else []
-                await self._append([*events, self._codec.verdict(ids, state, error)], ids, self.position)
-        finally:
-            self._lock.leave()
+    async def _stored(self, pending: _Pending) -> None:
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def _opening_or_missing(
-        self, worker_event: WorkerEvent, ids: Ids, pending: list[Event], position: str | None, *, gap: bool
-    ) -> Sequence[Event]:
-        """`pending`: the events of this batch so far. `position`: the worker's position after them."""
-        if self.at == START and not pending:
-            return self._codec.begin(worker_event, ids, self._turns[0])
-        if pending:
-            # The comparison is with the log, so the earlier events of this batch must be there.
-            await self._append(pending, ids, position)
-            pending.clear()
-        fold = await self._folded()
-        return fold.missing(worker_event, ids, gap=gap)
+        def resolve(error: HubError | None) -> None:
+            if stored.done():
+                return
+            if error is None:
+                stored.set_result(None)
+            else:
+                stored.set_exception(error)
+
+        self._store(pending, resolve)
+        await stored
 
     async def _folded(self) -> LogFold:
         """The fold of the whole log. It is kept, so that each comparison reads only what was logged since the last one."""
@@ -131,16 +146,33 @@ class TaskLogWriter:
                 fold.add(page)
             else:
                 await asyncio.to_thread(fold.add, page)
-        self._fold = fold  # not before: a thread may still add to the fold of a relay that was cancelled
+        self._fold = fold  # not before: a thread may still add to a fold whose comparison was cancelled
         return fold
 
-    async def _append(self, events: Sequence[Event], ids: Ids, position: str | None) -> None:
-        self.writing = True
-        try:
-            known = None if ids == self.ids and self.at != START else ids
-            self.at = await self._log.append(ids.task, LogEntry(events, position, known), after=self.at)
-        finally:
-            self.writing = False
+    # --- into the log
+
+    def _store(self, pending: _Pending, done: Done) -> None:
+        events = pending.events
+        if events and self.state in PAUSED and events[0].state is None:
+            # The pause was answered: readers must not take the task for one that still waits.
+            events.insert(0, self._codec.resumed(pending.ids))
+        if events or pending.position != self.position:
+            self._append(events, pending.ids, pending.position, done)
+        else:
+            done(None)
+
+    def _append(self, events: Sequence[Event], ids: Ids, position: str | None, done: Done) -> None:
+        known = None if ids == self.ids and self.at != START else ids
+
+        def appended(error: HubError | None) -> None:
+            if error is None:
+                self._advance(events, ids, position)
+            done(error)
+
+        self._open_log.append(LogEntry(events, position, known), after=self.at, done=appended)
+
+    def _advance(self, events: Sequence[Event], ids: Ids, position: str | None) -> None:
+        self.at = Cursor(self.at + len(events))
         self.ids, self.position = ids, position
         size = 0
         for event in events:
@@ -156,6 +188,23 @@ class TaskLogWriter:
         return self.ids if self.ids.context else replace(self.ids, context=new_context_id())
 
 
+class _Pending:
+    """What a batch adds to the log."""
+
+    __slots__ = ("ended", "events", "ids", "position")
+
+    def __init__(self, ids: Ids, position: str | None, ended: bool) -> None:
+        self.ids = ids
+        self.position = position
+        self.ended = ended
+        self.events: list[Event] = []
+
+    def add(self, events: Sequence[Event], worker_event: WorkerEvent) -> None:
+        self.events += events
+        self.ended = worker_event.kind is not CONTENT and bool(self.events) and self.events[-1].is_last
+        self.position = worker_event.position or self.position
+
+
 def _with_worker_ids(ids: Ids, worker_event: WorkerEvent) -> Ids:
     """The ids, with those of the worker. Its context becomes the public one if the caller gave none."""
     if ids.worker_task and ids.worker_context and ids.context:
@@ -167,44 +216,3 @@ def _with_worker_ids(ids: Ids, worker_event: WorkerEvent) -> Ids:
         ids.worker_context or worker_event.context,
         ids.log_dialect,
     )
-
-
-class FifoLock:
-    """A lock for one task at a time, in order of arrival. Costs almost nothing without contention.
-
-    Use: `if not lock.enter(): await lock.turn()`, then `lock.leave()` in a `finally`.
-    """
-
-    __slots__ = ("_taken", "_waiting")
-
-    def __init__(self) -> None:
-        self._taken = False
-        self._waiting: deque[asyncio.Future[None]] | None = None
-
-    def enter(self) -> bool:
-        """False: the lock is taken."""
-        if self._taken:
-            return False
-        self._taken = True
-        return True
-
-    async def turn(self) -> None:
-        """Wait for the lock. A waiter that is cancelled just as it gets the lock passes it on."""
-        if self._waiting is None:
-            self._waiting = deque()
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self.leave()
-            raise
-
-    def leave(self) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-        self._taken = False

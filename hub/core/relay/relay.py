@@ -1,4 +1,8 @@
-"""The relay of one task: copies the worker's stream into the log, and reconnects when the connection is cut.
+"""The relay of one task: copies the worker's stream into the log, and comes back when the connection is cut.
+
+Everything that happens to a running task is a trigger in the relay's inbox: what its worker sends, what the store answers,
+and what callers and the hub want. The table in transitions.py says what follows; the methods below carry it out. While the
+store works, triggers wait: no decision is taken before the outcome of the last write is known.
 
 Two things never happen: a call that may have run is not repeated, except to a worker that recognises it; and contents are
 not compared to find out what is new.
@@ -8,14 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 from hub.core.relay.context import Dependencies
 from hub.core.relay.log_writer import TaskLogWriter
 from hub.core.relay.retry_budget import RetryBudget
 from hub.core.relay.start_signal import StartSignal
+from hub.core.relay.transitions import OF_THE_CALL, Effect, Fact, Phase, Trigger, step
+from hub.core.relay.worker_call import WorkerCall
 from hub.core.routing.router import Route
+from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import (
     DeadlinePassed,
@@ -30,68 +38,92 @@ from rolecall.errors import (
     RequestError,
     RouteError,
     StoreUnavailable,
-    WorkerBroke,
     WorkerFault,
     WorkerLost,
     WorkerUnreachable,
 )
 from rolecall.model.a2a import PAUSED, TaskState, WorkerEvent
 from rolecall.model.command import Send
-from rolecall.model.ids import START, WorkerId
+from rolecall.model.ids import START, Cursor, WorkerId
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.worker import Health, Registration
 
 log = logging.getLogger(__name__)
 
-_FIRST_PAUSE = 0.25
+_PAUSE = 0.25
+"""Seconds before another attempt to come back, and to write a verdict."""
 _SHORTEST_STREAM = 1.0
 """Seconds. A stream that ends sooner and brings no event counts as not started."""
 _SILENCE_LIMIT = 10
 """After a cut, an unchanged task counts as running for this many times the allowed silence."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
 
-Batches = AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]
-
 
 class Relay:
-    def __init__(
-        self,
-        deps: Dependencies,
-        row: TaskRow,
-        turns: Sequence[Turn],
-        *,
-        route: Route | None,
-        send: Send | None,
-        references: dict[str, str] | None = None,
-    ) -> None:
-        """With `send` it delivers a message; without, it continues a task that an earlier hub left open."""
+    def __init__(self, deps: Dependencies, supervisor: Supervisor, row: TaskRow, turns: Sequence[Turn]) -> None:
         self._deps = deps
+        self._supervisor = supervisor
         self._row = row
         self._turns = turns
-        self._send = send
-        self._references = references or {}
-        self._registration = route.registration if route else None
-        self._can_fail_over = route is not None and row.at == START and route.rule not in ("owner", "instance")
-        self._interruption: HubError | None = None
-        self._failing = False
-        self._detach_pending = False
-        """`detach` was called during an append."""
+        self._send: Send | None = None
+        self._references: dict[str, str] = {}
+        self._registration: Registration | None = None
+        self._refused: set[WorkerId] = set()
+        self._can_fail_over = False
+        self._cut = True
+        """Events may be missing before the next one that is polled."""
+        self._came_back = False
+        self._stream_ended = False
+        self._draining = False
+        self._opened: _Opened | None = None
+        self._next_poll = _FIRST_POLL
+        self._error: HubError | None = None
+        """Why the task is given up."""
+        self._counted = False
+        self._retry_budget = RetryBudget(deps.silence.total_seconds())
+        self._call = WorkerCall(deps.forwarder, supervisor, self.post, self._mark_alive)
+        self._busy = False
+        """The store works for this relay. Its triggers wait."""
+        self._acting = False
+        self._inbox: deque[tuple[Trigger, Any]] = deque()
+        self._rest_waiters: list[asyncio.Future[None]] = []
+        self.phase = Phase.RESTING if row.state in PAUSED else Phase.REATTACHING
+        self.log_writer = TaskLogWriter(deps.engine.events, deps.codec, deps.observer, supervisor, row, turns)
+        self.began = self._known_end = row.at
+        self._answering = False
+        self._called_at = self._changed_at = self.alive_at = deps.clock.monotonic()
+        self.started = StartSignal()
         self.taken_back = False
         """Nothing ran, and the caller got that error: the same message may be sent again."""
-        self._retry_budget = RetryBudget(deps.silence.total_seconds())
-        self._stream_ended = False
-        self._cut = send is None
-        self._counted = False
-        self.log_writer = TaskLogWriter(deps.engine.events, deps.codec, deps.observer, row, turns)
-        self.began = row.at
-        self._answering = row.at > START and (send is not None or row.has_open_answer(turns))
-        self._called_at = self._changed_at = self.alive_at = deps.clock.monotonic()
-        if send is None:
-            self._called_at -= max(0.0, deps.clock.wall() - (row.created if len(turns) == 1 else row.updated))
-        self.started = StartSignal()
-        self.task: asyncio.Task[None] | None = None
         self.over = False
         self.when_over: list[Callable[[], None]] = []
+
+    # --- how a relay begins
+
+    def deliver(self, send: Send, route: Route, references: dict[str, str]) -> None:
+        """Deliver a message that is stored: a task's first one, or the answer to its question."""
+        self._send, self._references = send, references
+        self._registration = route.registration
+        self._can_fail_over = self.began == START and route.rule not in ("owner", "instance")
+        self._answering = self.began > START
+        self._cut = False
+        self._count_load(1)
+        if self.began == START:
+            self.phase = Phase.CALLING
+            self.post(Trigger.MOVED)
+        else:
+            self.phase = Phase.RESTING
+            self.post(Trigger.ANSWERED)
+
+    def resume(self) -> None:
+        """Continue a task that an earlier hub left open."""
+        self._answering = self._row.has_open_answer(self._turns)
+        since = self._row.created if len(self._turns) == 1 else self._row.updated
+        self._called_at -= max(0.0, self._deps.clock.wall() - since)
+        self.phase = Phase.REATTACHING
+        self.post(Trigger.RETRY)
+
+    # --- what others see
 
     @property
     def rests(self) -> bool:
@@ -105,6 +137,10 @@ class Relay:
         return self._row.role
 
     @property
+    def row(self) -> TaskRow:
+        return self._row
+
+    @property
     def worker(self) -> WorkerId | None:
         return self._registration.worker if self._registration else self._row.worker
 
@@ -112,68 +148,50 @@ class Relay:
     def registration(self) -> Registration | None:
         return self._registration
 
-    async def run(self) -> None:
-        """Run the relay until the task rests or is given up."""
-        self._count_load(1)
-        try:
-            if self._send is not None:
-                await self._call(self._send)
-            while not self.rests:
-                await self._come_back()
-        except LogMoved:
-            log.info("another writer has this task", extra={"event": "relay_fenced", "task": self._row.id})
-            self._fail_start(LogMoved())
-        except HubError as error:
-            await self._give_up(error)
-        except asyncio.CancelledError:
-            if self._interruption is None:
-                self._fail_start(WorkerLost("The hub stopped."))
-                raise
-            await self._give_up(self._interruption)
-        finally:
-            if not self.started.come:
-                self._fail_start(WorkerLost(f"{self.worker} sent no answer to this message."))
-            self._count_load(-1)
-            self.notify_over()
+    @property
+    def call_is_open(self) -> bool:
+        """The worker's stream may bring more."""
+        return self._call.streams
 
-    def notify_over(self) -> None:
-        """Call the `when_over` callbacks, before any waiter of this relay continues."""
-        self.over = True
-        while self.when_over:
-            self.when_over.pop()()
+    @property
+    def busy(self) -> bool:
+        """The store works for this relay."""
+        return self._busy
 
-    async def end(self, error: HubError, state: TaskState) -> None:
-        """End the task by the hub; callers that wait for its start get the end."""
-        await self.log_writer.conclude(error, state)
-        self._mark_begun()
-        self.detach()
+    async def caught_up(self) -> None:
+        """Return when everything that came so far has been acted on."""
+        await self._wish(Trigger.LOOK)
+
+    async def rests_within(self, seconds: float) -> bool:
+        """Whether the task rests, or comes to rest within that time."""
+        if not self.rests and not self.over:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._rest_waiters.append(waiter)
+            await asyncio.wait([waiter], timeout=seconds)
+        return self.rests
 
     async def show(self) -> None:
-        """Callers that wait for the worker's first event get the task as it stands."""
-        await self.log_writer.reveal()
-        self._mark_begun()
+        """Log the opening of the task, if its worker has sent nothing yet. LogMoved, StoreUnavailable."""
+        await self._wish(Trigger.REVEAL)
 
-    def interrupt(self, error: HubError) -> None:
-        """Give the task up with this error, unless it rests when the relay notices, or is being given up already."""
-        if self._failing:
-            return
-        self._interruption = error
-        if not self.log_writer.writing and self.task is not None:
-            self.task.cancel()
+    async def cancel(self, why: HubError) -> None:
+        """End the task as canceled, unless it has ended otherwise. LogMoved, StoreUnavailable: it goes on."""
+        await self._wish(Trigger.CANCELED, why)
+
+    def drain(self) -> None:
+        """Callers that wait for the worker's first event get the task as it stands."""
+        self._draining = True
+        if not self.started.come:
+            self.post(Trigger.DRAIN)
 
     def check_deadline(self) -> None:
         deadline = self._deps.deadline.total_seconds()
         if deadline and self._deps.clock.monotonic() - self._called_at > deadline:
-            self.interrupt(DeadlinePassed(deadline))
+            self.post(Trigger.GIVE_UP, DeadlinePassed(deadline))
 
-    def detach(self) -> None:
-        """Stop reading the worker's stream: nothing more is expected. Callers that wait for the start find it in the log."""
-        if self.rests and self.log_writer.at != self.began:
-            self._mark_begun()
-        if self.log_writer.writing:
-            self._detach_pending = True
-        elif self.task is not None:
-            self.task.cancel()
+    def stop(self) -> None:
+        """The hub stops: nothing more is done for this task, whatever the store still writes."""
+        self._act(Trigger.HUB_STOPS, WorkerLost("The hub stopped."))
 
     def still_there(self) -> None:
         """The worker reports the task as unfinished. If it can stream and does not, this counts for a limited time only:
@@ -187,251 +205,481 @@ class Relay:
         if now - self._changed_at < alive_for:
             self.alive_at = now
 
+    # --- the inbox
+
+    def post(self, trigger: Trigger, payload: Any = None) -> None:
+        """Act on it, at once or when the store has answered."""
+        self._inbox.append((trigger, payload))
+        if self._busy:
+            if trigger is Trigger.RECEIVED:
+                self._call.pause()
+        elif not self._acting:
+            self._work()
+
+    async def _wish(self, trigger: Trigger, error: HubError | None = None) -> None:
+        """Post what a caller wants, and wait until it is done, or is not to be done in this phase."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.post(trigger, _Wish(done, error))
+        await done
+
+    def _work(self) -> None:
+        """Act on what is in the inbox. Events that follow each other are written together."""
+        self._acting = True
+        try:
+            while self._inbox and not self._busy:
+                trigger, payload = self._inbox.popleft()
+                while trigger is Trigger.RECEIVED and self._inbox and self._inbox[0][0] is Trigger.RECEIVED:
+                    payload = (*payload, *self._inbox.popleft()[1])
+                self._act(trigger, payload)
+        finally:
+            self._acting = False
+        if not self._busy:
+            self._call.resume()
+
+    def _act(self, trigger: Trigger, payload: Any) -> None:
+        acted = False
+        try:
+            self.phase, effects = step(self.phase, trigger, self._holds)
+            for effect in effects:
+                _CARRY_OUT[effect](self, payload)
+            if not effects and isinstance(payload, _Wish):
+                _tell(payload.done, None)
+            acted = True
+        finally:
+            if not acted:  # a bug, which whoever posted reports: nobody may wait for this relay
+                self._abandon()
+
+    def _store_then(self, name: str, operation: Awaitable[tuple[Trigger, Any]]) -> None:
+        """The inbox waits for an operation of the store."""
+        self._busy = True
+        self._supervisor.run_once(f"{name} {self._row.id}", self._await_store(operation))
+
+    async def _await_store(self, operation: Awaitable[tuple[Trigger, Any]]) -> None:
+        outcome: tuple[Trigger, Any] | None = None
+        try:
+            outcome = await operation
+        except HubError as error:
+            outcome = _store_trigger(error), error
+        finally:
+            if outcome is None:
+                self._abandon()
+        self._store_done(*outcome)
+
+    def _store_done(self, trigger: Trigger, payload: Any = None) -> None:
+        """The outcome comes before everything that waits."""
+        self._busy = False
+        self._inbox.appendleft((trigger, payload))
+        if not self._acting:
+            self._work()
+
+    def _holds(self, fact: Fact) -> bool:
+        match fact:
+            case Fact.MOVABLE:
+                return self._can_fail_over and not self._begun
+            case Fact.KNOWN:
+                return bool(self.log_writer.ids.worker_task)
+            case Fact.FOLLOWABLE:
+                replays = self._registration is not None and self._registration.offer.replays
+                return replays or bool(self.log_writer.ids.worker_task)
+            case Fact.STREAM_OPEN:
+                return self._call.streams
+            case Fact.DRAINING:
+                return self._draining
+
+    @property
+    def _begun(self) -> bool:
+        """Something of this answer is in the log."""
+        return self.log_writer.at != self.began
+
+    # --- the log
+
+    def _write(self, batch: Sequence[WorkerEvent]) -> None:
+        self._busy = True
+        self.log_writer.write(batch, self._written, gap=self._cut)
+
+    def _write_missing(self, worker_event: WorkerEvent) -> None:
+        self._busy = True
+        self.log_writer.write((worker_event,), self._written, gap=True)
+
+    def _written(self, error: HubError | None) -> None:
+        """The outcome of a write of what the worker sent."""
+        before, self._known_end = self._known_end, self.log_writer.at
+        if error is not None:
+            self._store_done(_store_trigger(error), error)
+        elif self.rests:
+            self._store_done(Trigger.ENDED if self.log_writer.ended else Trigger.PAUSED)
+        else:
+            if self.log_writer.size > self._deps.max_log:
+                self._inbox.appendleft((Trigger.GIVE_UP, LogFull(self._deps.max_log)))
+            elif self.log_writer.at > self._deps.max_log_events:
+                self._inbox.appendleft((Trigger.GIVE_UP, LogTooLong(self._deps.max_log_events)))
+            self._store_done(Trigger.LOGGED if self.log_writer.at != before else Trigger.UNCHANGED)
+
+    def _show(self, wish: _Wish | None) -> None:
+        def revealed(error: HubError | None) -> None:
+            self._known_end = self.log_writer.at
+            if wish is not None:
+                _tell(wish.done, error)
+            self._store_done(Trigger.SHOWN if error is None else _wish_trigger(error), error)
+
+        self._busy = True
+        self.log_writer.reveal(revealed)
+
     # --- the call
 
-    async def _call(self, send: Send) -> None:
+    def _deliver(self, _: Any) -> None:
         """Deliver the message; to another worker, as long as it is certain that none has processed it."""
-        refused: set[WorkerId] = set()
-        while True:
-            try:
-                await self._deliver(send)
-                return
-            except NotProcessed as error:
-                if not self._can_fail_over or self.log_writer.at != self.began:
-                    raise
-                await self._fail_over(error, refused)
-            except (WorkerBroke, InvalidAnswer, StoreUnavailable) as error:
-                if not self._can_come_back(error):
-                    raise
-                self._cut = True
-                return
-
-    async def _deliver(self, send: Send) -> None:
         registration = self._live_registration()
-        dispatch = Dispatch(send, self.log_writer.ids, self._references)
-        try:
-            await self._copy(self._deps.forwarder.deliver(registration.offer, dispatch))
-        except WorkerUnreachable as error:
-            await self.suspect(registration, error)
-            raise
-        if not self.log_writer.ids.worker_task and not self.rests:
-            raise InvalidAnswer(str(registration.worker), "it ended without an event")
-        self._stream_ended = registration.offer.streaming
+        if registration is not None:
+            send = self._send or self._deps.codec.recall(self._turns[-1], self._row)
+            self._note_opening(delivers=True)
+            try:
+                self._call.deliver(registration.offer, Dispatch(send, self.log_writer.ids, self._references))
+            except HubError as error:
+                self.post(Trigger.GIVE_UP, error)
 
-    async def _copy(self, call: Batches) -> None:
-        async with call as batches:
-            self._mark_alive()
-            async for batch in batches:
-                self._mark_alive()
-                if batch:
-                    await self.log_writer.write(batch, gap=self._cut)
-                    if self.log_writer.at != self.began:
-                        self._mark_begun()
-                self._check()
-                if self._detach_pending and self.rests:
-                    return
-                self._detach_pending = False
-
-    def _check(self) -> None:
-        """Act on the result of an append, and on an interruption that came while it ran."""
-        if self.rests:
-            return
-        if self._interruption is not None:
-            raise self._interruption
-        if self.log_writer.size > self._deps.max_log:
-            raise LogFull(self._deps.max_log)
-        if self.log_writer.at > self._deps.max_log_events:
-            raise LogTooLong(self._deps.max_log_events)
-
-    async def _fail_over(self, error: NotProcessed, refused: set[WorkerId]) -> None:
+    def _move(self, error: NotProcessed) -> None:
         """Move to the next worker of the role. If there is none, the first refusal is the answer."""
         deps, previous = self._deps, self._registration
         assert previous is not None  # its lease may have ended by now, but it certainly did nothing
-        refused.add(previous.worker)
+        self._refused.add(previous.worker)
         deps.observer.worker_failed(previous.worker.role, type(error).__name__)
         try:
-            route = deps.router.within(previous.workspace, previous.worker.role, avoid=refused, rule="failover")
+            route = deps.router.within(previous.workspace, previous.worker.role, avoid=self._refused, rule="failover")
         except NoLiveWorker:
-            raise error from None
-        next_one = route.registration
+            self.post(Trigger.GIVE_UP, error)
+        except RouteError as failure:
+            self.post(Trigger.GIVE_UP, failure)
+        else:
+            self._store_then("move", self._assign(route.registration, previous))
+
+    async def _assign(self, next_one: Registration, previous: Registration) -> tuple[Trigger, Any]:
         log_dialect = next_one.offer.preferred_dialect(self._row.dialect)
-        await deps.engine.tasks.assign(self._row.id, next_one.worker, next_one.epoch, log_dialect)
+        try:
+            await self._deps.engine.tasks.assign(self._row.id, next_one.worker, next_one.epoch, log_dialect)
+        except StoreUnavailable as error:
+            return Trigger.GIVE_UP, error
         self.log_writer.use_dialect(log_dialect)
         self._count_load(-1)
         self._registration = next_one
         self._count_load(1)
-        deps.observer.failed_over(previous.worker.role)
+        self._deps.observer.failed_over(previous.worker.role)
+        return Trigger.MOVED, None
 
-    # --- reconnecting
+    # --- coming back
 
-    async def _come_back(self) -> None:
-        """Attach to the worker's stream again, repeat the call, or poll; WorkerLost if the worker does not know the task."""
-        registration = self._live_registration()
+    def _retry(self, error: HubError | None) -> None:
+        """Come back at once after the first cut. After others wait, unless the worker has been silent for too long."""
+        first, self._came_back = not self._came_back, True
+        closed, self._opened = self._opened, None
+        if error is None and closed is not None and closed.delivers and self._registration is not None:
+            self._stream_ended = self._registration.offer.streaming
+        if first:
+            self._cut = self._cut or error is not None
+            self.post(Trigger.RETRY)
+            return
         try:
-            unanswered = self._answering and self.log_writer.at == self.began and registration.offer.replays
-            if not self.log_writer.ids.worker_task or unanswered:
-                await self._listen_again(registration, self._repeat(registration))
-            elif registration.offer.replays:
-                attach = Attach(self.log_writer.ids, self.log_writer.position)
-                await self._listen_again(registration, self._copy(self._deps.forwarder.attach(registration.offer, attach)))
-            else:
-                await self._poll(registration)
-        except WorkerUnreachable as error:
-            await self.suspect(registration, error)
-            now = self._deps.clock.monotonic()
-            self._retry_budget.refused(str(registration.worker), now, alive_at=self.alive_at)
-            await asyncio.sleep(_FIRST_PAUSE)
-        except WorkerFault as error:
-            known = "no longer knows the task" if error.task_unknown else "cannot be asked for the task"
-            raise WorkerLost(f"{registration.worker} {known}. What it had not sent is lost.") from error
-        except StoreUnavailable:
-            # A failing store is not silence of the worker.
-            self._mark_alive()
-            await asyncio.sleep(_FIRST_PAUSE)
-        except (WorkerBroke, InvalidAnswer) as error:
-            self._retry_budget.silent(str(registration.worker), self._deps.clock.monotonic() - self.alive_at)
+            pause = self._spend(error, closed)
+        except HubError as hopeless:
+            self.post(Trigger.GIVE_UP, hopeless)
+        else:
+            self._call.retry(after=pause)
+
+    def _spend(self, error: HubError | None, closed: _Opened | None) -> float:
+        """Seconds until another attempt. WorkerLost, WorkerSilent, InvalidAnswer: there have been too many."""
+        now, worker = self._deps.clock.monotonic(), str(self.worker)
+        if isinstance(error, WorkerUnreachable):
+            self._retry_budget.refused(worker, now, alive_at=self.alive_at)
+        elif isinstance(error, StoreUnavailable):
+            self._mark_alive()  # a failing store is not silence of the worker
+        elif error is not None:
+            self._retry_budget.silent(worker, now - self.alive_at)
             if isinstance(error, InvalidAnswer):
                 self._retry_budget.invalid_answer(error)
             log.info("connection cut", extra={"event": "relay_cut", "task": self._row.id, "why": type(error).__name__})
-            await asyncio.sleep(_FIRST_PAUSE)
+        elif closed is not None:
+            if (closed.at, closed.position) != (self.log_writer.at, self.log_writer.position):
+                return 0.0
+            if now - closed.time < _SHORTEST_STREAM:  # it is no sign of life
+                self._changed_at, self.alive_at = closed.changed_at, closed.alive_at
+                self._retry_budget.silent(worker, now - self.alive_at)
+        return _PAUSE
 
-    async def _listen_again(self, registration: Registration, stream: Awaitable[None]) -> None:
-        """Read a stream. One that ends at once without an event is no sign of life."""
-        clock, known = self._deps.clock, (self.log_writer.at, self.log_writer.position)
-        began, before = clock.monotonic(), (self._changed_at, self.alive_at)
-        await stream
-        if self.rests or known != (self.log_writer.at, self.log_writer.position):
+    def _come_back(self, _: Any) -> None:
+        """Attach to the worker's stream again, repeat the call, or poll."""
+        self._came_back = True
+        registration = self._live_registration()
+        if registration is None:
             return
-        now = clock.monotonic()
-        if now - began < _SHORTEST_STREAM:
-            self._changed_at, self.alive_at = before
-            self._retry_budget.silent(str(registration.worker), now - self.alive_at)
-        await asyncio.sleep(_FIRST_PAUSE)
+        unanswered = self._answering and not self._begun and registration.offer.replays
+        if not self.log_writer.ids.worker_task or unanswered:
+            if registration.offer.replays:
+                self._deliver(None)
+            else:  # it may have run the message
+                self.post(Trigger.GIVE_UP, HubRestarted())
+        elif registration.offer.replays:
+            self._note_opening(delivers=False)
+            self._call.attach(registration.offer, Attach(self.log_writer.ids, self.log_writer.position))
+        else:
+            self.post(Trigger.POLL)
 
-    async def _repeat(self, registration: Registration) -> None:
-        """Send the message again to a worker that recognises it. HubRestarted for any other: it may have run the message."""
-        if not registration.offer.replays:
-            raise HubRestarted
-        await self._deliver(self._send or self._deps.codec.recall(self._turns[-1], self._row))
+    def _poll(self, _: Any) -> None:
+        self._next_poll = _FIRST_POLL
+        self._fetch(after=0.0)
 
-    async def _poll(self, registration: Registration) -> None:
-        """Follow the task of a worker that does not replay, by polling."""
-        pause = _FIRST_POLL
-        while not self.rests:
-            before = self.log_writer.at
-            worker_event = await self._deps.forwarder.fetch(registration.offer, self.log_writer.ids)
-            await self.log_writer.write([worker_event], gap=self._cut)
-            if self.log_writer.at != before:
-                self._mark_alive()
-                self._mark_begun()
-            else:
-                self.still_there()
-                if worker_event.state in PAUSED and self._answering:
-                    self._retry_budget.still_paused(str(registration.worker))
-            self._check()
-            if self.rests:
-                return
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, _SLOWEST_POLL)
+    def _poll_later(self, _: Any) -> None:
+        pause, self._next_poll = self._next_poll, min(self._next_poll * 1.5, _SLOWEST_POLL)
+        self._fetch(after=pause)
 
-    def _can_come_back(self, error: HubError) -> bool:
-        """Whether the worker knows the task by an id, or recognises a repeated message."""
-        if self.log_writer.ids.worker_task:
-            return True
-        return self._live_registration().offer.replays and not isinstance(error, InvalidAnswer)
+    def _fetch(self, *, after: float) -> None:
+        assert self._registration is not None
+        self._call.poll(self._registration.offer, self.log_writer.ids, after=after)
+
+    def _note_news(self, _: Any) -> None:
+        """A poll brought something new."""
+        self._mark_alive()
+
+    def _note_same(self, _: Any) -> None:
+        """A poll brought nothing new."""
+        self.still_there()
+        if self.log_writer.state in PAUSED and self._answering:
+            try:
+                self._retry_budget.still_paused(str(self.worker))
+            except HubError as error:
+                self.post(Trigger.GIVE_UP, error)
 
     # --- the end
 
-    async def _give_up(self, error: HubError) -> None:
-        self._failing = True
-        await self.log_writer.idle()  # it may be being revealed
-        nothing_came = self.log_writer.at == self.began
-        nothing_processed = isinstance(error, NotProcessed | RequestError | RouteError | WorkerFault)
-        if nothing_came and nothing_processed and not self.started.come:
-            self.taken_back = True
-            if self.began == START:
-                await self._retry_write(lambda: self._deps.engine.tasks.discard(self._row.id))
-            elif isinstance(error, WorkerFault) and error.task_unknown:
-                lost = WorkerLost(f"{self.worker} no longer knows the task.")
-                await self._retry_write(lambda: self.log_writer.conclude(lost))
-            else:
-                await self._retry_write(lambda: self._deps.engine.tasks.drop_turn(self._row.id, self._turns[-1]))
-            self._fail_start(error)
-            return
+    def _give_up(self, error: HubError | None) -> None:
+        """Take the message back if nothing ran; else write the verdict, after which the task has ended."""
+        if self._error is None:
+            self._error = error or InvalidAnswer(str(self.worker), "it ended without an event")
+            nothing_processed = isinstance(self._error, NotProcessed | RequestError | RouteError | WorkerFault)
+            self.taken_back = nothing_processed and not self._begun and not self.started.come
+            if not self.taken_back:
+                self._report_failure(self._error)
+        unknown = isinstance(self._error, WorkerFault) and self._error.task_unknown
+        if not self.taken_back:
+            self._conclude(self._error)
+        elif self.began == START:
+            self._store_then("take back", self._take_back(self._deps.engine.tasks.discard(self._row.id)))
+        elif unknown:
+            self._conclude(WorkerLost(f"{self.worker} no longer knows the task."))
+        else:
+            self._store_then("take back", self._take_back(self._deps.engine.tasks.drop_turn(self._row.id, self._turns[-1])))
+
+    def _lose(self, error: HubError) -> None:
+        if isinstance(error, WorkerFault):
+            known = "no longer knows the task" if error.task_unknown else "cannot be asked for the task"
+            lost = WorkerLost(f"{self.worker} {known}. What it had not sent is lost.")
+            lost.__cause__ = error
+            error = lost
+        self._give_up(error)
+
+    def _conclude(self, error: HubError) -> None:
+        def concluded(failure: HubError | None) -> None:
+            self._store_done(Trigger.ENDED if failure is None else _store_trigger(failure), failure)
+
+        self._busy = True
+        self.log_writer.conclude(error, concluded)
+
+    def _cancel(self, wish: _Wish) -> None:
+        def concluded(failure: HubError | None) -> None:
+            _tell(wish.done, failure)
+            self._store_done(Trigger.ENDED if failure is None else _wish_trigger(failure), failure)
+
+        self._busy = True
+        assert wish.error is not None
+        self.log_writer.conclude(wish.error, concluded, TaskState.CANCELED)
+
+    async def _take_back(self, removal: Awaitable[None]) -> tuple[Trigger, Any]:
+        await removal
+        return Trigger.TAKEN_BACK, self._error
+
+    def _report_failure(self, error: HubError) -> None:
         self._deps.observer.worker_failed(self._row.role, type(error).__name__)
         log.warning(
             "task given up",
             extra={"event": "task_failed", "task": self._row.id, "worker": str(self.worker), "why": type(error).__name__},
         )
+
+    def _write_later(self, _: Any) -> None:
+        """Nothing else would end this task: try until the store takes it."""
+        self._call.retry(after=_PAUSE)
+
+    def _drop(self, batch: Sequence[WorkerEvent]) -> None:
+        self.log_writer.drop(batch)
+
+    def _close(self, _: Any) -> None:
+        """The verdict is in the log. Its result is no longer needed, so a worker that may still work is told."""
+        if self.taken_back or isinstance(self._error, InvalidAnswer):
+            self._fail_start(self._error)
+        self._begin(None)
+        if isinstance(self._error, LogFull | DeadlinePassed) and self._registration and self.log_writer.ids.worker_task:
+            self._supervisor.run_once(f"call off {self._row.id}", self._call_off(self._registration))
+
+    async def _call_off(self, registration: Registration) -> None:
         try:
-            await self._retry_write(lambda: self.log_writer.conclude(error))
-        except HubError as failure:
-            self._fail_start(failure)
-            raise
-        if isinstance(error, InvalidAnswer):
-            self._fail_start(error)
-        self._mark_begun()
-        if isinstance(error, LogFull | DeadlinePassed):
-            await self._cancel_at_worker()
+            await self._deps.forwarder.cancel(registration.offer, self.log_writer.ids)
+        except HubError as error:
+            log.info(
+                "not cancelled at the worker",
+                extra={"event": "call_off", "task": self._row.id, "why": type(error).__name__},
+            )
 
-    async def _retry_write(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Retry until the store takes the write: nothing else would end this task."""
-        while True:
-            try:
-                await write()
-                return
-            except StoreUnavailable as failure:
-                self._fail_start(failure)
-                await asyncio.sleep(_FIRST_PAUSE)
+    def _finish(self, _: Any) -> None:
+        """The relay is over: tell everybody, before any waiter of this relay continues."""
+        if not self.started.come:
+            self._fail_start(WorkerLost(f"{self.worker} sent no answer to this message."))
+        self._count_load(-1)
+        self.over = True
+        _wake(self._rest_waiters)
+        inbox, self._inbox = self._inbox, deque()
+        for _, payload in inbox:
+            if isinstance(payload, _Wish):
+                _tell(payload.done, None)
+        while self.when_over:
+            self.when_over.pop()()
 
-    async def _cancel_at_worker(self) -> None:
-        """Cancel at the worker: its result is no longer needed."""
-        if self._registration is not None and self.log_writer.ids.worker_task:
-            try:
-                await self._deps.forwarder.cancel(self._registration.offer, self.log_writer.ids)
-            except HubError as error:
-                log.info(
-                    "not cancelled at the worker",
-                    extra={"event": "call_off", "task": self._row.id, "why": type(error).__name__},
-                )
+    def _abandon(self) -> None:
+        self.phase = Phase.WITHDRAWN
+        self._call.hang_up()
+        self._finish(None)
 
     # --- details
 
-    def _live_registration(self) -> Registration:
-        """The worker's current lease. WorkerLost if it ended or passed to another process: its tasks end with it."""
+    def _live_registration(self) -> Registration | None:
+        """The worker's current lease. None: it ended or passed to another process, and its tasks end with it."""
         known = self._registration
         workspace, worker = self._row.caller.workspace, self.worker
         epoch = known.epoch if known is not None else self._row.epoch
-        current = worker and self._deps.engine.registry.get(workspace, worker)
+        current = self._deps.engine.registry.get(workspace, worker) if worker else None
         if current is None or current.epoch != epoch:
-            raise WorkerLost(f"{worker} is gone. What it had not sent is lost.")
+            self.post(Trigger.LEASE_LOST, WorkerLost(f"{worker} is gone. What it had not sent is lost."))
+            return None
         self._registration = current
         return current
 
-    async def suspect(self, registration: Registration, error: WorkerUnreachable) -> None:
-        registry = self._deps.engine.registry
-        try:
-            await registry.mark(registration.workspace, registration.worker, registration.epoch, Health.SUSPECT, error.why)
-        except StoreUnavailable:
-            # The outcome of this task does not depend on whether the health can be stored.
-            log.info("not marked", extra={"event": "suspect_not_stored", "worker": str(registration.worker)})
+    def _suspect(self, error: WorkerUnreachable) -> None:
+        if self._registration is not None:
+            self._supervisor.run_once(f"suspect {self.worker}", mark_suspect(self._deps, self._registration, error))
 
-    def _mark_alive(self) -> None:
-        self._changed_at = self.alive_at = self._deps.clock.monotonic()
+    def _hang_up(self, _: Any) -> None:
+        """What the call still brought is not acted on: the worker has it, and the log continues after its own end."""
+        self._call.hang_up()
+        if self._inbox:
+            self._inbox = deque(entry for entry in self._inbox if entry[0] not in OF_THE_CALL)
 
-    def _mark_begun(self) -> None:
+    def _rest(self, _: Any) -> None:
+        self._count_load(-1)
+        _wake(self._rest_waiters)
+        if not self._call.streams:
+            self._finish(None)
+
+    def _begin(self, _: Any) -> None:
         if not self.started.come:
             self.started.happen()
             self._deps.observer.first_event(self._row.role, self._deps.clock.monotonic() - self._called_at)
-        if self.rests:
-            self._count_load(-1)
 
-    def _fail_start(self, error: HubError) -> None:
+    def _fail_start(self, error: HubError | None) -> None:
         """Callers that wait for the start get this error."""
-        self.started.happen(error)
+        self.started.happen(error or WorkerLost(f"{self.worker} sent no answer to this message."))
+
+    def _note_opening(self, *, delivers: bool) -> None:
+        writer = self.log_writer
+        self._opened = _Opened(
+            self._deps.clock.monotonic(), writer.at, writer.position, self._changed_at, self.alive_at, delivers
+        )
+
+    def _mark_alive(self) -> None:
+        self._changed_at = self.alive_at = self._deps.clock.monotonic()
 
     def _count_load(self, step: int) -> None:
         """Add this relay to its worker's load, or remove it; each at most once."""
         if self._registration is not None and self._counted is (step < 0):
             self._registration.in_flight += step
             self._counted = step > 0
+
+
+class _Wish(NamedTuple):
+    """What a caller waits for. `error`: why it wants the task to end."""
+
+    done: asyncio.Future[None]
+    error: HubError | None
+
+
+class _Opened(NamedTuple):
+    """What was known when a stream was opened: one that ends at once without an event is no sign of life."""
+
+    time: float
+    at: Cursor
+    position: str | None
+    changed_at: float
+    alive_at: float
+    delivers: bool
+
+
+async def mark_suspect(deps: Dependencies, registration: Registration, error: WorkerUnreachable) -> None:
+    try:
+        await deps.engine.registry.mark(
+            registration.workspace, registration.worker, registration.epoch, Health.SUSPECT, error.why
+        )
+    except StoreUnavailable:
+        # The outcome of a task does not depend on whether the health can be stored.
+        log.info("not marked", extra={"event": "suspect_not_stored", "worker": str(registration.worker)})
+
+
+def _store_trigger(error: HubError) -> Trigger:
+    match error:
+        case LogMoved():
+            return Trigger.FENCE_LOST
+        case StoreUnavailable():
+            return Trigger.STORE_UNAVAILABLE
+    return Trigger.GIVE_UP
+
+
+def _wish_trigger(error: HubError) -> Trigger:
+    """A write that a caller wanted has failed: the caller is told, and the task goes on."""
+    return Trigger.FENCE_LOST if isinstance(error, LogMoved) else Trigger.NOT_STORED
+
+
+def _tell(waiter: asyncio.Future[None], error: HubError | None) -> None:
+    if not waiter.done():
+        if error is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(error)
+
+
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()
+
+
+_CARRY_OUT: dict[Effect, Callable[[Relay, Any], None]] = {
+    Effect.WRITE: Relay._write,
+    Effect.WRITE_MISSING: Relay._write_missing,
+    Effect.SHOW: Relay._show,
+    Effect.BEGIN: Relay._begin,
+    Effect.FAIL_START: Relay._fail_start,
+    Effect.REST: Relay._rest,
+    Effect.DELIVER: Relay._deliver,
+    Effect.SUSPECT: Relay._suspect,
+    Effect.MOVE: Relay._move,
+    Effect.RETRY: Relay._retry,
+    Effect.COME_BACK: Relay._come_back,
+    Effect.POLL: Relay._poll,
+    Effect.POLL_LATER: Relay._poll_later,
+    Effect.NOTE_NEWS: Relay._note_news,
+    Effect.NOTE_SAME: Relay._note_same,
+    Effect.HANG_UP: Relay._hang_up,
+    Effect.GIVE_UP: Relay._give_up,
+    Effect.LOSE: Relay._lose,
+    Effect.CANCEL: Relay._cancel,
+    Effect.WRITE_LATER: Relay._write_later,
+    Effect.CLOSE: Relay._close,
+    Effect.DROP: Relay._drop,
+    Effect.FINISH: Relay._finish,
+}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from hub.ports.clock import Clock
@@ -10,7 +11,7 @@ from hub.ports.event_log import LogEntry
 from hub.storage.common.cached_task import CachedTask, numbered, outcome
 from hub.storage.common.log_tail import LogFollower, LogTail
 from hub.storage.memory.pushes import MemoryPushes
-from rolecall.errors import LogMoved, TaskNotFound
+from rolecall.errors import HubError, LogMoved, TaskNotFound
 from rolecall.model.a2a import Logged
 from rolecall.model.ids import START, Cursor, TaskId
 
@@ -21,14 +22,17 @@ class MemoryLog:
         self._clock = clock
         self._pushes = pushes
 
-    async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
+    def open(self, task: TaskId) -> MemoryOpenLog:
+        return MemoryOpenLog(self, task)
+
+    def append(self, task: TaskId, entry: LogEntry, after: Cursor) -> HubError | None:
         cached = self._tasks.get(task)
         if cached is None or cached.closed or cached.end != after:
-            raise LogMoved
+            return LogMoved()
         cached.advance(entry, numbered(entry.events, after), outcome(entry.events), self._clock.wall())
         if cached.pushes:
             self._pushes.on_append(task)
-        return cached.end
+        return None
 
     async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:
         cached = self._tasks.get(task)
@@ -45,3 +49,15 @@ class MemoryLog:
 
     async def page(self, task: TaskId, after: Cursor) -> Sequence[Logged]:
         return (await self.tail(task)).page(after)
+
+
+class MemoryOpenLog:
+    def __init__(self, log: MemoryLog, task: TaskId) -> None:
+        self._log = log
+        self._task = task
+
+    def append(self, entry: LogEntry, *, after: Cursor, done: Callable[[HubError | None], None]) -> None:
+        asyncio.get_running_loop().call_soon(self._append, entry, after, done)
+
+    def _append(self, entry: LogEntry, after: Cursor, done: Callable[[HubError | None], None]) -> None:
+        done(self._log.append(self._task, entry, after))

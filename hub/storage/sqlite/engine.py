@@ -88,6 +88,7 @@ class SqliteEngine:
             undo.push_async_callback(asyncio.to_thread, self._checkpoints.close)
             await self._reader.start()
             undo.push_async_callback(self._reader.close)
+            undo.push_async_callback(self._events.close)
             await self._registry.load()
             await self._pushes.load()
             self._undo = undo.pop_all()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 from hub.ports.clock import Clock
 from hub.ports.event_log import LogEntry
 from hub.storage.common.cached_task import CachedTask, Outcome, numbered, outcome, with_ids
-from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower, LogTail
+from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.tasks import MEMBERS, row_of
-from hub.storage.sqlite.writer import Writer
-from rolecall.errors import LogMoved, TaskNotFound
+from hub.storage.sqlite.writer import Item, Writer
+from rolecall.errors import HubError, LogMoved, StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState
 from rolecall.model.ids import START, Cursor, TaskId
 from rolecall.model.value import replace
@@ -82,47 +83,15 @@ class SqliteLog:
     """`notifier` is notified of each append that a webhook receiver may be owed."""
 
     def __init__(self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, notifier: Notifier) -> None:
-        self._writer = writer
+        self.writer = writer
+        self.clock = clock
         self._reader = reader
         self._cache = cache
-        self._clock = clock
         self._notifier = notifier
+        self._loading: set[asyncio.Task[None]] = set()
 
-    async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
-        cached = await self._find_or_load(task)
-        end = Cursor(after + len(entry.events))
-        if cached is None or cached.closed or cached.end != after or end > LAST_CURSOR:
-            raise LogMoved
-        now, effect, logged = self._clock.wall(), outcome(entry.events), numbered(entry.events, after)
-        if entry.position is None and cached.position is not None:
-            entry = replace(entry, position=cached.position)  # only the last event's position is read
-        events = _rows(cached.key, logged, entry.position)
-        needs_row = effect.state is not None or entry.ids is not None or cached.pushes or not events
-        events_only = not needs_row and end - cached.stored_end < _ROW_BEHIND
-        row_change = None if events_only else _row_change(cached, entry, effect, end, now)
-
-        def write(db: sqlite3.Connection) -> Cursor | None:
-            """The end that the task's row now includes. None: another writer was first."""
-            if events_only and _add_all(db, _ADD_EVENTS_ONLY, events, cached):
-                return cached.stored_end
-            if events and not _add_all(db, _ADD_FIRST, events, cached):
-                return None
-            return end if db.execute(*(row_change or _row_change(cached, entry, effect, end, now))).rowcount == 1 else None
-
-        def publish(stored_end: Cursor | None) -> None:
-            if stored_end is None:
-                return
-            known = self._cache.on_write(task)
-            if known is not None:
-                known.advance(entry, logged, effect, now)
-                known.stored_end = stored_end
-                self._cache.keep(task, known)
-            if known is None or known.pushes:
-                self._notifier.notify()
-
-        if await self._writer.submit(write, publish, short=True) is None:
-            raise LogMoved
-        return end
+    def open(self, task: TaskId) -> SqliteOpenLog:
+        return SqliteOpenLog(self, task)
 
     async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:
         cached = self._cache.find(task)
@@ -134,17 +103,48 @@ class SqliteLog:
     def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> LogFollower:
         return LogFollower(self, task, self._cache.find(task), after=after, idle=idle)
 
-    async def tail(self, task: TaskId) -> LogTail:
+    async def tail(self, task: TaskId) -> CachedTask:
         return await self._cache.load(task, self._read_task)
 
     async def page(self, task: TaskId, after: Cursor) -> Sequence[Logged]:
         return _logged(await self._reader.rows(_PAGE, (task, after)))
 
-    async def _find_or_load(self, task: TaskId) -> CachedTask | None:
+    async def close(self) -> None:
+        """End the appends that wait until their task has been read."""
+        for loading in tuple(self._loading):
+            loading.cancel()
+        await asyncio.gather(*self._loading, return_exceptions=True)
+
+    # --- for open logs
+
+    def find(self, task: TaskId) -> CachedTask | None:
+        return self._cache.find(task)
+
+    def load(self, task: TaskId, then: Callable[[CachedTask | HubError], None]) -> None:
+        """Read a task that is not in memory."""
+        loading = asyncio.create_task(self._load(task, then), name=f"reading task {task}")
+        self._loading.add(loading)
+        loading.add_done_callback(self._loading.discard)
+
+    def publish(self, append: _Append, stored_end: Cursor) -> None:
+        """Show a committed append to readers. `stored_end`: the end that the task's stored row now includes."""
+        known = self._cache.on_write(append.cached.task)
+        if known is not None:
+            known.advance(append.entry, append.logged, append.effect, append.now)
+            known.stored_end = stored_end
+            self._cache.keep(known.task, known)
+        if known is None or known.pushes:
+            self._notifier.notify()
+
+    async def _load(self, task: TaskId, then: Callable[[CachedTask | HubError], None]) -> None:
         try:
-            return self._cache.find(task) or await self._cache.load(task, self._read_task)
+            cached = await self.tail(task)
         except TaskNotFound:
-            return None
+            then(LogMoved())
+        except StoreUnavailable as error:
+            then(error)
+        else:
+            then(cached)
 
     async def _read_task(self, task: TaskId) -> CachedTask:
         rows = await self._reader.rows(_LOAD_TASK, (task,))
@@ -152,6 +152,89 @@ class SqliteLog:
             raise TaskNotFound
         key, hidden, pushes, *members = rows[0]
         return CachedTask(row_of(members), None, key=key, hidden=bool(hidden), pushes=bool(pushes))
+
+
+class SqliteOpenLog:
+    """Keeps its task in memory while it is open."""
+
+    __slots__ = ("_cached", "_log", "_task")
+
+    def __init__(self, log: SqliteLog, task: TaskId) -> None:
+        self._log = log
+        self._task = task
+        self._cached = log.find(task)
+
+    def append(self, entry: LogEntry, *, after: Cursor, done: Callable[[HubError | None], None]) -> None:
+        if self._cached is None:
+            self._cached = self._log.find(self._task)
+        if self._cached is not None:
+            self._enqueue(self._cached, entry, after, done)
+            return
+
+        def loaded(found: CachedTask | HubError) -> None:
+            if isinstance(found, HubError):
+                done(found)
+            else:
+                self._cached = found
+                self._enqueue(found, entry, after, done)
+
+        self._log.load(self._task, loaded)
+
+    def _enqueue(self, cached: CachedTask, entry: LogEntry, after: Cursor, done: Callable[[HubError | None], None]) -> None:
+        if cached.closed or cached.end != after or after + len(entry.events) > LAST_CURSOR:
+            asyncio.get_running_loop().call_soon(done, LogMoved())
+            return
+        try:
+            self._log.writer.enqueue(_Append(self._log, cached, entry, done))
+        except StoreUnavailable as error:
+            asyncio.get_running_loop().call_soon(done, error)
+
+
+class _Append(Item):
+    """One append on its way to the disk. `stored_end`, the result of `work`, is None if another writer was first."""
+
+    __slots__ = ("_done", "_end", "_log", "_only_events", "_row_change", "_rows", "cached", "effect", "entry", "logged", "now")
+
+    def __init__(self, log: SqliteLog, cached: CachedTask, entry: LogEntry, done: Callable[[HubError | None], None]) -> None:
+        super().__init__(short=True)
+        if entry.position is None and cached.position is not None:
+            entry = replace(entry, position=cached.position)  # only the last event's position is read
+        self.cached = cached
+        self.entry = entry
+        self.effect = outcome(entry.events)
+        self.logged = numbered(entry.events, cached.end)
+        self.now = log.clock.wall()
+        self._log = log
+        self._done = done
+        self._end = Cursor(cached.end + len(self.logged))
+        self._rows = _rows(cached.key, self.logged, entry.position)
+        needs_row = self.effect.state is not None or entry.ids is not None or cached.pushes or not self._rows
+        self._only_events = not needs_row and self._end - cached.stored_end < _ROW_BEHIND
+        self._row_change: tuple[str, Sequence[Any]] | None = None
+
+    def work(self, db: sqlite3.Connection) -> Cursor | None:
+        cached = self.cached
+        if self._only_events and _add_all(db, _ADD_EVENTS_ONLY, self._rows, cached):
+            return cached.stored_end
+        if self._rows and not _add_all(db, _ADD_FIRST, self._rows, cached):
+            return None
+        if self._row_change is None:
+            self._row_change = _row_change(cached, self.entry, self.effect, self._end, self.now)
+        return self._end if db.execute(*self._row_change).rowcount == 1 else None
+
+    def settle(self) -> None:
+        failure: HubError | None = StoreUnavailable()
+        try:
+            if self.error is not None:
+                assert failure is not None
+                failure.__cause__ = self.error
+            elif self.result is None:
+                failure = LogMoved()
+            else:
+                self._log.publish(self, self.result)
+                failure = None
+        finally:
+            self._done(failure)
 
 
 def _rows(key: int, logged: Sequence[Logged], position: str | None) -> list[tuple[Any, ...]]:

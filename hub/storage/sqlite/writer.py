@@ -34,39 +34,61 @@ _ITEM_FAULTS = (
 )
 
 
-class _Item(Generic[T]):
-    __slots__ = ("error", "future", "result", "short", "then", "work")
+class Item:
+    """One piece of work for the writer. `short`: it touches few rows, found by key, so it may run on the loop."""
+
+    __slots__ = ("error", "result", "short")
+
+    def __init__(self, *, short: bool) -> None:
+        self.short = short
+        self.result: Any = None
+        self.error: Exception | None = None
+
+    def work(self, db: sqlite3.Connection) -> Any:
+        """Must be repeatable: see Writer."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """On the loop, once: `result` is durable, or `error` says that nothing was stored."""
+        raise NotImplementedError
+
+
+class _Submitted(Item, Generic[T]):
+    """Work whose result somebody awaits."""
+
+    __slots__ = ("_future", "_then", "_work")
 
     def __init__(
         self,
         work: Callable[[sqlite3.Connection], T],
         then: Callable[[T], None] | None,
         future: asyncio.Future[T],
+        *,
         short: bool,
     ) -> None:
-        self.short = short
-        self.work = work
-        self.then = then
-        self.future = future
-        self.result: T | None = None
-        self.error: Exception | None = None
+        super().__init__(short=short)
+        self._work = work
+        self._then = then
+        self._future = future
+
+    def work(self, db: sqlite3.Connection) -> T:
+        return self._work(db)
 
     def settle(self) -> None:
-        """Complete the future, on the loop. `then` runs even if the caller was cancelled: a commit must be published."""
-        result: Any = self.result
+        """Complete the future. `then` runs even if the caller was cancelled: a commit must be published."""
         try:
-            if self.error is None and self.then is not None:
-                self.then(result)
+            if self.error is None and self._then is not None:
+                self._then(self.result)
         except BaseException as bug:
             self.error = StoreUnavailable()
             self.error.__cause__ = bug
             raise
         finally:
-            if not self.future.done():
+            if not self._future.done():
                 if self.error is not None:
-                    self.future.set_exception(self.error)
+                    self._future.set_exception(self.error)
                 else:
-                    self.future.set_result(result)
+                    self._future.set_result(self.result)
 
 
 class Writer:
@@ -85,9 +107,9 @@ class Writer:
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
-        self._queue: deque[_Item[Any]] = deque()
+        self._queue: deque[Item] = deque()
         self._orders: SimpleQueue[Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
-        self._batch: list[_Item[Any]] = []
+        self._batch: list[Item] = []
         self._maintenance: Callable[[sqlite3.Connection], object] | None = None
         self._waiting = 0
         self._open = False
@@ -111,15 +133,21 @@ class Writer:
         """A future that is done when the work is durable. `then` runs on the loop just before. `short`: the work touches few
         rows, found by key, so it may run on the loop. Work must be repeatable: see the class.
         """
+        future: asyncio.Future[T] = self._loop.create_future()
+        self.enqueue(_Submitted(work, then, future, short=short))
+        return future
+
+    def enqueue(self, item: Item) -> None:
+        """The same without a future: the item is settled, in the order of the queue and never within this call.
+        StoreUnavailable: it was not queued.
+        """
         if not self._open or self._waiting >= QUEUE_LIMIT:
             raise StoreUnavailable
-        future: asyncio.Future[T] = self._loop.create_future()
         self._waiting += 1
-        self._queue.append(_Item(work, then, future, short))
+        self._queue.append(item)
         if not self._busy:
             self._busy = True
             self._loop.call_soon(self._gather, 0, 0)
-        return future
 
     def between(self, maintenance: Callable[[sqlite3.Connection], object]) -> None:
         """Run this once on the thread, between two batches. A later request replaces one that has not run yet."""
@@ -167,7 +195,7 @@ class Writer:
             raise
         self._orders.put(lambda db: order(db, batch))
 
-    def _run_on_loop(self, batch: list[_Item[Any]]) -> bool:
+    def _run_on_loop(self, batch: list[Item]) -> bool:
         """False: it failed, for example on another process's lock. It is rolled back; the thread must wait and run it again."""
         db = self._db
         try:
@@ -180,11 +208,11 @@ class Writer:
             return False
         return True
 
-    def _settle(self, batch: list[_Item[Any]]) -> None:
+    def _settle(self, batch: list[Item]) -> None:
         self._waiting -= len(batch)
         self._settle_items(iter(batch))
 
-    def _settle_items(self, batch: Iterator[_Item[Any]]) -> None:
+    def _settle_items(self, batch: Iterator[Item]) -> None:
         """A bug in one item's `then` fails that item only: the loop logs it, and the other items are completed."""
         finished = False
         try:
@@ -233,7 +261,7 @@ class Writer:
             db.close()
             self._loop.call_soon_threadsafe(self._settle_end)
 
-    def _commit(self, db: sqlite3.Connection, batch: list[_Item[Any]]) -> None:
+    def _commit(self, db: sqlite3.Connection, batch: list[Item]) -> None:
         try:
             db.execute("commit")
             self.commits += 1
@@ -248,13 +276,13 @@ class Writer:
             log.warning("maintenance of the writer failed", extra={"event": "chore_failed", "why": type(error).__name__})
         self._loop.call_soon_threadsafe(self._next)
 
-    def _write(self, db: sqlite3.Connection, batch: list[_Item[Any]]) -> None:
+    def _write(self, db: sqlite3.Connection, batch: list[Item]) -> None:
         db.execute(f"pragma busy_timeout = {BUSY_MILLIS}")
         self._write_together(db, batch)
         db.execute("pragma busy_timeout = 0")
         self._loop.call_soon_threadsafe(self._settle, batch)
 
-    def _write_together(self, db: sqlite3.Connection, batch: list[_Item[Any]]) -> None:
+    def _write_together(self, db: sqlite3.Connection, batch: list[Item]) -> None:
         try:
             db.execute("begin immediate")
             for item in batch:
@@ -264,7 +292,7 @@ class Writer:
         except (sqlite3.Error, ValueError, OverflowError) as error:
             self._fail(db, batch, error)
 
-    def _fail(self, db: sqlite3.Connection, batch: list[_Item[Any]], error: Exception) -> None:
+    def _fail(self, db: sqlite3.Connection, batch: list[Item], error: Exception) -> None:
         if db.in_transaction:
             db.rollback()
         if isinstance(error, _ITEM_FAULTS) and len(batch) > 1:

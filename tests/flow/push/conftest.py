@@ -25,6 +25,7 @@ from tests.contract.words import a_row, a_turn
 from tests.flow.conftest import CALLER, System
 from tests.helpers.receiver import Receiver
 from tests.helpers.scripted import status, task
+from tests.helpers.watched_engine import append_to
 
 QUICK = DeliveryPolicy(look_every=0.02)
 HOSTS = ("127.0.0.1", "localhost")
@@ -135,7 +136,7 @@ async def logged(system: System, task: TaskId, *worker_event: Any) -> None:
     for one in worker_event:
         first = row.at == 0 and not events
         events += codec.begin(one, row.ids, turn) if first else [codec.adopt(one, row.ids)]
-    await system.engine.events.append(task, LogEntry(events, None, row.ids), after=row.at)
+    await append_to(system.engine.events, task, LogEntry(events, None, row.ids), after=row.at)
 
 
 async def dead(post: Post) -> list[tuple[str, int, str]]:

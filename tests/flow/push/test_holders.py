@@ -29,8 +29,7 @@ async def test_two_hubs_on_one_store_deliver_each_event_once_and_in_order(
     for mine in tasks:
         await post.set(mine, receiver.url)
     for worker_event in (task("working"), chunk("a"), chunk("b"), DONE):
-        for mine in tasks:
-            await logged(system, mine, worker_event)
+        await asyncio.gather(*(logged(system, mine, worker_event) for mine in tasks))
         await asyncio.sleep(0.02)
     await until(lambda: len(receiver.got) >= 40)
     await still_holds(lambda: len(receiver.got) == 40)

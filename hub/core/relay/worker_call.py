@@ -1,0 +1,124 @@
+"""What a relay has open towards its worker: one answer that it listens to, one poll, or one pause; never two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hub.core.relay.transitions import Trigger
+from hub.core.supervisor import Supervisor
+from hub.ports.forwarder import Attach, Dispatch, Forwarder, OpenCall
+from rolecall.errors import (
+    HubError,
+    InvalidAnswer,
+    NotProcessed,
+    WorkerBroke,
+    WorkerFault,
+    WorkerUnreachable,
+)
+from rolecall.model.a2a import Ids, WorkerEvent
+from rolecall.model.worker import Offer
+
+Post = Callable[[Trigger, Any], None]
+
+
+class WorkerCall:
+    """Posts RECEIVED with a batch; CLOSED; CUT, INVALID, UNREACHABLE, DECLINED, FAULT or GIVE_UP with the error; and RETRY
+    after a pause. Calls `alive` for every sign of life of the worker.
+    """
+
+    __slots__ = ("_alive", "_answer", "_forwarder", "_paused", "_poll", "_post", "_supervisor", "_timer")
+
+    def __init__(self, forwarder: Forwarder, supervisor: Supervisor, post: Post, alive: Callable[[], None]) -> None:
+        self._forwarder = forwarder
+        self._supervisor = supervisor
+        self._post = post
+        self._alive = alive
+        self._answer: OpenCall | None = None
+        self._paused = False
+        self._poll: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def streams(self) -> bool:
+        """More may come without asking."""
+        return self._answer is not None
+
+    def deliver(self, offer: Offer, dispatch: Dispatch) -> None:
+        """RequestError: the message cannot be expressed for this worker."""
+        self._answer = self._forwarder.deliver(offer, dispatch, self)
+
+    def attach(self, offer: Offer, attach: Attach) -> None:
+        self._answer = self._forwarder.attach(offer, attach, self)
+
+    def poll(self, offer: Offer, ids: Ids, *, after: float) -> None:
+        """Fetch the worker's task, after a pause."""
+        self._poll = self._supervisor.run_once(f"poll {ids.task}", self._fetch(offer, ids, after))
+
+    def retry(self, *, after: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(after, self._post, Trigger.RETRY, None)
+
+    def pause(self) -> None:
+        """Take no more events until `resume`: the worker's stream is held by back-pressure."""
+        if self._answer is not None and not self._paused:
+            self._paused = True
+            self._answer.pause()
+
+    def resume(self) -> None:
+        if self._paused and self._answer is not None:
+            self._paused = False
+            self._answer.resume()
+
+    def hang_up(self) -> None:
+        """Nothing is posted after this."""
+        answer, self._answer = self._answer, None
+        self._paused = False
+        if answer is not None:
+            answer.hang_up()
+        if self._poll is not None:
+            self._poll.cancel()
+            self._poll = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- told by the forwarder
+
+    def received(self, batch: Sequence[WorkerEvent]) -> None:
+        self._alive()
+        if batch:
+            self._post(Trigger.RECEIVED, batch)
+
+    def closed(self, error: HubError | None) -> None:
+        self._answer = None
+        self._paused = False
+        self._post(_trigger(error), error)
+
+    async def _fetch(self, offer: Offer, ids: Ids, after: float) -> None:
+        await asyncio.sleep(after)
+        try:
+            worker_event = await self._forwarder.fetch(offer, ids)
+        except HubError as error:
+            self._poll = None
+            self._post(_trigger(error), error)
+        else:
+            self._poll = None
+            self._post(Trigger.RECEIVED, (worker_event,))
+
+
+def _trigger(error: HubError | None) -> Trigger:
+    match error:
+        case None:
+            return Trigger.CLOSED
+        case WorkerUnreachable():
+            return Trigger.UNREACHABLE
+        case NotProcessed():
+            return Trigger.DECLINED
+        case WorkerBroke():
+            return Trigger.CUT
+        case InvalidAnswer():
+            return Trigger.INVALID
+        case WorkerFault():
+            return Trigger.FAULT
+    return Trigger.GIVE_UP
