@@ -24,11 +24,13 @@ from tests.helpers.scripted import chunk, task
 async def test_two_hubs_on_one_store_deliver_each_event_once_and_in_order(
     post: Post, system: System, receiver: Receiver
 ) -> None:
-    other = post.other()
     tasks = [await a_task(system) for _ in range(10)]
     for mine in tasks:
         await post.set(mine, receiver.url)
-    for worker_event in (task("working"), chunk("a"), chunk("b"), DONE):
+    await asyncio.gather(*(logged(system, mine, task("working")) for mine in tasks))
+    await until(lambda: bool(receiver.got))
+    other = post.other()
+    for worker_event in (chunk("a"), chunk("b"), DONE):
         await asyncio.gather(*(logged(system, mine, worker_event) for mine in tasks))
         await asyncio.sleep(0.02)
     await until(lambda: len(receiver.got) >= 40)
