@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from hub.core.relay.log_writer import TaskLogWriter
 from hub.core.relay.retry_budget import RetryBudget
 from hub.core.relay.start_signal import StartSignal
 from hub.core.relay.transitions import OF_THE_CALL, Effect, Fact, Phase, Trigger, step
-from hub.core.relay.worker_call import WorkerCall
+from hub.core.relay.worker_call import WorkerCall, suspect
 from hub.core.routing.router import Route
 from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach, Dispatch
@@ -46,16 +45,12 @@ from rolecall.model.a2a import PAUSED, TaskState, WorkerEvent
 from rolecall.model.command import Send
 from rolecall.model.ids import START, Cursor, WorkerId
 from rolecall.model.task import TaskRow, Turn
-from rolecall.model.worker import Health, Registration
+from rolecall.model.worker import Registration
 
 log = logging.getLogger(__name__)
 
 _PAUSE = 0.25
-"""Seconds before another attempt to come back, and to write a verdict."""
-_SHORTEST_STREAM = 1.0
-"""Seconds. A stream that ends sooner and brings no event counts as not started."""
-_SILENCE_LIMIT = 10
-"""After a cut, an unchanged task counts as running for this many times the allowed silence."""
+"""Seconds before another attempt to write a verdict."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
 
 
@@ -68,30 +63,28 @@ class Relay:
         self._send: Send | None = None
         self._references: dict[str, str] = {}
         self._registration: Registration | None = None
-        self._refused: set[WorkerId] = set()
+        self._refused: frozenset[WorkerId] = frozenset()
         self._can_fail_over = False
         self._cut = True
         """Events may be missing before the next one that is polled."""
         self._came_back = False
-        self._stream_ended = False
         self._draining = False
-        self._opened: _Opened | None = None
         self._next_poll = _FIRST_POLL
         self._error: HubError | None = None
         """Why the task is given up."""
         self._counted = False
-        self._retry_budget = RetryBudget(deps.silence.total_seconds())
-        self._call = WorkerCall(deps.forwarder, supervisor, self.post, self._mark_alive)
+        self._budget = RetryBudget(deps.silence.total_seconds(), deps.clock.monotonic())
+        self._call = WorkerCall(deps.forwarder, supervisor, self.post, self.mark_alive)
         self._busy = False
         """The store works for this relay. Its triggers wait."""
         self._acting = False
-        self._inbox: deque[tuple[Trigger, Any]] = deque()
+        self._inbox: list[tuple[Trigger, Any]] = []
         self._rest_waiters: list[asyncio.Future[None]] = []
         self.phase = Phase.RESTING if row.state in PAUSED else Phase.REATTACHING
         self.log_writer = TaskLogWriter(deps.engine.events, deps.codec, deps.observer, supervisor, row, turns)
         self.began = self._known_end = row.at
         self._answering = False
-        self._called_at = self._changed_at = self.alive_at = deps.clock.monotonic()
+        self._called_at = deps.clock.monotonic()
         self.started = StartSignal()
         self.taken_back = False
         """Nothing ran, and the caller got that error: the same message may be sent again."""
@@ -193,24 +186,25 @@ class Relay:
         """The hub stops: nothing more is done for this task, whatever the store still writes."""
         self._act(Trigger.HUB_STOPS, WorkerLost("The hub stopped."))
 
-    def still_there(self) -> None:
-        """The worker reports the task as unfinished. If it can stream and does not, this counts for a limited time only:
-        agents whose handler crashed keep reporting it (decision 0003).
-        """
-        now = self._deps.clock.monotonic()
+    @property
+    def silent_for(self) -> float:
+        """Seconds since the worker's last sign of life."""
+        return self._deps.clock.monotonic() - self._budget.alive_at
+
+    def mark_alive(self) -> None:
+        self._budget.alive(self._deps.clock.monotonic())
+
+    def mark_unchanged(self) -> None:
+        """The worker reports the task as unfinished."""
         streams = self._registration is None or self._registration.offer.streaming
-        alive_for = self._deps.silence.total_seconds() * (
-            0 if self._stream_ended else _SILENCE_LIMIT if streams else float("inf")
-        )
-        if now - self._changed_at < alive_for:
-            self.alive_at = now
+        self._budget.unchanged(self._deps.clock.monotonic(), streams=streams)
 
     # --- the inbox
 
     def post(self, trigger: Trigger, payload: Any = None) -> None:
         """Act on it, at once or when the store has answered."""
         self._inbox.append((trigger, payload))
-        if self._busy:
+        if self._busy and not self.over:
             if trigger is Trigger.RECEIVED:
                 self._call.pause()
         elif not self._acting:
@@ -226,10 +220,10 @@ class Relay:
         """Act on what is in the inbox. Events that follow each other are written together."""
         self._acting = True
         try:
-            while self._inbox and not self._busy:
-                trigger, payload = self._inbox.popleft()
+            while self._inbox and (self.over or not self._busy):
+                trigger, payload = self._inbox.pop(0)
                 while trigger is Trigger.RECEIVED and self._inbox and self._inbox[0][0] is Trigger.RECEIVED:
-                    payload = (*payload, *self._inbox.popleft()[1])
+                    payload = (*payload, *self._inbox.pop(0)[1])
                 self._act(trigger, payload)
         finally:
             self._acting = False
@@ -268,7 +262,7 @@ class Relay:
     def _store_done(self, trigger: Trigger, payload: Any = None) -> None:
         """The outcome comes before everything that waits."""
         self._busy = False
-        self._inbox.appendleft((trigger, payload))
+        self._inbox.insert(0, (trigger, payload))
         if not self._acting:
             self._work()
 
@@ -285,6 +279,10 @@ class Relay:
                 return self._call.streams
             case Fact.DRAINING:
                 return self._draining
+
+    @property
+    def _end(self) -> tuple[Cursor, str | None]:
+        return self.log_writer.at, self.log_writer.position
 
     @property
     def _begun(self) -> bool:
@@ -310,9 +308,9 @@ class Relay:
             self._store_done(Trigger.ENDED if self.log_writer.ended else Trigger.PAUSED)
         else:
             if self.log_writer.size > self._deps.max_log:
-                self._inbox.appendleft((Trigger.GIVE_UP, LogFull(self._deps.max_log)))
+                self._inbox.insert(0, (Trigger.GIVE_UP, LogFull(self._deps.max_log)))
             elif self.log_writer.at > self._deps.max_log_events:
-                self._inbox.appendleft((Trigger.GIVE_UP, LogTooLong(self._deps.max_log_events)))
+                self._inbox.insert(0, (Trigger.GIVE_UP, LogTooLong(self._deps.max_log_events)))
             self._store_done(Trigger.LOGGED if self.log_writer.at != before else Trigger.UNCHANGED)
 
     def _show(self, wish: _Wish | None) -> None:
@@ -332,7 +330,7 @@ class Relay:
         registration = self._live_registration()
         if registration is not None:
             send = self._send or self._deps.codec.recall(self._turns[-1], self._row)
-            self._note_opening(delivers=True)
+            self._budget.opened(self._deps.clock.monotonic(), self._end, delivers=True)
             try:
                 self._call.deliver(registration.offer, Dispatch(send, self.log_writer.ids, self._references))
             except HubError as error:
@@ -342,7 +340,7 @@ class Relay:
         """Move to the next worker of the role. If there is none, the first refusal is the answer."""
         deps, previous = self._deps, self._registration
         assert previous is not None  # its lease may have ended by now, but it certainly did nothing
-        self._refused.add(previous.worker)
+        self._refused |= {previous.worker}
         deps.observer.worker_failed(previous.worker.role, type(error).__name__)
         try:
             route = deps.router.within(previous.workspace, previous.worker.role, avoid=self._refused, rule="failover")
@@ -369,41 +367,24 @@ class Relay:
     # --- coming back
 
     def _retry(self, error: HubError | None) -> None:
-        """Come back at once after the first cut. After others wait, unless the worker has been silent for too long."""
+        """Come back at once after the first cut. After others wait, unless it is hopeless."""
         first, self._came_back = not self._came_back, True
-        closed, self._opened = self._opened, None
-        if error is None and closed is not None and closed.delivers and self._registration is not None:
-            self._stream_ended = self._registration.offer.streaming
-        if first:
-            self._cut = self._cut or error is not None
+        if first and error is not None:
+            self._cut = True
             self.post(Trigger.RETRY)
             return
+        now, worker = self._deps.clock.monotonic(), str(self.worker)
         try:
-            pause = self._spend(error, closed)
+            if error is not None:
+                pause = self._budget.failed(now, error, worker)
+                log.info("connection cut", extra={"event": "relay_cut", "task": self._row.id, "why": type(error).__name__})
+            else:
+                streams = self._registration is not None and self._registration.offer.streaming
+                pause = self._budget.closed(now, self._end, worker, streams=streams)
         except HubError as hopeless:
             self.post(Trigger.GIVE_UP, hopeless)
         else:
-            self._call.retry(after=pause)
-
-    def _spend(self, error: HubError | None, closed: _Opened | None) -> float:
-        """Seconds until another attempt. WorkerLost, WorkerSilent, InvalidAnswer: there have been too many."""
-        now, worker = self._deps.clock.monotonic(), str(self.worker)
-        if isinstance(error, WorkerUnreachable):
-            self._retry_budget.refused(worker, now, alive_at=self.alive_at)
-        elif isinstance(error, StoreUnavailable):
-            self._mark_alive()  # a failing store is not silence of the worker
-        elif error is not None:
-            self._retry_budget.silent(worker, now - self.alive_at)
-            if isinstance(error, InvalidAnswer):
-                self._retry_budget.invalid_answer(error)
-            log.info("connection cut", extra={"event": "relay_cut", "task": self._row.id, "why": type(error).__name__})
-        elif closed is not None:
-            if (closed.at, closed.position) != (self.log_writer.at, self.log_writer.position):
-                return 0.0
-            if now - closed.time < _SHORTEST_STREAM:  # it is no sign of life
-                self._changed_at, self.alive_at = closed.changed_at, closed.alive_at
-                self._retry_budget.silent(worker, now - self.alive_at)
-        return _PAUSE
+            self._call.retry(after=0.0 if first else pause)
 
     def _come_back(self, _: Any) -> None:
         """Attach to the worker's stream again, repeat the call, or poll."""
@@ -418,7 +399,7 @@ class Relay:
             else:  # it may have run the message
                 self.post(Trigger.GIVE_UP, HubRestarted())
         elif registration.offer.replays:
-            self._note_opening(delivers=False)
+            self._budget.opened(self._deps.clock.monotonic(), self._end, delivers=False)
             self._call.attach(registration.offer, Attach(self.log_writer.ids, self.log_writer.position))
         else:
             self.post(Trigger.POLL)
@@ -437,14 +418,14 @@ class Relay:
 
     def _note_news(self, _: Any) -> None:
         """A poll brought something new."""
-        self._mark_alive()
+        self.mark_alive()
 
     def _note_same(self, _: Any) -> None:
         """A poll brought nothing new."""
-        self.still_there()
+        self.mark_unchanged()
         if self.log_writer.state in PAUSED and self._answering:
             try:
-                self._retry_budget.still_paused(str(self.worker))
+                self._budget.still_paused(str(self.worker))
             except HubError as error:
                 self.post(Trigger.GIVE_UP, error)
 
@@ -516,16 +497,7 @@ class Relay:
             self._fail_start(self._error)
         self._begin(None)
         if isinstance(self._error, LogFull | DeadlinePassed) and self._registration and self.log_writer.ids.worker_task:
-            self._supervisor.run_once(f"call off {self._row.id}", self._call_off(self._registration))
-
-    async def _call_off(self, registration: Registration) -> None:
-        try:
-            await self._deps.forwarder.cancel(registration.offer, self.log_writer.ids)
-        except HubError as error:
-            log.info(
-                "not cancelled at the worker",
-                extra={"event": "call_off", "task": self._row.id, "why": type(error).__name__},
-            )
+            self._call.call_off(self._registration.offer, self.log_writer.ids)
 
     def _finish(self, _: Any) -> None:
         """The relay is over: tell everybody, before any waiter of this relay continues."""
@@ -534,7 +506,7 @@ class Relay:
         self._count_load(-1)
         self.over = True
         _wake(self._rest_waiters)
-        inbox, self._inbox = self._inbox, deque()
+        inbox, self._inbox = self._inbox, []
         for _, payload in inbox:
             if isinstance(payload, _Wish):
                 _tell(payload.done, None)
@@ -562,13 +534,13 @@ class Relay:
 
     def _suspect(self, error: WorkerUnreachable) -> None:
         if self._registration is not None:
-            self._supervisor.run_once(f"suspect {self.worker}", mark_suspect(self._deps, self._registration, error))
+            self._supervisor.run_once(f"suspect {self.worker}", suspect(self._deps.engine.registry, self._registration, error))
 
     def _hang_up(self, _: Any) -> None:
         """What the call still brought is not acted on: the worker has it, and the log continues after its own end."""
         self._call.hang_up()
         if self._inbox:
-            self._inbox = deque(entry for entry in self._inbox if entry[0] not in OF_THE_CALL)
+            self._inbox = [entry for entry in self._inbox if entry[0] not in OF_THE_CALL]
 
     def _rest(self, _: Any) -> None:
         self._count_load(-1)
@@ -585,15 +557,6 @@ class Relay:
         """Callers that wait for the start get this error."""
         self.started.happen(error or WorkerLost(f"{self.worker} sent no answer to this message."))
 
-    def _note_opening(self, *, delivers: bool) -> None:
-        writer = self.log_writer
-        self._opened = _Opened(
-            self._deps.clock.monotonic(), writer.at, writer.position, self._changed_at, self.alive_at, delivers
-        )
-
-    def _mark_alive(self) -> None:
-        self._changed_at = self.alive_at = self._deps.clock.monotonic()
-
     def _count_load(self, step: int) -> None:
         """Add this relay to its worker's load, or remove it; each at most once."""
         if self._registration is not None and self._counted is (step < 0):
@@ -606,27 +569,6 @@ class _Wish(NamedTuple):
 
     done: asyncio.Future[None]
     error: HubError | None
-
-
-class _Opened(NamedTuple):
-    """What was known when a stream was opened: one that ends at once without an event is no sign of life."""
-
-    time: float
-    at: Cursor
-    position: str | None
-    changed_at: float
-    alive_at: float
-    delivers: bool
-
-
-async def mark_suspect(deps: Dependencies, registration: Registration, error: WorkerUnreachable) -> None:
-    try:
-        await deps.engine.registry.mark(
-            registration.workspace, registration.worker, registration.epoch, Health.SUSPECT, error.why
-        )
-    except StoreUnavailable:
-        # The outcome of a task does not depend on whether the health can be stored.
-        log.info("not marked", extra={"event": "suspect_not_stored", "worker": str(registration.worker)})
 
 
 def _store_trigger(error: HubError) -> Trigger:

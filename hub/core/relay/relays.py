@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from hub.core.admission.quota import WorkspaceQuota
 from hub.core.relay.context import Dependencies
-from hub.core.relay.relay import Relay, mark_suspect
+from hub.core.relay.relay import Relay
 from hub.core.relay.transitions import Trigger
+from hub.core.relay.worker_call import suspect
 from hub.core.routing.router import Route
 from hub.core.supervisor import Supervisor
 from rolecall.errors import HubError, WorkerSilent, WorkerUnreachable
@@ -70,9 +71,8 @@ class Relays:
         """Run forever: probe workers that are silent, and let go of streams of tasks that rest."""
         while True:
             await asyncio.sleep(min(_LOOK_EVERY, self._deps.silence.total_seconds() / 4))
-            now = self._deps.clock.monotonic()
             for relay in list(self._running.values()):
-                silent_for = now - relay.alive_at
+                silent_for = relay.silent_for
                 if relay.rests:
                     # A worker that waits for credentials may get them elsewhere, and continue on the same stream.
                     if silent_for > _LET_GO_AFTER and relay.log_writer.state is not TaskState.AUTH_REQUIRED:
@@ -84,7 +84,7 @@ class Relays:
 
     def _check_silence(self, relay: Relay, silent_for: float) -> None:
         if relay.busy:
-            relay.alive_at = self._deps.clock.monotonic()  # a slow store is not silence of the worker
+            relay.mark_alive()  # a slow store is not silence of the worker
             return
         silence = self._deps.silence.total_seconds()
         if silent_for > silence:
@@ -102,14 +102,14 @@ class Relays:
         try:
             worker_event = await self._deps.forwarder.fetch(registration.offer, relay.log_writer.ids)
         except WorkerUnreachable as error:
-            await mark_suspect(self._deps, registration, error)
+            await suspect(self._deps.engine.registry, registration, error)
             return
         except HubError:
             return
         if worker_event.state in TERMINAL:
             relay.post(Trigger.SEEN_ENDED, worker_event)
         else:
-            relay.still_there()
+            relay.mark_unchanged()
 
     def drain(self) -> None:
         """Reveal every task that has not started, so that no caller waits: the hub shuts down."""

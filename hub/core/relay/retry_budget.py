@@ -1,42 +1,123 @@
-"""Limits how long and how often a relay tries to reach its worker again. Time is an argument."""
+"""Limits how long and how often a relay tries to reach its worker again. Time is an argument, in seconds."""
 
 from __future__ import annotations
 
-from rolecall.errors import InvalidAnswer, WorkerLost, WorkerRefused, WorkerSilent
+from typing import NamedTuple
 
+from rolecall.errors import (
+    HubError,
+    InvalidAnswer,
+    StoreUnavailable,
+    WorkerLost,
+    WorkerRefused,
+    WorkerSilent,
+    WorkerUnreachable,
+)
+
+_PAUSE = 0.25
+"""Seconds before another attempt."""
 _REFUSALS_WITHIN = 1.0
 _INVALID_ANSWERS = 3
 _STILL_PAUSED = 6
+_SHORTEST_STREAM = 1.0
+"""Seconds. A stream that ends sooner and brings no event counts as not started."""
+_UNCHANGED = 10
+"""An unchanged task counts as running for this many times the allowed silence."""
+
+
+class _Opened(NamedTuple):
+    """What was known when a stream was opened."""
+
+    at: float
+    end: object
+    changed_at: float
+    alive_at: float
+    delivers: bool
 
 
 class RetryBudget:
-    """Each method records one kind of failure, and raises at the limit of that kind. `silence` in seconds."""
+    """Knows the worker's last sign of life. Its methods raise the reason to give the task up at the limit of their kind."""
 
-    def __init__(self, silence: float) -> None:
+    __slots__ = (
+        "_changed_at",
+        "_invalid_answers",
+        "_opened",
+        "_refused_at",
+        "_silence",
+        "_still_paused",
+        "_stream_ended",
+        "alive_at",
+    )
+
+    def __init__(self, silence: float, now: float) -> None:
         self._silence = silence
-        self._refusals: list[float] = []
+        self._changed_at = self.alive_at = now
+        self._opened: _Opened | None = None
+        self._stream_ended = False
+        """The worker has ended a whole answer, and its task had not ended."""
+        self._refused_at = -_REFUSALS_WITHIN - 1
         self._invalid_answers = 0
         self._still_paused = 0
 
-    def refused(self, worker: str, now: float, *, alive_at: float) -> None:
-        """Two refusals within a second mean that nothing listens at that address. WorkerLost, WorkerSilent."""
-        self._refusals = [at for at in self._refusals if now - at <= _REFUSALS_WITHIN] + [now]
-        if len(self._refusals) > 1:
-            raise WorkerLost(f"{worker} is gone: its address refuses connections. What it had not sent is lost.")
-        self.silent(worker, now - alive_at)
+    def alive(self, now: float) -> None:
+        self._changed_at = self.alive_at = now
 
-    def silent(self, worker: str, silent_for: float) -> None:
-        if silent_for > self._silence:
-            raise WorkerSilent(f"{worker} gave no sign of life for {silent_for:.0f} s.")
-
-    def invalid_answer(self, error: InvalidAnswer) -> None:
-        """One invalid answer may come from a cut connection; the third one raises it."""
-        self._invalid_answers += 1
-        if self._invalid_answers >= _INVALID_ANSWERS:
-            raise error
+    def unchanged(self, now: float, *, streams: bool) -> None:
+        """The worker reports the task as unfinished. If it can stream and does not, this counts for a limited time only: agents
+        whose handler crashed keep reporting it (decision 0003).
+        """
+        alive_for = self._silence * (0 if self._stream_ended else _UNCHANGED if streams else float("inf"))
+        if now - self._changed_at < alive_for:
+            self.alive_at = now
 
     def still_paused(self, worker: str) -> None:
         """The connection was cut after the caller's answer was sent. A task that stays paused did not get it. WorkerRefused."""
         self._still_paused += 1
         if self._still_paused >= _STILL_PAUSED:
             raise WorkerRefused(worker, "the connection was cut, and the task still waits for this answer")
+
+    def opened(self, now: float, end: object, *, delivers: bool) -> None:
+        """A stream is asked for. `end`: of the log. `delivers`: the stream is the answer to a message."""
+        self._opened = _Opened(now, end, self._changed_at, self.alive_at, delivers)
+
+    def closed(self, now: float, end: object, worker: str, *, streams: bool) -> float:
+        """The worker ended the stream properly. The pause before the next attempt; none if the stream brought something.
+        WorkerSilent.
+        """
+        opened, self._opened = self._opened, None
+        assert opened is not None
+        self._stream_ended = self._stream_ended or (opened.delivers and streams)
+        if opened.end != end:
+            return 0.0
+        if now - opened.at < _SHORTEST_STREAM:  # it is no sign of life
+            self._changed_at, self.alive_at = opened.changed_at, opened.alive_at
+            self._check_silence(now, worker)
+        return _PAUSE
+
+    def failed(self, now: float, error: HubError, worker: str) -> float:
+        """The pause before the next attempt. WorkerLost, WorkerSilent, InvalidAnswer."""
+        match error:
+            case StoreUnavailable():
+                self.alive(now)  # a failing store is not silence of the worker
+            case WorkerUnreachable():
+                self._check_refusals(now, worker)
+                self._check_silence(now, worker)
+            case InvalidAnswer():
+                self._check_silence(now, worker)
+                # One invalid answer may come from a cut connection.
+                self._invalid_answers += 1
+                if self._invalid_answers >= _INVALID_ANSWERS:
+                    raise error
+            case _:
+                self._check_silence(now, worker)
+        return _PAUSE
+
+    def _check_refusals(self, now: float, worker: str) -> None:
+        """Two refusals within a second mean that nothing listens at that address."""
+        before, self._refused_at = self._refused_at, now
+        if now - before <= _REFUSALS_WITHIN:
+            raise WorkerLost(f"{worker} is gone: its address refuses connections. What it had not sent is lost.")
+
+    def _check_silence(self, now: float, worker: str) -> None:
+        if now - self.alive_at > self._silence:
+            raise WorkerSilent(f"{worker} gave no sign of life for {now - self.alive_at:.0f} s.")

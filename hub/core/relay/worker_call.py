@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hub.core.relay.transitions import Trigger
 from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach, Dispatch, Forwarder, OpenCall
+from hub.ports.registry import Registry
 from rolecall.errors import (
     HubError,
     InvalidAnswer,
     NotProcessed,
+    StoreUnavailable,
     WorkerBroke,
     WorkerFault,
     WorkerUnreachable,
 )
 from rolecall.model.a2a import Ids, WorkerEvent
-from rolecall.model.worker import Offer
+from rolecall.model.worker import Health, Offer, Registration
+
+log = logging.getLogger(__name__)
 
 Post = Callable[[Trigger, Any], None]
 
@@ -83,6 +88,10 @@ class WorkerCall:
             self._timer.cancel()
             self._timer = None
 
+    def call_off(self, offer: Offer, ids: Ids) -> None:
+        """The task's result is no longer needed. Nothing depends on the outcome."""
+        self._supervisor.run_once(f"call off {ids.task}", self._cancel(offer, ids))
+
     # --- told by the forwarder
 
     def received(self, batch: Sequence[WorkerEvent]) -> None:
@@ -105,6 +114,21 @@ class WorkerCall:
         else:
             self._poll = None
             self._post(Trigger.RECEIVED, (worker_event,))
+
+    async def _cancel(self, offer: Offer, ids: Ids) -> None:
+        try:
+            await self._forwarder.cancel(offer, ids)
+        except HubError as error:
+            log.info("not cancelled at the worker", extra={"event": "call_off", "task": ids.task, "why": type(error).__name__})
+
+
+async def suspect(registry: Registry, registration: Registration, error: WorkerUnreachable) -> None:
+    """Mark a worker that could not be reached."""
+    try:
+        await registry.mark(registration.workspace, registration.worker, registration.epoch, Health.SUSPECT, error.why)
+    except StoreUnavailable:
+        # The outcome of a task does not depend on whether the health can be stored.
+        log.info("not marked", extra={"event": "suspect_not_stored", "worker": str(registration.worker)})
 
 
 def _trigger(error: HubError | None) -> Trigger:

@@ -1,0 +1,142 @@
+"""What is open towards a worker, with a scripted one on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from hub.core.relay.transitions import Trigger
+from hub.core.relay.worker_call import WorkerCall
+from hub.core.supervisor import Supervisor
+from hub.ports.forwarder import Attach
+from rolecall.errors import (
+    HubDraining,
+    HubError,
+    InvalidAnswer,
+    WorkerBroke,
+    WorkerFault,
+    WorkerRefused,
+    WorkerUnreachable,
+)
+from rolecall.model.a2a import Ids
+from rolecall.model.ids import WorkerId, new_task_id
+from rolecall.model.worker import Offer
+from tests.helpers.scripted import ScriptedForwarder, chunk, task
+from tests.helpers.virtual_time import VirtualTimeLoop
+
+OFFER = Offer(WorkerId("echo", "a"), "http://w/echo:a", streaming=True)
+IDS = Ids(new_task_id(), "c", "wt", "wc", "0.3")
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"virtual": VirtualTimeLoop}
+
+
+class Desk:
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.forwarder = ScriptedForwarder()
+        self.posted: list[tuple[Trigger, Any]] = []
+        self.signs_of_life = 0
+        self.call = WorkerCall(
+            self.forwarder, supervisor, lambda trigger, payload: self.posted.append((trigger, payload)), self._alive
+        )
+
+    def attach(self, *steps: Any) -> None:
+        self.forwarder.plan("echo:a", *steps)
+        self.call.attach(OFFER, Attach(IDS, None))
+
+    @property
+    def triggers(self) -> list[Trigger]:
+        return [trigger for trigger, _ in self.posted]
+
+    def _alive(self) -> None:
+        self.signs_of_life += 1
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    supervisor = Supervisor()
+    desk = Desk(supervisor)
+    yield desk
+    desk.call.hang_up()
+    await supervisor.close()
+
+
+async def test_events_and_the_proper_end_are_posted_in_order(desk: Desk) -> None:
+    desk.attach(task(), chunk("x"))
+    assert desk.call.streams
+    await asyncio.sleep(1)
+    assert desk.triggers == [Trigger.RECEIVED, Trigger.RECEIVED, Trigger.CLOSED]
+    assert not desk.call.streams
+
+
+async def test_the_head_of_an_answer_is_a_sign_of_life_and_no_trigger(desk: Desk) -> None:
+    desk.attach(60.0, task())
+    await asyncio.sleep(1)
+    assert (desk.signs_of_life, desk.posted) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "trigger"),
+    [
+        (WorkerUnreachable("echo:a", "http://w", "refused"), Trigger.UNREACHABLE),
+        (WorkerRefused("echo:a"), Trigger.DECLINED),
+        (WorkerBroke("echo:a", "cut"), Trigger.CUT),
+        (InvalidAnswer("echo:a", "no JSON"), Trigger.INVALID),
+        (WorkerFault(-32603, "sorry"), Trigger.FAULT),
+        (HubDraining(), Trigger.GIVE_UP),
+    ],
+)
+async def test_each_failure_is_a_trigger_of_its_own(desk: Desk, error: HubError, trigger: Trigger) -> None:
+    desk.attach(error)
+    desk.forwarder.plan_fetch("echo:a", error)
+    desk.call.poll(OFFER, IDS, after=0.5)
+    await asyncio.sleep(1)
+    assert desk.posted == [(trigger, error), (trigger, error)]
+
+
+async def test_a_paused_call_posts_nothing_until_it_is_resumed(desk: Desk) -> None:
+    desk.attach(task(), chunk("x"), chunk("y"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    desk.call.pause()
+    await asyncio.sleep(5)
+    assert len(desk.posted) <= 1
+    desk.call.resume()
+    await asyncio.sleep(1)
+    assert desk.triggers == [Trigger.RECEIVED] * 3 + [Trigger.CLOSED]
+
+
+async def test_nothing_is_posted_after_hanging_up(desk: Desk) -> None:
+    desk.attach(0.5, task())
+    desk.forwarder.plan_fetch("echo:a", task())
+    desk.call.poll(OFFER, IDS, after=0.5)
+    desk.call.retry(after=0.5)
+    desk.call.hang_up()
+    await asyncio.sleep(5)
+    assert desk.posted == []
+    assert desk.forwarder.left == ["echo:a"]
+
+
+async def test_a_poll_waits_and_posts_the_workers_task(desk: Desk) -> None:
+    desk.forwarder.plan_fetch("echo:a", task("completed"))
+    desk.call.poll(OFFER, IDS, after=2.0)
+    await asyncio.sleep(1.9)
+    assert desk.posted == []
+    await asyncio.sleep(0.2)
+    ((trigger, (worker_event,)),) = desk.posted
+    assert trigger is Trigger.RECEIVED
+    assert worker_event.state == "completed"
+
+
+async def test_a_pause_ends_with_a_retry(desk: Desk) -> None:
+    desk.call.retry(after=0.25)
+    await asyncio.sleep(0.2)
+    assert desk.posted == []
+    await asyncio.sleep(0.1)
+    assert desk.posted == [(Trigger.RETRY, None)]
