@@ -28,7 +28,7 @@ CARD = {
     "skills": [],
 }
 _NUMBERS = itertools.count(1)
-_AT_ONCE = 250
+_AT_ONCE = 2000
 """Events of one write."""
 
 

@@ -34,6 +34,8 @@ EVENTS = 16_000
 EVENTS_FOR_MANY = 9_000
 GETS = 12
 LENGTHS = (100, 1_000, 10_000, 50_000)
+_UNTIL_READ = 0.01
+"""Seconds. A reset discards a request that the hub has not read."""
 FLAT = 2.0
 """An event of one length of task may cost so many times what it costs in another."""
 
@@ -194,6 +196,7 @@ def _read_all(sockets: Sequence[socket.socket]) -> list[int]:
 
 
 def _hang_up(sockets: Sequence[socket.socket], *, reset: bool) -> None:
+    time.sleep(_UNTIL_READ)
     for one in sockets:
         if reset:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
