@@ -5,24 +5,19 @@ a short task.
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import struct
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from typing import NamedTuple
 
 import httpx
 import pytest
 
-from tests.acceptance import long_worker
 from tests.acceptance.loadclients import LatencyProbe
+from tests.acceptance.long_tasks import LongTasks, open_long_tasks
 from tests.bench.machine import cpu_seconds
-from tests.helpers.client import text_message
-from tests.helpers.processes import HubProcess, free_port, start_hub, start_script, start_worker
+from tests.helpers.processes import HubProcess
 from tests.helpers.waiting import until_still
 
 pytestmark = pytest.mark.soak
@@ -54,58 +49,31 @@ class Delays(NamedTuple):
         return f"a call {self.calls:.0f}, livez {self.livez:.0f}"
 
 
-class LongTasks(NamedTuple):
-    """A hub with a worker of long tasks and an echo, each in its own process."""
-
-    hub: HubProcess
-    folder: Path
-
-    def stream(self, text: str) -> tuple[str, int]:
-        """The id of a new task, and how many events its stream had. It is read as fast as it comes."""
-        body = {"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": text_message(text)}
-        first, last, count = b"", b"", 0
-        with httpx.stream("POST", f"{self.hub.url}/agents/long/", json=body, timeout=60, trust_env=False) as response:
-            for data in response.iter_raw():
-                first = first if b"\n\n" in first else first + data
-                count += data.count(b"\ndata:")
-                last = (last + data)[-1000:]
-        assert b'"completed"' in last
-        _, _, line = first.partition(b"data:")
-        return json.loads(line.partition(b"\n")[0])["result"]["id"], count
-
-    def cost(self, load: Callable[[], object]) -> float:
-        """CPU seconds of the hub for the load, until it is idle."""
-        before = cpu_seconds(self.hub.pid)
-        load()
-        return until_still(lambda: round(cpu_seconds(self.hub.pid), 2)) - before
-
-    def check_delays(self, what: str, load: Callable[[], object]) -> None:
-        """In the best of some rounds, or the first within the limits, because the machine is shared."""
-        found: list[Delays] = []
-        with LatencyProbe("calls", self.hub, self.folder) as calls, LatencyProbe("livez", self.hub, self.folder) as livez:
-            while not found or (len(found) < ROUNDS and not found[-1].fine):
-                began = time.monotonic() - 0.02  # calls that began just before may be delayed as well
-                load()
-                time.sleep(0.5)
-                found.append(Delays(max(calls.figures(began)), max(livez.figures(began))))
-        print(f"\n{what}: longest waits in milliseconds: {'; '.join(map(str, found))}")
-        assert found[-1].fine
-
-
 @pytest.fixture(scope="module")
 def long_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LongTasks]:
-    folder, port = tmp_path_factory.mktemp("long"), free_port()
-    url = f"http://127.0.0.1:{port}/"
-    argv = (sys.executable, "-m", long_worker.__name__, str(port))
-    with ExitStack() as closing:
-        hub = closing.enter_context(start_hub(folder / "hub"))
-        closing.callback(shutil.rmtree, hub.data_dir, ignore_errors=True)
-        echo = start_worker("tests.acceptance.loadworkers:echo", "echo:a", hub.url, log=folder / "echo.log")
-        closing.enter_context(echo)
-        closing.enter_context(start_script(argv, log=folder / "long.log", ready_url=url, name="long"))
-        offer = {"url": url, "boot": "long", "card": long_worker.CARD}
-        httpx.put(f"{hub.url}/registry/agents/long/a", json=offer, trust_env=False).raise_for_status()
-        yield LongTasks(hub, folder)
+    with open_long_tasks(tmp_path_factory.mktemp("long")) as long_tasks:
+        yield long_tasks
+
+
+def cpu_of(long_tasks: LongTasks, load: Callable[[], object]) -> float:
+    """CPU seconds of the hub for the load, until it is idle."""
+    before = cpu_seconds(long_tasks.hub.pid)
+    load()
+    return until_still(lambda: round(cpu_seconds(long_tasks.hub.pid), 2)) - before
+
+
+def check_delays(long_tasks: LongTasks, what: str, load: Callable[[], object]) -> None:
+    """In the best of some rounds, or the first within the limits, because the machine is shared."""
+    hub, folder = long_tasks.hub, long_tasks.folder
+    found: list[Delays] = []
+    with LatencyProbe("calls", hub, folder) as calls, LatencyProbe("livez", hub, folder) as livez:
+        while not found or (len(found) < ROUNDS and not found[-1].fine):
+            began = time.monotonic() - 0.02  # calls that began just before may be delayed as well
+            load()
+            time.sleep(0.5)
+            found.append(Delays(max(calls.figures(began)), max(livez.figures(began))))
+    print(f"\n{what}: longest waits in milliseconds: {'; '.join(map(str, found))}")
+    assert found[-1].fine
 
 
 @pytest.fixture(scope="module")
@@ -121,14 +89,16 @@ def test_a_worker_that_repeats_its_long_task_delays_no_other_caller(long_tasks: 
     def load() -> None:
         counts.append(long_tasks.stream(f"{EVENTS} {kind} 2 tasks")[1])
 
-    long_tasks.check_delays(f"{EVENTS} {kind}, then two bare tasks", load)
+    check_delays(long_tasks, f"{EVENTS} {kind}, then two bare tasks", load)
     assert min(counts) >= EVENTS
 
 
 def test_many_who_ask_for_a_long_task_delay_no_other_caller(long_tasks: LongTasks, task: str) -> None:
     sizes: list[int] = []
-    long_tasks.check_delays(
-        f"{GETS} tasks/get of {EVENTS_FOR_MANY} events", lambda: sizes.extend(_read_all(_ask_at_once(long_tasks.hub, task)))
+    check_delays(
+        long_tasks,
+        f"{GETS} tasks/get of {EVENTS_FOR_MANY} events",
+        lambda: sizes.extend(_read_all(_ask_at_once(long_tasks.hub, task))),
     )
     assert max(sizes) == min(sizes) > 100 * EVENTS_FOR_MANY
 
@@ -136,7 +106,8 @@ def test_many_who_ask_for_a_long_task_delay_no_other_caller(long_tasks: LongTask
 @pytest.mark.parametrize("reset", [True, False], ids=["reset", "closed"])
 def test_many_who_ask_for_a_long_task_and_hang_up_delay_no_other_caller(long_tasks: LongTasks, task: str, reset: bool) -> None:
     how = "reset" if reset else "closed"
-    long_tasks.check_delays(
+    check_delays(
+        long_tasks,
         f"{GETS} tasks/get of {EVENTS_FOR_MANY} events, {how} at once",
         lambda: _hang_up(_ask_at_once(long_tasks.hub, task), reset=reset),
     )
@@ -144,8 +115,8 @@ def test_many_who_ask_for_a_long_task_and_hang_up_delay_no_other_caller(long_tas
 
 def test_a_task_is_not_read_for_a_caller_whose_connection_is_gone(long_tasks: LongTasks, task: str) -> None:
     """A connection that is only closed may be half closed: its client may still read, so it gets its answer."""
-    whole = min(long_tasks.cost(lambda: _get(long_tasks, task, 1)) for _ in range(ROUNDS))
-    cost = min(long_tasks.cost(lambda: _hang_up(_ask_at_once(long_tasks.hub, task), reset=True)) for _ in range(ROUNDS))
+    whole = min(cpu_of(long_tasks, lambda: _get(long_tasks, task, 1)) for _ in range(ROUNDS))
+    cost = min(cpu_of(long_tasks, lambda: _hang_up(_ask_at_once(long_tasks.hub, task), reset=True)) for _ in range(ROUNDS))
     print(f"\nCPU: one tasks/get {whole * 1000:.0f} ms; {GETS} whose connections are reset {cost * 1000:.0f} ms")
     assert cost < GETS * whole / 3
 
@@ -158,7 +129,7 @@ def test_an_event_of_a_long_task_costs_what_one_of_a_short_task_costs(long_tasks
     for _ in range(ROUNDS):
         for length, task in tasks.items():
             count = LENGTHS[-1] // length
-            cost = long_tasks.cost(lambda: _get(long_tasks, task, count))  # noqa: B023
+            cost = cpu_of(long_tasks, lambda: _get(long_tasks, task, count))  # noqa: B023
             costs[length].append(cost / count / length)
     least = {length: min(found) * 1e6 for length, found in costs.items()}
     figures = ", ".join(f"{cost:.2f} of {length:,}" for length, cost in least.items())
