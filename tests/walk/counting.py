@@ -33,6 +33,18 @@ class Walk:
         return len(self.entries)
 
 
+class Kept(NamedTuple):
+    """What a process keeps in memory, or what it keeps for each stream."""
+
+    objects: float
+    tasks: float
+    kib: float
+
+    def since(self, before: Kept, streams: int) -> Kept:
+        """What each of the streams that were opened since then keeps."""
+        return Kept(*((now - then) / streams for now, then in zip(self, before, strict=True)))
+
+
 def walk_of(steps: Iterable[Step]) -> Walk:
     entries: Counter[str] = Counter()
     seen: set[Step] = set()
