@@ -1,7 +1,7 @@
 """A worker of long tasks, which can repeat a whole task in few bytes: `python -m tests.acceptance.long_worker PORT`.
 
-The text of a message says what its task consists of, in this order: `16000 statuses 2 tasks 0 chunks`. Events of one kind
-come as fast as the hub takes them.
+The text of a message says what its task consists of, in this order: `16000 statuses 2 tasks`. The kinds are `statuses`,
+`reports`, `chunks` and `tasks`. Events come as fast as the hub takes them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ CARD = {
 _NUMBERS = itertools.count(1)
 _AT_ONCE = 2000
 """Events of one write."""
-_PARTS = 6
-"""Of a status message: it costs as much to fold as several small ones, and little more to pass on."""
+_PARTS = {"statuses": 1, "reports": 6}
+"""Parts of a status message. A report costs as much to fold as several short ones, and little more to pass on."""
 
 
 def events(task: str, text: str) -> Iterator[dict[str, Any]]:
@@ -41,8 +41,13 @@ def events(task: str, text: str) -> Iterator[dict[str, Any]]:
     words = text.split()
     for count, kind in zip(words[::2], words[1::2], strict=True):
         for number in range(int(count)):
-            if kind == "statuses":
-                message = {"kind": "message", "role": "agent", "messageId": f"m{number}", "parts": [_text(number)] * _PARTS}
+            if kind in _PARTS:
+                message = {
+                    "kind": "message",
+                    "role": "agent",
+                    "messageId": f"m{number}",
+                    "parts": [_text(number)] * _PARTS[kind],
+                }
                 yield {"kind": "status-update", **of, "status": {"state": "working", "message": message}, "final": False}
             elif kind == "tasks":
                 yield {"kind": "task", "id": task, "contextId": "c", "status": {"state": "working"}}

@@ -22,7 +22,7 @@ from tests.helpers.waiting import until_still
 
 pytestmark = pytest.mark.soak
 MOST_OF_A_CALL = 300
-MOST_OF_LIVEZ = 200
+MOST_OF_HEALTH = 200
 """Milliseconds."""
 ROUNDS = 3
 EVENTS = 16_000
@@ -35,18 +35,18 @@ FLAT = 2.0
 """An event of one length of task may cost so many times what it costs in another."""
 
 
-class Delays(NamedTuple):
+class Waits(NamedTuple):
     """The longest waits of two other clients, in milliseconds."""
 
     calls: float
-    livez: float
+    health: float
 
     @property
     def fine(self) -> bool:
-        return self.calls < MOST_OF_A_CALL and self.livez < MOST_OF_LIVEZ
+        return self.calls < MOST_OF_A_CALL and self.health < MOST_OF_HEALTH
 
     def __str__(self) -> str:
-        return f"a call {self.calls:.0f}, livez {self.livez:.0f}"
+        return f"a call {self.calls:.0f}, livez {self.health:.0f}"
 
 
 @pytest.fixture(scope="module")
@@ -62,16 +62,16 @@ def cpu_of(long_tasks: LongTasks, load: Callable[[], object]) -> float:
     return until_still(lambda: round(cpu_seconds(long_tasks.hub.pid), 2)) - before
 
 
-def check_delays(long_tasks: LongTasks, what: str, load: Callable[[], object]) -> None:
+def check_waits(long_tasks: LongTasks, what: str, load: Callable[[], object]) -> None:
     """In the best of some rounds, or the first within the limits, because the machine is shared."""
     hub, folder = long_tasks.hub, long_tasks.folder
-    found: list[Delays] = []
-    with LatencyProbe("calls", hub, folder) as calls, LatencyProbe("livez", hub, folder) as livez:
+    found: list[Waits] = []
+    with LatencyProbe("calls", hub, folder) as calls, LatencyProbe("livez", hub, folder) as health:
         while not found or (len(found) < ROUNDS and not found[-1].fine):
             began = time.monotonic() - 0.02  # calls that began just before may be delayed as well
             load()
             time.sleep(0.5)
-            found.append(Delays(max(calls.figures(began)), max(livez.figures(began))))
+            found.append(Waits(max(calls.figures(began)), max(health.figures(began))))
     print(f"\n{what}: longest waits in milliseconds: {'; '.join(map(str, found))}")
     assert found[-1].fine
 
@@ -89,13 +89,13 @@ def test_a_worker_that_repeats_its_long_task_delays_no_other_caller(long_tasks: 
     def load() -> None:
         counts.append(long_tasks.stream(f"{EVENTS} {kind} 2 tasks")[1])
 
-    check_delays(long_tasks, f"{EVENTS} {kind}, then two bare tasks", load)
+    check_waits(long_tasks, f"{EVENTS} {kind}, then two bare tasks", load)
     assert min(counts) >= EVENTS
 
 
 def test_many_who_ask_for_a_long_task_delay_no_other_caller(long_tasks: LongTasks, task: str) -> None:
     sizes: list[int] = []
-    check_delays(
+    check_waits(
         long_tasks,
         f"{GETS} tasks/get of {EVENTS_FOR_MANY} events",
         lambda: sizes.extend(_read_all(_ask_at_once(long_tasks.hub, task))),
@@ -104,19 +104,21 @@ def test_many_who_ask_for_a_long_task_delay_no_other_caller(long_tasks: LongTask
 
 
 @pytest.mark.parametrize("reset", [True, False], ids=["reset", "closed"])
-def test_many_who_ask_for_a_long_task_and_hang_up_delay_no_other_caller(long_tasks: LongTasks, task: str, reset: bool) -> None:
+def test_many_who_ask_for_a_long_task_and_disconnect_delay_no_other_caller(
+    long_tasks: LongTasks, task: str, reset: bool
+) -> None:
     how = "reset" if reset else "closed"
-    check_delays(
+    check_waits(
         long_tasks,
         f"{GETS} tasks/get of {EVENTS_FOR_MANY} events, {how} at once",
-        lambda: _hang_up(_ask_at_once(long_tasks.hub, task), reset=reset),
+        lambda: _disconnect(_ask_at_once(long_tasks.hub, task), reset=reset),
     )
 
 
 def test_a_task_is_not_read_for_a_caller_whose_connection_is_gone(long_tasks: LongTasks, task: str) -> None:
     """A connection that is only closed may be half closed: its client may still read, so it gets its answer."""
     whole = min(cpu_of(long_tasks, lambda: _get(long_tasks, task, 1)) for _ in range(ROUNDS))
-    cost = min(cpu_of(long_tasks, lambda: _hang_up(_ask_at_once(long_tasks.hub, task), reset=True)) for _ in range(ROUNDS))
+    cost = min(cpu_of(long_tasks, lambda: _disconnect(_ask_at_once(long_tasks.hub, task), reset=True)) for _ in range(ROUNDS))
     print(f"\nCPU: one tasks/get {whole * 1000:.0f} ms; {GETS} whose connections are reset {cost * 1000:.0f} ms")
     assert cost < GETS * whole / 3
 
@@ -166,7 +168,7 @@ def _read_all(sockets: Sequence[socket.socket]) -> list[int]:
     return sizes
 
 
-def _hang_up(sockets: Sequence[socket.socket], *, reset: bool) -> None:
+def _disconnect(sockets: Sequence[socket.socket], *, reset: bool) -> None:
     time.sleep(_UNTIL_READ)
     for one in sockets:
         if reset:

@@ -22,7 +22,7 @@ EVENTS = 20_000
 """So many that the fold of the whole log takes longer than that."""
 OTHERS = 3
 EVENTS_OF_OTHERS = 1_500
-BURST = 2_000
+AT_ONCE = 2_000
 
 
 class WatchedHub(NamedTuple):
@@ -66,7 +66,7 @@ class Finished(NamedTuple):
 @pytest.fixture(scope="module")
 def finished(watched: WatchedHub) -> Finished:
     began = time.monotonic()
-    task, count = watched.long_tasks.stream(f"{EVENTS} statuses 2 tasks")
+    task, count = watched.long_tasks.stream(f"{EVENTS} reports 2 tasks")
     assert count >= EVENTS
     return Finished(task, began, time.monotonic())
 
@@ -83,7 +83,7 @@ def test_a_long_task_is_read_in_moments(watched: WatchedHub, finished: Finished)
 
 def test_a_list_of_long_tasks_is_read_in_moments(watched: WatchedHub, finished: Finished) -> None:
     """In pages, as many as it takes until the longest task is on one."""
-    others = [watched.long_tasks.stream(f"{EVENTS_OF_OTHERS} statuses")[0] for _ in range(OTHERS)]
+    others = [watched.long_tasks.stream(f"{EVENTS_OF_OTHERS} reports")[0] for _ in range(OTHERS)]
     for method, version in (("tasks/list", "0.3"), ("ListTasks", "1.0")):
         began, found, token = time.monotonic(), list[str](), ""
         while not found or token:
@@ -96,5 +96,5 @@ def test_a_list_of_long_tasks_is_read_in_moments(watched: WatchedHub, finished: 
 
 def test_a_burst_of_events_is_passed_on_in_moments(watched: WatchedHub) -> None:
     began = time.monotonic()
-    assert watched.long_tasks.stream(f"{BURST} chunks")[1] == BURST + 2
+    assert watched.long_tasks.stream(f"{AT_ONCE} chunks")[1] == AT_ONCE + 2
     watched.check_callbacks(began)

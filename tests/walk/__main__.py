@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     walk = shortest(found)
     print(f"{walk.files} files, {walk.returns} returns")
     kept = asyncio.run(kept_by_stream())
-    print(f"{kept.objects:.0f} objects, {kept.tasks:.1f} tasks, {kept.kib:.1f} KiB for each of {STREAMS} open, silent streams")
+    print(f"{kept.objects:.0f} objects, {kept.tasks:.1f} tasks, {kept.size:.1f} KiB for each of {STREAMS} open, silent streams")
     if options.list:
         print("\n".join(file_lines(walk)))
     print(

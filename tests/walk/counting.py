@@ -38,7 +38,8 @@ class Kept(NamedTuple):
 
     objects: float
     tasks: float
-    kib: float
+    size: float
+    """KiB of resident memory."""
 
     def since(self, before: Kept, streams: int) -> Kept:
         """What each of the streams that were opened since then keeps."""

@@ -81,8 +81,8 @@ def _kept() -> Kept:
     gc.collect()
     tracked = gc.get_objects()
     tasks = sum(isinstance(one, asyncio.Task) and not one.done() for one in tracked)
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return Kept(len(tracked), tasks, pages * os.sysconf("SC_PAGE_SIZE") / 1024)
+    page_count = int(Path("/proc/self/statm").read_text().split()[1])
+    return Kept(len(tracked), tasks, page_count * os.sysconf("SC_PAGE_SIZE") / 1024)
 
 
 def _serve_commands(recorder: Recorder) -> None:
