@@ -8,7 +8,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import httpx
@@ -125,18 +125,23 @@ def test_a_task_is_not_read_for_a_caller_whose_connection_is_gone(long_tasks: Lo
 
 @pytest.mark.parametrize("kind", ["statuses", "chunks"])
 def test_an_event_of_a_long_task_costs_what_one_of_a_short_task_costs(long_tasks: LongTasks, kind: str) -> None:
-    """The least of some rounds, because the machine is shared. Each round asks for as many events of each length."""
+    """In the best of some rounds, because the machine is shared. A round reads as many events of each length."""
     tasks = {length: long_tasks.stream(f"{length} {kind}")[0] for length in LENGTHS}
-    costs: dict[int, list[float]] = {length: [] for length in LENGTHS}
-    for _ in range(ROUNDS):
-        for length, task in tasks.items():
-            count = LENGTHS[-1] // length
-            cost = cpu_of(long_tasks, lambda: _get(long_tasks, task, count))  # noqa: B023
-            costs[length].append(cost / count / length)
-    least = {length: min(found) * 1e6 for length, found in costs.items()}
-    figures = ", ".join(f"{cost:.2f} of {length:,}" for length, cost in least.items())
-    print(f"\nCPU of tasks/get, microseconds an event, of tasks of {kind}: {figures}")
-    assert max(least.values()) < FLAT * min(least.values())
+    found: list[dict[int, float]] = []
+    while not found or (len(found) < ROUNDS and not _is_flat(found[-1])):
+        found.append({length: _event_cost(long_tasks, task, length) for length, task in tasks.items()})
+        costs = ", ".join(f"{cost:.2f} of {length:,}" for length, cost in found[-1].items())
+        print(f"\nCPU of tasks/get, microseconds an event, of tasks of {kind}: {costs}")
+    assert _is_flat(found[-1])
+
+
+def _event_cost(long_tasks: LongTasks, task: str, length: int) -> float:
+    count = LENGTHS[-1] // length
+    return cpu_of(long_tasks, lambda: _get(long_tasks, task, count)) / count / length * 1e6
+
+
+def _is_flat(costs: Mapping[int, float]) -> bool:
+    return max(costs.values()) < FLAT * min(costs.values())
 
 
 def _body(task: str) -> bytes:
