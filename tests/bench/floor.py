@@ -181,10 +181,6 @@ class Call:
         if statements:
             self._relay.store.submit(statements, lambda: self._client.write(b"".join(parts)))
 
-    def cut(self) -> None:
-        """The worker has disconnected."""
-        self._client.close()
-
     def _written(self, body: bytes) -> bytes:
         answer = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (self._id, body)
         if not self._streams:
@@ -224,12 +220,6 @@ class WorkerConnection(asyncio.Protocol):
                 self._call = None
                 self._relay.free.append(self)
             call.take(answers, self._ended)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self in self._relay.free:
-            self._relay.free.remove(self)
-        if self._call is not None:
-            self._call.cut()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() == b"content-type" and value.startswith(b"text/event-stream"):
@@ -276,9 +266,6 @@ class ClientConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if not self._transport.is_closing():
             self._transport.write(data)
-
-    def close(self) -> None:
-        self._transport.close()
 
 
 async def main(worker: int, database: Path) -> None:
