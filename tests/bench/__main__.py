@@ -21,7 +21,7 @@ from tests.bench.growth import grown
 from tests.bench.honesty import log_problems
 from tests.bench.idle import open_streams, starts
 from tests.bench.pairs import table_of_pairs
-from tests.bench.proxies import ROOT, START_FUNCTIONS, StartFunction
+from tests.bench.proxies import FLOOR, ROOT, START_FUNCTIONS, StartFunction
 from tests.bench.rig import Bench, Missing
 from tests.bench.storm import storm_section
 from tests.bench.targets import BACK_TO_BACK, PLAIN_CALLS, WITH_INTERVAL, compared, table_of_targets
@@ -30,7 +30,7 @@ from tests.bench.turns import in_turn
 RESULTS = ROOT / "bench-results"
 # The agents cannot keep that pace: their measurement would take minutes and fall ever further behind.
 _WITHOUT_AGENTS = ("sdk-",)
-_HUBS_ALONE = ("sdk-", "nginx")
+_HUBS_ALONE = ("sdk-", "nginx", FLOOR)
 _ENOUGH = 3
 _SAME_DIALECT = ", 0.3 to 0.3"
 Part = Callable[[Bench], list[Section]]
@@ -129,16 +129,17 @@ def _bench_in_folder(start_functions: Mapping[str, StartFunction], *, keep: bool
 def _case_sections(wanted: Sequence[Case], samples: Samples) -> list[Section]:
     found = []
     for case in wanted:
-        floor, peer = "nginx", "sdk-1.3"
+        bases, peer = ("nginx", FLOOR), "sdk-1.3"
         taken = samples
         if case.beside:
-            floor = peer = f"hub{_SAME_DIALECT}"
+            peer = f"hub{_SAME_DIALECT}"
+            bases = (peer,)
             taken = _with_same_dialect(case, samples)
-        made = rows(case, taken, floor=floor, peer=peer)
+        made = rows(case, taken, bases=bases, peer=peer)
         note = "p50 and p99: from the worker's write to the client's read." if case.interval_us else ""
         values = {f"{case.title}/{row.proxy}/{name}": figure.median_value for row in made for name, figure in row.figures()}
         if made:
-            found.append(Section(case.title, table_of(case, made, floor=floor, peer=peer), note, values))
+            found.append(Section(case.title, table_of(case, made, bases=bases, peer=peer), note, values))
     return found
 
 

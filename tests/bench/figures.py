@@ -69,7 +69,8 @@ class Row:
     cpu_us: Figure
     p50_ms: Figure
     p99_ms: Figure
-    cpu_to_floor: float
+    cpu_to: tuple[float, ...]
+    """The ratio to each of the bases, in their order."""
     rate_to_peer: float
 
     def figures(self) -> list[tuple[str, Figure]]:
@@ -90,8 +91,8 @@ class Section:
 Samples = dict[tuple[str, str], list[Sample]]
 
 
-def rows(case: Case, samples: Samples, *, floor: str, peer: str) -> list[Row]:
-    """One row for each proxy. Ratios compare medians with the floor and the peer of the same run."""
+def rows(case: Case, samples: Samples, *, bases: Sequence[str], peer: str) -> list[Row]:
+    """One row for each proxy. Ratios compare medians with the bases (in cost) and the peer (in rate) of the same run."""
     taken = {proxy: found for (title, proxy), found in samples.items() if title == case.title}
     rates = {proxy: Figure.of(s.rate for s in found) for proxy, found in taken.items()}
     costs = {proxy: Figure.of(s.cpu_us for s in found) for proxy, found in taken.items()}
@@ -102,7 +103,7 @@ def rows(case: Case, samples: Samples, *, floor: str, peer: str) -> list[Row]:
             costs[proxy],
             Figure.of(s.p50_ms for s in found),
             Figure.of(s.p99_ms for s in found),
-            _ratio(costs, proxy, floor),
+            tuple(_ratio(costs, proxy, base) for base in bases),
             _ratio(rates, proxy, peer),
         )
         for proxy, found in taken.items()
@@ -116,7 +117,7 @@ def cells(row: Row) -> list[str]:
         f"{row.p50_ms.median_value:.2f}",
         f"{row.p99_ms.median_value:.1f}",
         f"{number(row.cpu_us.median_value)} ±{row.cpu_us.spread:.0%}",
-        times(row.cpu_to_floor),
+        *(times(ratio) for ratio in row.cpu_to),
         times(row.rate_to_peer),
     ]
 
@@ -139,9 +140,9 @@ def page_table(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, rule, *body])
 
 
-def table_of(case: Case, made: Sequence[Row], *, floor: str = "nginx", peer: str = "sdk-1.3") -> list[list[str]]:
+def table_of(case: Case, made: Sequence[Row], *, bases: Sequence[str], peer: str) -> list[list[str]]:
     unit = case.unit
-    header = ["", f"{unit}s/s", "p50 ms", "p99 ms", f"CPU µs/{unit}", f"CPU to {floor}", f"rate to {peer}"]
+    header = ["", f"{unit}s/s", "p50 ms", "p99 ms", f"CPU µs/{unit}", *(f"CPU to {base}" for base in bases), f"rate to {peer}"]
     return [header, *(cells(row) for row in made)]
 
 

@@ -13,7 +13,7 @@ from tests.bench.figures import Case, Row, Section, number, rows, table_of, time
 from tests.bench.filling import fill
 from tests.bench.machine import RestRoute
 from tests.bench.proxies import Proxy, resume, serve
-from tests.bench.rig import Bench, StoredTasks
+from tests.bench.rig import Bench, HubTasks
 from tests.bench.stalls import HEADS, loop_waits
 from tests.bench.turns import in_turn, measure, show_progress
 
@@ -35,7 +35,7 @@ def grown(bench: Bench, rounds: int, seconds: float) -> list[Section]:
         show_progress("growth: enrolling 10,000 workers")
         hubs = [_with_few(bench, place), _with_workers(bench, place), resume(place, full)]
         samples, problems = in_turn(bench, hubs, [case], rounds)
-        made = rows(case, samples, floor=FEW, peer=FEW)
+        made = rows(case, samples, bases=(FEW,), peer=FEW)
         asked = _questions(hubs)
         show_progress("growth: how long the loop is blocked")
         waits = [loop_waits(hub, repeats=3, seconds=3) for hub in hubs]
@@ -44,7 +44,7 @@ def grown(bench: Bench, rounds: int, seconds: float) -> list[Section]:
         "Three hubs, in turn. The role that is called has 10 workers in each; one knows 10,000 in 1,000 roles; one holds "
         "1,000,000 tasks that ended in the last 20 hours, all of the same caller. Leases are swept as usual."
     )
-    calls = Section(case.title, table_of(case, made, floor=FEW, peer=FEW), note, _values(made), problems)
+    calls = Section(case.title, table_of(case, made, bases=(FEW,), peer=FEW), note, _values(made), problems)
     values = {f"held {hub.name}": wait for hub, (_, wait) in zip(hubs, waits, strict=True)} | {"held retention": longest}
     loop_section = Section("How long the loop is held", [HEADS, *(cells for cells, _ in waits), row], _LOOP_NOTE, values, lost)
     return [calls, asked, loop_section]
@@ -55,10 +55,10 @@ def _retention_cost(bench: Bench, full: Proxy) -> tuple[list[str], float, list[s
     show_progress("growth: how long retention blocks the loop")
     with bench.place() as place:
         hub = resume(place, replace(full, name=f"{TASKS}, being forgotten"), {"ROLECALL_RETENTION": "3600"})
-        before = StoredTasks(hub).total()
+        before = HubTasks(hub).total()
         time.sleep(max(0.0, _RETENTION_STARTS_AFTER - 1 - machine.age(hub.pid)))
         row, longest = loop_waits(hub, repeats=1, seconds=4)
-        gone = before - StoredTasks(hub).total()
+        gone = before - HubTasks(hub).total()
     return row, longest, [] if gone else ["growth: retention dropped nothing, so its cost is unknown"]
 
 

@@ -31,8 +31,8 @@ def check_stored(answer: dict[str, Any], before: int, stored: StoredTasks, case:
     problems = []
     added = stored.total() - before
     if added != answer["calls"]:
-        problems.append(f"{answer['calls']} calls, but {added} tasks more in the hub's store")
-    for row in stored.newest()[: answer["calls"]]:
+        problems.append(f"{answer['calls']} calls, but {added} tasks more in the store")
+    for row in stored.newest(answer["calls"]):
         if row["state"] != "completed" or row["events"] != case.events:
             problems.append(f"task {row['id']} is {row['state']} with {row['events']} events, not completed with {case.events}")
             break

@@ -23,7 +23,8 @@ _LIBRARIES = ("hypercorn", "quart", "httptools", "uvloop", "aiosqlite")
 _HEAD = """\
 # Benchmarks
 
-What the hub costs, compared with nginx (a reverse proxy that only copies bytes: the floor) and with forwarding agents on
+What the hub costs, compared with nginx (a reverse proxy that only copies bytes), with the floor (a bare relay in Python that
+stores every event as durably as the hub and does nothing else: the least that the promise costs), and with forwarding agents on
 the official SDK, versions 1.3.0 and 0.3.26 (the usual alternative). All of them forward to the same worker, in the same run,
 in turn. The run itself writes this page:
 
@@ -31,7 +32,7 @@ in turn. The run itself writes this page:
 {command}
 ```
 
-![Bars on a logarithmic scale: CPU and rate of the hub, nginx and the agents]({picture})
+![Bars on a logarithmic scale: CPU and rate of the hub, nginx, the floor and the agents]({picture})
 
 ## Targets
 
@@ -54,15 +55,18 @@ _BODY = """\
   Every request has a token and is subject to the limits. Only `{changed}` is changed: one caller sends everything, more
   than one caller may, and there are no heartbeats except in the case with heartbeats. `hub-hypercorn` is the same hub, run as
   `hypercorn hub.asgi:app` on uvloop.
+- The floor (`tests/bench/floor.py`) commits to SQLite with the settings and in the groups of the hub, and writes an event to
+  the client after that. It has no tokens, limits, routing, back-pressure or recovery, and never reads what it has stored.
 - nginx stores nothing and checks no token; the agents keep their tasks in memory. The agents are left out where events are
   paced, because they cannot keep that pace.
 - The hub calls a worker that can stream over `message/stream`, even if the caller made a plain call, so that the task
-  can be followed and canceled while it runs. nginx and the agents forward the plain call.
+  can be followed and canceled while it runs. nginx, the floor and the agents forward the plain call.
 - Each measurement warms up over the connections that it then uses, until at least two calls for each of them have ended
   (the agents take seconds to reach their pace), and covers {seconds:g} s after that. With 100 ms between events,
   rates are what the worker's pace allows; look at the latency there, which is from the worker's write to the client's read.
 - A round counts only if no call failed, hung or was cut; client and worker counted the same calls and the same events; no two
-  calls got the same task; and, for the hub, exactly as many tasks were stored, with all their events. This run: all held.
+  calls got the same task; and, for the hub and the floor, exactly as many tasks were stored, with all their events. This run:
+  all held.
 """
 
 
@@ -78,7 +82,7 @@ def write(sections: Sequence[Section], run: Run) -> Path:
     values: dict[str, float] = {}
     for section in sections:
         values |= section.values
-    FIGURE_FILE.write_text(render(graph_list(values, ("nginx", "hub", "hub-hypercorn", "sdk-0.3", "sdk-1.3"))))
+    FIGURE_FILE.write_text(render(graph_list(values, ("nginx", "floor", "hub", "hub-hypercorn", "sdk-0.3", "sdk-1.3"))))
     targets = page_table(table_of_targets(compared(sections)))
     parts = [_HEAD.format(command=run.command, picture=FIGURE_FILE.name, targets=targets)]
     for section in sections:

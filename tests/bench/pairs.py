@@ -1,14 +1,14 @@
-"""Two hubs in the same rounds: the figures of both, their ratio, the spread of rounds, and the verdict."""
+"""Two hubs in the same rounds, and beside some of them the floor: the figures, their ratios, the spread, and the verdict."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TypeVar
 
-from tests.bench.figures import Figure, number
+from tests.bench.figures import Figure, number, times
 
 BEFORE, NOW = "before", "now"
 _Each = TypeVar("_Each")
@@ -24,12 +24,15 @@ class Pair:
     ratio: float
     """Now to before: the median of the ratios within each round."""
     rounds: int
+    floor: Figure | None = None
+    to_floor: float = math.nan
+    """Now to the floor: the median of the ratios within each round."""
 
     @classmethod
-    def of(cls, row: str, before: Sequence[float], now: Sequence[float]) -> Pair:
-        """The values of both hubs, round by round."""
-        ratios = [later / earlier if earlier else math.nan for earlier, later in zip(before, now, strict=True)]
-        return cls(row, Figure.of(before), Figure.of(now), median(ratios), len(ratios))
+    def of(cls, row: str, before: Sequence[float], now: Sequence[float], floor: Sequence[float] = ()) -> Pair:
+        """The values of both hubs, round by round, and those of the floor where it ran."""
+        found = cls(row, Figure.of(before), Figure.of(now), _ratio(before, now), len(now))
+        return replace(found, floor=Figure.of(floor), to_floor=_ratio(floor, now)) if floor else found
 
     @property
     def spread(self) -> float:
@@ -41,15 +44,22 @@ class Pair:
         return self.ratio > limit + self.spread
 
 
-def in_order(turn: int, both: Sequence[_Each]) -> list[_Each]:
+def in_order(turn: int, proxies: Sequence[_Each]) -> list[_Each]:
     """The order changes from round to round. Rounds count from 1."""
-    return list(both) if turn % 2 else list(reversed(both))
+    return list(proxies) if turn % 2 else list(reversed(proxies))
 
 
 def table_of_pairs(pairs: Sequence[Pair]) -> list[list[str]]:
-    return [["row", BEFORE, NOW, "ratio", "spread"], *(_cells(pair) for pair in pairs)]
+    return [["row", BEFORE, NOW, "ratio", "spread", "floor", f"{NOW}/floor"], *(_cells(pair) for pair in pairs)]
 
 
 def _cells(pair: Pair) -> list[str]:
     spread = "–" if pair.rounds == 1 else f"±{pair.spread:.0%}"
-    return [pair.row, number(pair.before.median_value), number(pair.now.median_value), f"{pair.ratio:.2f}×", spread]
+    floor = number(pair.floor.median_value) if pair.floor else "–"
+    both = [number(figure.median_value) for figure in (pair.before, pair.now)]
+    return [pair.row, *both, f"{pair.ratio:.2f}×", spread, floor, times(pair.to_floor)]
+
+
+def _ratio(base: Sequence[float], now: Sequence[float]) -> float:
+    """The median of the ratios within each round: what slows the machine during a round slows both."""
+    return median(later / earlier if earlier else math.nan for earlier, later in zip(base, now, strict=True))

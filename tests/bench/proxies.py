@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +18,9 @@ from tests.bench.machine import RestRoute
 
 HERE = Path(__file__).parent
 HUB_ON_HYPERCORN = "hub-hypercorn"
+FLOOR = "floor"
+"""The bare durable relay of floor.py."""
+FLOOR_FILE = "floor.db"
 _ON_HYPERCORN = ("--workers", "0", "--worker-class", "uvloop", "--log-level", "warning")
 """In one process, whose CPU time counts."""
 AGENT_EXECUTABLE = ROOT / ".tools" / "a2a-1.x" / "bin" / "python"
@@ -81,6 +85,15 @@ def start_nginx(place: RestRoute, worker: int) -> Proxy:
     process = place.start([nginx() or "nginx", "-c", config, "-e", log], log="nginx")
     until_answering(port)
     return Proxy("nginx", process.pid, port, machine.age(process.pid))
+
+
+def start_floor(place: RestRoute, worker: int) -> Proxy:
+    data = Path(tempfile.mkdtemp(dir=place.folder))
+    argv = [sys.executable, "-m", "tests.bench.floor", str(worker), data / FLOOR_FILE]
+    process = place.start(argv, log=FLOOR, cwd=ROOT, env=CURRENT.environment({}))
+    port = int(machine.first_line(process))
+    until_answering(port)
+    return Proxy(FLOOR, process.pid, port, machine.age(process.pid), data=data)
 
 
 def start_agent(place: RestRoute, worker: int) -> Proxy:
@@ -154,6 +167,7 @@ def enrol(hub: Proxy, worker: int, *, role: str = "bench", card: str = "/.well-k
 StartFunction = Callable[[RestRoute, int], Proxy]
 START_FUNCTIONS: dict[str, StartFunction] = {
     "nginx": start_nginx,
+    FLOOR: start_floor,
     "sdk-1.3": start_agent,
     "sdk-0.3": start_old_agent,
     "hub": start_hub,

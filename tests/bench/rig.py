@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.bench import machine
 from tests.bench.asking import ask
 from tests.bench.figures import Case
+from tests.bench.floor import CURSOR_BITS
 from tests.bench.machine import Cores, RestRoute
-from tests.bench.proxies import Proxy, StartFunction, compile_c, missing_tools
+from tests.bench.proxies import FLOOR, FLOOR_FILE, Proxy, StartFunction, compile_c, missing_tools
 
 _C_FILES = ("worker", "load", "beats")
 _PAGE = 100
@@ -88,7 +90,25 @@ class Bench:
         return {**answer, "cpu": cpu}
 
 
-class StoredTasks:
+class StoredTasks(Protocol):
+    """What a proxy has stored."""
+
+    def total(self) -> int: ...
+
+    def newest(self, count: int) -> list[dict[str, Any]]:
+        """The id, the state and the number of events of up to so many tasks."""
+
+    def fetch(self, task: str, role: str) -> dict[str, Any]:
+        """The whole task, or an error."""
+
+
+def stored_by(proxy: Proxy) -> StoredTasks | None:
+    if proxy.name == FLOOR:
+        return FloorTasks(proxy.data / FLOOR_FILE)
+    return HubTasks(proxy) if proxy.is_hub else None
+
+
+class HubTasks:
     """What the hub has stored, read over its HTTP API."""
 
     def __init__(self, hub: Proxy) -> None:
@@ -98,8 +118,8 @@ class StoredTasks:
         total: int = self._get("/registry/tasks?limit=1")["total"]
         return total
 
-    def newest(self) -> list[dict[str, Any]]:
-        page: list[dict[str, Any]] = self._get(f"/registry/tasks?limit={_PAGE}")["tasks"]
+    def newest(self, count: int) -> list[dict[str, Any]]:
+        page: list[dict[str, Any]] = self._get(f"/registry/tasks?limit={min(count, _PAGE)}")["tasks"]
         return page
 
     def fetch(self, task: str, role: str) -> dict[str, Any]:
@@ -110,3 +130,38 @@ class StoredTasks:
 
     def _get(self, path: str) -> Any:
         return ask(self._hub.port, path, token=self._hub.calls_with)
+
+
+class FloorTasks:
+    """What the floor has stored, read from its database: it answers no questions."""
+
+    def __init__(self, database: Path) -> None:
+        self._address = f"{database.as_uri()}?mode=ro"
+
+    def total(self) -> int:
+        ((total,),) = self._rows("select count(*) from task")
+        return int(total)
+
+    def newest(self, count: int) -> list[dict[str, Any]]:
+        """Every event is counted: the row of a task only repeats what the floor itself has counted."""
+        counts = "select place >> ? as key, count(*) as events from event where place > ? group by place >> ?"
+        first = self.total() - count
+        sql = f"select id, state, coalesce(events, 0) from task left join ({counts}) using (key) where key > ?"
+        rows = self._rows(sql, CURSOR_BITS, (first + 1) << CURSOR_BITS, CURSOR_BITS, first)
+        return [{"id": task, "state": state, "events": events} for task, state, events in rows]
+
+    def fetch(self, task: str, role: str) -> dict[str, Any]:
+        sql = "select body from event where place >> ? = (select key from task where id = ?) order by place"
+        events = [json.loads(body) for (body,) in self._rows(sql, CURSOR_BITS, task)]
+        if not events or {event["id" if event["kind"] == "task" else "taskId"] for event in events} != {task}:
+            return {"error": f"{len(events)} events, not all of them of {task}"}
+        parts = [part for event in events for one in _artifacts(event) for part in one["parts"]]
+        return {"id": task, "status": events[-1]["status"], "artifacts": [{"parts": parts}]}
+
+    def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self._address, uri=True, timeout=10)) as db:
+            return db.execute(sql, values).fetchall()
+
+
+def _artifacts(event: dict[str, Any]) -> list[dict[str, Any]]:
+    return [event["artifact"]] if "artifact" in event else event.get("artifacts", [])

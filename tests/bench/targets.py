@@ -67,6 +67,7 @@ TARGETS = (
     ),
     Target("CPU of a streamed event, back to back, to nginx's", "×", 4, 2.5, _to(BACK_TO_BACK, "hub", "nginx", "cpu")),
     Target("CPU of a streamed event, paced, to nginx's", "×", 4, 2.5, _to(WITH_INTERVAL, "hub", "nginx", "cpu")),
+    Target("CPU of a streamed event, paced, to the floor's", "×", 1.8, 1.4, _to(WITH_INTERVAL, "hub", "floor", "cpu")),
     Target(
         "events/s of 100 streams, to an agent's on SDK 1.3.0",
         "×",

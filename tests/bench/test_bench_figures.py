@@ -15,7 +15,6 @@ from tests.bench.figures import Case, Figure, Sample, Section, cells, page_table
 from tests.bench.filling import fill
 from tests.bench.honesty import check_counts, check_stored
 from tests.bench.picture import graph_list, render
-from tests.bench.proxies import Proxy
 from tests.bench.rig import StoredTasks
 from tests.bench.targets import PLAIN_CALLS, compared, table_of_targets
 
@@ -32,14 +31,13 @@ class Store(StoredTasks):
     """A store with the contents that a test gives."""
 
     def __init__(self, total: int, *tasks: dict[str, Any]) -> None:
-        super().__init__(Proxy("hub", 0, 0))
         self._total = total
         self._tasks = {task["id"]: task for task in tasks}
 
     def total(self) -> int:
         return self._total
 
-    def newest(self) -> list[dict[str, Any]]:
+    def newest(self, count: int) -> list[dict[str, Any]]:
         return [{"id": task["id"], "state": task["status"]["state"], "events": task["events"]} for task in self._tasks.values()]
 
     def fetch(self, task: str, role: str) -> dict[str, Any]:
@@ -56,21 +54,21 @@ def test_a_figure_is_the_median_and_half_the_range() -> None:
     assert figure.spread == pytest.approx(0.2)
 
 
-def test_ratios_are_to_the_floor_in_cost_and_to_the_peer_in_rate() -> None:
+def test_ratios_are_to_each_base_in_cost_and_to_the_peer_in_rate() -> None:
     samples = {
         ("plain", "nginx"): [Sample(rate=60_000, cpu_us=15, p50_ms=1, p99_ms=2)],
         ("plain", "agent"): [Sample(rate=300, cpu_us=3000, p50_ms=1, p99_ms=2)],
         ("plain", "hub"): [Sample(rate=6_000, cpu_us=150, p50_ms=1, p99_ms=2)],
     }
-    nginx, agent, hub = rows(CASE, samples, floor="nginx", peer="agent")
-    assert (nginx.cpu_to_floor, agent.cpu_to_floor, hub.cpu_to_floor) == (1, 200, 10)
+    nginx, agent, hub = rows(CASE, samples, bases=("nginx", "hub"), peer="agent")
+    assert (nginx.cpu_to, agent.cpu_to, hub.cpu_to) == ((1, 0.1), (200, 20), (10, 1))
     assert (nginx.rate_to_peer, agent.rate_to_peer, hub.rate_to_peer) == (200, 1, 20)
-    assert cells(hub) == ["hub", "6,000 ±0%", "1.00", "2.0", "150 ±0%", "10.0×", "20.0×"]
+    assert cells(hub) == ["hub", "6,000 ±0%", "1.00", "2.0", "150 ±0%", "10.0×", "1.00×", "20.0×"]
 
 
 def test_tables_have_a_line_for_each_row_and_name_their_unit() -> None:
     samples = {("streams", "nginx"): [Sample(1, 1, 1, 1)]}
-    table = table_of(STREAM, rows(STREAM, samples, floor="nginx", peer="nginx"))
+    table = table_of(STREAM, rows(STREAM, samples, bases=("nginx",), peer="nginx"), bases=("nginx",), peer="nginx")
     assert table[0][1] == "events/s"
     assert len({len(connection) for connection in text_table(table).splitlines()}) == 1
     assert page_table(table).splitlines()[1] == "|---|---:|---:|---:|---:|---:|---:|"

@@ -78,13 +78,18 @@ def test_cases_alternate_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_has_a_line_for_each_pair() -> None:
     pair = Pair.of("Plain calls: CPU", [100.0, 100.0, 104.0], [110.0, 112.0, 110.0])
     assert table_of_pairs([pair]) == [
-        ["row", "before", "now", "ratio", "spread"],
-        ["Plain calls: CPU", "100", "110", "1.10×", "±2%"],
+        ["row", "before", "now", "ratio", "spread", "floor", "now/floor"],
+        ["Plain calls: CPU", "100", "110", "1.10×", "±2%", "–", "–"],
     ]
 
 
+def test_the_ratio_to_the_floor_is_that_of_each_round_as_well() -> None:
+    pair = Pair.of("paced", [100.0, 100.0, 104.0], [60.0, 44.0, 90.0], floor=[20.0, 22.0, 60.0])
+    assert table_of_pairs([pair])[1] == ["paced", "100", "60.0", "0.60×", "±38%", "22.0", "2.00×"]
+
+
 def test_one_round_has_no_spread() -> None:
-    assert table_of_pairs([Pair.of("cpu", [100.0], [110.0])])[1] == ["cpu", "100", "110", "1.10×", "–"]
+    assert table_of_pairs([Pair.of("cpu", [100.0], [110.0])])[1] == ["cpu", "100", "110", "1.10×", "–", "–", "–"]
 
 
 def test_only_libraries_that_both_have_can_differ() -> None:

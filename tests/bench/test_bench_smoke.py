@@ -15,7 +15,7 @@ from tests.bench.proxies import ROOT, missing_tools
 def test_a_quick_benchmark_is_honest_and_names_all() -> None:
     done = subprocess.run([ROOT / "scripts" / "bench", "--quick"], capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in ("nginx", "sdk-1.3", "sdk-0.3", "hub"):
+    for name in ("nginx", "floor", "sdk-1.3", "sdk-0.3", "hub"):
         assert done.stdout.count(f"\n{name} ") == 2
 
 
@@ -27,6 +27,6 @@ def test_a_hub_is_measured_beside_itself() -> None:
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     head, cpu, p50 = done.stdout.splitlines()[-3:]
-    assert head.split() == ["row", "before", "now", "ratio", "spread"]
+    assert head.split() == ["row", "before", "now", "ratio", "spread", "floor", "now/floor"]
     assert cpu.startswith("Plain calls, 32 connections: CPU µs/call ")
     assert p50.startswith("Plain calls, 32 connections: p50 ms ")

@@ -9,7 +9,7 @@ from tests.bench.figures import Case, Sample, Samples
 from tests.bench.honesty import check_counts, check_stored
 from tests.bench.pairs import in_order
 from tests.bench.proxies import Proxy
-from tests.bench.rig import Bench, StoredTasks
+from tests.bench.rig import Bench, stored_by
 
 
 def in_turn(
@@ -33,7 +33,7 @@ def in_turn(
 
 
 def measure(bench: Bench, proxy: Proxy, case: Case) -> tuple[Sample, list[str]]:
-    stored = StoredTasks(proxy) if proxy.is_hub else None
+    stored = stored_by(proxy)
     tasks = stored.total() if stored else 0
     calls, events = bench.served()
     answer = bench.load(proxy, case)

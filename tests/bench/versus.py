@@ -1,4 +1,7 @@
-"""`scripts/bench --before REV`: the hub of an earlier revision and the hub of this checkout, in turn, in the same rounds."""
+"""`scripts/bench --before REV`: the hub of an earlier revision and the hub of this checkout, in turn, in the same rounds.
+
+The floor takes part where events are paced.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from tests.bench.checkouts import CURRENT, Checkout
 from tests.bench.figures import Case, Sample
 from tests.bench.idle import hold, memory_per_stream, start
 from tests.bench.pairs import BEFORE, NOW, Pair, in_order
-from tests.bench.proxies import StartFunction, start_hub
+from tests.bench.proxies import FLOOR, StartFunction, start_floor, start_hub
 from tests.bench.rig import Bench
 from tests.bench.storm import many_workers, one_round
 from tests.bench.targets import BACK_TO_BACK, PLAIN_CALLS, WITH_INTERVAL
@@ -21,6 +24,7 @@ Found = tuple[list[Pair], list[str]]
 Read = Callable[[str], dict[str, float]]
 """From the name of a hub to the values of its rows."""
 _LESS_LOAD = WITH_INTERVAL.replace("500", "200")
+_HUBS_ALONE = (FLOOR,)
 
 
 class Load(NamedTuple):
@@ -41,9 +45,12 @@ def loads(seconds: float) -> dict[str, Load]:
 
     interval_figures = [("CPU µs/event", cpu), ("p50 ms", p50), ("p99 ms", p99)]
     return {
-        "plain": Load(Case(PLAIN_CALLS, "send", 32, 1, seconds=seconds), [("CPU µs/call", cpu), ("p50 ms", p50)]),
+        "plain": Load(
+            Case(PLAIN_CALLS, "send", 32, 1, seconds=seconds, without=_HUBS_ALONE), [("CPU µs/call", cpu), ("p50 ms", p50)]
+        ),
         "events": Load(
-            Case(BACK_TO_BACK, "stream", 100, 20, seconds=seconds), [("CPU µs/event", cpu), ("p50 ms of a stream", p50)]
+            Case(BACK_TO_BACK, "stream", 100, 20, seconds=seconds, without=_HUBS_ALONE),
+            [("CPU µs/event", cpu), ("p50 ms of a stream", p50)],
         ),
         "paced-500": Load(Case(WITH_INTERVAL, "stream", 500, 20, interval_us=100_000, seconds=seconds), interval_figures),
         "paced-200": Load(Case(_LESS_LOAD, "stream", 200, 20, interval_us=100_000, seconds=seconds), interval_figures),
@@ -56,7 +63,11 @@ ROWS = (*LOADS, "silent", "start", "storm")
 
 
 def start_functions(before: Checkout, now: Checkout = CURRENT) -> dict[str, StartFunction]:
-    return {BEFORE: partial(start_hub, name=BEFORE, checkout=before), NOW: partial(start_hub, name=NOW, checkout=now)}
+    return {
+        BEFORE: partial(start_hub, name=BEFORE, checkout=before),
+        NOW: partial(start_hub, name=NOW, checkout=now),
+        FLOOR: start_floor,
+    }
 
 
 def compared(bench: Bench, before: Checkout, wanted: Sequence[str], rounds: int, seconds: float) -> Found:
@@ -80,16 +91,14 @@ def compared(bench: Bench, before: Checkout, wanted: Sequence[str], rounds: int,
 
 
 def _loaded(bench: Bench, chosen: Sequence[Load], rounds: int) -> Found:
-    """Both hubs run all the time; one at a time gets calls."""
-    with bench.started([BEFORE, NOW]) as hubs:
-        samples, problems = in_turn(bench, hubs, [load.case for load in chosen], rounds, swap_order=True)
+    """All run all the time; one at a time gets calls. The floor is always the second: each hub is the first as often."""
+    with bench.started([BEFORE, FLOOR, NOW]) as proxies:
+        samples, problems = in_turn(bench, proxies, [load.case for load in chosen], rounds, swap_order=True)
     pairs = []
     for case, figures in chosen:
-        taken = {name: samples[case.title, name] for name in (BEFORE, NOW)}
+        taken = [samples.get((case.title, name), []) for name in (BEFORE, NOW, FLOOR)]
         for row, figure in figures:
-            pairs.append(
-                Pair.of(f"{case.title}: {row}", *([figure(sample) for sample in taken[name]] for name in (BEFORE, NOW)))
-            )
+            pairs.append(Pair.of(f"{case.title}: {row}", *([figure(sample) for sample in found] for found in taken)))
     return pairs, problems
 
 

@@ -1,1 +1,1 @@
-"""How many of our files one call passes, and how often it returns to one: `scripts/walk` counts this."""
+"""How many of our files a call passes, how often it returns to one, what an open stream keeps: `scripts/walk` counts this."""

@@ -1,4 +1,6 @@
-"""Count the files that one message/stream call of three events passes in the hub, and how often it returns to one."""
+"""Count the files that one message/stream call of three events passes in the hub, how often it returns to one, and what the hub
+keeps for an open stream that is silent.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from collections.abc import Sequence
 
 from tests.walk.calling import SAME_COUNT, repeat_walk
 from tests.walk.counting import file_lines, like, shortest
+from tests.walk.silent import STREAMS, kept_by_stream
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = asyncio.run(repeat_walk(options.agreeing))
     walk = shortest(found)
     print(f"{walk.files} files, {walk.returns} returns")
+    kept = asyncio.run(kept_by_stream())
+    print(f"{kept.objects:.0f} objects, {kept.tasks:.1f} tasks, {kept.size:.1f} KiB for each of {STREAMS} open, silent streams")
     if options.list:
         print("\n".join(file_lines(walk)))
     print(

@@ -7,39 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import tempfile
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
-
-from tests.helpers.processes import ROOT, environment, free_port
+from tests.helpers.processes import free_port
 from tests.helpers.raw_server import Peer, RawServer, chunk, chunked_head
-from tests.helpers.waiting import until
+from tests.walk.asking import PATIENCE, ask, enrol, open_hub, streaming_call
 from tests.walk.counting import Step, Walk, like, shortest, walk_of
 
 _FIRST_CALLS, _AT_MOST = 5, 60
 SAME_COUNT = 5
 _IDLE = 0.02
 """Seconds after which the hub has processed what it received."""
-_PATIENCE = 10.0
 _END = b"0\r\n\r\n"
-_CARD = {
-    "name": "echo",
-    "description": "Returns the text of the message.",
-    "version": "1",
-    "protocolVersion": "0.3.0",
-    "url": "http://localhost/",
-    "capabilities": {"streaming": True},
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [],
-}
 
 
 class EchoWorker:
@@ -85,17 +70,13 @@ class HubCaller:
 
     async def walk(self) -> Walk:
         """The walk of one call with three events."""
-        await self._ask(f"begin {self._writer.get_extra_info('sockname')[1]}")
-        async with asyncio.timeout(_PATIENCE):
+        await ask(self._hub, f"begin {self._writer.get_extra_info('sockname')[1]}")
+        async with asyncio.timeout(PATIENCE):
             await self._call()
-        return walk_of(Step(*step) for step in await self._ask("end"))
+        return walk_of(Step(*step) for step in await ask(self._hub, "end"))
 
     async def _call(self) -> None:
-        message = {"kind": "message", "role": "user", "messageId": str(uuid4()), "parts": [{"kind": "text", "text": "hello"}]}
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": {"message": message}}).encode()
-        host = "{}:{}".format(*self._writer.get_extra_info("peername"))
-        about = f"Host: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        self._writer.write(f"POST /agents/echo/ HTTP/1.1\r\n{about}\r\n".encode() + body)
+        self._writer.write(streaming_call())
         for _ in range(3):
             await self._idle()
             self._worker.send_next()
@@ -112,14 +93,6 @@ class HubCaller:
             await self._reader.readuntil(mark)
         except asyncio.IncompleteReadError as cut:
             raise RuntimeError(f"the hub's answer ended before {mark!r}: {cut.partial.decode()}") from cut
-
-    async def _ask(self, words: str) -> Any:
-        assert self._hub.stdin is not None
-        assert self._hub.stdout is not None
-        self._hub.stdin.write(f"{words}\n".encode())
-        async with asyncio.timeout(_PATIENCE):
-            line = await self._hub.stdout.readline()
-        return json.loads(line)
 
 
 async def repeat_walk(same_count: int = SAME_COUNT) -> list[Walk]:
@@ -138,42 +111,10 @@ async def _hub_caller() -> AsyncIterator[HubCaller]:
     """A hub with defaults except for the event loop: a profile does not see what uvloop reads and writes."""
     worker, port = EchoWorker(), free_port()
     with tempfile.TemporaryDirectory() as folder:
-        async with RawServer(worker.script) as server, _hub(Path(folder), port) as hub:
-            await _enrol(port, server.url)
+        async with RawServer(worker.script) as server, open_hub(Path(folder), port, "asyncio") as hub:
+            await enrol(port, server.url)
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
             try:
                 yield HubCaller(hub, worker, reader, writer)
             finally:
                 writer.close()
-
-
-@asynccontextmanager
-async def _hub(folder: Path, port: int) -> AsyncIterator[Process]:
-    words = ("serve", "--port", str(port), "--data-dir", str(folder), "--loop", "asyncio", "--log-level", "warning")
-    # There are no heartbeats.
-    env = environment({"ROLECALL_LEASE_TTL": "7200", "ROLECALL_HEARTBEAT": "3600"})
-    argv = (sys.executable, "-m", "tests.walk.hub", *words)
-    process = await asyncio.create_subprocess_exec(
-        *argv, cwd=ROOT, env=env, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=2**24
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()  # its data is not needed
-        await process.wait()
-
-
-async def _enrol(port: int, url: str) -> None:
-    offer = {"url": url, "boot": "walk", "card": _CARD}
-    async with httpx.AsyncClient(trust_env=False) as client:
-
-        async def enrolled() -> bool:
-            try:
-                answer = await client.put(f"http://127.0.0.1:{port}/registry/agents/echo/walk", json=offer)
-            except httpx.TransportError:
-                return False
-            answer.raise_for_status()
-            return True
-
-        await until(enrolled, _PATIENCE)

@@ -33,6 +33,19 @@ class Walk:
         return len(self.entries)
 
 
+class Kept(NamedTuple):
+    """What a process keeps in memory, or what it keeps for each stream."""
+
+    objects: float
+    tasks: float
+    size: float
+    """KiB of resident memory."""
+
+    def since(self, before: Kept, streams: int) -> Kept:
+        """What each of the streams that were opened since then keeps."""
+        return Kept(*((now - then) / streams for now, then in zip(self, before, strict=True)))
+
+
 def walk_of(steps: Iterable[Step]) -> Walk:
     entries: Counter[str] = Counter()
     seen: set[Step] = set()

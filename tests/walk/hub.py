@@ -4,10 +4,13 @@ It runs the command `rolecall` with a profile in every thread except one, which 
 
     begin PORT      start to count; PORT is the client's port
     end             a line of JSON: the steps from the first read of the request to the last write of the answer
+    kept            a line of JSON: objects (those that the garbage collector tracks), tasks, and KiB of resident memory
 """
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import os
 import socket
@@ -18,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.walk.counting import Step
+from tests.walk.counting import Kept, Step
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = tuple(f"{ROOT / folder}{os.sep}" for folder in ("hub", "rolecall", "worker_sdk"))
@@ -74,14 +77,24 @@ def _ours(name: str) -> str | None:
     return str(Path(name).relative_to(ROOT)) if name.startswith(OURS) else None
 
 
+def _kept() -> Kept:
+    gc.collect()
+    tracked = gc.get_objects()
+    tasks = sum(isinstance(one, asyncio.Task) and not one.done() for one in tracked)
+    page_count = int(Path("/proc/self/statm").read_text().split()[1])
+    return Kept(len(tracked), tasks, page_count * os.sysconf("SC_PAGE_SIZE") / 1024)
+
+
 def _serve_commands(recorder: Recorder) -> None:
     for line in sys.stdin:
         word, *more = line.split()
         if word == "begin":
             recorder.begin(int(more[0]))
             answer: Any = "counting"
-        else:
+        elif word == "end":
             answer = recorder.end()
+        else:
+            answer = _kept()
         print(json.dumps(answer), flush=True)
 
 

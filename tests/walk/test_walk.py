@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.walk.calling import repeat_walk
-from tests.walk.counting import Step, Walk, file_lines, shortest, walk_of
+from tests.walk.counting import Kept, Step, Walk, file_lines, shortest, walk_of
+from tests.walk.silent import kept_by_stream
 
 
 def steps(files: str, thread: int = 0) -> list[Step]:
@@ -45,3 +46,15 @@ async def test_a_call_is_counted_the_same_twice() -> None:
     packages = {file.split("/")[0] for file in first.entries}
     assert packages <= {"hub", "rolecall", "worker_sdk"}
     assert not [file for file in first.entries if file.startswith("worker_sdk/")]
+
+
+def test_what_is_kept_for_a_stream_is_the_growth_by_the_number_of_streams() -> None:
+    assert Kept(400, 12, 9000.0).since(Kept(100, 2, 6000.0), 10) == Kept(30, 1, 300)
+
+
+async def test_what_an_open_stream_keeps_is_counted_the_same_twice() -> None:
+    first, second = [await kept_by_stream(60) for _ in range(2)]
+    assert first.tasks == second.tasks >= 1
+    assert first.objects == pytest.approx(second.objects, rel=0.1)
+    assert first.objects > first.tasks
+    assert first.size > 1
