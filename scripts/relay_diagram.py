@@ -34,7 +34,12 @@ def diagram() -> str:
         if step.phase is not phase and trigger not in _STOPS:
             word = trigger.value + ("?" if condition else "")
             arrows.setdefault((phase, step.phase), []).append(word)
-    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> calling: a message is stored", "    [*] --> reattaching: the hub restarts"]
+    lines = [
+        "```mermaid",
+        "stateDiagram-v2",
+        "    [*] --> calling: a message is stored",
+        "    [*] --> reattaching: the hub restarts",
+    ]
     lines += [f"    {start.value} --> {end.value}: {', '.join(words)}" for (start, end), words in arrows.items()]
     lines += ["    ended --> [*]", "    withdrawn --> [*]", "```", ""]
     return "\n".join(lines)

@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hub.core.relay.context import Dependencies
+from hub.core.relay.inbox import Inbox, Outcome, Wish, outcome_of, outcome_of_wish
 from hub.core.relay.log_writer import TaskLogWriter
 from hub.core.relay.retry_budget import RetryBudget
 from hub.core.relay.start_signal import StartSignal
-from hub.core.relay.transitions import OF_THE_CALL, Effect, Fact, Phase, Trigger, step
+from hub.core.relay.transitions import Effect, Fact, Phase, Trigger, step
 from hub.core.relay.worker_call import WorkerCall, suspect
 from hub.core.routing.router import Route
 from hub.core.supervisor import Supervisor
@@ -30,7 +31,6 @@ from rolecall.errors import (
     HubRestarted,
     InvalidAnswer,
     LogFull,
-    LogMoved,
     LogTooLong,
     NoLiveWorker,
     NotProcessed,
@@ -54,10 +54,40 @@ _PAUSE = 0.25
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
 
 
-class Relay:
+class Relay(Inbox):
+    __slots__ = (
+        "__weakref__",
+        "_answering",
+        "_budget",
+        "_call",
+        "_called_at",
+        "_came_back",
+        "_can_fail_over",
+        "_counted",
+        "_cut",
+        "_deps",
+        "_draining",
+        "_error",
+        "_known_end",
+        "_next_poll",
+        "_references",
+        "_refused",
+        "_registration",
+        "_rest_waiters",
+        "_row",
+        "_send",
+        "_turns",
+        "began",
+        "log_writer",
+        "phase",
+        "started",
+        "taken_back",
+        "when_over",
+    )
+
     def __init__(self, deps: Dependencies, supervisor: Supervisor, row: TaskRow, turns: Sequence[Turn]) -> None:
+        super().__init__(supervisor)
         self._deps = deps
-        self._supervisor = supervisor
         self._row = row
         self._turns = turns
         self._send: Send | None = None
@@ -75,10 +105,6 @@ class Relay:
         self._counted = False
         self._budget = RetryBudget(deps.silence.total_seconds(), deps.clock.monotonic())
         self._call = WorkerCall(deps.forwarder, supervisor, self.post, self.mark_alive)
-        self._busy = False
-        """The store works for this relay. Its triggers wait."""
-        self._acting = False
-        self._inbox: list[tuple[Trigger, Any]] = []
         self._rest_waiters: list[asyncio.Future[None]] = []
         self.phase = Phase.RESTING if row.state in PAUSED else Phase.REATTACHING
         self.log_writer = TaskLogWriter(deps.engine.events, deps.codec, deps.observer, supervisor, row, turns)
@@ -88,7 +114,6 @@ class Relay:
         self.started = StartSignal()
         self.taken_back = False
         """Nothing ran, and the caller got that error: the same message may be sent again."""
-        self.over = False
         self.when_over: list[Callable[[], None]] = []
 
     # --- how a relay begins
@@ -146,14 +171,9 @@ class Relay:
         """The worker's stream may bring more."""
         return self._call.streams
 
-    @property
-    def busy(self) -> bool:
-        """The store works for this relay."""
-        return self._busy
-
     async def caught_up(self) -> None:
         """Return when everything that came so far has been acted on."""
-        await self._wish(Trigger.LOOK)
+        await self.wish(Trigger.LOOK)
 
     async def rests_within(self, seconds: float) -> bool:
         """Whether the task rests, or comes to rest within that time."""
@@ -165,11 +185,11 @@ class Relay:
 
     async def show(self) -> None:
         """Log the opening of the task, if its worker has sent nothing yet. LogMoved, StoreUnavailable."""
-        await self._wish(Trigger.REVEAL)
+        await self.wish(Trigger.REVEAL)
 
     async def cancel(self, why: HubError) -> None:
         """End the task as canceled, unless it has ended otherwise. LogMoved, StoreUnavailable: it goes on."""
-        await self._wish(Trigger.CANCELED, why)
+        await self.wish(Trigger.CANCELED, why)
 
     def drain(self) -> None:
         """Callers that wait for the worker's first event get the task as it stands."""
@@ -184,7 +204,7 @@ class Relay:
 
     def stop(self) -> None:
         """The hub stops: nothing more is done for this task, whatever the store still writes."""
-        self._act(Trigger.HUB_STOPS, WorkerLost("The hub stopped."))
+        self.act(Trigger.HUB_STOPS, WorkerLost("The hub stopped."))
 
     @property
     def silent_for(self) -> float:
@@ -199,72 +219,24 @@ class Relay:
         streams = self._registration is None or self._registration.offer.streaming
         self._budget.unchanged(self._deps.clock.monotonic(), streams=streams)
 
-    # --- the inbox
+    # --- what a trigger means
 
-    def post(self, trigger: Trigger, payload: Any = None) -> None:
-        """Act on it, at once or when the store has answered."""
-        self._inbox.append((trigger, payload))
-        if self._busy and not self.over:
-            if trigger is Trigger.RECEIVED:
-                self._call.pause()
-        elif not self._acting:
-            self._work()
+    def act(self, trigger: Trigger, payload: Any) -> bool:
+        self.phase, effects = step(self.phase, trigger, self._holds)
+        for effect in effects:
+            _CARRY_OUT[effect](self, payload)
+        return bool(effects)
 
-    async def _wish(self, trigger: Trigger, error: HubError | None = None) -> None:
-        """Post what a caller wants, and wait until it is done, or is not to be done in this phase."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.post(trigger, _Wish(done, error))
-        await done
-
-    def _work(self) -> None:
-        """Act on what is in the inbox. Events that follow each other are written together."""
-        self._acting = True
-        try:
-            while self._inbox and (self.over or not self._busy):
-                trigger, payload = self._inbox.pop(0)
-                while trigger is Trigger.RECEIVED and self._inbox and self._inbox[0][0] is Trigger.RECEIVED:
-                    payload = (*payload, *self._inbox.pop(0)[1])
-                self._act(trigger, payload)
-        finally:
-            self._acting = False
-        if not self._busy:
+    def hold_worker(self, *, held: bool) -> None:
+        if held:
+            self._call.pause()
+        else:
             self._call.resume()
 
-    def _act(self, trigger: Trigger, payload: Any) -> None:
-        acted = False
-        try:
-            self.phase, effects = step(self.phase, trigger, self._holds)
-            for effect in effects:
-                _CARRY_OUT[effect](self, payload)
-            if not effects and isinstance(payload, _Wish):
-                _tell(payload.done, None)
-            acted = True
-        finally:
-            if not acted:  # a bug, which whoever posted reports: nobody may wait for this relay
-                self._abandon()
-
-    def _store_then(self, name: str, operation: Awaitable[tuple[Trigger, Any]]) -> None:
-        """The inbox waits for an operation of the store."""
-        self._busy = True
-        self._supervisor.run_once(f"{name} {self._row.id}", self._await_store(operation))
-
-    async def _await_store(self, operation: Awaitable[tuple[Trigger, Any]]) -> None:
-        outcome: tuple[Trigger, Any] | None = None
-        try:
-            outcome = await operation
-        except HubError as error:
-            outcome = _store_trigger(error), error
-        finally:
-            if outcome is None:
-                self._abandon()
-        self._store_done(*outcome)
-
-    def _store_done(self, trigger: Trigger, payload: Any = None) -> None:
-        """The outcome comes before everything that waits."""
-        self._busy = False
-        self._inbox.insert(0, (trigger, payload))
-        if not self._acting:
-            self._work()
+    def abandon(self) -> None:
+        self.phase = Phase.WITHDRAWN
+        self._call.hang_up()
+        self._finish(None)
 
     def _holds(self, fact: Fact) -> bool:
         match fact:
@@ -292,35 +264,39 @@ class Relay:
     # --- the log
 
     def _write(self, batch: Sequence[WorkerEvent]) -> None:
-        self._busy = True
+        self.busy = True
         self.log_writer.write(batch, self._written, gap=self._cut)
 
     def _write_missing(self, worker_event: WorkerEvent) -> None:
-        self._busy = True
+        self.busy = True
         self.log_writer.write((worker_event,), self._written, gap=True)
 
     def _written(self, error: HubError | None) -> None:
         """The outcome of a write of what the worker sent."""
-        before, self._known_end = self._known_end, self.log_writer.at
+        writer = self.log_writer
+        before, self._known_end = self._known_end, writer.at
         if error is not None:
-            self._store_done(_store_trigger(error), error)
+            self.store_done(*outcome_of(error))
         elif self.rests:
-            self._store_done(Trigger.ENDED if self.log_writer.ended else Trigger.PAUSED)
+            self.store_done(Trigger.ENDED if writer.ended else Trigger.PAUSED)
         else:
-            if self.log_writer.size > self._deps.max_log:
-                self._inbox.insert(0, (Trigger.GIVE_UP, LogFull(self._deps.max_log)))
-            elif self.log_writer.at > self._deps.max_log_events:
-                self._inbox.insert(0, (Trigger.GIVE_UP, LogTooLong(self._deps.max_log_events)))
-            self._store_done(Trigger.LOGGED if self.log_writer.at != before else Trigger.UNCHANGED)
+            self.store_done(Trigger.LOGGED if writer.at != before else Trigger.UNCHANGED, then=self._beyond_limits())
 
-    def _show(self, wish: _Wish | None) -> None:
+    def _beyond_limits(self) -> Outcome | None:
+        if self.log_writer.size > self._deps.max_log:
+            return Trigger.GIVE_UP, LogFull(self._deps.max_log)
+        if self.log_writer.at > self._deps.max_log_events:
+            return Trigger.GIVE_UP, LogTooLong(self._deps.max_log_events)
+        return None
+
+    def _show(self, wish: Wish | None) -> None:
         def revealed(error: HubError | None) -> None:
             self._known_end = self.log_writer.at
             if wish is not None:
-                _tell(wish.done, error)
-            self._store_done(Trigger.SHOWN if error is None else _wish_trigger(error), error)
+                wish.tell(error)
+            self.store_done(*((Trigger.SHOWN, None) if error is None else outcome_of_wish(error)))
 
-        self._busy = True
+        self.busy = True
         self.log_writer.reveal(revealed)
 
     # --- the call
@@ -349,9 +325,9 @@ class Relay:
         except RouteError as failure:
             self.post(Trigger.GIVE_UP, failure)
         else:
-            self._store_then("move", self._assign(route.registration, previous))
+            self.store_then(f"move {self._row.id}", self._assign(route.registration, previous))
 
-    async def _assign(self, next_one: Registration, previous: Registration) -> tuple[Trigger, Any]:
+    async def _assign(self, next_one: Registration, previous: Registration) -> Outcome:
         log_dialect = next_one.offer.preferred_dialect(self._row.dialect)
         try:
             await self._deps.engine.tasks.assign(self._row.id, next_one.worker, next_one.epoch, log_dialect)
@@ -443,11 +419,11 @@ class Relay:
         if not self.taken_back:
             self._conclude(self._error)
         elif self.began == START:
-            self._store_then("take back", self._take_back(self._deps.engine.tasks.discard(self._row.id)))
+            self._take_back(self._deps.engine.tasks.discard(self._row.id))
         elif unknown:
             self._conclude(WorkerLost(f"{self.worker} no longer knows the task."))
         else:
-            self._store_then("take back", self._take_back(self._deps.engine.tasks.drop_turn(self._row.id, self._turns[-1])))
+            self._take_back(self._deps.engine.tasks.drop_turn(self._row.id, self._turns[-1]))
 
     def _lose(self, error: HubError) -> None:
         if isinstance(error, WorkerFault):
@@ -459,23 +435,26 @@ class Relay:
 
     def _conclude(self, error: HubError) -> None:
         def concluded(failure: HubError | None) -> None:
-            self._store_done(Trigger.ENDED if failure is None else _store_trigger(failure), failure)
+            self.store_done(*((Trigger.ENDED, None) if failure is None else outcome_of(failure)))
 
-        self._busy = True
+        self.busy = True
         self.log_writer.conclude(error, concluded)
 
-    def _cancel(self, wish: _Wish) -> None:
+    def _cancel(self, wish: Wish) -> None:
         def concluded(failure: HubError | None) -> None:
-            _tell(wish.done, failure)
-            self._store_done(Trigger.ENDED if failure is None else _wish_trigger(failure), failure)
+            wish.tell(failure)
+            self.store_done(*((Trigger.ENDED, None) if failure is None else outcome_of_wish(failure)))
 
-        self._busy = True
+        self.busy = True
         assert wish.error is not None
         self.log_writer.conclude(wish.error, concluded, TaskState.CANCELED)
 
-    async def _take_back(self, removal: Awaitable[None]) -> tuple[Trigger, Any]:
-        await removal
-        return Trigger.TAKEN_BACK, self._error
+    def _take_back(self, removal: Awaitable[None]) -> None:
+        async def remove() -> Outcome:
+            await removal
+            return Trigger.TAKEN_BACK, self._error
+
+        self.store_then(f"take back {self._row.id}", remove())
 
     def _report_failure(self, error: HubError) -> None:
         self._deps.observer.worker_failed(self._row.role, type(error).__name__)
@@ -504,19 +483,10 @@ class Relay:
         if not self.started.come:
             self._fail_start(WorkerLost(f"{self.worker} sent no answer to this message."))
         self._count_load(-1)
-        self.over = True
+        self.close()
         _wake(self._rest_waiters)
-        inbox, self._inbox = self._inbox, []
-        for _, payload in inbox:
-            if isinstance(payload, _Wish):
-                _tell(payload.done, None)
         while self.when_over:
             self.when_over.pop()()
-
-    def _abandon(self) -> None:
-        self.phase = Phase.WITHDRAWN
-        self._call.hang_up()
-        self._finish(None)
 
     # --- details
 
@@ -539,8 +509,7 @@ class Relay:
     def _hang_up(self, _: Any) -> None:
         """What the call still brought is not acted on: the worker has it, and the log continues after its own end."""
         self._call.hang_up()
-        if self._inbox:
-            self._inbox = [entry for entry in self._inbox if entry[0] not in OF_THE_CALL]
+        self.forget_call()
 
     def _rest(self, _: Any) -> None:
         self._count_load(-1)
@@ -562,35 +531,6 @@ class Relay:
         if self._registration is not None and self._counted is (step < 0):
             self._registration.in_flight += step
             self._counted = step > 0
-
-
-class _Wish(NamedTuple):
-    """What a caller waits for. `error`: why it wants the task to end."""
-
-    done: asyncio.Future[None]
-    error: HubError | None
-
-
-def _store_trigger(error: HubError) -> Trigger:
-    match error:
-        case LogMoved():
-            return Trigger.FENCE_LOST
-        case StoreUnavailable():
-            return Trigger.STORE_UNAVAILABLE
-    return Trigger.GIVE_UP
-
-
-def _wish_trigger(error: HubError) -> Trigger:
-    """A write that a caller wanted has failed: the caller is told, and the task goes on."""
-    return Trigger.FENCE_LOST if isinstance(error, LogMoved) else Trigger.NOT_STORED
-
-
-def _tell(waiter: asyncio.Future[None], error: HubError | None) -> None:
-    if not waiter.done():
-        if error is None:
-            waiter.set_result(None)
-        else:
-            waiter.set_exception(error)
 
 
 def _wake(waiters: list[asyncio.Future[None]]) -> None:
