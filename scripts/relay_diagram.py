@@ -1,4 +1,4 @@
-"""Writes the generated part of docs/explanation/relay.md: the relay's diagram and its table, from hub/core/relay/transitions.py."""
+"""Writes the generated part of docs/explanation/relay.md, diagram and table, from hub/core/relay/transitions.py."""
 
 from __future__ import annotations
 

@@ -118,15 +118,15 @@ class PlayedCall:
         self._listener = listener
         self._left = left
         self._played = 0
-        self._flowing = asyncio.Event()
-        self._flowing.set()
+        self._resumed = asyncio.Event()
+        self._resumed.set()
         self._task = asyncio.create_task(self._play(), name=f"script of {worker}")
 
     def pause(self) -> None:
-        self._flowing.clear()
+        self._resumed.clear()
 
     def resume(self) -> None:
-        self._flowing.set()
+        self._resumed.set()
 
     def hang_up(self) -> None:
         self._task.cancel()
@@ -141,7 +141,7 @@ class PlayedCall:
                 await step.reach()
             elif isinstance(step, int | float):
                 await asyncio.sleep(step)
-            await self._flowing.wait()
+            await self._resumed.wait()
             self._played += 1
             if isinstance(step, HubError):
                 self._listener.closed(step)

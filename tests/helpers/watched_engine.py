@@ -141,16 +141,16 @@ class _OpenLog:
         append.add_done_callback(self._appends.discard)
 
     async def _append(self, entry: LogEntry, after: Cursor, done: Callable[[HubError | None], None]) -> None:
-        """`done` is told within the engine's own call, unless the test holds it."""
-        told = False
+        """`done` is called within the engine's own call, unless the test holds it."""
+        done_already = False
 
         async def to_engine(task: TaskId, entry: LogEntry) -> HubError | None:
             outcome: asyncio.Future[HubError | None] = asyncio.get_running_loop().create_future()
 
             def stored(error: HubError | None) -> None:
-                nonlocal told
-                told = not self._engine.holds_after("events.append")
-                if told:
+                nonlocal done_already
+                done_already = not self._engine.holds_after("events.append")
+                if done_already:
                     done(error)
                 outcome.set_result(error)
 
@@ -161,7 +161,7 @@ class _OpenLog:
             result = await self._engine.run("events.append", to_engine, (self._task, entry), {})
         except HubError as error:
             result = error
-        if not told:
+        if not done_already:
             done(result)
 
 

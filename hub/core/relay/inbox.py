@@ -12,7 +12,7 @@ from hub.core.supervisor import Supervisor
 from rolecall.errors import HubError, LogMoved, StoreUnavailable
 
 
-class Wish(NamedTuple):
+class Awaited(NamedTuple):
     """What a caller waits for. `error`: why it wants the task to end."""
 
     done: asyncio.Future[None]
@@ -63,10 +63,10 @@ class Inbox(ABC):
         elif not self._acting:
             self._work()
 
-    async def wish(self, trigger: Trigger, error: HubError | None = None) -> None:
+    async def post_and_wait(self, trigger: Trigger, error: HubError | None = None) -> None:
         """Post what a caller wants, and wait until it is done, or is not to be done in this phase."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.post(trigger, Wish(done, error))
+        self.post(trigger, Awaited(done, error))
         await done
 
     def store_then(self, name: str, operation: Awaitable[Outcome]) -> None:
@@ -93,7 +93,7 @@ class Inbox(ABC):
         self.over = True
         triggers, self._triggers = self._triggers, []
         for _, payload in triggers:
-            if isinstance(payload, Wish):
+            if isinstance(payload, Awaited):
                 payload.tell(None)
 
     def _work(self) -> None:
@@ -104,20 +104,20 @@ class Inbox(ABC):
                 trigger, payload = self._triggers.pop(0)
                 while trigger is Trigger.RECEIVED and self._triggers and self._triggers[0][0] is Trigger.RECEIVED:
                     payload = (*payload, *self._triggers.pop(0)[1])
-                self._act_safely(trigger, payload)
+                self._act_or_abandon(trigger, payload)
         finally:
             self._acting = False
         if not self.busy:
             self.hold_worker(held=False)
 
-    def _act_safely(self, trigger: Trigger, payload: Any) -> None:
+    def _act_or_abandon(self, trigger: Trigger, payload: Any) -> None:
         acted: bool | None = None
         try:
             acted = self.act(trigger, payload)
         finally:
             if acted is None:  # a bug, which whoever posted reports
                 self.abandon()
-        if not acted and isinstance(payload, Wish):
+        if not acted and isinstance(payload, Awaited):
             payload.tell(None)
 
     async def _await_store(self, operation: Awaitable[Outcome]) -> None:
@@ -142,6 +142,6 @@ def outcome_of(error: HubError) -> Outcome:
     return Trigger.GIVE_UP, error
 
 
-def outcome_of_wish(error: HubError) -> Outcome:
+def outcome_for_caller(error: HubError) -> Outcome:
     """A write that a caller wanted has failed: the caller is told, and the task goes on."""
     return (Trigger.FENCE_LOST if isinstance(error, LogMoved) else Trigger.NOT_STORED), error

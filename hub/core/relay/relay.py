@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from hub.core.relay.context import Dependencies
-from hub.core.relay.inbox import Inbox, Outcome, Wish, outcome_of, outcome_of_wish
+from hub.core.relay.inbox import Inbox, Outcome, Awaited, outcome_of, outcome_for_caller
 from hub.core.relay.log_writer import TaskLogWriter
 from hub.core.relay.retry_budget import RetryBudget
 from hub.core.relay.start_signal import StartSignal
@@ -173,7 +173,7 @@ class Relay(Inbox):
 
     async def caught_up(self) -> None:
         """Return when everything that came so far has been acted on."""
-        await self.wish(Trigger.LOOK)
+        await self.post_and_wait(Trigger.LOOK)
 
     async def rests_within(self, seconds: float) -> bool:
         """Whether the task rests, or comes to rest within that time."""
@@ -185,11 +185,11 @@ class Relay(Inbox):
 
     async def show(self) -> None:
         """Log the opening of the task, if its worker has sent nothing yet. LogMoved, StoreUnavailable."""
-        await self.wish(Trigger.REVEAL)
+        await self.post_and_wait(Trigger.REVEAL)
 
     async def cancel(self, why: HubError) -> None:
         """End the task as canceled, unless it has ended otherwise. LogMoved, StoreUnavailable: it goes on."""
-        await self.wish(Trigger.CANCELED, why)
+        await self.post_and_wait(Trigger.CANCELED, why)
 
     def drain(self) -> None:
         """Callers that wait for the worker's first event get the task as it stands."""
@@ -289,12 +289,12 @@ class Relay(Inbox):
             return Trigger.GIVE_UP, LogTooLong(self._deps.max_log_events)
         return None
 
-    def _show(self, wish: Wish | None) -> None:
+    def _show(self, awaited: Awaited | None) -> None:
         def revealed(error: HubError | None) -> None:
             self._known_end = self.log_writer.at
-            if wish is not None:
-                wish.tell(error)
-            self.store_done(*((Trigger.SHOWN, None) if error is None else outcome_of_wish(error)))
+            if awaited is not None:
+                awaited.tell(error)
+            self.store_done(*((Trigger.SHOWN, None) if error is None else outcome_for_caller(error)))
 
         self.busy = True
         self.log_writer.reveal(revealed)
@@ -440,14 +440,14 @@ class Relay(Inbox):
         self.busy = True
         self.log_writer.conclude(error, concluded)
 
-    def _cancel(self, wish: Wish) -> None:
+    def _cancel(self, awaited: Awaited) -> None:
         def concluded(failure: HubError | None) -> None:
-            wish.tell(failure)
-            self.store_done(*((Trigger.ENDED, None) if failure is None else outcome_of_wish(failure)))
+            awaited.tell(failure)
+            self.store_done(*((Trigger.ENDED, None) if failure is None else outcome_for_caller(failure)))
 
         self.busy = True
-        assert wish.error is not None
-        self.log_writer.conclude(wish.error, concluded, TaskState.CANCELED)
+        assert awaited.error is not None
+        self.log_writer.conclude(awaited.error, concluded, TaskState.CANCELED)
 
     def _take_back(self, removal: Awaitable[None]) -> None:
         async def remove() -> Outcome:

@@ -132,9 +132,9 @@ def test_a_call_that_may_have_run_is_followed_and_never_moved() -> None:
 
 
 def test_every_phase_can_reach_an_end() -> None:
-    leads_to = {phase: {following.phase for start, _, following in steps() if start is phase} for phase in Phase}
+    reachable = {phase: {following.phase for start, _, following in steps() if start is phase} for phase in Phase}
     ending = set(_OVER)
-    while more := {phase for phase in Phase if phase not in ending and leads_to[phase] & ending}:
+    while more := {phase for phase in Phase if phase not in ending and reachable[phase] & ending}:
         ending |= more
     assert ending == set(Phase)
 

@@ -26,18 +26,18 @@ from tests.helpers.scripted import chunk, status, task
 PARAMS = b'{"message":{"messageId":"m-1","role":"user","kind":"message","parts":[{"kind":"text","text":"hi"}]}}'
 
 
-class Desk:
+class Setup:
     """A stored task and its only writer."""
 
     def __init__(self, engine: Engine, row: TaskRow, supervisor: Supervisor) -> None:
         self.engine = engine
         self.row = row
         self.drops: list[str] = []
-        desk = self
+        setup = self
 
         class Drops(NullObserver):
             def dropped(self, role: str, what: str, count: int) -> None:
-                desk.drops.append(what)
+                setup.drops.append(what)
 
         self._turns = (a_turn(params=PARAMS),)
         self._make: Callable[[TaskRow], TaskLogWriter] = lambda row: TaskLogWriter(
@@ -63,87 +63,87 @@ async def outcome(write: Callable[[Callable[[HubError | None], None]], None]) ->
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
+async def setup() -> AsyncIterator[Setup]:
     supervisor = Supervisor()
     async with open_engine("memory:", clock=ManualClock()) as engine:
         row = a_row()
         await engine.tasks.admit(row, a_turn(params=PARAMS))
-        yield Desk(engine, row, supervisor)
+        yield Setup(engine, row, supervisor)
         await supervisor.close()
 
 
-async def test_a_batch_is_one_append_and_moves_the_end(desk: Desk) -> None:
+async def test_a_batch_is_one_append_and_moves_the_end(setup: Setup) -> None:
     assert (
-        await desk.write(task(position="b.1"), chunk("x", append=False, position="b.2"), status("completed", position="b.3"))
+        await setup.write(task(position="b.1"), chunk("x", append=False, position="b.2"), status("completed", position="b.3"))
         is None
     )
-    assert await desk.kinds() == [("task", "working"), ("artifact-update", ""), ("status-update", "completed")]
-    assert (desk.writer.at, desk.writer.position, desk.writer.ended) == (3, "b.3", True)
+    assert await setup.kinds() == [("task", "working"), ("artifact-update", ""), ("status-update", "completed")]
+    assert (setup.writer.at, setup.writer.position, setup.writer.ended) == (3, "b.3", True)
 
 
-async def test_what_follows_the_end_or_belongs_to_another_task_is_dropped(desk: Desk) -> None:
-    await desk.write(task(), chunk("theirs", task_id="other"), status("completed"), chunk("late"))
-    assert await desk.kinds() == [("task", "working"), ("status-update", "completed")]
-    assert desk.drops == ["foreign task", "after the end"]
+async def test_what_follows_the_end_or_belongs_to_another_task_is_dropped(setup: Setup) -> None:
+    await setup.write(task(), chunk("theirs", task_id="other"), status("completed"), chunk("late"))
+    assert await setup.kinds() == [("task", "working"), ("status-update", "completed")]
+    assert setup.drops == ["foreign task", "after the end"]
 
 
-async def test_a_write_without_news_is_done_at_once(desk: Desk) -> None:
-    await desk.write(task())
-    told: list[HubError | None] = []
-    desk.writer.write((), told.append)
-    assert told == [None]
+async def test_a_write_without_news_is_done_at_once(setup: Setup) -> None:
+    await setup.write(task())
+    outcomes: list[HubError | None] = []
+    setup.writer.write((), outcomes.append)
+    assert outcomes == [None]
 
 
 @pytest.mark.parametrize("before", [(), (chunk("x", append=False),)], ids=["alone", "behind an event"])
-async def test_a_repeated_task_adds_what_the_log_lacks(desk: Desk, before: Sequence[WorkerEvent]) -> None:
-    await desk.write(task())
+async def test_a_repeated_task_adds_what_the_log_lacks(setup: Setup, before: Sequence[WorkerEvent]) -> None:
+    await setup.write(task())
     artifact = {"artifactId": "a", "parts": [{"kind": "text", "text": "x"}]}
-    assert await desk.write(*before, task("completed", artifacts=[artifact]), gap=True) is None
-    assert await desk.kinds() == [("task", "working"), ("artifact-update", ""), ("status-update", "completed")]
+    assert await setup.write(*before, task("completed", artifacts=[artifact]), gap=True) is None
+    assert await setup.kinds() == [("task", "working"), ("artifact-update", ""), ("status-update", "completed")]
 
 
-async def test_the_opening_is_shown_once(desk: Desk) -> None:
-    assert await outcome(desk.writer.reveal) is None
-    assert await outcome(desk.writer.reveal) is None
-    await desk.write(task())
-    assert await desk.kinds() == [("task", "submitted"), ("status-update", "working")]
+async def test_the_opening_is_shown_once(setup: Setup) -> None:
+    assert await outcome(setup.writer.reveal) is None
+    assert await outcome(setup.writer.reveal) is None
+    await setup.write(task())
+    assert await setup.kinds() == [("task", "submitted"), ("status-update", "working")]
 
 
 @pytest.mark.parametrize("begun", [False, True])
-async def test_a_verdict_ends_the_task_once(desk: Desk, begun: bool) -> None:
+async def test_a_verdict_ends_the_task_once(setup: Setup, begun: bool) -> None:
     if begun:
-        await desk.write(task())
+        await setup.write(task())
     for _ in range(2):
-        assert await outcome(lambda done: desk.writer.conclude(WorkerLost("gone"), done)) is None
-    assert [state for _, state in await desk.kinds()] == ["working" if begun else "submitted", "failed"]
-    assert desk.writer.ended
+        assert await outcome(lambda done: setup.writer.conclude(WorkerLost("gone"), done)) is None
+    assert [state for _, state in await setup.kinds()] == ["working" if begun else "submitted", "failed"]
+    assert setup.writer.ended
 
 
-async def test_a_task_that_goes_on_after_a_pause_says_so(desk: Desk) -> None:
-    await desk.write(task(), status("input-required"))
-    assert desk.writer.rests
-    await desk.write(chunk("x", append=False))
-    assert await desk.kinds() == [
+async def test_a_task_that_goes_on_after_a_pause_says_so(setup: Setup) -> None:
+    await setup.write(task(), status("input-required"))
+    assert setup.writer.rests
+    await setup.write(chunk("x", append=False))
+    assert await setup.kinds() == [
         ("task", "working"),
         ("status-update", "input-required"),
         ("status-update", "working"),
         ("artifact-update", ""),
     ]
-    assert not desk.writer.rests
+    assert not setup.writer.rests
 
 
-async def test_the_second_of_two_writers_gets_the_fence(desk: Desk) -> None:
-    other = desk.another_writer()
-    await desk.write(task())
+async def test_the_second_of_two_writers_gets_the_fence(setup: Setup) -> None:
+    other = setup.another_writer()
+    await setup.write(task())
     assert isinstance(await outcome(lambda done: other.write((task(),), done)), LogMoved)
     assert other.at == START
-    assert len(await desk.kinds()) == 1
+    assert len(await setup.kinds()) == 1
 
 
-async def test_another_dialect_is_used_for_what_is_written_then(desk: Desk) -> None:
-    desk.writer.use_dialect("1.0")
-    await outcome(lambda done: desk.writer.conclude(WorkerLost("gone"), done, TaskState.CANCELED))
-    logged = await desk.engine.events.read(desk.row.id)
+async def test_another_dialect_is_used_for_what_is_written_then(setup: Setup) -> None:
+    setup.writer.use_dialect("1.0")
+    await outcome(lambda done: setup.writer.conclude(WorkerLost("gone"), done, TaskState.CANCELED))
+    logged = await setup.engine.events.read(setup.row.id)
     assert [one.event.dialect for one in logged] == ["1.0", "1.0"]
     assert parse(logged[-1].event.body)["status"]["state"] == "TASK_STATE_CANCELED"
     assert logged[0].event.kind is EventKind.TASK

@@ -37,7 +37,7 @@ def pytest_asyncio_loop_factories(
     return {"virtual": VirtualTimeLoop}
 
 
-class Desk:
+class Setup:
     def __init__(self, supervisor: Supervisor) -> None:
         self.forwarder = ScriptedForwarder()
         self.posted: list[tuple[Trigger, Any]] = []
@@ -59,26 +59,26 @@ class Desk:
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
+async def setup() -> AsyncIterator[Setup]:
     supervisor = Supervisor()
-    desk = Desk(supervisor)
-    yield desk
-    desk.call.hang_up()
+    setup = Setup(supervisor)
+    yield setup
+    setup.call.hang_up()
     await supervisor.close()
 
 
-async def test_events_and_the_proper_end_are_posted_in_order(desk: Desk) -> None:
-    desk.attach(task(), chunk("x"))
-    assert desk.call.streams
+async def test_events_and_the_proper_end_are_posted_in_order(setup: Setup) -> None:
+    setup.attach(task(), chunk("x"))
+    assert setup.call.streams
     await asyncio.sleep(1)
-    assert desk.triggers == [Trigger.RECEIVED, Trigger.RECEIVED, Trigger.CLOSED]
-    assert not desk.call.streams
+    assert setup.triggers == [Trigger.RECEIVED, Trigger.RECEIVED, Trigger.CLOSED]
+    assert not setup.call.streams
 
 
-async def test_the_head_of_an_answer_is_a_sign_of_life_and_no_trigger(desk: Desk) -> None:
-    desk.attach(60.0, task())
+async def test_the_head_of_an_answer_is_a_sign_of_life_and_no_trigger(setup: Setup) -> None:
+    setup.attach(60.0, task())
     await asyncio.sleep(1)
-    assert (desk.signs_of_life, desk.posted) == (1, [])
+    assert (setup.signs_of_life, setup.posted) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -92,51 +92,51 @@ async def test_the_head_of_an_answer_is_a_sign_of_life_and_no_trigger(desk: Desk
         (HubDraining(), Trigger.GIVE_UP),
     ],
 )
-async def test_each_failure_is_a_trigger_of_its_own(desk: Desk, error: HubError, trigger: Trigger) -> None:
-    desk.attach(error)
-    desk.forwarder.plan_fetch("echo:a", error)
-    desk.call.poll(OFFER, IDS, after=0.5)
+async def test_each_failure_is_a_trigger_of_its_own(setup: Setup, error: HubError, trigger: Trigger) -> None:
+    setup.attach(error)
+    setup.forwarder.plan_fetch("echo:a", error)
+    setup.call.poll(OFFER, IDS, after=0.5)
     await asyncio.sleep(1)
-    assert desk.posted == [(trigger, error), (trigger, error)]
+    assert setup.posted == [(trigger, error), (trigger, error)]
 
 
-async def test_a_paused_call_posts_nothing_until_it_is_resumed(desk: Desk) -> None:
-    desk.attach(task(), chunk("x"), chunk("y"))
+async def test_a_paused_call_posts_nothing_until_it_is_resumed(setup: Setup) -> None:
+    setup.attach(task(), chunk("x"), chunk("y"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    desk.call.pause()
+    setup.call.pause()
     await asyncio.sleep(5)
-    assert len(desk.posted) <= 1
-    desk.call.resume()
+    assert len(setup.posted) <= 1
+    setup.call.resume()
     await asyncio.sleep(1)
-    assert desk.triggers == [Trigger.RECEIVED] * 3 + [Trigger.CLOSED]
+    assert setup.triggers == [Trigger.RECEIVED] * 3 + [Trigger.CLOSED]
 
 
-async def test_nothing_is_posted_after_hanging_up(desk: Desk) -> None:
-    desk.attach(0.5, task())
-    desk.forwarder.plan_fetch("echo:a", task())
-    desk.call.poll(OFFER, IDS, after=0.5)
-    desk.call.retry(after=0.5)
-    desk.call.hang_up()
+async def test_nothing_is_posted_after_hanging_up(setup: Setup) -> None:
+    setup.attach(0.5, task())
+    setup.forwarder.plan_fetch("echo:a", task())
+    setup.call.poll(OFFER, IDS, after=0.5)
+    setup.call.retry(after=0.5)
+    setup.call.hang_up()
     await asyncio.sleep(5)
-    assert desk.posted == []
-    assert desk.forwarder.left == ["echo:a"]
+    assert setup.posted == []
+    assert setup.forwarder.left == ["echo:a"]
 
 
-async def test_a_poll_waits_and_posts_the_workers_task(desk: Desk) -> None:
-    desk.forwarder.plan_fetch("echo:a", task("completed"))
-    desk.call.poll(OFFER, IDS, after=2.0)
+async def test_a_poll_waits_and_posts_the_workers_task(setup: Setup) -> None:
+    setup.forwarder.plan_fetch("echo:a", task("completed"))
+    setup.call.poll(OFFER, IDS, after=2.0)
     await asyncio.sleep(1.9)
-    assert desk.posted == []
+    assert setup.posted == []
     await asyncio.sleep(0.2)
-    ((trigger, (worker_event,)),) = desk.posted
+    ((trigger, (worker_event,)),) = setup.posted
     assert trigger is Trigger.RECEIVED
     assert worker_event.state == "completed"
 
 
-async def test_a_pause_ends_with_a_retry(desk: Desk) -> None:
-    desk.call.retry(after=0.25)
+async def test_a_pause_ends_with_a_retry(setup: Setup) -> None:
+    setup.call.retry(after=0.25)
     await asyncio.sleep(0.2)
-    assert desk.posted == []
+    assert setup.posted == []
     await asyncio.sleep(0.1)
-    assert desk.posted == [(Trigger.RETRY, None)]
+    assert setup.posted == [(Trigger.RETRY, None)]
