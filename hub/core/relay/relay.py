@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from hub.core.relay.context import Dependencies
-from hub.core.relay.inbox import Inbox, Outcome, Awaited, outcome_of, outcome_for_caller
+from hub.core.relay.inbox import Awaited, Inbox, Outcome, outcome_for_caller, outcome_of
 from hub.core.relay.log_writer import TaskLogWriter
 from hub.core.relay.retry_budget import RetryBudget
 from hub.core.relay.start_signal import StartSignal
