@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from typing import Protocol
 
+from rolecall.errors import HubError
 from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.command import Send
 from rolecall.model.value import Value
@@ -29,21 +29,49 @@ class Attach(Value, frozen=True):
     position: str | None
 
 
+class AnswerListener(Protocol):
+    """Is told what a worker answers: on the loop, and never from within the call that started or resumed it."""
+
+    def received(self, batch: Sequence[WorkerEvent]) -> None:
+        """Events that arrived together. An empty batch is a sign of life: the answer's head, a comment, or a part of a long
+        event.
+        """
+
+    def closed(self, error: HubError | None) -> None:
+        """The answer is over: told last, exactly once, and not after `hang_up`. None: the worker ended its answer properly.
+
+        WorkerUnreachable (nothing was sent), WorkerRefused (the worker answered that it did nothing), WorkerBroke (cut or
+        timed out after the call was sent), InvalidAnswer, WorkerFault (the worker's own JSON-RPC error). SecretUnreadable:
+        nothing was sent.
+        """
+
+
+class WorkerCall(Protocol):
+    """A message or subscription on its way, and its answer."""
+
+    def pause(self) -> None:
+        """Tell nothing until `resume`. Back-pressure holds the worker's stream, so that what is buffered is bounded."""
+
+    def resume(self) -> None: ...
+
+    def hang_up(self) -> None:
+        """Nothing more is told. What has not arrived is cancelled. If the last event was one that ends a worker's answer, the
+        connection is kept for another call.
+        """
+
+
 class Forwarder(Protocol):
     """Calls workers. No call is repeated automatically.
 
-    Every method raises WorkerUnreachable (nothing was sent), WorkerRefused (the worker answered that it did nothing),
-    WorkerBroke (cut or timed out after the call was sent), InvalidAnswer, WorkerFault (the worker's own JSON-RPC error).
+    `fetch` and `cancel` raise the errors of `AnswerListener.closed`.
     """
 
-    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
-        """Send a message; entering returns when the worker's answer has begun. Streams if the worker can, else asks it not
-        to block and yields its one answer. A batch holds what arrived together; an empty one is a sign of life. The
-        iterator ends when the worker has ended its answer properly; a cut raises WorkerBroke. While the iterator is not
-        read, the worker's stream is paused by backpressure.
+    def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> WorkerCall:
+        """Send a message. Streams if the worker can, else asks it not to block; its one answer is then the only event.
+        RequestError at once if the message cannot be expressed for this worker; every other failure is told by `closed`.
         """
 
-    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
+    def attach(self, offer: Offer, attach: Attach, listener: AnswerListener) -> WorkerCall:
         """Read a task's stream again. WorkerFault if the worker does not know the task."""
 
     async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:

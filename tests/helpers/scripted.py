@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
-from hub.ports.forwarder import Attach, Dispatch
-from rolecall.errors import WorkerBroke, WorkerFault
+from hub.ports.forwarder import AnswerListener, Attach, Dispatch
+from rolecall.errors import HubError, RequestError, WorkerBroke, WorkerFault
 from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.value import replace
 from rolecall.model.worker import Offer
@@ -28,13 +27,14 @@ Step = WorkerEvent | list[WorkerEvent] | Exception | float | Hold
 
 
 class ScriptedForwarder:
-    """`calls`: each call with its worker. `left`: workers whose streams were closed before the end of their script. Each call
-    takes the next script of its worker's queue.
+    """`calls`: each call with its worker. Each call takes the next script of its worker's queue. `hung_up`: workers of calls
+    that were hung up before they were told the end; `left`: those of which the script had not been played to its end.
     """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Any]] = []
         self._at: list[float] = []
+        self.hung_up: list[str] = []
         self.left: list[str] = []
         self.scripts: dict[str, deque[Sequence[Step]]] = {}
         self.fetch_scripts: dict[str, deque[Step]] = {}
@@ -50,13 +50,13 @@ class ScriptedForwarder:
     def plan_fetch(self, worker: str, *answers: Step) -> None:
         self.fetch_scripts.setdefault(worker, deque()).extend(answers)
 
-    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
+    def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> ScriptedCall:
         self._note("deliver", offer, dispatch)
-        return self._play(str(offer.worker), dispatch.ids.log_dialect)
+        return self._play(offer, dispatch.ids.log_dialect, listener)
 
-    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
+    def attach(self, offer: Offer, attach: Attach, listener: AnswerListener) -> ScriptedCall:
         self._note("attach", offer, attach)
-        return self._play(str(offer.worker), attach.ids.log_dialect)
+        return self._play(offer, attach.ids.log_dialect, listener)
 
     async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:
         self._note("fetch", offer, ids)
@@ -98,39 +98,78 @@ class ScriptedForwarder:
         assert isinstance(answer, WorkerEvent)
         return _in_dialect(log_dialect, answer)
 
-    @asynccontextmanager
-    async def _play(self, worker: str, log_dialect: str) -> AsyncIterator[AsyncIterator[Sequence[WorkerEvent]]]:
+    def _play(self, offer: Offer, log_dialect: str, listener: AnswerListener) -> ScriptedCall:
+        worker = str(offer.worker)
         steps = self.scripts[worker].popleft()
-        if steps and isinstance(steps[0], Exception):
+        if steps and isinstance(steps[0], Exception) and (isinstance(steps[0], RequestError) or not isinstance(steps[0], HubError)):
+            # Such an error, or a bug, is not told to the listener.
             raise steps[0]
-        played: list[Step] = []
-        worker_event = _play_steps(steps, log_dialect, played)
-        try:
-            yield worker_event
-        finally:
-            await worker_event.aclose()
-            if len(played) < len(steps):
-                self.left.append(worker)
+        return ScriptedCall(self, worker, steps, log_dialect, listener)
 
 
-async def _play_steps(
-    steps: Sequence[Step], log_dialect: str, played: list[Step]
-) -> AsyncGenerator[Sequence[WorkerEvent], None]:
-    for step in steps:
-        if isinstance(step, Hold):
-            await step.reach()
-        elif isinstance(step, int | float):
-            await asyncio.sleep(step)
-        played.append(step)
-        if isinstance(step, Exception):
-            raise step
-        if isinstance(step, WorkerEvent | list):
-            together = step if isinstance(step, list) else [step]
+class ScriptedCall:
+    """Plays a script to a listener, in a task of its own. The script stands still while the call is paused."""
+
+    def __init__(
+        self, forwarder: ScriptedForwarder, worker: str, steps: Sequence[Step], log_dialect: str, listener: AnswerListener
+    ) -> None:
+        self._forwarder = forwarder
+        self._worker = worker
+        self._steps = steps
+        self._log_dialect = log_dialect
+        self._listener: AnswerListener | None = listener
+        self._played = 0
+        self._may_tell = asyncio.Event()
+        self._may_tell.set()
+        self._task = asyncio.get_running_loop().create_task(self._play(), name=f"script of {worker}")
+
+    def pause(self) -> None:
+        self._may_tell.clear()
+
+    def resume(self) -> None:
+        self._may_tell.set()
+
+    def hang_up(self) -> None:
+        if self._listener is None:
+            return
+        self._listener = None
+        self._forwarder.hung_up.append(self._worker)
+        if self._played < len(self._steps):
+            self._forwarder.left.append(self._worker)
+        self._task.cancel()
+
+    async def _play(self) -> None:
+        if not (self._steps and isinstance(self._steps[0], Exception)):
+            await self._tell([])
+        for step in self._steps:
+            await self._may_tell.wait()
+            if isinstance(step, Hold):
+                await step.reach()
+            elif isinstance(step, int | float):
+                await asyncio.sleep(step)
+            self._played += 1
+            if isinstance(step, WorkerEvent | list):
+                await self._tell(step if isinstance(step, list) else [step])
+            if isinstance(step, Exception):
+                assert isinstance(step, HubError), "a listener is told only the hub's errors"
+                await self._close(step)
+                return
+        await self._close(None)
+
+    async def _tell(self, together: Sequence[WorkerEvent]) -> None:
+        await self._may_tell.wait()
+        if self._listener is not None:
             # Fresh copies: the receiver of a document owns it.
-            yield [
-                _in_dialect(log_dialect, replace(worker_event, document=dict(worker_event.document)))
-                for worker_event in together
-            ]
+            fresh = [replace(worker_event, document=dict(worker_event.document)) for worker_event in together]
+            self._listener.received([_in_dialect(self._log_dialect, worker_event) for worker_event in fresh])
+            # The listener may have hung up.
+            await asyncio.sleep(0)
+
+    async def _close(self, error: HubError | None) -> None:
+        await self._may_tell.wait()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.closed(error)
 
 
 def _in_dialect(log_dialect: str, worker_event: WorkerEvent) -> WorkerEvent:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
+from hub.core.relay.batches import Batches
 from hub.core.relay.context import Dependencies
 from hub.core.relay.log_writer import TaskLogWriter
 from hub.core.relay.retry_budget import RetryBudget
@@ -35,7 +36,7 @@ from rolecall.errors import (
     WorkerLost,
     WorkerUnreachable,
 )
-from rolecall.model.a2a import PAUSED, TaskState, WorkerEvent
+from rolecall.model.a2a import PAUSED, TaskState
 from rolecall.model.command import Send
 from rolecall.model.ids import START, WorkerId
 from rolecall.model.task import TaskRow, Turn
@@ -49,8 +50,6 @@ _SHORTEST_STREAM = 1.0
 _SILENCE_LIMIT = 10
 """After a cut, an unchanged task counts as running for this many times the allowed silence."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
-
-Batches = AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]
 
 
 class Relay:
@@ -210,7 +209,7 @@ class Relay:
         registration = self._live_registration()
         dispatch = Dispatch(send, self.log_writer.ids, self._references)
         try:
-            await self._copy(self._deps.forwarder.deliver(registration.offer, dispatch))
+            await self._copy(Batches(partial(self._deps.forwarder.deliver, registration.offer, dispatch)))
         except WorkerUnreachable as error:
             await self.suspect(registration, error)
             raise
@@ -273,7 +272,8 @@ class Relay:
                 await self._listen_again(registration, self._repeat(registration))
             elif registration.offer.replays:
                 attach = Attach(self.log_writer.ids, self.log_writer.position)
-                await self._listen_again(registration, self._copy(self._deps.forwarder.attach(registration.offer, attach)))
+                stream = Batches(partial(self._deps.forwarder.attach, registration.offer, attach))
+                await self._listen_again(registration, self._copy(stream))
             else:
                 await self._poll(registration)
         except WorkerUnreachable as error:
