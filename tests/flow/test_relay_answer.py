@@ -197,7 +197,7 @@ async def test_an_answer_goes_to_no_other_worker(system: System) -> None:
 async def test_a_refused_answer_under_an_alias_may_be_repeated_at_once(system: System) -> None:
     await system.enrol("echo:a")
     caller = DialectCaller(system, "0.1")
-    system.forwarder.plan("echo:a", task(), status("input-required", "which?"))
+    system.forwarder.plan("echo:a", [task(), status("input-required", "which?")])
     await caller.send("hi", name="t1")
     system.forwarder.plan("echo:a", WorkerRefused("echo:a"))
     with pytest.raises(WorkerRefused):

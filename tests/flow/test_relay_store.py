@@ -174,6 +174,7 @@ async def test_a_reader_continues_when_another_hub_takes_its_task_over(system: S
     opening.release()
     task_stream = await asyncio.wait_for(streaming, 1)
     assert [logged.cursor for logged in await anext(task_stream)] == [1]
+    await asyncio.sleep(0.01)
     assert len(system.hub.relays) == 0
     task_stream.close()
 

@@ -142,6 +142,9 @@ class ScriptedCall:
         if not (self._steps and isinstance(self._steps[0], Exception)):
             await self._tell([])
         for step in self._steps:
+            if self._played and not isinstance(step, Exception):
+                # What arrives separately is told in turns of its own; the end comes with what was before it.
+                await asyncio.sleep(0)
             await self._may_tell.wait()
             if isinstance(step, Hold):
                 await step.reach()
@@ -162,8 +165,6 @@ class ScriptedCall:
             # Fresh copies: the receiver of a document owns it.
             fresh = [replace(worker_event, document=dict(worker_event.document)) for worker_event in together]
             self._listener.received([_in_dialect(self._log_dialect, worker_event) for worker_event in fresh])
-            # The listener may have hung up.
-            await asyncio.sleep(0)
 
     async def _close(self, error: HubError | None) -> None:
         await self._may_tell.wait()

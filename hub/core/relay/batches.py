@@ -8,7 +8,10 @@ from collections.abc import Callable, Sequence
 
 from hub.ports.forwarder import AnswerListener, WorkerCall
 from rolecall.errors import HubError
-from rolecall.model.a2a import WorkerEvent
+from rolecall.model.a2a import PAUSED, TERMINAL, WorkerEvent
+
+_LAST = TERMINAL | PAUSED
+"""The end of the answer usually follows at once."""
 
 
 class Batches:
@@ -55,7 +58,8 @@ class Batches:
     def received(self, batch: Sequence[WorkerEvent]) -> None:
         assert self._call is not None
         self._told.append(batch)
-        self._call.pause()
+        if not batch or batch[-1].state not in _LAST:
+            self._call.pause()
         self._wake()
 
     def closed(self, error: HubError | None) -> None:
