@@ -66,14 +66,14 @@ class Call(Response):
         assert self._listener is not None
         if answer.failure is None and (self._unread or self.chunks or self.complete):
             piece = self._next_piece(answer.piece_size)
-            batch = answer.read(piece, last=self.complete and not self._unread)
+            batch = answer.read(piece, last=self.complete and not (self._unread or self.chunks))
             if answer.failure is not None:
                 self._break_off(answer.failure)
             if batch is not None:
                 self._listener.received(batch)
                 if self._silent:
                     return
-        if self._unread:
+        if self._unread or self.chunks:
             self._schedule()
         elif self.complete or self.failure is not None:
             self._end(self.failure)

@@ -73,14 +73,15 @@ class Download(Response):
 
     def __init__(self, worker: str = "echo:1", *, reads: bool = True) -> None:
         super().__init__(worker)
-        self.body = b""
+        self.body = bytearray()
         self.reads = reads
         self._changed = asyncio.Event()
 
     def progressed(self) -> None:
         if self.reads:
-            self.body += (piece := b"".join(self.chunks))
+            piece = b"".join(self.chunks)
             self.chunks.clear()
+            self.body += piece
             self.used(len(piece))
         self._changed.set()
 
@@ -91,7 +92,7 @@ class Download(Response):
         self.reads = True
         self.progressed()
         await self._until(lambda: self.complete)
-        return self.body
+        return bytes(self.body)
 
     async def _until(self, reached: Callable[[], Any]) -> None:
         while not reached():

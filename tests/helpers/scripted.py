@@ -101,7 +101,11 @@ class ScriptedForwarder:
     def _play(self, offer: Offer, log_dialect: str, listener: AnswerListener) -> ScriptedCall:
         worker = str(offer.worker)
         steps = self.scripts[worker].popleft()
-        if steps and isinstance(steps[0], Exception) and (isinstance(steps[0], RequestError) or not isinstance(steps[0], HubError)):
+        if (
+            steps
+            and isinstance(steps[0], Exception)
+            and (isinstance(steps[0], RequestError) or not isinstance(steps[0], HubError))
+        ):
             # Such an error, or a bug, is not told to the listener.
             raise steps[0]
         return ScriptedCall(self, worker, steps, log_dialect, listener)
