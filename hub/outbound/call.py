@@ -36,7 +36,7 @@ class Call(Response):
 
     def resume(self) -> None:
         self._paused = False
-        if self._listener is not None and self._has_news():
+        if self._listener is not None and self._is_pending():
             self._schedule()
 
     def hang_up(self) -> None:
@@ -48,15 +48,15 @@ class Call(Response):
 
     # --- pieces
 
-    def progressed(self) -> None:
+    def changed(self) -> None:
         if not self._silent:
-            self._tell()
+            self._report()
 
     @property
     def _silent(self) -> bool:
         return self._paused or self._scheduled or self._listener is None
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Tell what has arrived, at most a piece of it."""
         answer = self._answer
         if answer is None:
@@ -106,7 +106,7 @@ class Call(Response):
         self.used(len(piece))
         return piece
 
-    def _has_news(self) -> bool:
+    def _is_pending(self) -> bool:
         opened = self._answer is not None or not self.status
         return bool(self._unread or self.chunks or self.complete or self.failure is not None or not opened)
 
@@ -117,7 +117,7 @@ class Call(Response):
 
     def _continue(self) -> None:
         self._scheduled = False
-        self.progressed()
+        self.changed()
 
     def _break_off(self, failure: HubError) -> None:
         """What follows does not count."""

@@ -64,22 +64,22 @@ class _Pool:
         self._client.remove(self, connection)
 
 
-class _AwaitedHead(Response):
+class _HeadResponse(Response):
     """An answer of which only the head matters."""
 
-    __slots__ = ("arrived",)
+    __slots__ = ("head",)
 
     def __init__(self, worker: str) -> None:
         super().__init__(worker)
-        self.arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def progressed(self) -> None:
-        if self.arrived.done():
+    def changed(self) -> None:
+        if self.head.done():
             return
         if self.failure is not None:
-            self.arrived.set_exception(self.failure)
+            self.head.set_exception(self.failure)
         elif self.status:
-            self.arrived.set_result(None)
+            self.head.set_result(None)
 
 
 class Client:
@@ -152,10 +152,10 @@ class Client:
         self, url: str, body: bytes, *, worker: str, media: bytes, accept: bytes, headers: Iterable[tuple[str, str]]
     ) -> Response:
         """Returns when the answer's head has been received. Raises what `send` tells."""
-        response = _AwaitedHead(worker)
+        response = _HeadResponse(worker)
         self.send(url, body, response, media=media, accept=accept, headers=headers)
         try:
-            await response.arrived
+            await response.head
         except BaseException:
             response.close()
             raise

@@ -63,7 +63,7 @@ class Response:
         self._connecting: asyncio.Task[None] | None = None
         self._connection: ClientConnection | None = None
 
-    def progressed(self) -> None:
+    def changed(self) -> None:
         """The head, a part of the body, the proper end or the failure has come. Never called from within the parser."""
         raise NotImplementedError
 
@@ -111,7 +111,7 @@ class Response:
     def fail(self, failure: HubError) -> None:
         self.failure = failure
         self._connecting = self._connection = None
-        self.progressed()
+        self.changed()
 
 
 class ClientConnection(asyncio.Protocol):
@@ -120,7 +120,7 @@ class ClientConnection(asyncio.Protocol):
         "_ends_with_connection",
         "_head_size",
         "_headers",
-        "_held",
+        "_paused",
         "_interim",
         "_keep",
         "_owner",
@@ -142,7 +142,7 @@ class ClientConnection(asyncio.Protocol):
         self._response: Response | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Until the head has come it limits how long the request is written, later what `Response.limit` asked for."""
-        self._held = False
+        self._paused = False
         """Reading is paused, because the answer is not used."""
         self._clear()
 
@@ -194,8 +194,8 @@ class ClientConnection(asyncio.Protocol):
 
     def resume(self, response: Response) -> None:
         """What was buffered has been used."""
-        if self._held and self._response is response and self._transport is not None:
-            self._held = False
+        if self._paused and self._response is response and self._transport is not None:
+            self._paused = False
             self._transport.resume_reading()
 
     def close(self) -> None:
@@ -242,7 +242,7 @@ class ClientConnection(asyncio.Protocol):
             self._bytes_without_progress = 0
             self._limit_buffer(response)
         if response.status:
-            response.progressed()
+            response.changed()
 
     def eof_received(self) -> bool:
         response = self._response
@@ -250,7 +250,7 @@ class ClientConnection(asyncio.Protocol):
         if response is not None and response.status and self._ends_with_connection:
             response.complete = True
             self._response = None
-            response.progressed()
+            response.changed()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -334,8 +334,8 @@ class ClientConnection(asyncio.Protocol):
         if response.discarded:
             if response.buffered > _MAX_DISCARDED:
                 self.cancel(response)
-        elif response.buffered > _MAX_BUFFERED and not self._held and self._transport is not None:
-            self._held = True
+        elif response.buffered > _MAX_BUFFERED and not self._paused and self._transport is not None:
+            self._paused = True
             self._transport.pause_reading()
 
     def _fail(self, why: str) -> None:
@@ -367,8 +367,8 @@ class ClientConnection(asyncio.Protocol):
         self._response = None
         self._stop_timer()
         if self._keep and not self._surplus and self.usable and not self.blocked:
-            if self._held and self._transport is not None:
-                self._held = False
+            if self._paused and self._transport is not None:
+                self._paused = False
                 self._transport.resume_reading()
             self._owner.release(self)
         else:

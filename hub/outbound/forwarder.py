@@ -70,7 +70,7 @@ class HttpForwarder:
         call = self._call(offer, request, request.headers, Call(form, listener), _JSON)
         try:
             async with asyncio.timeout(limit):
-                return await listener.arrived
+                return await listener.event
         except TimeoutError as error:
             raise WorkerBroke(worker, f"it has not answered within {limit:g} s") from error
         finally:
@@ -102,15 +102,15 @@ class _Reply:
     """Listens for an answer of one event."""
 
     def __init__(self) -> None:
-        self.arrived: asyncio.Future[WorkerEvent] = asyncio.get_running_loop().create_future()
+        self.event: asyncio.Future[WorkerEvent] = asyncio.get_running_loop().create_future()
 
     def received(self, batch: Sequence[WorkerEvent]) -> None:
-        if batch and not self.arrived.done():
-            self.arrived.set_result(batch[0])
+        if batch and not self.event.done():
+            self.event.set_result(batch[0])
 
     def closed(self, error: HubError | None) -> None:
-        if error is not None and not self.arrived.done():
-            self.arrived.set_exception(error)
+        if error is not None and not self.event.done():
+            self.event.set_exception(error)
 
 
 def _protocol(offer: Offer, ids: Ids) -> WorkerProtocol:

@@ -14,12 +14,12 @@ from rolecall.model.a2a import WorkerEvent
 
 
 class Listener:
-    """`batches`: what was told, and not taken by `next`. `ends`: what `closed` was called with, each time."""
+    """`batches`: what was told, and not taken by `next`. `closed_with`: what `closed` was called with, each time."""
 
     def __init__(self) -> None:
         self.batches: list[Sequence[WorkerEvent]] = []
-        self.ends: list[HubError | None] = []
-        self.on_told: Callable[[], None] = lambda: None
+        self.closed_with: list[HubError | None] = []
+        self.on_change: Callable[[], None] = lambda: None
         """Called each time it is told something."""
         self._changed = asyncio.Event()
 
@@ -28,15 +28,15 @@ class Listener:
         return [worker_event for batch in self.batches for worker_event in batch]
 
     def received(self, batch: Sequence[WorkerEvent]) -> None:
-        assert not self.ends, "told after the end"
+        assert not self.closed_with, "told after the end"
         self.batches.append(batch)
         self._changed.set()
-        self.on_told()
+        self.on_change()
 
     def closed(self, error: HubError | None) -> None:
-        self.ends.append(error)
+        self.closed_with.append(error)
         self._changed.set()
-        self.on_told()
+        self.on_change()
 
     async def until(self, reached: Callable[[], Any]) -> None:
         while not reached():
@@ -45,19 +45,19 @@ class Listener:
 
     async def next(self) -> Sequence[WorkerEvent]:
         """The next batch. Raises the error of a call that ended without one."""
-        await self.until(lambda: self.batches or self.ends)
+        await self.until(lambda: self.batches or self.closed_with)
         if not self.batches:
             await self.end()
         return self.batches.pop(0)
 
     async def end(self) -> None:
         """Waits for the end, and raises its error."""
-        await self.until(lambda: self.ends)
-        if self.ends[0] is not None:
-            raise self.ends[0]
+        await self.until(lambda: self.closed_with)
+        if self.closed_with[0] is not None:
+            raise self.closed_with[0]
 
 
-async def heard(start: Callable[[AnswerListener], WorkerCall]) -> list[WorkerEvent]:
+async def collect_events(start: Callable[[AnswerListener], WorkerCall]) -> list[WorkerEvent]:
     """All events of a call that ends properly."""
     listener = Listener()
     call = start(listener)
@@ -68,7 +68,7 @@ async def heard(start: Callable[[AnswerListener], WorkerCall]) -> list[WorkerEve
     return listener.events
 
 
-class Download(Response):
+class BodyResponse(Response):
     """A whole answer of the HTTP client. With `reads` its body is used as it arrives, otherwise from `read_all` on."""
 
     def __init__(self, worker: str = "echo:1", *, reads: bool = True) -> None:
@@ -77,7 +77,7 @@ class Download(Response):
         self.reads = reads
         self._changed = asyncio.Event()
 
-    def progressed(self) -> None:
+    def changed(self) -> None:
         if self.reads:
             piece = b"".join(self.chunks)
             self.chunks.clear()
@@ -90,7 +90,7 @@ class Download(Response):
 
     async def read_all(self) -> bytes:
         self.reads = True
-        self.progressed()
+        self.changed()
         await self._until(lambda: self.complete)
         return bytes(self.body)
 
@@ -102,13 +102,13 @@ class Download(Response):
             await self._changed.wait()
 
 
-async def ask(client: Client, url: str, body: bytes = b"{}", *, reads: bool = True, **options: Any) -> Download:
+async def ask(client: Client, url: str, body: bytes = b"{}", *, reads: bool = True, **options: Any) -> BodyResponse:
     """Sends a request, and waits for the head of its answer. A failure or a cancellation closes it."""
-    download = Download(reads=reads)
-    client.send(url, body, download, **options)
+    response = BodyResponse(reads=reads)
+    client.send(url, body, response, **options)
     try:
-        await download.head()
+        await response.head()
     except BaseException:
-        download.close()
+        response.close()
         raise
-    return download
+    return response

@@ -123,15 +123,15 @@ class ScriptedCall:
         self._log_dialect = log_dialect
         self._listener: AnswerListener | None = listener
         self._played = 0
-        self._may_tell = asyncio.Event()
-        self._may_tell.set()
+        self._runs = asyncio.Event()
+        self._runs.set()
         self._task = asyncio.get_running_loop().create_task(self._play(), name=f"script of {worker}")
 
     def pause(self) -> None:
-        self._may_tell.clear()
+        self._runs.clear()
 
     def resume(self) -> None:
-        self._may_tell.set()
+        self._runs.set()
 
     def hang_up(self) -> None:
         if self._listener is None:
@@ -144,34 +144,34 @@ class ScriptedCall:
 
     async def _play(self) -> None:
         if not (self._steps and isinstance(self._steps[0], Exception)):
-            await self._tell([])
+            await self._report([])
         for step in self._steps:
             if self._played and not isinstance(step, Exception):
                 # What arrives separately is told in turns of its own; the end comes with what was before it.
                 await asyncio.sleep(0)
-            await self._may_tell.wait()
+            await self._runs.wait()
             if isinstance(step, Hold):
                 await step.reach()
             elif isinstance(step, int | float):
                 await asyncio.sleep(step)
             self._played += 1
             if isinstance(step, WorkerEvent | list):
-                await self._tell(step if isinstance(step, list) else [step])
+                await self._report(step if isinstance(step, list) else [step])
             if isinstance(step, Exception):
                 assert isinstance(step, HubError), "a listener is told only the hub's errors"
                 await self._close(step)
                 return
         await self._close(None)
 
-    async def _tell(self, together: Sequence[WorkerEvent]) -> None:
-        await self._may_tell.wait()
+    async def _report(self, together: Sequence[WorkerEvent]) -> None:
+        await self._runs.wait()
         if self._listener is not None:
             # Fresh copies: the receiver of a document owns it.
             fresh = [replace(worker_event, document=dict(worker_event.document)) for worker_event in together]
             self._listener.received([_in_dialect(self._log_dialect, worker_event) for worker_event in fresh])
 
     async def _close(self, error: HubError | None) -> None:
-        await self._may_tell.wait()
+        await self._runs.wait()
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.closed(error)

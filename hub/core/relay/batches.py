@@ -20,7 +20,7 @@ class Batches:
     def __init__(self, start: Callable[[AnswerListener], WorkerCall]) -> None:
         self._start = start
         self._call: WorkerCall | None = None
-        self._told: deque[Sequence[WorkerEvent]] = deque()
+        self._received: deque[Sequence[WorkerEvent]] = deque()
         self._over = False
         self._error: HubError | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -43,12 +43,12 @@ class Batches:
 
     async def __anext__(self) -> Sequence[WorkerEvent]:
         assert self._call is not None
-        if not self._told and not self._over:
+        if not self._received and not self._over:
             self._waiter = asyncio.get_running_loop().create_future()
             self._call.resume()
             await self._waiter
-        if self._told:
-            return self._told.popleft()
+        if self._received:
+            return self._received.popleft()
         if self._error is not None:
             raise self._error
         raise StopAsyncIteration
@@ -57,7 +57,7 @@ class Batches:
 
     def received(self, batch: Sequence[WorkerEvent]) -> None:
         assert self._call is not None
-        self._told.append(batch)
+        self._received.append(batch)
         if not batch or batch[-1].state not in _LAST:
             self._call.pause()
         self._wake()

@@ -101,12 +101,12 @@ class RetryForwarder(Wrapped):
     def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> WorkerCall:
         if self.should_trigger():
             other = value.replace(dispatch, ids=value.replace(dispatch.ids, task=TaskId(dispatch.ids.task + "-again")))
-            self._inner.deliver(offer, other, Deaf())
+            self._inner.deliver(offer, other, NullListener())
         call: WorkerCall = self._inner.deliver(offer, dispatch, listener)
         return call
 
 
-class Deaf:
+class NullListener:
     """A listener that nobody asks."""
 
     def received(self, batch: Sequence[WorkerEvent]) -> None: ...

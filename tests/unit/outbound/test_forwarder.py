@@ -18,7 +18,7 @@ from rolecall.model.a2a import EventKind, Ids, TaskState, WorkerEvent
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import TaskId, WorkerId
 from rolecall.model.worker import Offer
-from tests.helpers.listening import Listener, heard
+from tests.helpers.listening import Listener, collect_events
 from tests.helpers.raw_server import (
     LAST_CHUNK,
     Peer,
@@ -66,7 +66,9 @@ def status(state: str) -> dict[str, Any]:
 
 
 async def collect(client: Client, url: str, *, streaming: bool = True, replays: bool = False) -> list[WorkerEvent]:
-    return await heard(partial(HttpForwarder(client).deliver, offer(url, streaming=streaming, replays=replays), dispatch()))
+    return await collect_events(
+        partial(HttpForwarder(client).deliver, offer(url, streaming=streaming, replays=replays), dispatch())
+    )
 
 
 async def test_a_stream_gives_its_events_in_order(client: Client) -> None:
@@ -127,7 +129,7 @@ async def test_positions_are_read_only_from_workers_that_replay(client: Client, 
 async def test_attach_sends_the_position(client: Client) -> None:
     async with RawServer(always(stream(frame(result(status("completed")))))) as server:
         attach = Attach(IDS, "boot.7")
-        received = await heard(partial(HttpForwarder(client).attach, offer(server.url), attach))
+        received = await collect_events(partial(HttpForwarder(client).attach, offer(server.url), attach))
         assert [one.state for one in received] == [TaskState.COMPLETED]
     (request,) = server.requests
     assert json.loads(request.body) == {
@@ -141,8 +143,8 @@ async def test_attach_sends_the_position(client: Client) -> None:
 
 async def test_an_invalid_traceparent_is_not_passed_on(client: Client) -> None:
     async with RawServer(always(answer(result(task())))) as server:
-        dispatched = dispatch(trace="x\r\nX-Evil: 1")
-        assert len(await heard(partial(HttpForwarder(client).deliver, offer(server.url), dispatched))) == 1
+        wrong_trace = dispatch(trace="x\r\nX-Evil: 1")
+        assert len(await collect_events(partial(HttpForwarder(client).deliver, offer(server.url), wrong_trace))) == 1
     assert "traceparent" not in server.requests[0].headers
     assert "x-evil" not in server.requests[0].headers
 
@@ -150,7 +152,7 @@ async def test_an_invalid_traceparent_is_not_passed_on(client: Client) -> None:
 @pytest.mark.parametrize(("hops", "header"), [(0, "1"), (3, "4")])
 async def test_each_hub_adds_one_hop(client: Client, hops: int, header: str) -> None:
     async with RawServer(always(answer(result(task())))) as server:
-        assert len(await heard(partial(HttpForwarder(client).deliver, offer(server.url), dispatch(hops=hops)))) == 1
+        assert len(await collect_events(partial(HttpForwarder(client).deliver, offer(server.url), dispatch(hops=hops)))) == 1
     assert server.requests[0].headers["a2a-hop"] == header
 
 
@@ -331,7 +333,7 @@ async def test_an_answer_that_is_too_long_is_cut(client: Client) -> None:
         with pytest.raises(InvalidAnswer, match="longer than 4096"):
             await forwarder.fetch(offer(server.url), IDS)
         with pytest.raises(InvalidAnswer, match="longer than 4096"):
-            await heard(partial(forwarder.deliver, offer(server.url), dispatch()))
+            await collect_events(partial(forwarder.deliver, offer(server.url), dispatch()))
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
