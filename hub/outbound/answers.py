@@ -2,181 +2,207 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from sys import maxsize
 
-from hub.outbound.connection import Response
 from hub.outbound.worker_protocol import WorkerProtocol
 from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerFault, WorkerRefused
 from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, WorkerEvent
+from rolecall.model.value import Value
 from rolecall.protocol.jsonrpc import Reply
 from rolecall.protocol.sse import Frame, FrameReader, FrameTooLong
 from rolecall.protocol.workers.events import Malformed
 
 _BUSY_CODE = -32000
 _BUSY = "WORKER_BUSY"
-_PARSE_CHUNK = 16 * 1024
 
 
-def is_stream(response: Response) -> bool:
-    return _media_type(response) == b"text/event-stream"
-
-
-def check_type(response: Response) -> None:
-    """InvalidAnswer if the body cannot be JSON. A missing Content-Type is accepted."""
-    kind = _media_type(response)
-    if kind in (b"text/html", b"application/xhtml+xml"):
-        raise InvalidAnswer(response.worker, f"it is an HTML page (HTTP {response.status})")
-    if kind and not (kind == b"application/json" or kind.endswith(b"+json")):
-        raise InvalidAnswer(response.worker, f"it is neither JSON nor an event stream (HTTP {response.status})")
-
-
-def _media_type(response: Response) -> bytes:
-    return response.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-
-
-async def raise_failure(response: Response, protocol: WorkerProtocol, limit: int) -> NoReturn:
-    """Raises the error for a status outside 200 to 299."""
-    status = response.status
-    if status == 503 and b"x-not-processed" in response.headers:
-        raise WorkerRefused(response.worker)
-    if 300 <= status < 400:
-        raise InvalidAnswer(response.worker, f"it redirects (HTTP {status}), and the hub follows no redirects")
-    if _media_type(response).endswith(b"json"):
-        body = await response.read_all(limit)
-        try:
-            reply = protocol.reply(body)
-        except ValueError:
-            reply = Reply(None, None, "")
-        if reply.code is not None:
-            raise fault_of(response.worker, reply, fresh=True)
-    raise InvalidAnswer(response.worker, f"HTTP {status}")
-
-
-def fault_of(worker: str, reply: Reply, *, fresh: bool) -> WorkerError:
-    """`fresh`: this answer had no earlier event, so WORKER_BUSY means that nothing was executed."""
-    if fresh and reply.code == _BUSY_CODE and reply.reason == _BUSY:
-        return WorkerRefused(worker)
-    return WorkerFault(reply.code if reply.code is not None else -32603, reply.text)
-
-
-def read_worker_event(
-    worker: str, protocol: WorkerProtocol, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True
-) -> WorkerEvent:
-    reply = _reply(worker, protocol, text, fresh=fresh)
-    try:
-        return protocol.read_event(reply.result, position=position)
-    except Malformed as error:
-        raise InvalidAnswer(worker, str(error)) from error
-
-
-def read_worker_task(worker: str, protocol: WorkerProtocol, text: bytes | bytearray) -> WorkerEvent:
-    reply = _reply(worker, protocol, text, fresh=True)
-    try:
-        return protocol.read_task(reply.result)
-    except Malformed as error:
-        raise InvalidAnswer(worker, str(error)) from error
-
-
-def _reply(worker: str, protocol: WorkerProtocol, text: bytes | bytearray, *, fresh: bool) -> Reply:
-    try:
-        reply = protocol.reply(text)
-    except ValueError as error:
-        raise InvalidAnswer(worker, f"it is not {protocol.form}") from error
-    if reply.code is not None:
-        raise fault_of(worker, reply, fresh=fresh)
-    return reply
-
-
-class StreamedAnswer(AsyncIterator[Sequence[WorkerEvent]]):
-    """The events of a stream; a batch is what arrived together. An empty batch is a sign of life: bytes without a complete
-    event, such as a comment or a part of a long event.
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """`reply_timeout` limits answers that a worker has ready: a task, a cancellation, an error. An answer to a message has no
+    such limit, because a worker may work for long before its first event: the relay watches its silence.
     """
 
-    def __init__(self, response: Response, protocol: WorkerProtocol, *, replays: bool, max_event: int) -> None:
-        self._response = response
-        self._protocol = protocol
-        self._replays = replays
-        self._max_event = max_event
-        self._reader = FrameReader(limit=max_event)
-        self._unread = b""
-        self._fresh = True
-        self.finished = False
-        """The last event was one that ends a worker's stream."""
-        self._failure: WorkerError | None = None
+    max_answer: int = 16 * 1024 * 1024
+    max_event: int = 1024 * 1024
+    max_error: int = 1024 * 1024
+    reply_timeout: float = 10.0
+    probe_timeout: float = 1.5
 
-    async def __anext__(self) -> Sequence[WorkerEvent]:
-        if self._failure is not None:
-            raise self._failure
-        chunk = await self._next_piece()
-        if not chunk:
-            if self._reader.unfinished:
-                raise WorkerBroke(self._response.worker, "its stream ended within an event")
-            raise StopAsyncIteration
+
+class AnswerForm(Value, frozen=True):
+    """What a worker's answer is expected to be. `is_task`: the answer is a task, else it has events."""
+
+    worker: str
+    protocol: WorkerProtocol
+    limits: AnswerLimits
+    replays: bool = False
+    is_task: bool = False
+
+    def event(self, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True) -> WorkerEvent:
+        """`fresh`: this answer had no earlier event. InvalidAnswer, WorkerFault, WorkerRefused."""
+        reply = self.reply(text, fresh=fresh)
         try:
-            frames = self._reader.feed(chunk)
-        except FrameTooLong as error:
-            failure = InvalidAnswer(self._response.worker, f"an event is longer than {self._max_event} bytes")
-            self._end(failure)
-            raise failure from error
-        return self._read(frames)
+            if self.is_task:
+                return self.protocol.read_task(reply.result)
+            return self.protocol.read_event(reply.result, position=position)
+        except Malformed as error:
+            raise InvalidAnswer(self.worker, str(error)) from error
 
-    async def _next_piece(self) -> bytes:
-        """Large input is parsed in pieces, so that other tasks run in between."""
-        if self._unread:
-            await asyncio.sleep(0)
-        else:
-            self._unread = await self._response.next_chunk()
-        piece, self._unread = self._unread[:_PARSE_CHUNK], self._unread[_PARSE_CHUNK:]
-        return piece
+    def reply(self, text: bytes | bytearray, *, fresh: bool) -> Reply:
+        try:
+            reply = self.protocol.reply(text)
+        except ValueError as error:
+            raise InvalidAnswer(self.worker, f"it is not {self.protocol.form}") from error
+        if reply.code is None:
+            return reply
+        if fresh and reply.code == _BUSY_CODE and reply.reason == _BUSY:
+            # Without an earlier event it means that nothing was executed.
+            raise WorkerRefused(self.worker)
+        raise WorkerFault(reply.code, reply.text)
 
-    def _read(self, frames: Sequence[Frame]) -> Sequence[WorkerEvent]:
+
+def open_answer(form: AnswerForm, status: int, headers: Mapping[bytes, bytes]) -> Answer:
+    """The reader for an answer with that head. WorkerRefused, InvalidAnswer: its body does not matter."""
+    media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if not 200 <= status < 300:
+        return _open_error(form, status, headers, media)
+    if media == b"text/event-stream" and not form.is_task:
+        return StreamedAnswer(form)
+    if media in (b"text/html", b"application/xhtml+xml"):
+        raise InvalidAnswer(form.worker, f"it is an HTML page (HTTP {status})")
+    # A missing Content-Type is accepted.
+    if media and not (media == b"application/json" or media.endswith(b"+json")):
+        raise InvalidAnswer(form.worker, f"it is neither JSON nor an event stream (HTTP {status})")
+    return SingleAnswer(form)
+
+
+def _open_error(form: AnswerForm, status: int, headers: Mapping[bytes, bytes], media: bytes) -> ErrorAnswer:
+    if status == 503 and b"x-not-processed" in headers:
+        raise WorkerRefused(form.worker)
+    if 300 <= status < 400:
+        raise InvalidAnswer(form.worker, f"it redirects (HTTP {status}), and the hub follows no redirects")
+    if not media.endswith(b"json"):
+        raise InvalidAnswer(form.worker, f"HTTP {status}")
+    return ErrorAnswer(form, status)
+
+
+class Answer:
+    """Makes events of a body. `piece_size`: so much is read in one turn of the loop. `failure`: nothing is read after it, but
+    the events before it count.
+    """
+
+    __slots__ = ("_form", "failure", "finished")
+    piece_size: int
+
+    def __init__(self, form: AnswerForm) -> None:
+        self._form = form
+        self.failure: WorkerError | None = None
+        self.finished = False
+        """The last event was one that ends a worker's answer."""
+
+    def read(self, piece: bytes, *, last: bool) -> Sequence[WorkerEvent] | None:
+        """The events that `piece` completes, none as a sign of life; None: nothing to tell. `last`: the body ends properly
+        after it; this may be repeated without a piece.
+        """
+        raise NotImplementedError
+
+
+class StreamedAnswer(Answer):
+    """The events of a stream. A comment or a part of a long event is a sign of life."""
+
+    __slots__ = ("_frames", "_fresh")
+    # Large input is parsed in pieces, so that other tasks run in between.
+    piece_size = 16 * 1024
+
+    def __init__(self, form: AnswerForm) -> None:
+        super().__init__(form)
+        self._frames = FrameReader(limit=form.limits.max_event)
+        self._fresh = True
+
+    def read(self, piece: bytes, *, last: bool) -> Sequence[WorkerEvent] | None:
+        try:
+            frames = self._frames.feed(piece)
+        except FrameTooLong:
+            self.failure = InvalidAnswer(self._form.worker, f"an event is longer than {self._form.limits.max_event} bytes")
+            return None
+        batch = self._events(frames)
+        if last and self.failure is None and self._frames.unfinished:
+            self.failure = WorkerBroke(self._form.worker, "its stream ended within an event")
+        return batch if batch or (piece and self.failure is None) else None
+
+    def _events(self, frames: Sequence[Frame]) -> Sequence[WorkerEvent]:
+        form = self._form
         batch: list[WorkerEvent] = []
         for frame in frames:
             if not frame.data:
                 continue
-            position = frame.id if self._replays else None
             try:
-                batch.append(
-                    read_worker_event(self._response.worker, self._protocol, frame.data, position=position, fresh=self._fresh)
-                )
+                batch.append(form.event(frame.data, position=frame.id if form.replays else None, fresh=self._fresh))
             except WorkerError as error:
-                self._end(error)
-                if batch:
-                    break
-                raise
+                self.failure = error
+                break
             self._fresh = False
         if batch:
             last = batch[-1]
             self.finished = last.state in TERMINAL or last.state in PAUSED or last.kind is EventKind.MESSAGE
         return batch
 
-    def _end(self, failure: WorkerError) -> None:
-        """Earlier events still count; nothing is read after this."""
-        self._failure = failure
-        self._response.close()
 
+class SingleAnswer(Answer):
+    """One event as a whole body. While a long one arrives, its parts are signs of life."""
 
-class SingleAnswer(AsyncIterator[Sequence[WorkerEvent]]):
-    """One response as a stream of one event. Empty batches are signs of life while a long one arrives."""
+    __slots__ = ("_body",)
+    piece_size = maxsize
 
-    def __init__(self, response: Response, protocol: WorkerProtocol, *, limit: int) -> None:
-        self._response = response
-        self._protocol = protocol
-        self._limit = limit
+    def __init__(self, form: AnswerForm) -> None:
+        super().__init__(form)
         self._body = bytearray()
-        self.finished = False
 
-    async def __anext__(self) -> Sequence[WorkerEvent]:
+    def read(self, piece: bytes, *, last: bool) -> Sequence[WorkerEvent] | None:
+        form = self._form
         if self.finished:
-            raise StopAsyncIteration
-        chunk = await self._response.next_chunk()
-        if chunk and len(self._body) + len(chunk) > self._limit:
-            self._response.close()
-            raise InvalidAnswer(self._response.worker, f"it is longer than {self._limit} bytes")
-        self._body += chunk
-        if chunk and not self._response.complete:
-            return ()
+            return None
+        if len(self._body) + len(piece) > form.limits.max_answer:
+            self.failure = InvalidAnswer(form.worker, f"it is longer than {form.limits.max_answer} bytes")
+            return None
+        self._body += piece
+        if not last:
+            return () if piece else None
         self.finished = True
-        return (read_worker_event(self._response.worker, self._protocol, self._body),)
+        try:
+            return (form.event(self._body),)
+        except WorkerError as error:
+            self.failure = error
+            return None
+
+
+class ErrorAnswer(Answer):
+    """The JSON body of an error status. It is no sign of life."""
+
+    __slots__ = ("_body", "_status")
+    piece_size = maxsize
+
+    def __init__(self, form: AnswerForm, status: int) -> None:
+        super().__init__(form)
+        self._status = status
+        self._body = bytearray()
+
+    def read(self, piece: bytes, *, last: bool) -> Sequence[WorkerEvent] | None:
+        limit = self._form.limits.max_error
+        self._body += piece
+        if len(self._body) > limit:
+            self.failure = InvalidAnswer(self._form.worker, f"it is longer than {limit} bytes")
+        elif last:
+            self.failure = self._error()
+        return None
+
+    def _error(self) -> WorkerError:
+        try:
+            self._form.reply(self._body, fresh=True)
+        except (WorkerFault, WorkerRefused) as error:
+            return error
+        except InvalidAnswer:
+            pass
+        return InvalidAnswer(self._form.worker, f"HTTP {self._status}")

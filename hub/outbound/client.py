@@ -12,17 +12,21 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from hub.outbound.connection import ClientConnection, Response
 from hub.outbound.url import BadUrl, ParsedUrl, read_url
 from hub.outbound.worker_guard import NotAllowed
-from rolecall.errors import WorkerBroke, WorkerRefused, WorkerUnreachable
+from rolecall.errors import HubError, WorkerRefused, WorkerUnreachable
 from rolecall.model.value import replace
 
+_JSON = b"application/json"
 _LINE_BREAK = re.compile(r"[\r\n\0]")
 _HEAD = b"%bContent-Type: %b\r\nAccept: %b\r\nContent-Length: %d\r\n%b\r\n%b"
 _CLOSE_TIMEOUT = 1.0
+
+P = TypeVar("P", bound=asyncio.Protocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +57,29 @@ class _Pool:
         self.idle: dict[ClientConnection, None] = {}
         self._client = client
 
-    def opened(self, connection: ClientConnection) -> None:
-        self._client.opened(self, connection)
-
     def release(self, connection: ClientConnection) -> None:
         self._client.release(self, connection)
 
     def remove(self, connection: ClientConnection) -> None:
         self._client.remove(self, connection)
+
+
+class _HeadResponse(Response):
+    """An answer of which only the head matters."""
+
+    __slots__ = ("head",)
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(worker)
+        self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def changed(self) -> None:
+        if self.head.done():
+            return
+        if self.failure is not None:
+            self.head.set_exception(self.failure)
+        elif self.status:
+            self.head.set_result(None)
 
 
 class Client:
@@ -74,6 +93,7 @@ class Client:
         self._idle: dict[ClientConnection, tuple[float, _Pool]] = {}
         self._open = 0
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._connecting: set[asyncio.Task[None]] = set()
         self._closed: asyncio.Event | None = None
 
     async def __aenter__(self) -> Client:
@@ -87,6 +107,8 @@ class Client:
         self._closed = asyncio.Event()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        for connecting in self._connecting:
+            connecting.cancel()
         for pool in list(self._pools.values()):
             for connection in list(pool.connections):
                 connection.abort()
@@ -96,41 +118,44 @@ class Client:
             except TimeoutError:
                 pass
 
-    async def post(
+    def send(
         self,
         url: str,
         body: bytes,
+        response: Response,
         *,
-        worker: str,
-        media: bytes = b"application/json",
-        accept: bytes = b"application/json",
+        media: bytes = _JSON,
+        accept: bytes = _JSON,
         headers: Iterable[tuple[str, str]] = (),
-        head_timeout: float | None = None,
         http_method: bytes = b"POST",
         within: tuple[str, ...] = (),
-    ) -> Response:
-        """Returns when the answer's head has been received. WorkerUnreachable, WorkerRefused: nothing was sent. WorkerBroke,
-        InvalidAnswer: it may have been sent. `worker`: who is called, for the text of errors.
+    ) -> None:
+        """Sends a request; what comes of it is told to `response`, never from within this call. WorkerUnreachable,
+        WorkerRefused: nothing was sent. WorkerBroke, InvalidAnswer: it may have been sent.
         `within`: networks that must contain the address, in addition to the policy.
         """
         try:
             target = _target(url, within)
             extra = b"".join(map(_header, headers))
         except BadUrl as error:
-            raise WorkerUnreachable(worker, "its URL", str(error)) from error
+            response.fail_soon(WorkerUnreachable(response.worker, "its URL", str(error)))
+            return
         opening = target.opening if http_method == b"POST" else http_method + target.opening.removeprefix(b"POST")
         request = _HEAD % (opening, media, accept, len(body), extra, body)
-        connection = self._take(target.pool) or await self._connect(target, worker)
-        response = Response(worker)
+        connection = self._take(target.pool)
+        if connection is not None:
+            connection.send(request, response, self._limits.write)
+        else:
+            self._start_connecting(target, request, response)
+
+    async def post(
+        self, url: str, body: bytes, *, worker: str, media: bytes, accept: bytes, headers: Iterable[tuple[str, str]]
+    ) -> Response:
+        """Returns when the answer's head has been received. Raises what `send` tells."""
+        response = _HeadResponse(worker)
+        self.send(url, body, response, media=media, accept=accept, headers=headers)
         try:
-            connection.send(request, response)
-            if connection.blocked:
-                await _until(response, lambda: connection.blocked and not response.status, self._limits.write, "taken")
-            if head_timeout is None:
-                while not response.status:
-                    await response.wait()
-            else:
-                await _until(response, lambda: not response.status, head_timeout, "answered")
+            await response.head
         except BaseException:
             response.close()
             raise
@@ -141,17 +166,13 @@ class Client:
         try:
             target = _target(url, within)
             async with asyncio.timeout(timeout):
-                transport = await self._open_transport(target, asyncio.Protocol, None)
+                transport, _ = await self._open_transport(target, asyncio.Protocol, None)
         except (BadUrl, NotAllowed, OSError):
             return False
         transport.abort()
         return True
 
     # --- called by the pools
-
-    def opened(self, pool: _Pool, connection: ClientConnection) -> None:
-        pool.connections.add(connection)
-        self._open += 1
 
     def release(self, pool: _Pool, connection: ClientConnection) -> None:
         """The connection is idle again."""
@@ -198,26 +219,47 @@ class Client:
         self.remove(pool, connection)
         connection.close()
 
-    async def _connect(self, target: ParsedUrl, worker: str) -> ClientConnection:
+    def _start_connecting(self, target: ParsedUrl, request: bytes, response: Response) -> None:
         pool = self._pools.get(target.pool)
         if pool is None:
             pool = self._pools[target.pool] = _Pool(self, target.pool)
         try:
-            self._check_limits(pool, worker)
-            pool.connecting += 1
-            self._open += 1
-            try:
-                connection = await self._open_connection(target, pool, worker)
-            finally:
-                pool.connecting -= 1
-                self._open -= 1
-        finally:
+            self._check_limits(pool, response.worker)
+        except WorkerRefused as error:
             self._drop_if_empty(pool)
-        if self._closed is not None:
-            connection.abort()
+            response.fail_soon(error)
+            return
+        # They count from now on: the task begins later, and may be cancelled before it does.
+        pool.connecting += 1
+        self._open += 1
+        connecting = asyncio.get_running_loop().create_task(
+            self._connect(target, pool, request, response), name=f"connect to {target.origin}"
+        )
+        self._connecting.add(connecting)
+        response.connect(connecting)
+        connecting.add_done_callback(partial(self._connected, pool, response))
+
+    async def _connect(self, target: ParsedUrl, pool: _Pool, request: bytes, response: Response) -> None:
+        connection = await self._open_connection(target, pool, response.worker)
         if not connection.usable:
-            raise WorkerUnreachable(worker, target.origin, "it closed the connection at once")
-        return connection
+            raise WorkerUnreachable(response.worker, target.origin, "it closed the connection at once")
+        pool.connecting -= 1
+        pool.connections.add(connection)
+        connection.send(request, response, self._limits.write)
+
+    def _connected(self, pool: _Pool, response: Response, connecting: asyncio.Task[None]) -> None:
+        """The task has ended, and its connection counts in its place; or the response gets the failure."""
+        self._connecting.discard(connecting)
+        error = WorkerRefused(response.worker, "the hub is closing") if connecting.cancelled() else connecting.exception()
+        if error is None:
+            return
+        pool.connecting -= 1
+        self._open -= 1
+        self._drop_if_empty(pool)
+        if not isinstance(error, HubError):
+            response.fail(WorkerUnreachable(response.worker, pool.name, "the connection failed"))
+            raise error
+        response.fail(error)
 
     def _check_limits(self, pool: _Pool, worker: str) -> None:
         if self._closed is not None:
@@ -231,11 +273,12 @@ class Client:
             self._close_oldest(oldest)
 
     async def _open_connection(self, target: ParsedUrl, pool: _Pool, worker: str) -> ClientConnection:
-        loop = asyncio.get_running_loop()
-        connection = ClientConnection(loop, pool)
+        tls = self._tls_context() if target.secure else None
+        # A connection for each address that is tried: one that came too late must not share the state of the next.
+        factory = partial(ClientConnection, asyncio.get_running_loop(), pool)
         try:
             async with asyncio.timeout(self._limits.connect):
-                await self._open_transport(target, lambda: connection, self._tls_context() if target.secure else None)
+                _, connection = await self._open_transport(target, factory, tls)
         except NotAllowed as error:
             raise WorkerUnreachable(worker, target.origin, "address not allowed by policy") from error
         except (OSError, UnicodeError) as error:
@@ -243,8 +286,8 @@ class Client:
         return connection
 
     async def _open_transport(
-        self, target: ParsedUrl, factory: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
-    ) -> asyncio.Transport:
+        self, target: ParsedUrl, factory: Callable[[], P], tls: ssl.SSLContext | None
+    ) -> tuple[asyncio.Transport, P]:
         """Connects to one of the checked addresses. They share the time, so that a dead one does not use all of it."""
         loop = asyncio.get_running_loop()
         addresses = await self._policy.addresses(target)
@@ -253,10 +296,9 @@ class Client:
         for _, address in addresses:
             try:
                 async with asyncio.timeout(share):
-                    transport, _ = await loop.create_connection(
+                    return await loop.create_connection(
                         factory, address, target.port, ssl=tls, server_hostname=target.host if tls else None
                     )
-                    return transport
             except OSError as error:
                 failure = error
         raise failure
@@ -283,15 +325,6 @@ class Client:
             self._pools.pop(pool.name, None)
             if self._closed is not None and not self._pools:
                 self._closed.set()
-
-
-async def _until(response: Response, waiting: Callable[[], bool], timeout: float, done: str) -> None:
-    try:
-        async with asyncio.timeout(timeout):
-            while waiting():
-                await response.wait()
-    except TimeoutError as error:
-        raise WorkerBroke(response.worker, f"it has not {done} the call within {timeout:g} s") from error
 
 
 def _target(url: str, within: tuple[str, ...]) -> ParsedUrl:

@@ -1,16 +1,17 @@
 """One HTTP/1.1 connection, and the answer that it receives.
 
-The parser calls back while bytes are fed; a task that waits for the answer is woken once per feed, not once per callback.
+The parser calls back while bytes are fed; the answer is told once per feed, not once per callback.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 import httptools
 
-from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError
+from rolecall.errors import HubError, InvalidAnswer, WorkerBroke
 
 _MAX_HEAD = 64 * 1024
 _MAX_BUFFERED = 256 * 1024
@@ -20,27 +21,31 @@ _READ_HEADERS = frozenset(
     {b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"x-not-processed", b"retry-after"}
 )
 _WITHOUT_BODY = frozenset({204, 304})
+NO_HEADERS: Mapping[bytes, bytes] = {}
 
 
 class Owner(Protocol):
     """The pool that owns a connection."""
 
-    def opened(self, connection: ClientConnection) -> None: ...
     def release(self, connection: ClientConnection) -> None: ...
     def remove(self, connection: ClientConnection) -> None: ...
 
 
 class Response:
-    """One answer as it arrives. Once it is complete, its connection returns to the pool."""
+    """One answer as it arrives. Once it is complete, its connection returns to the pool.
+
+    `worker`: who is called, for the text of errors. `chunks`: bytes of the body that the subclass has not taken. `buffered`:
+    the size of these and of what it has taken and not used. A `failure` comes after the bytes that were received before it.
+    """
 
     __slots__ = (
-        "_chunks",
+        "_connecting",
         "_connection",
-        "_failure",
-        "_waiter",
         "buffered",
+        "chunks",
         "complete",
         "discarded",
+        "failure",
         "headers",
         "status",
         "worker",
@@ -49,99 +54,101 @@ class Response:
     def __init__(self, worker: str) -> None:
         self.worker = worker
         self.status = 0
-        self.headers: dict[bytes, bytes] = {}
+        self.headers = NO_HEADERS
+        self.chunks: list[bytes] = []
+        self.buffered = 0
         self.complete = False
         self.discarded = False
-        self.buffered = 0
-        self._chunks: list[bytes] = []
-        self._failure: WorkerError | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self.failure: HubError | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._connection: ClientConnection | None = None
 
-    async def next_chunk(self) -> bytes:
-        """All unread bytes, in one piece; empty at the proper end. After a cut, WorkerBroke follows the last bytes received."""
-        while not self._chunks:
-            if self.complete:
-                return b""
-            await self.wait()
-        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-        self._chunks.clear()
-        self.buffered = 0
-        if self._connection is not None:
+    def changed(self) -> None:
+        """The head, a part of the body, the proper end or the failure has come. Never called from within the parser."""
+        raise NotImplementedError
+
+    def used(self, size: int) -> None:
+        """The subclass has used that much of the body."""
+        self.buffered -= size
+        if not self.buffered and self._connection is not None:
             self._connection.resume(self)
-        return data
 
-    async def read_all(self, limit: int) -> bytes:
-        """The rest of the body. InvalidAnswer if it is longer than `limit`."""
-        pieces: list[bytes] = []
-        size = 0
-        while chunk := await self.next_chunk():
-            size += len(chunk)
-            if size > limit:
-                self.close()
-                raise InvalidAnswer(self.worker, f"it is longer than {limit} bytes")
-            pieces.append(chunk)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    async def wait(self) -> None:
-        """Waits for any change. Raises the failure of the answer. WorkerError."""
-        if self._failure is not None:
-            raise self._failure
-        if self._connection is None:
-            raise WorkerBroke(self.worker, "the hub ended the call")
-        self._waiter = self._connection.loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+    def limit(self, seconds: float, why: str) -> None:
+        """WorkerBroke if the answer is not complete by then. Replaces an earlier limit."""
+        if self._connection is not None:
+            self._connection.limit(self, seconds, why)
 
     def close(self) -> None:
         """Ends the call. If the answer is incomplete, its connection is closed."""
+        if self._connecting is not None:
+            self._connecting.cancel()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.cancel(self)
-        self.wake()
 
     def discard(self) -> None:
         """Ignores the rest. If it is short and arrives soon, the connection can be used again; otherwise this is `close`."""
         self.discarded = True
-        self._chunks.clear()
+        self.chunks.clear()
         self.buffered = 0
         if self._connection is not None:
-            self._connection.await_end(self)
+            self._connection.resume(self)
+            self._connection.limit(self, _DISCARD_TIMEOUT, "its answer does not end")
 
-    # --- called by the connection
+    def fail_soon(self, failure: HubError) -> None:
+        """For a failure that is known while the call is being made."""
+        asyncio.get_running_loop().call_soon(self.fail, failure)
+
+    # --- called by the client and the connection
+
+    def connect(self, connecting: asyncio.Task[None]) -> None:
+        self._connecting = connecting
 
     def begin(self, connection: ClientConnection) -> None:
+        self._connecting = None
         self._connection = connection
 
-    def add_body(self, data: bytes) -> None:
-        if not self.discarded:
-            self._chunks.append(data)
-        self.buffered += len(data)
-
-    def fail(self, failure: WorkerError) -> None:
-        self._failure = failure
-        self._connection = None
-        self.wake()
-
-    def wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def fail(self, failure: HubError) -> None:
+        self.failure = failure
+        self._connecting = self._connection = None
+        self.changed()
 
 
 class ClientConnection(asyncio.Protocol):
+    __slots__ = (
+        "_bytes_without_progress",
+        "_ends_with_connection",
+        "_head_size",
+        "_headers",
+        "_interim",
+        "_keep",
+        "_owner",
+        "_parser",
+        "_paused",
+        "_response",
+        "_started",
+        "_surplus",
+        "_timer",
+        "_transport",
+        "_why",
+        "loop",
+    )
+
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
         self.loop = loop
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
         self._response: Response | None = None
-        self._discard_timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        """Until the head has come it limits how long the request is written, later what `Response.limit` asked for."""
+        self._paused = False
+        """Reading is paused, because the answer is not used."""
         self._clear()
 
     def _clear(self) -> None:
         """The state before an answer's first byte."""
+        self._headers: dict[bytes, bytes] = {}
         self._started = False
         self._interim = False
         """The head being received is that of a 1xx answer; another one follows."""
@@ -164,13 +171,20 @@ class ClientConnection(asyncio.Protocol):
         """Part of the request still waits in the write buffer."""
         return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
-    def send(self, request: bytes, response: Response) -> None:
-        """The connection must be `usable`."""
+    def send(self, request: bytes, response: Response, within: float) -> None:
+        """The connection must be `usable`. `within`: seconds in which the worker must have taken the request."""
         assert self._transport is not None
         self._clear()
         self._response = response
         response.begin(self)
         self._transport.write(request)
+        if self.blocked:
+            self.limit(response, within, f"it has not taken the call within {within:g} s")
+
+    def limit(self, response: Response, seconds: float, why: str) -> None:
+        if self._response is response:
+            self._stop_timer()
+            self._timer = self.loop.call_later(seconds, self._expire, why)
 
     def cancel(self, response: Response) -> None:
         """Stops receiving this answer."""
@@ -178,15 +192,10 @@ class ClientConnection(asyncio.Protocol):
             self._response = None
             self.abort()
 
-    def await_end(self, response: Response) -> None:
-        """Receives and discards the rest of this answer, within limits."""
-        if self._response is response:
-            self.resume(response)
-            self._discard_timer = self.loop.call_later(_DISCARD_TIMEOUT, self.cancel, response)
-
     def resume(self, response: Response) -> None:
-        """The consumer has read what was buffered."""
-        if self._response is response and self._transport is not None and not self._transport.is_reading():
+        """What was buffered has been used."""
+        if self._paused and self._response is response and self._transport is not None:
+            self._paused = False
             self._transport.resume_reading()
 
     def close(self) -> None:
@@ -204,7 +213,6 @@ class ClientConnection(asyncio.Protocol):
         # So that resume_writing is called when the whole request is sent: see `blocked`.
         self._transport.set_write_buffer_limits(high=0)
         self._parser = httptools.HttpResponseParser(self)
-        self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
         response = self._response
@@ -234,7 +242,7 @@ class ClientConnection(asyncio.Protocol):
             self._bytes_without_progress = 0
             self._limit_buffer(response)
         if response.status:
-            response.wake()
+            response.changed()
 
     def eof_received(self) -> bool:
         response = self._response
@@ -242,14 +250,13 @@ class ClientConnection(asyncio.Protocol):
         if response is not None and response.status and self._ends_with_connection:
             response.complete = True
             self._response = None
-            response.wake()
+            response.changed()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.remove(self)
+        self._stop_timer()
         response, self._response = self._response, None
-        if self._discard_timer is not None:
-            self._discard_timer.cancel()
         # Parser and connection refer to each other: this breaks the cycle, so that no garbage collection is needed.
         self._parser = self._transport = None
         if response is None:
@@ -263,8 +270,8 @@ class ClientConnection(asyncio.Protocol):
         response.fail(WorkerBroke(response.worker, why))
 
     def resume_writing(self) -> None:
-        if self._response is not None:
-            self._response.wake()
+        if self._response is not None and not self._response.status:
+            self._stop_timer()
 
     # --- httptools' callbacks
 
@@ -272,7 +279,7 @@ class ClientConnection(asyncio.Protocol):
         if self._response is None or self._response.complete:
             self._surplus = True
         else:
-            self._response.headers.clear()
+            self._headers.clear()
 
     def on_header(self, name: bytes, value: bytes | None) -> None:
         self._head_size += len(name) + len(value or b"") + 4
@@ -281,7 +288,7 @@ class ClientConnection(asyncio.Protocol):
         response = self._response
         name = name.lower()
         if name in _READ_HEADERS and response is not None and not response.status and not response.complete:
-            headers = response.headers
+            headers = self._headers
             headers[name] = headers[name] + b", " + (value or b"") if name in headers else value or b""
 
     def on_headers_complete(self) -> None:
@@ -294,7 +301,7 @@ class ClientConnection(asyncio.Protocol):
             if status == 101:
                 self._fail("it switched to another protocol")
             return
-        headers = response.headers
+        headers = self._headers
         if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"identity", b""):
             self._fail("it is compressed, which the hub had ruled out")
         coding = headers.get(b"transfer-encoding")
@@ -302,11 +309,17 @@ class ClientConnection(asyncio.Protocol):
             self._fail("it has a transfer coding that the hub had not offered to take")
         self._ends_with_connection = coding is None and b"content-length" not in headers and status not in _WITHOUT_BODY
         self._keep = not self._ends_with_connection and self._parser.should_keep_alive()
-        response.status = status
+        response.status, response.headers = status, headers
+        # Only the response keeps them, as long as it needs them.
+        self._headers = {}
+        self._stop_timer()
 
     def on_body(self, data: bytes) -> None:
-        if self._response is not None and not self._surplus:
-            self._response.add_body(data)
+        response = self._response
+        if response is not None and not self._surplus:
+            response.buffered += len(data)
+            if not response.discarded:
+                response.chunks.append(data)
 
     def on_message_complete(self) -> None:
         response = self._response
@@ -321,7 +334,8 @@ class ClientConnection(asyncio.Protocol):
         if response.discarded:
             if response.buffered > _MAX_DISCARDED:
                 self.cancel(response)
-        elif response.buffered > _MAX_BUFFERED and self._transport is not None and self._transport.is_reading():
+        elif response.buffered > _MAX_BUFFERED and not self._paused and self._transport is not None:
+            self._paused = True
             self._transport.pause_reading()
 
     def _fail(self, why: str) -> None:
@@ -330,18 +344,31 @@ class ClientConnection(asyncio.Protocol):
         raise ValueError(why)
 
     def _refuse(self, response: Response, why: str) -> None:
+        self._give_up()
+        response.fail(InvalidAnswer(response.worker, why))
+
+    def _expire(self, why: str) -> None:
+        response = self._response
+        self._give_up()
+        if response is not None:
+            response.fail(WorkerBroke(response.worker, why))
+
+    def _give_up(self) -> None:
         self._response = None
         self._owner.remove(self)
         self.abort()
-        response.fail(InvalidAnswer(response.worker, why))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _finish(self, response: Response) -> None:
         self._response = None
-        if self._discard_timer is not None:
-            self._discard_timer.cancel()
-            self._discard_timer = None
+        self._stop_timer()
         if self._keep and not self._surplus and self.usable and not self.blocked:
-            if self._transport is not None and not self._transport.is_reading():
+            if self._paused and self._transport is not None:
+                self._paused = False
                 self._transport.resume_reading()
             self._owner.release(self)
         else:

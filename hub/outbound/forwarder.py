@@ -5,38 +5,22 @@ from __future__ import annotations
 import asyncio
 import re
 from base64 import b64decode
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from hub.outbound.answers import SingleAnswer, StreamedAnswer, check_type, is_stream, raise_failure, read_worker_task
+from hub.outbound.answers import AnswerForm, AnswerLimits
+from hub.outbound.call import Call
 from hub.outbound.client import Client
-from hub.outbound.connection import Response
 from hub.outbound.worker_protocol import WorkerMethod, WorkerProtocol, WorkerRequest, protocol_for
-from hub.ports.forwarder import Attach, Dispatch
+from hub.ports.forwarder import AnswerListener, Attach, Dispatch, OpenCall
 from hub.ports.vault import Vault
-from rolecall.errors import WorkerBroke
+from rolecall.errors import HubError, SecretUnreadable, WorkerBroke
 from rolecall.model.a2a import Ids, WorkerEvent
-from rolecall.model.value import replace
 from rolecall.model.worker import Offer
 from rolecall.protocol.workers import requests as calls
 
 _JSON = b"application/json"
 _STREAM = b"text/event-stream, application/json"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,128})?")
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerLimits:
-    """`reply_timeout` limits answers that a worker has ready: a task, a cancellation, an error. An answer to a message has no
-    such limit, because a worker may work for long before its first event: the relay watches its silence.
-    """
-
-    max_answer: int = 16 * 1024 * 1024
-    max_event: int = 1024 * 1024
-    max_error: int = 1024 * 1024
-    reply_timeout: float = 10.0
-    probe_timeout: float = 1.5
 
 
 class HttpForwarder:
@@ -46,131 +30,87 @@ class HttpForwarder:
         self._vault = vault
         self._limits = limits or AnswerLimits()
 
-    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
+    def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> OpenCall:
         send, stream = dispatch.send, offer.streaming
         protocol = _protocol(offer, dispatch.ids)
         params = calls.send_params(send, dispatch.ids, dispatch.references, stream=stream)
         request = protocol.request(WorkerMethod.STREAM if stream else WorkerMethod.SEND, dispatch.ids, params, send.extensions)
         headers = [*request.headers, ("A2A-Hop", str(send.hops + 1))]
-        if offer.credential:
-            headers += self._credential(offer)
         if send.trace is not None:
             headers += _trace(send.trace)
         if offer.replays:
             # Two callers may use the same messageId and content: for the worker these must be two calls.
             headers.append(("Idempotency-Key", dispatch.ids.task))
-        return _Call(self._client, self._limits, offer, protocol, replace(request, headers=tuple(headers)), streams=stream)
+        form = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays)
+        return self._call(offer, request, headers, Call(form, listener), _STREAM if stream else _JSON)
 
-    def attach(self, offer: Offer, attach: Attach) -> AbstractAsyncContextManager[AsyncIterator[Sequence[WorkerEvent]]]:
+    def attach(self, offer: Offer, attach: Attach, listener: AnswerListener) -> OpenCall:
         protocol = _protocol(offer, attach.ids)
         request = protocol.request(WorkerMethod.SUBSCRIBE, attach.ids, calls.task_params(attach.ids))
-        headers = [*request.headers, *self._credential(offer)]
+        headers = [*request.headers]
         if attach.position is not None:
             headers.append(("Last-Event-ID", attach.position))
-        return _Call(self._client, self._limits, offer, protocol, replace(request, headers=tuple(headers)), streams=True)
+        form = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays)
+        return self._call(offer, request, headers, Call(form, listener), _STREAM)
 
     async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:
-        return await self._call(offer, ids, WorkerMethod.GET)
+        return await self._ask(offer, ids, WorkerMethod.GET)
 
     async def cancel(self, offer: Offer, ids: Ids) -> WorkerEvent:
-        return await self._call(offer, ids, WorkerMethod.CANCEL)
+        return await self._ask(offer, ids, WorkerMethod.CANCEL)
 
     async def probe(self, offer: Offer) -> bool:
         return await self._client.probe(offer.url, self._limits.probe_timeout, offer.networks)
 
-    def _credential(self, offer: Offer) -> list[tuple[str, str]]:
-        if not offer.credential or self._vault is None:
-            return []
-        return [("Authorization", self._vault.open(b64decode(offer.credential)).decode())]
-
-    async def _call(self, offer: Offer, ids: Ids, method: WorkerMethod) -> WorkerEvent:
-        worker, protocol = str(offer.worker), _protocol(offer, ids)
+    async def _ask(self, offer: Offer, ids: Ids, method: WorkerMethod) -> WorkerEvent:
+        worker, protocol, limit = str(offer.worker), _protocol(offer, ids), self._limits.reply_timeout
         request = protocol.request(method, ids, calls.task_params(ids))
-        headers = [*request.headers, *self._credential(offer)]
-        limit = self._limits.reply_timeout
+        listener = _Reply()
+        form = AnswerForm(worker, protocol, self._limits, is_task=True)
+        call = self._call(offer, request, request.headers, Call(form, listener), _JSON)
         try:
             async with asyncio.timeout(limit):
-                response = await self._client.post(
-                    request.url,
-                    request.body,
-                    worker=worker,
-                    headers=headers,
-                    http_method=request.http_method,
-                    within=offer.networks,
-                )
-                try:
-                    if not 200 <= response.status < 300:
-                        await raise_failure(response, protocol, self._limits.max_error)
-                    check_type(response)
-                    answer = await response.read_all(self._limits.max_answer)
-                finally:
-                    response.close()
+                return await listener.event
         except TimeoutError as error:
             raise WorkerBroke(worker, f"it has not answered within {limit:g} s") from error
-        return read_worker_task(worker, protocol, answer)
+        finally:
+            call.hang_up()
 
-
-class _Call:
-    """One message or subscription: entering the context sends it, leaving cancels what has not arrived."""
-
-    def __init__(
-        self,
-        client: Client,
-        limits: AnswerLimits,
-        offer: Offer,
-        protocol: WorkerProtocol,
-        request: WorkerRequest,
-        *,
-        streams: bool,
-    ) -> None:
-        self._client = client
-        self._limits = limits
-        self._offer = offer
-        self._protocol = protocol
-        self._request = request
-        self._accept = _STREAM if streams else _JSON
-        self._response: Response | None = None
-        self._answer: StreamedAnswer | SingleAnswer | None = None
-
-    async def __aenter__(self) -> AsyncIterator[Sequence[WorkerEvent]]:
-        offer, request = self._offer, self._request
-        response = await self._client.post(
+    def _call(
+        self, offer: Offer, request: WorkerRequest, headers: Sequence[tuple[str, str]], call: Call, accept: bytes
+    ) -> Call:
+        if offer.credential and self._vault is not None:
+            try:
+                secret = self._vault.open(b64decode(offer.credential)).decode()
+            except SecretUnreadable as error:
+                call.fail_soon(error)
+                return call
+            headers = [*headers, ("Authorization", secret)]
+        self._client.send(
             request.url,
             request.body,
-            worker=str(offer.worker),
-            accept=self._accept,
-            headers=request.headers,
+            call,
+            accept=accept,
+            headers=headers,
             http_method=request.http_method,
             within=offer.networks,
         )
-        try:
-            if not 200 <= response.status < 300:
-                await self._raise_failure(response)
-            if is_stream(response):
-                self._answer = StreamedAnswer(response, self._protocol, replays=offer.replays, max_event=self._limits.max_event)
-            else:
-                check_type(response)
-                self._answer = SingleAnswer(response, self._protocol, limit=self._limits.max_answer)
-        except BaseException:
-            response.close()
-            raise
-        self._response = response
-        return self._answer
+        return call
 
-    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        if self._response is None or self._answer is None:
-            return
-        if kind is None and self._answer.finished:
-            self._response.discard()
-        else:
-            self._response.close()
 
-    async def _raise_failure(self, response: Response) -> None:
-        try:
-            async with asyncio.timeout(self._limits.reply_timeout):
-                await raise_failure(response, self._protocol, self._limits.max_error)
-        except TimeoutError as error:
-            raise WorkerBroke(response.worker, f"HTTP {response.status}, and no end to it") from error
+class _Reply:
+    """Listens for an answer of one event."""
+
+    def __init__(self) -> None:
+        self.event: asyncio.Future[WorkerEvent] = asyncio.get_running_loop().create_future()
+
+    def received(self, batch: Sequence[WorkerEvent]) -> None:
+        if batch and not self.event.done():
+            self.event.set_result(batch[0])
+
+    def closed(self, error: HubError | None) -> None:
+        if error is not None and not self.event.done():
+            self.event.set_exception(error)
 
 
 def _protocol(offer: Offer, ids: Ids) -> WorkerProtocol:

@@ -30,37 +30,45 @@ class Attach(Value, frozen=True):
 
 
 class AnswerListener(Protocol):
-    """Is told on the loop what a worker answers, never within the call that started or resumed it."""
+    """Is told what a worker answers: on the loop, and never from within the call that started or resumed it."""
 
     def received(self, batch: Sequence[WorkerEvent]) -> None:
-        """Events that arrived together. Empty: a sign of life, such as the answer's head, or a part of a long event."""
+        """Events that arrived together. An empty batch is a sign of life: the answer's head, a comment, or a part of a long
+        event.
+        """
 
     def closed(self, error: HubError | None) -> None:
-        """Once, and last. None: the worker has ended its answer properly."""
+        """The answer is over: told last, exactly once, and not after `hang_up`. None: the worker ended its answer properly.
+
+        WorkerUnreachable (nothing was sent), WorkerRefused (the worker answered that it did nothing), WorkerBroke (cut or
+        timed out after the call was sent), InvalidAnswer, WorkerFault (the worker's own JSON-RPC error). SecretUnreadable:
+        nothing was sent.
+        """
 
 
 class OpenCall(Protocol):
-    """One answer on its way."""
+    """A message or subscription on its way, and its answer."""
 
     def pause(self) -> None:
-        """Tell nothing until `resume`. What arrives meanwhile is bounded: then the worker's stream waits."""
+        """Tell nothing until `resume`. Back-pressure holds the worker's stream, so that what is buffered is bounded."""
 
     def resume(self) -> None: ...
 
     def hang_up(self) -> None:
-        """Tell nothing more. What has not arrived is cancelled."""
+        """Nothing more is told. What has not arrived is cancelled. If the last event was one that ends a worker's answer, the
+        connection is kept for another call.
+        """
 
 
 class Forwarder(Protocol):
     """Calls workers. No call is repeated automatically.
 
-    Errors: WorkerUnreachable (nothing was sent), WorkerRefused (the worker answered that it did nothing), WorkerBroke (cut
-    or timed out after the call was sent), InvalidAnswer, WorkerFault (the worker's own JSON-RPC error).
+    `fetch` and `cancel` raise the errors of `AnswerListener.closed`.
     """
 
     def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> OpenCall:
-        """Send a message. Streams if the worker can, else asks it not to block and gives its one answer. RequestError: the
-        message cannot be expressed for this worker. Every other error is told to the listener.
+        """Send a message. Streams if the worker can, else asks it not to block; its one answer is then the only event.
+        RequestError at once if the message cannot be expressed for this worker; every other failure is told by `closed`.
         """
 
     def attach(self, offer: Offer, attach: Attach, listener: AnswerListener) -> OpenCall:

@@ -38,6 +38,7 @@ class ScriptedForwarder:
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Any]] = []
         self._at: list[float] = []
+        self.hung_up: list[str] = []
         self.left: list[str] = []
         self.scripts: dict[str, deque[Sequence[Step]]] = {}
         self.fetch_scripts: dict[str, deque[Step]] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hub.outbound.client import Client
@@ -21,6 +22,7 @@ from rolecall.model.command import Send, Target
 from rolecall.model.ids import TaskId, WorkerId
 from rolecall.model.worker import Offer
 from rolecall.protocol.callers.requests import READ_SEND
+from tests.helpers.listening import collect_events
 from tests.helpers.raw_server import RawServer, Request, always, answer
 from tests.protocol.golden_files import write_transcript
 
@@ -88,14 +90,10 @@ async def made(interface: Interface) -> dict[str, str]:
             sections[name] = _written(server.requests[-1])
 
         async def deliver(offer: Offer, dispatch: Dispatch) -> None:
-            async with forwarder.deliver(offer, dispatch) as batches:
-                async for _ in batches:
-                    pass
+            await collect_events(partial(forwarder.deliver, offer, dispatch))
 
         async def attach(offer: Offer, position: str | None) -> None:
-            async with forwarder.attach(offer, Attach(known, position)) as batches:
-                async for _ in batches:
-                    pass
+            await collect_events(partial(forwarder.attach, offer, Attach(known, position)))
 
         for dialect in ("0.1", "0.3", "1.0"):
             await note(f"a stream, asked in {dialect}", deliver(offer, Dispatch(_send_in(dialect), first, {})))

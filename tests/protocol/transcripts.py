@@ -195,10 +195,9 @@ async def run_conversation(conversation: Conversation, system: System) -> dict[s
 def _plan(system: System, step: str, name: str) -> None:
     """Plan the worker's answer."""
     if step in ("send", "stream"):
-        system.forwarder.plan(
-            "echo:a",
-            *(replace(worker_event, document=_renamed(worker_event.document, name), task=name) for worker_event in _DONE),
-        )
+        # Together, so that a caller that does not wait finds all of them.
+        done = [replace(worker_event, document=_renamed(worker_event.document, name), task=name) for worker_event in _DONE]
+        system.forwarder.plan("echo:a", done)
     elif step.startswith("ask"):
         system.forwarder.plan("echo:a", task("input-required", "Which?", "wq"))
     elif step == "answer":

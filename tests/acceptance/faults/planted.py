@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from hub.core.relay.context import Dependencies
 from hub.ports.event_log import LogEntry, Subscription
-from hub.ports.forwarder import Dispatch
+from hub.ports.forwarder import AnswerListener, Dispatch, OpenCall
 from hub.run import run
 from hub.settings.model import load
-from rolecall.errors import TaskNotFound
+from rolecall.errors import HubError, TaskNotFound
 from rolecall.model import value
-from rolecall.model.a2a import Event, EventKind, Logged
+from rolecall.model.a2a import Event, EventKind, Logged, WorkerEvent
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.worker import Offer
 
@@ -99,14 +98,20 @@ class MissingTasks(Wrapped):
 class RetryForwarder(Wrapped):
     """Sends some calls twice, like a client that retries calls that may have run."""
 
-    def deliver(self, offer: Offer, dispatch: Dispatch) -> AbstractAsyncContextManager[Any]:
-        return self._twice(offer, dispatch) if self.should_trigger() else self._inner.deliver(offer, dispatch)  # type: ignore[no-any-return]
+    def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> OpenCall:
+        if self.should_trigger():
+            other = value.replace(dispatch, ids=value.replace(dispatch.ids, task=TaskId(dispatch.ids.task + "-again")))
+            self._inner.deliver(offer, other, NullListener())
+        call: OpenCall = self._inner.deliver(offer, dispatch, listener)
+        return call
 
-    @asynccontextmanager
-    async def _twice(self, offer: Offer, dispatch: Dispatch) -> Any:
-        other = value.replace(dispatch, ids=value.replace(dispatch.ids, task=TaskId(dispatch.ids.task + "-again")))
-        async with self._inner.deliver(offer, other), self._inner.deliver(offer, dispatch) as batches:
-            yield batches
+
+class NullListener:
+    """A listener that nobody asks."""
+
+    def received(self, batch: Sequence[WorkerEvent]) -> None: ...
+
+    def closed(self, error: HubError | None) -> None: ...
 
 
 class ChangedEngine(Wrapped):

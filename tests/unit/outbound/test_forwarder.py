@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
+from hub.outbound.answers import AnswerLimits
 from hub.outbound.client import Client
-from hub.outbound.forwarder import AnswerLimits, HttpForwarder
+from hub.outbound.forwarder import HttpForwarder
 from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerFault, WorkerRefused, WorkerUnreachable
 from rolecall.model.a2a import EventKind, Ids, TaskState, WorkerEvent
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import TaskId, WorkerId
 from rolecall.model.worker import Offer
+from tests.helpers.listening import Listener, collect_events
 from tests.helpers.raw_server import (
     LAST_CHUNK,
     Peer,
@@ -63,11 +66,9 @@ def status(state: str) -> dict[str, Any]:
 
 
 async def collect(client: Client, url: str, *, streaming: bool = True, replays: bool = False) -> list[WorkerEvent]:
-    events: list[WorkerEvent] = []
-    async with HttpForwarder(client).deliver(offer(url, streaming=streaming, replays=replays), dispatch()) as batches:
-        async for batch in batches:
-            events.extend(batch)
-    return events
+    return await collect_events(
+        partial(HttpForwarder(client).deliver, offer(url, streaming=streaming, replays=replays), dispatch())
+    )
 
 
 async def test_a_stream_gives_its_events_in_order(client: Client) -> None:
@@ -109,12 +110,13 @@ async def test_events_that_arrive_together_are_one_batch_and_a_comment_is_an_emp
         await taken.wait()
         await peer.write(chunk(b": still here\n\n") + LAST_CHUNK)
 
-    async with RawServer(script) as server, HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
-        assert len(await anext(batches)) == 2
+    async with RawServer(script) as server:
+        listener = Listener()
+        HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+        assert [len(await listener.next()) for _ in range(2)] == [0, 2]
         taken.set()
-        assert len(await anext(batches)) == 0
-        with pytest.raises(StopAsyncIteration):
-            await anext(batches)
+        assert len(await listener.next()) == 0
+        await listener.end()
 
 
 @pytest.mark.parametrize("replays", [True, False])
@@ -127,8 +129,8 @@ async def test_positions_are_read_only_from_workers_that_replay(client: Client, 
 async def test_attach_sends_the_position(client: Client) -> None:
     async with RawServer(always(stream(frame(result(status("completed")))))) as server:
         attach = Attach(IDS, "boot.7")
-        async with HttpForwarder(client).attach(offer(server.url), attach) as batches:
-            assert [one.state async for batch in batches for one in batch] == [TaskState.COMPLETED]
+        received = await collect_events(partial(HttpForwarder(client).attach, offer(server.url), attach))
+        assert [one.state for one in received] == [TaskState.COMPLETED]
     (request,) = server.requests
     assert json.loads(request.body) == {
         "jsonrpc": "2.0",
@@ -140,22 +142,17 @@ async def test_attach_sends_the_position(client: Client) -> None:
 
 
 async def test_an_invalid_traceparent_is_not_passed_on(client: Client) -> None:
-    async with (
-        RawServer(always(answer(result(task())))) as server,
-        HttpForwarder(client).deliver(offer(server.url), dispatch(trace="x\r\nX-Evil: 1")) as batches,
-    ):
-        assert [len(batch) async for batch in batches] == [1]
+    async with RawServer(always(answer(result(task())))) as server:
+        wrong_trace = dispatch(trace="x\r\nX-Evil: 1")
+        assert len(await collect_events(partial(HttpForwarder(client).deliver, offer(server.url), wrong_trace))) == 1
     assert "traceparent" not in server.requests[0].headers
     assert "x-evil" not in server.requests[0].headers
 
 
 @pytest.mark.parametrize(("hops", "header"), [(0, "1"), (3, "4")])
 async def test_each_hub_adds_one_hop(client: Client, hops: int, header: str) -> None:
-    async with (
-        RawServer(always(answer(result(task())))) as server,
-        HttpForwarder(client).deliver(offer(server.url), dispatch(hops=hops)) as batches,
-    ):
-        assert [len(batch) async for batch in batches] == [1]
+    async with RawServer(always(answer(result(task())))) as server:
+        assert len(await collect_events(partial(HttpForwarder(client).deliver, offer(server.url), dispatch(hops=hops)))) == 1
     assert server.requests[0].headers["a2a-hop"] == header
 
 
@@ -216,13 +213,12 @@ async def test_a_worker_that_did_nothing_may_be_passed_over(client: Client, data
 
 
 async def test_busy_after_an_event_is_no_refusal(client: Client) -> None:
-    async with (
-        RawServer(always(stream(frame(result(task("working"))) + frame(fault(BUSY))))) as server,
-        HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches,
-    ):
-        assert len(await anext(batches)) == 1
+    async with RawServer(always(stream(frame(result(task("working"))) + frame(fault(BUSY))))) as server:
+        listener = Listener()
+        HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
         with pytest.raises(WorkerFault):
-            await anext(batches)
+            await listener.end()
+        assert len(listener.events) == 1
 
 
 @pytest.mark.parametrize("code", ["400 Bad Request", "500 Internal Server Error"])
@@ -263,14 +259,12 @@ async def test_what_is_not_a2a_is_refused_without_quoting_it(client: Client, dat
 
 
 async def test_events_before_a_malformed_one_still_count(client: Client) -> None:
-    async with (
-        RawServer(always(stream(frame(result(task("working"))) + frame(b"{") + frame(result(task()))))) as server,
-        HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches,
-    ):
-        assert [one.state for one in await anext(batches)] == [TaskState.WORKING]
-        for _ in range(2):
-            with pytest.raises(InvalidAnswer):
-                await anext(batches)
+    async with RawServer(always(stream(frame(result(task("working"))) + frame(b"{") + frame(result(task()))))) as server:
+        listener = Listener()
+        HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+        with pytest.raises(InvalidAnswer):
+            await listener.end()
+        assert [one.state for one in listener.events] == [TaskState.WORKING]
 
 
 @pytest.mark.parametrize("cut", ["reset", "close"])
@@ -284,11 +278,14 @@ async def test_a_cut_stream_is_not_a_normal_end(client: Client, cut: str) -> Non
         if cut == "reset":
             peer.reset()
 
-    async with RawServer(script) as server, HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
-        assert len(await anext(batches)) == 1
+    async with RawServer(script) as server:
+        listener = Listener()
+        HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+        await listener.until(lambda: listener.events)
         first_received.set()
         with pytest.raises(WorkerBroke, match="cut off"):
-            await anext(batches)
+            await listener.end()
+        assert len(listener.events) == 1
 
 
 def until_closed(body: bytes) -> Script:
@@ -336,8 +333,7 @@ async def test_an_answer_that_is_too_long_is_cut(client: Client) -> None:
         with pytest.raises(InvalidAnswer, match="longer than 4096"):
             await forwarder.fetch(offer(server.url), IDS)
         with pytest.raises(InvalidAnswer, match="longer than 4096"):
-            async with forwarder.deliver(offer(server.url), dispatch()) as batches:
-                await anext(batches)
+            await collect_events(partial(forwarder.deliver, offer(server.url), dispatch()))
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
@@ -370,8 +366,10 @@ async def test_cancelling_early_closes_the_connection(client: Client) -> None:
         gone.set()
 
     async with RawServer(script) as server:
-        async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
-            await anext(batches)
+        listener = Listener()
+        call = HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+        await listener.until(lambda: listener.events)
+        call.hang_up()
         async with asyncio.timeout(2):
             await gone.wait()
 
@@ -390,8 +388,10 @@ async def test_the_connection_is_kept_after_the_last_event(client: Client) -> No
         for _ in range(3):
             done.clear()
             ended.clear()
-            async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
-                assert len(await anext(batches)) == 1
+            listener = Listener()
+            call = HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+            assert [len(await listener.next()) for _ in range(2)] == [0, 1]
+            call.hang_up()
             done.set()
             await ended.wait()
             await all_read()
@@ -412,7 +412,9 @@ async def test_a_worker_that_goes_on_after_its_last_event_is_cut_off(client: Cli
             cut.set()
 
     async with RawServer(script) as server:
-        async with HttpForwarder(client).deliver(offer(server.url), dispatch()) as batches:
-            await anext(batches)
+        listener = Listener()
+        call = HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+        await listener.until(lambda: listener.events)
+        call.hang_up()
         async with asyncio.timeout(0.9):
             await cut.wait()

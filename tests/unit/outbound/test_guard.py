@@ -15,6 +15,7 @@ from hub.outbound.url import read_url
 from hub.outbound.worker_guard import Guard, NotAllowed
 from rolecall.errors import OfferInvalid, WorkerUnreachable
 from rolecall.model.value import replace
+from tests.helpers.listening import ask
 from tests.helpers.raw_server import RawServer, always, answer
 
 OPEN = Guard([], [], allow_loopback=True)
@@ -106,7 +107,7 @@ async def test_a_nonstandard_spelling_of_an_address_is_refused(host: str) -> Non
         OPEN.check_url(f"http://{host}/")
     async with Client(OPEN) as client:
         with pytest.raises(WorkerUnreachable, match="IPv4"):
-            await client.post(f"http://{host}/", b"{}", worker="echo:1")
+            await ask(client, f"http://{host}/", b"{}")
 
 
 NEVER = [
@@ -250,15 +251,15 @@ async def test_a_name_that_resolves_differently_is_checked_again(monkeypatch: py
 async def test_the_checked_address_is_the_one_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async with RawServer(always(answer(b"{}"))) as server, Client(OPEN) as client:
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolver_of("127.0.0.1"))
-        response = await client.post(f"http://worker.example:{server.port}/", b"{}", worker="echo:1")
-        assert await response.read_all(100) == b"{}"
+        response = await ask(client, f"http://worker.example:{server.port}/", b"{}")
+        assert await response.read_all() == b"{}"
         assert server.requests[0].headers["host"] == f"worker.example:{server.port}"
 
 
 async def test_a_refusal_at_connect_means_that_nothing_was_sent() -> None:
     async with RawServer(always(answer(b"{}"))) as server, Client(REMOTE_ONLY) as client:
         with pytest.raises(WorkerUnreachable, match="not allowed by policy"):
-            await client.post(server.url, b"{}", worker="echo:1")
+            await ask(client, server.url, b"{}")
         assert not await client.probe(server.url, 1)
     assert server.peers == []
 
@@ -267,7 +268,7 @@ async def test_a_name_that_cannot_be_resolved_is_unreachable() -> None:
     async with Client(OPEN) as client:
         for host in ("no-such-host.invalid", "x" * 64 + ".invalid"):
             with pytest.raises(WorkerUnreachable, match="does not resolve"):
-                await client.post(f"http://{host}/", b"{}", worker="echo:1")
+                await ask(client, f"http://{host}/", b"{}")
 
 
 # --- the networks of the token that enrolled it
@@ -297,10 +298,10 @@ async def test_every_address_of_a_name_must_lie_in_the_tokens_networks(monkeypat
 async def test_a_tokens_networks_are_checked_at_connect_despite_pooled_connections() -> None:
     async with RawServer(always(answer(b"{}"))) as server, Client(OPEN) as client:
         for within in ((), NEAR):
-            await (await client.post(server.url, b"{}", worker="echo:1", within=within)).read_all(100)
+            await (await ask(client, server.url, b"{}", within=within)).read_all()
         assert len(server.peers) == 2, "connections under different policies are not shared"
         with pytest.raises(WorkerUnreachable, match="not allowed by policy"):
-            await client.post(server.url, b"{}", worker="echo:1", within=FAR)
+            await ask(client, server.url, b"{}", within=FAR)
         assert not await client.probe(server.url, 1, FAR)
         assert await client.probe(server.url, 1, NEAR)
         assert len(server.requests) == 2

@@ -9,6 +9,7 @@ import pytest
 from hub.outbound.client import Client, ClientLimits
 from hub.outbound.worker_guard import Guard
 from rolecall.errors import WorkerBroke, WorkerRefused, WorkerUnreachable
+from tests.helpers.listening import ask
 from tests.helpers.raw_server import Peer, RawServer, all_read, always, answer, chunk, chunked_head
 
 GUARD = Guard([], [], allow_loopback=True)
@@ -17,9 +18,8 @@ BODY = b'{"a": 1}'
 pytestmark = pytest.mark.virtual_time
 
 
-async def ask(client: Client, url: str, *, head_timeout: float | None = None) -> bytes:
-    response = await client.post(url, BODY, worker="echo:1", head_timeout=head_timeout)
-    return await response.read_all(10_000_000)
+async def body_of(client: Client, url: str) -> bytes:
+    return await (await ask(client, url, BODY)).read_all()
 
 
 # --- the pool
@@ -28,13 +28,13 @@ async def ask(client: Client, url: str, *, head_timeout: float | None = None) ->
 async def test_a_connection_is_reused(client: Client) -> None:
     async with RawServer(always(answer(BODY))) as server:
         for _ in range(5):
-            assert await ask(client, server.url) == BODY
+            assert await body_of(client, server.url) == BODY
         assert [len(peer.requests) for peer in server.peers] == [5]
 
 
 async def test_head_and_body_are_one_request_with_only_our_headers(client: Client) -> None:
     async with RawServer(always(answer(BODY))) as server:
-        response = await client.post(server.url + "a2a?x=1", BODY, worker="echo:1", headers=[("traceparent", "00-1")])
+        response = await ask(client, server.url + "a2a?x=1", BODY, headers=[("traceparent", "00-1")])
         response.close()
         (request,) = server.requests
     assert request.line == "POST /a2a?x=1 HTTP/1.1"
@@ -57,8 +57,8 @@ async def test_concurrent_calls_use_a_connection_each_and_the_last_released_is_u
             await peer.write(answer(b"%d" % peer.number))
 
     async with RawServer(script) as server:
-        assert sorted(await asyncio.gather(*(ask(client, server.url) for _ in range(3)))) == [b"1", b"2", b"3"]
-        assert [await ask(client, server.url) for _ in range(2)] == [b"3", b"3"]
+        assert sorted(await asyncio.gather(*(body_of(client, server.url) for _ in range(3)))) == [b"1", b"2", b"3"]
+        assert [await body_of(client, server.url) for _ in range(2)] == [b"3", b"3"]
         assert len(server.peers) == 3
 
 
@@ -74,7 +74,7 @@ async def test_concurrent_calls_use_a_connection_each_and_the_last_released_is_u
 async def test_a_connection_with_close_or_surplus_bytes_is_not_reused(client: Client, data: bytes) -> None:
     async with RawServer(always(data)) as server:
         for _ in range(2):
-            assert await ask(client, server.url) == BODY
+            assert await body_of(client, server.url) == BODY
         assert [len(peer.requests) for peer in server.peers] == [1, 1]
 
 
@@ -90,12 +90,12 @@ async def test_a_connection_with_unexpected_bytes_while_idle_is_not_reused(clien
         await peer.gone()
 
     async with RawServer(script) as server:
-        assert await ask(client, server.url) == b"1"
+        assert await body_of(client, server.url) == b"1"
         answered.set()
         await sent.wait()
         await all_read()
         async with asyncio.timeout(10):
-            assert await ask(client, server.url) == b"2"
+            assert await body_of(client, server.url) == b"2"
 
 
 async def test_a_connection_that_the_peer_closed_while_idle_is_not_reused(client: Client) -> None:
@@ -105,7 +105,7 @@ async def test_a_connection_that_the_peer_closed_while_idle_is_not_reused(client
 
     async with RawServer(script) as server:
         for number in (b"1", b"2", b"3"):
-            assert await ask(client, server.url) == number
+            assert await body_of(client, server.url) == number
             await asyncio.sleep(0.02)
 
 
@@ -119,22 +119,22 @@ async def test_idle_connections_are_closed_after_a_timeout() -> None:
         gone.set()
 
     async with RawServer(script) as server, Client(GUARD, ClientLimits(idle=0.05)) as client:
-        await ask(client, server.url)
+        await body_of(client, server.url)
         async with asyncio.timeout(1):
             await gone.wait()
-        await ask(client, server.url)
+        await body_of(client, server.url)
         assert len(server.peers) == 2
 
 
 async def test_above_the_limit_of_an_origin_nothing_is_sent() -> None:
     async with RawServer(always(chunked_head())) as server, Client(GUARD, ClientLimits(per_origin=2)) as client:
-        responses = [await client.post(server.url, BODY, worker="echo:1") for _ in range(2)]
+        responses = [await ask(client, server.url, BODY) for _ in range(2)]
         with pytest.raises(WorkerRefused):
-            await client.post(server.url, BODY, worker="echo:1")
+            await ask(client, server.url, BODY)
         assert len(server.requests) == 2
         responses.pop().close()
         await asyncio.sleep(0.02)
-        (await client.post(server.url, BODY, worker="echo:1")).close()
+        (await ask(client, server.url, BODY)).close()
 
 
 async def test_above_the_overall_limit_an_idle_connection_is_closed() -> None:
@@ -143,13 +143,13 @@ async def test_above_the_overall_limit_an_idle_connection_is_closed() -> None:
         RawServer(always(chunked_head())) as second,
         Client(GUARD, ClientLimits(overall=2)) as client,
     ):
-        await ask(client, first.url)
+        await body_of(client, first.url)
         for _ in range(2):
-            await client.post(second.url, BODY, worker="echo:1")
+            await ask(client, second.url, BODY)
         with pytest.raises(WorkerRefused):
-            await client.post(second.url, BODY, worker="echo:1")
+            await ask(client, second.url, BODY)
         with pytest.raises(WorkerRefused):
-            await client.post(first.url, BODY, worker="echo:1")
+            await ask(client, first.url, BODY)
 
 
 async def test_failed_connections_do_not_count() -> None:
@@ -158,9 +158,9 @@ async def test_failed_connections_do_not_count() -> None:
     async with Client(GUARD, ClientLimits(per_origin=1, overall=1)) as client:
         for _ in range(3):
             with pytest.raises(WorkerUnreachable, match="connection refused"):
-                await ask(client, server.url)
+                await body_of(client, server.url)
         async with RawServer(always(answer(BODY))) as other:
-            assert await ask(client, other.url) == BODY
+            assert await body_of(client, other.url) == BODY
 
 
 async def test_closing_the_client_closes_every_connection() -> None:
@@ -174,18 +174,18 @@ async def test_closing_the_client_closes_every_connection() -> None:
 
     async with RawServer(script) as server:
         client = Client(GUARD)
-        open_ended = await client.post(server.url, BODY, worker="echo:1")
-        complete = await client.post(server.url, BODY, worker="echo:1")
-        waiting = asyncio.create_task(open_ended.next_chunk(), name="reader")
+        open_ended = await ask(client, server.url, BODY)
+        complete = await ask(client, server.url, BODY)
+        waiting = asyncio.create_task(open_ended.read_all(), name="reader")
         await asyncio.sleep(0)
         await client.aclose()
         with pytest.raises(WorkerBroke):
             await waiting
-        assert await complete.read_all(100) == BODY
+        assert await complete.read_all() == BODY
         await asyncio.sleep(0.02)
         assert sorted(gone) == [1, 2]
         with pytest.raises(WorkerRefused):
-            await ask(client, server.url)
+            await body_of(client, server.url)
 
 
 # --- cut connections
@@ -203,7 +203,7 @@ async def test_a_fresh_connection_that_dies_without_an_answer_may_have_run_the_c
 
     async with RawServer(script) as server:
         with pytest.raises(WorkerBroke):
-            await ask(client, server.url)
+            await body_of(client, server.url)
         assert len(server.peers) == 1
 
 
@@ -214,9 +214,9 @@ async def test_a_call_on_a_reused_connection_that_dies_is_not_retried(client: Cl
         await peer.read_request()
 
     async with RawServer(script) as server:
-        await ask(client, server.url)
+        await body_of(client, server.url)
         with pytest.raises(WorkerBroke, match="without an answer"):
-            await ask(client, server.url)
+            await body_of(client, server.url)
         assert len(server.peers) == 1
         assert len(server.requests) == 2
 
@@ -231,7 +231,7 @@ async def test_an_incomplete_answer_is_reported_as_cut(client: Client, data: byt
 
     async with RawServer(script) as server:
         with pytest.raises(WorkerBroke, match="cut off"):
-            await ask(client, server.url)
+            await body_of(client, server.url)
 
 
 async def test_bytes_before_the_cut_are_returned_first(client: Client) -> None:
@@ -240,11 +240,11 @@ async def test_bytes_before_the_cut_are_returned_first(client: Client) -> None:
         await peer.write(chunked_head() + chunk(b"one") + chunk(b"two"))
 
     async with RawServer(script) as server:
-        response = await client.post(server.url, BODY, worker="echo:1")
+        response = await ask(client, server.url, BODY)
         await asyncio.sleep(0.02)
-        assert await response.next_chunk() == b"onetwo"
+        assert response.body == b"onetwo"
         with pytest.raises(WorkerBroke):
-            await response.next_chunk()
+            await response.read_all()
 
 
 async def test_a_body_without_a_length_ends_with_the_connection(client: Client) -> None:
@@ -253,23 +253,7 @@ async def test_a_body_without_a_length_ends_with_the_connection(client: Client) 
         await peer.write(b"HTTP/1.1 200 OK\r\n\r\nall of it")
 
     async with RawServer(script) as server:
-        assert await ask(client, server.url) == b"all of it"
-
-
-async def test_a_slow_head_times_out_and_closes_the_connection(client: Client) -> None:
-    gone = asyncio.Event()
-
-    async def script(peer: Peer) -> None:
-        await peer.read_request()
-        await peer.write(b"HTTP/1.1 200 OK\r\n")
-        await peer.gone()
-        gone.set()
-
-    async with RawServer(script) as server:
-        with pytest.raises(WorkerBroke, match=r"answered the call within 0\.05 s"):
-            await ask(client, server.url, head_timeout=0.05)
-        async with asyncio.timeout(1):
-            await gone.wait()
+        assert await body_of(client, server.url) == b"all of it"
 
 
 async def test_a_peer_that_does_not_read_the_request_times_out() -> None:
@@ -279,7 +263,7 @@ async def test_a_peer_that_does_not_read_the_request_times_out() -> None:
 
     async with RawServer(script) as server, Client(GUARD, ClientLimits(write=0.1)) as client:
         with pytest.raises(WorkerBroke, match="taken the call"):
-            await client.post(server.url, b"x" * 50_000_000, worker="echo:1")
+            await ask(client, server.url, b"x" * 50_000_000)
 
 
 async def test_a_cancelled_call_closes_its_connection(client: Client) -> None:
@@ -292,7 +276,7 @@ async def test_a_cancelled_call_closes_its_connection(client: Client) -> None:
         gone.set()
 
     async with RawServer(script) as server:
-        call = asyncio.create_task(ask(client, server.url), name="call")
+        call = asyncio.create_task(body_of(client, server.url), name="call")
         await asked.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -1,0 +1,138 @@
+"""A call to a worker: tells its listener what the worker answers, as fast as the listener takes it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hub.outbound.answers import Answer, AnswerForm, ErrorAnswer, open_answer
+from hub.outbound.connection import NO_HEADERS, Response
+from hub.ports.forwarder import AnswerListener
+from rolecall.errors import HubError, WorkerError
+
+
+class Call(Response):
+    """Implements ports.OpenCall. A listener may pause, resume and hang up whenever it likes, also while it is told something:
+    `_silent` is asked after everything that it is told.
+    """
+
+    __slots__ = ("_answer", "_form", "_listener", "_paused", "_scheduled", "_unread")
+
+    def __init__(self, form: AnswerForm, listener: AnswerListener) -> None:
+        super().__init__(form.worker)
+        self._form = form
+        self._listener: AnswerListener | None = listener
+        """None: it has hung up, or has been told the end."""
+        self._answer: Answer | None = None
+        self._unread = b""
+        """Taken from `chunks`, but not parsed."""
+        self._paused = False
+        self._scheduled = False
+        """The rest is told on the next turn of the loop."""
+
+    # --- the port
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._listener is not None and self._is_pending():
+            self._schedule()
+
+    def hang_up(self) -> None:
+        if self._answer is not None and self._answer.finished:
+            self.discard()
+        else:
+            self.close()
+        self._forget()
+
+    # --- pieces
+
+    def changed(self) -> None:
+        if not self._silent:
+            self._report()
+
+    @property
+    def _silent(self) -> bool:
+        return self._paused or self._scheduled or self._listener is None
+
+    def _report(self) -> None:
+        """Tell what has arrived, at most a piece of it."""
+        answer = self._answer
+        if answer is None:
+            answer = self._open()
+            if answer is None:
+                return
+        assert self._listener is not None
+        if answer.failure is None and (self._unread or self.chunks or self.complete):
+            piece = self._next_piece(answer.piece_size)
+            batch = answer.read(piece, last=self.complete and not (self._unread or self.chunks))
+            if answer.failure is not None:
+                self._break_off(answer.failure)
+            if batch is not None:
+                self._listener.received(batch)
+                if self._silent:
+                    return
+        if self._unread or self.chunks:
+            self._schedule()
+        elif self.complete or self.failure is not None:
+            self._end(self.failure)
+
+    def _open(self) -> Answer | None:
+        """Tell that the head has arrived. None: nothing more can be told now."""
+        assert self._listener is not None
+        if not self.status:
+            self._end(self.failure)
+            return None
+        try:
+            answer = self._answer = open_answer(self._form, self.status, self.headers)
+        except WorkerError as error:
+            self._end(error)
+            return None
+        self.headers = NO_HEADERS
+        if isinstance(answer, ErrorAnswer):
+            self.limit(self._form.limits.reply_timeout, f"HTTP {self.status}, and no end to it")
+            return answer
+        self._listener.received(())
+        return None if self._silent else answer
+
+    def _next_piece(self, size: int) -> bytes:
+        if not self._unread:
+            if not self.chunks:
+                return b""
+            self._unread = self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
+            self.chunks.clear()
+        piece, self._unread = self._unread[:size], self._unread[size:]
+        self.used(len(piece))
+        return piece
+
+    def _is_pending(self) -> bool:
+        opened = self._answer is not None or not self.status
+        return bool(self._unread or self.chunks or self.complete or self.failure is not None or not opened)
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._continue)
+
+    def _continue(self) -> None:
+        self._scheduled = False
+        self.changed()
+
+    def _break_off(self, failure: HubError) -> None:
+        """What follows does not count."""
+        self.close()
+        self.failure, self._unread = failure, b""
+        self.chunks.clear()
+
+    def _end(self, error: HubError | None) -> None:
+        listener = self._listener
+        self.close()
+        self._forget()
+        if listener is not None:
+            listener.closed(error)
+
+    def _forget(self) -> None:
+        self._listener = self._answer = None
+        self._unread = b""
+        self.chunks.clear()
