@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from hub.core.relay.context import Dependencies
-from hub.ports.event_log import LogEntry, Subscription
+from hub.ports.event_log import LogEntry, OpenLog, Subscription
 from hub.ports.forwarder import AnswerListener, Dispatch, OpenCall
 from hub.run import run
 from hub.settings.model import load
@@ -53,12 +53,26 @@ class ChangingLog(Wrapped):
         super().__init__(inner)
         self._change = change
 
-    async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
-        events = list(entry.events)
-        if any(event.kind is EventKind.ARTIFACT for event in events) and self.should_trigger():
-            events = self._change(events)
-        end: Cursor = await self._inner.append(task, value.replace(entry, events=events), after=after)
-        return end
+    def open(self, task: TaskId) -> ChangingOpenLog:
+        return ChangingOpenLog(self._inner.open(task), self._changed)
+
+    def _changed(self, events: list[Event]) -> list[Event]:
+        has_content = any(event.kind is EventKind.ARTIFACT for event in events)
+        return self._change(events) if has_content and self.should_trigger() else events
+
+
+class ChangingOpenLog:
+    """Its writer does not notice: it believes in the cursors of what it wrote."""
+
+    def __init__(self, inner: OpenLog, change: Callable[[list[Event]], list[Event]]) -> None:
+        self._inner = inner
+        self._change = change
+        self._ahead = 0
+
+    def append(self, entry: LogEntry, *, after: Cursor, done: Callable[[HubError | None], None]) -> None:
+        events, real = self._change(list(entry.events)), Cursor(after + self._ahead)
+        self._ahead += len(events) - len(entry.events)
+        self._inner.append(value.replace(entry, events=events), after=real, done=done)
 
 
 class SilentLog(Wrapped):
@@ -135,18 +149,17 @@ def doubled(events: list[Event]) -> list[Event]:
 class SwapLog(Wrapped):
     """Swaps a chunk with the next one."""
 
-    def __init__(self, inner: Any) -> None:
-        super().__init__(inner)
-        self._waiting: dict[TaskId, Event] = {}
+    def open(self, task: TaskId) -> ChangingOpenLog:
+        waiting: list[Event] = []
 
-    async def append(self, task: TaskId, entry: LogEntry, *, after: Cursor) -> Cursor:
-        events = list(entry.events)
-        if task in self._waiting:
-            events.insert(1 if events and events[0].kind is EventKind.ARTIFACT else 0, self._waiting.pop(task))
-        elif events and events[-1].kind is EventKind.ARTIFACT and self.should_trigger():
-            self._waiting[task] = events.pop()
-        end: Cursor = await self._inner.append(task, value.replace(entry, events=events), after=after)
-        return end
+        def swapped(events: list[Event]) -> list[Event]:
+            if waiting:
+                events.insert(1 if events and events[0].kind is EventKind.ARTIFACT else 0, waiting.pop())
+            elif events and events[-1].kind is EventKind.ARTIFACT and self.should_trigger():
+                waiting.append(events.pop())
+            return events
+
+        return ChangingOpenLog(self._inner.open(task), swapped)
 
 
 def _engine(**wrappers: Callable[[Any], Any]) -> Callable[[Dependencies], Dependencies]:
