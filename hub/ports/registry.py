@@ -78,7 +78,7 @@ class Registry(Protocol):
 
     async def ended(self, workspace: str, worker: WorkerId) -> EndedLease | None:
         """The newest lease of that name that has ended, also because another boot took its place. It is kept as long as the
-        feed has its end, and as long as tasks are paused at that worker. None: not known.
+        feed has its end; in a durable store also as long as tasks are paused at that worker. None: not known.
         """
 
     async def sweep(self) -> Sequence[Registration]:

@@ -50,7 +50,7 @@ PAUSED_STATE = "state in ({})".format(", ".join(f"'{state}'" for state in sorted
 _FIRST_AFTER = f"(select key from task where {PAUSED_STATE} and %s order by workspace, worker, epoch limit 1)"
 # Jumps from worker to worker in the index. "select distinct" would read the entries of all paused tasks, and a comparison of
 # three columns at once those of the workspace.
-_HOLDERS = f"""
+HOLDERS = f"""
 with recursive one (key, workspace, worker, epoch) as (
   select key, workspace, worker, epoch from task where key = {_FIRST_AFTER % "worker is not null"}
   union all
@@ -61,7 +61,7 @@ with recursive one (key, workspace, worker, epoch) as (
 )
 select workspace, worker, epoch from one
 """
-_PAUSED_AT = f"""
+PAUSED_AT = f"""
 select {MEMBERS} from task_now
 where {PAUSED_STATE} and workspace = ? and worker = ? and epoch = ? and id > ? order by id limit ?
 """
@@ -233,12 +233,12 @@ class SqliteTasks:
         return [TaskId(task) for (task,) in await self._reader.rows(sql, [*values, *states])]
 
     async def holders(self) -> Sequence[Holder]:
-        rows = await self._reader.rows(_HOLDERS)
+        rows = await self._reader.rows(HOLDERS)
         return [Holder(workspace, _worker(worker), epoch) for workspace, worker, epoch in rows]
 
     async def paused_at(self, holder: Holder, *, after: TaskId | None, limit: int) -> Sequence[TaskRow]:
         values = (holder.workspace, str(holder.worker), holder.epoch, after or "", limit)
-        return [row_of(members) for members in await self._reader.rows(_PAUSED_AT, values)]
+        return [row_of(members) for members in await self._reader.rows(PAUSED_AT, values)]
 
     async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
         since = self._clock.wall() - ended_within.total_seconds()
