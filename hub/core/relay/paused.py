@@ -175,9 +175,9 @@ class PausedTasks:
                 raise WorkerLost(gone) from error
 
     def _patience(self, lost: _LostLease) -> float:
-        """How long to wait for one answer: not beyond the grace."""
+        """How long to wait for one answer: hardly beyond the grace."""
         left = lost.silent_since + self._deps.pause_grace.total_seconds() - self._deps.clock.monotonic()
-        return max(min(_ASK_FOR, left), _ASK_FOR_AT_LEAST)
+        return min(_ASK_FOR, max(left, 0.0) + _ASK_FOR_AT_LEAST)
 
     def _check_silence(self, holder: Holder, lost: _LostLease) -> None:
         """WorkerLost when the grace is over; until then, ask again later."""
