@@ -52,7 +52,7 @@ where workspace = ? and role = ? and instance = ? and epoch = ?
 # A lease that ends, or that is about to be replaced by one of another epoch.
 _KEEP_ENDED = """
 insert or replace into ended_lease select workspace, role, instance, epoch, boot, offer, ?, ? from lease
-where workspace = ? and role = ? and instance = ? and epoch <> ?
+where workspace = ? and role = ? and instance = ?
 """
 _ENDED = "select offer, epoch, boot, withdrawn from ended_lease where workspace = ? and role = ? and instance = ?"
 _CHANGE = "insert into change (kind, workspace, role, instance, epoch, health, at) values (?, ?, ?, ?, ?, ?, ?)"
@@ -278,8 +278,7 @@ def _write_change(
     name = (workspace, *worker)
     revisions = [db.execute(_CHANGE, row).lastrowid or 0 for row in feed_rows]
     if change.ends_a_lease:
-        epoch = change.record.epoch if change.record is not None else 0
-        db.execute(_KEEP_ENDED, (change.withdrawn, revisions[-1], *name, epoch))
+        db.execute(_KEEP_ENDED, (change.withdrawn, revisions[-1], *name))
     if rows is None:
         db.execute(_END, name)
         db.execute(_END_BEAT, name)
