@@ -164,6 +164,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
             clock=clock,
             silence=timedelta(seconds=settings.worker_silence),
             deadline=timedelta(seconds=settings.task_deadline),
+            pause_grace=timedelta(seconds=settings.pause_grace),
             max_log=settings.max_log,
             max_log_events=settings.max_log_events,
         )
@@ -198,6 +199,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
         try:
             await hub.settle()
             supervisor.keep_running("silence watch", hub.relays.watch)
+            supervisor.keep_running("paused tasks", hub.paused_tasks.watch)
             supervisor.keep_running("lease sweep", lambda: _every(SWEEP_EVERY, reaper.look))
             supervisor.keep_running("registry observer", directory.observe)
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))

@@ -13,7 +13,7 @@
     ├── TaskError               one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
-    │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerBusy  HubDraining  BrokenOff
+    │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
     │       Overloaded  TooManyRequests  TooManyAtOnce  TooManyRegistrations  GoesInCircles
     ├── WorkerError             a call to a worker
     │   ├── NotProcessed        the worker provably did nothing: the hub may try another
@@ -327,6 +327,21 @@ class NoLiveWorker(RouteError):
         return {"role": self.name[:160], "retryAfter": f"{self.retry_after:g}"}
 
 
+class WorkerAway(RouteError):
+    """A message to a paused task. Another worker cannot answer for the one that asked."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(
+            f"The task waits for {worker[:160]}, which does not answer at present. Send the message again when it is back; "
+            "if it is lost, the task fails with the reason."
+        )
+        self.worker, self.retry_after = worker, 10.0
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"worker": self.worker[:160], "retryAfter": f"{self.retry_after:g}"}
+
+
 class WorkerBusy(RouteError):
     def __init__(self, role: str, workers: int) -> None:
         count = "Its one live worker is" if workers == 1 else f"All {workers} live workers are"
@@ -402,9 +417,10 @@ class NotProcessed(WorkerError):
 
 
 class WorkerUnreachable(NotProcessed):
-    def __init__(self, worker: str, url: str, why: str) -> None:
+    def __init__(self, worker: str, url: str, why: str, *, refused: bool = False) -> None:
+        """`refused`: its machine answered that nothing listens there."""
         super().__init__(f"{worker} cannot be reached at {url}: {why}.")
-        self.worker, self.url, self.why = worker, url, why
+        self.worker, self.url, self.why, self.refused = worker, url, why, refused
 
 
 class WorkerRefused(NotProcessed):

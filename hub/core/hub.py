@@ -13,6 +13,7 @@ from hub.core.admission.quota import WorkspaceQuota
 from hub.core.push.configs import PushConfigs
 from hub.core.relay.cancel import cancel
 from hub.core.relay.context import Dependencies
+from hub.core.relay.paused import PausedTasks
 from hub.core.relay.relay import Relay
 from hub.core.relay.relays import Relays
 from hub.core.routing.history import RoutingHistory
@@ -86,6 +87,7 @@ class Hub:
         self._idempotency = Idempotency(deps.clock, limits.same_message)
         self._open_tasks = WorkspaceQuota(limits.open_tasks, limits.open_tasks_per_workspace, "open tasks", "max_open_tasks")
         self.relays = Relays(deps, supervisor, self._open_tasks)
+        self.paused_tasks = PausedTasks(deps, self.relays, supervisor, self._being_answered)
         self._lookup = TaskLookup(deps, self.relays, limits.same_message)
         self._streams = WorkspaceQuota(limits.streams, limits.streams_per_workspace, "open streams", "max_streams")
         self.decisions = RoutingHistory()

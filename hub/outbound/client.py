@@ -282,7 +282,8 @@ class Client:
         except NotAllowed as error:
             raise WorkerUnreachable(worker, target.origin, "address not allowed by policy") from error
         except (OSError, UnicodeError) as error:
-            raise WorkerUnreachable(worker, target.origin, self._failure_text(error)) from error
+            refused = isinstance(error, ConnectionRefusedError)
+            raise WorkerUnreachable(worker, target.origin, self._failure_text(error), refused=refused) from error
         return connection
 
     async def _open_transport(

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from rolecall.model.ids import Caller, WorkerId
-from rolecall.model.worker import Beat, Health, LeaseProof, Offer, Registration, RegistryChange
+from rolecall.model.worker import Beat, EndedLease, Health, LeaseProof, Offer, Registration, RegistryChange
 
 
 class RegistryFeed(Protocol):
@@ -75,6 +75,11 @@ class Registry(Protocol):
 
     def last_of(self, workspace: str, role: str) -> RegistryChange | None:
         """The newest change of a role, live or not, for the error when no worker serves it. None: never seen."""
+
+    async def ended(self, workspace: str, worker: WorkerId) -> EndedLease | None:
+        """The newest lease of that name that has ended, also because another boot took its place. It is kept as long as the
+        feed has its end; in a durable store also as long as tasks are paused at that worker. None: not known.
+        """
 
     async def sweep(self) -> Sequence[Registration]:
         """End the expired leases, write them to the feed, return them. Called about once a second."""

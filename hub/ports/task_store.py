@@ -9,7 +9,7 @@ from typing import Protocol
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Caller, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
-from rolecall.model.task import Conversation, TaskPage, TaskRow, Turn
+from rolecall.model.task import Conversation, Holder, TaskPage, TaskRow, Turn
 
 
 class TaskStore(Protocol):
@@ -51,6 +51,12 @@ class TaskStore(Protocol):
 
     async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
         """The caller's tasks in that context that wait for input."""
+
+    async def holders(self) -> Sequence[Holder]:
+        """The workers of all workspaces that hold paused tasks. The cost grows with their number, not with that of tasks."""
+
+    async def paused_at(self, holder: Holder, *, after: TaskId | None, limit: int) -> Sequence[TaskRow]:
+        """A piece of the tasks that are paused there, of all callers, in the order of their ids."""
 
     async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
         """All callers' tasks that have not ended, and those that ended within that time, bare messages included: a starting

@@ -163,6 +163,10 @@ class Settings(BaseSettings):
     """How long a task may wait for its caller's answer before it is dropped.
     Higher: questions stay open for longer, at the cost of disk space."""
 
+    pause_grace: Seconds = Field(3600.0, ge=0.1, le=10 * 365 * 86_400)
+    """How long a worker that has asked its caller something, and has lost its lease, may not answer before the task fails.
+    Higher: a laptop may sleep for longer and then go on, and callers wait longer for one that never comes back."""
+
     task_deadline: Seconds = Field(0.0, ge=0, le=10 * 365 * 86_400)
     """How long a worker may work on one message before the task fails. 0: as long as it shows signs of life.
     Lower: endless work fails sooner, and long work is cut off."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rolecall.model.a2a import TERMINAL, Ids, TaskState
 from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
@@ -58,6 +59,14 @@ class TaskRow(Value, frozen=True):
     def has_open_answer(self, turns: Sequence[Turn]) -> bool:
         """The worker has sent nothing since the caller's last message."""
         return len(turns) > 1 and turns[-1].after == self.at
+
+
+class Holder(NamedTuple):
+    """A worker with paused tasks, and the epoch of the lease under which it got them."""
+
+    workspace: str
+    worker: WorkerId
+    epoch: int
 
 
 class TaskPage(Value, frozen=True):

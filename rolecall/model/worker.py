@@ -121,6 +121,15 @@ class Registration:
         return self.offer.capacity is not None and self.in_flight >= self.offer.capacity
 
 
+class EndedLease(NamedTuple):
+    """The end of a lease: it expired, was withdrawn, or another process took the name."""
+
+    offer: Offer
+    epoch: int
+    boot: str
+    withdrawn: bool
+
+
 class ChangeKind(StrEnum):
     ENROLLED = "enrolled"
     CHANGED = "changed"

@@ -31,6 +31,10 @@ class Store:
         while self._open:
             await self._open.pop().__aexit__(None, None, None)
 
+    async def open_again(self, engine: Engine) -> Engine:
+        """The same state, from the disk if the engine has one."""
+        return await self.reopen() if self.on_disk else engine
+
     async def reopen(self) -> Engine:
         if not self.on_disk:
             pytest.skip("keeps nothing")

@@ -115,6 +115,8 @@ class EngineUnderTest:
             await tasks.conversation(caller, context, None),
             list(await tasks.paused(caller, context, "echo")),
             sorted(row.id for row in await tasks.recent(ended_within=timedelta())),
+            list(holders := await tasks.holders()),
+            [list(await tasks.paused_at(holder, after=None, limit=2)) for holder in holders],
             list(await tasks.turns(task)),
             list(await log.read(task)),
             list(await log.read(task, after=Cursor(1), upto=Cursor(2))),
@@ -150,6 +152,7 @@ class EngineUnderTest:
         live = sorted(map(str, map(seen, registry.live("default"))))
         found = [live, list(registry.roles("default")), registry.last_of("default", "echo"), list(await anext(feed))]
         feed.stop()
+        found += [await registry.ended("default", WorkerId("echo" if at % 2 else "coder", str(at // 2))) for at in range(4)]
         return found
 
 

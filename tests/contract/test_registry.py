@@ -419,3 +419,54 @@ async def test_the_leases_of_a_holder_are_counted_through_every_change(registry:
     await registry.sweep()
     assert [registry.count_of(who) for who in (ANNA, BERT, OTHER_ANNA)] == [0, 1, 0]
     assert first.owner == "anna"
+
+
+# --- leases that have ended
+
+
+async def test_an_ended_lease_is_known_with_its_offer_and_its_boot(store: Store, engine: Engine, clock: ManualClock) -> None:
+    three, registry = WorkerId("echo", "three"), engine.registry
+    offer = {"replays": True, "credential": "sealed", "networks": ("10.0.0.0/8",)}
+    for worker in (WORKER, TWO, three):
+        assert await registry.ended("default", worker) is None
+        await enrolled(registry, worker, boot="first", **offer)
+    withdrawn = registry.get("default", TWO)
+    assert withdrawn is not None
+    await registry.withdraw("default", TWO, proof(withdrawn))
+    await enrolled(registry, three, boot="second")
+    assert [await registry.ended("default", worker) for worker in (WORKER, WorkerId("coder", "two"))] == [None, None]
+    clock.advance(TTL.total_seconds())
+    await registry.sweep()
+    for again in (False, True):
+        registry = (await store.open_again(engine)).registry if again else registry
+        for worker, boot, epoch, by_itself in (
+            (WORKER, "first", 1, False),
+            (TWO, "first", 1, True),
+            (three, "second", 2, False),
+        ):
+            ended = await registry.ended("default", worker)
+            assert ended is not None
+            assert (ended.boot, ended.epoch, ended.withdrawn) == (boot, epoch, by_itself)
+            assert ended.offer == an_offer(worker, **(offer if boot == "first" else {}))
+        assert await registry.ended("elsewhere", WORKER) is None
+
+
+async def test_a_lease_that_another_boot_replaces_has_ended(registry: Registry) -> None:
+    await enrolled(registry, boot="first", replays=True)
+    await enrolled(registry, boot="first", labels={"changed": "yes"}, replays=True)
+    assert await registry.ended("default", WORKER) is None
+    await enrolled(registry, boot="second")
+    ended = await registry.ended("default", WORKER)
+    assert ended is not None
+    assert (ended.epoch, ended.boot, ended.withdrawn, ended.offer.labels) == (1, "first", False, {"changed": "yes"})
+
+
+async def test_a_lease_that_expired_and_was_not_swept_has_ended_when_its_name_is_taken(
+    registry: Registry, clock: ManualClock
+) -> None:
+    await enrolled(registry, boot="first")
+    clock.advance(TTL.total_seconds())
+    await enrolled(registry, boot="first")
+    ended = await registry.ended("default", WORKER)
+    assert ended is not None
+    assert (ended.epoch, ended.boot, ended.withdrawn) == (1, "first", False)

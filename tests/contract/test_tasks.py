@@ -6,14 +6,28 @@ import pytest
 
 from hub.ports.engine import Engine
 from rolecall.errors import HubError, InvalidParams, LogMoved, StoreUnavailable, TaskNotFound
-from rolecall.model.a2a import TERMINAL, Ids, TaskState
+from rolecall.model.a2a import PAUSED, TERMINAL, Ids, TaskState
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Cursor, TaskId, WorkerId
-from rolecall.model.task import Conversation, TaskPage
+from rolecall.model.task import Conversation, Holder, TaskPage
 from rolecall.model.value import replace
 from tests.contract.conftest import Store
 from tests.contract.pushing import add_config, buried
-from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, SOON, a_row, a_turn, admitted, append, message, status, text
+from tests.contract.words import (
+    ANNA,
+    BERT,
+    DONE,
+    OTHER_ANNA,
+    SOON,
+    WORKER,
+    a_row,
+    a_turn,
+    admitted,
+    append,
+    message,
+    status,
+    text,
+)
 from tests.helpers.clock import ManualClock
 
 DAY = timedelta(days=1)
@@ -335,6 +349,55 @@ async def test_paused_are_the_tasks_that_wait_for_input(engine: Engine) -> None:
     assert list(await engine.tasks.paused(ANNA, "ctx", "coder")) == []
     await append(engine, waiting[0], status(TaskState.WORKING), after=1)
     assert list(await engine.tasks.paused(ANNA, "ctx", None)) == waiting[1:]
+
+
+async def test_holders_are_the_workers_at_which_tasks_are_paused(store: Store, engine: Engine) -> None:
+    """Once for each epoch, whatever else they hold."""
+    other = WorkerId("echo", "two")
+    paused = {"worker": WORKER, "epoch": 1}
+    for members in (paused, paused, {"worker": WORKER, "epoch": 2}, {"worker": other}, {"worker": WorkerId("coder", "one")}):
+        await append(engine, await admitted(engine, **members), status(TaskState.INPUT_REQUIRED))
+    await append(engine, await admitted(engine, OTHER_ANNA), status(TaskState.AUTH_REQUIRED))
+    for state in set(TaskState) - PAUSED:
+        await append(engine, await admitted(engine, worker=WorkerId("echo", "busy")), status(state))
+    await append(engine, await admitted(engine, worker=None, epoch=0), status(TaskState.INPUT_REQUIRED))
+    expected = [
+        Holder("default", WorkerId("coder", "one"), 1),
+        Holder("default", WORKER, 1),
+        Holder("default", WORKER, 2),
+        Holder("default", other, 1),
+        Holder("elsewhere", WORKER, 1),
+    ]
+    assert list(await engine.tasks.holders()) == expected
+    assert list(await (await store.open_again(engine)).tasks.holders()) == expected
+
+
+async def test_a_holder_is_one_no_longer_when_its_task_goes_on_or_elsewhere(engine: Engine) -> None:
+    tasks = [await admitted(engine, epoch=epoch) for epoch in (1, 2, 3, 4)]
+    for task in tasks:
+        await append(engine, task, status(TaskState.INPUT_REQUIRED))
+    await append(engine, tasks[0], status(TaskState.WORKING), after=1)
+    await append(engine, tasks[1], DONE, after=1)
+    await engine.tasks.assign(tasks[2], WorkerId("echo", "two"), 7, "0.3")
+    expected = [Holder("default", WORKER, 4), Holder("default", WorkerId("echo", "two"), 7)]
+    assert list(await engine.tasks.holders()) == expected
+
+
+async def test_the_tasks_that_are_paused_at_a_worker_come_in_pieces(store: Store, engine: Engine) -> None:
+    tasks = sorted([await admitted(engine, caller) for caller in (ANNA, BERT, ANNA, BERT, ANNA)])
+    for task in tasks:
+        await append(engine, task, status(TaskState.WORKING), text(), status(TaskState.AUTH_REQUIRED), text(), position="b.4")
+    for members in ({"epoch": 2}, {"worker": WorkerId("echo", "two")}, {"caller": OTHER_ANNA}):
+        await append(engine, await admitted(engine, **members), status(TaskState.INPUT_REQUIRED))
+    await admitted(engine)
+    holder = Holder("default", WORKER, 1)
+    first = await engine.tasks.paused_at(holder, after=None, limit=3)
+    rest = await (await store.open_again(engine)).tasks.paused_at(holder, after=first[-1].id, limit=3)
+    assert [row.id for row in (*first, *rest)] == tasks
+    assert len(first) == 3
+    for row in (first[0], rest[0]):
+        assert (row.at, row.position, row.state) == (4, "b.4", TaskState.AUTH_REQUIRED)
+    assert {row.caller for row in (*first, *rest)} == {ANNA, BERT}
 
 
 # --- settling and forgetting

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rolecall.errors import InvalidParams, NoLiveWorker, StoreUnavailable, TaskEnded, WorkerFault, WorkerRefused
+from rolecall.errors import InvalidParams, StoreUnavailable, TaskEnded, WorkerAway, WorkerFault, WorkerRefused
 from rolecall.model.a2a import WorkerEvent
 from rolecall.model.principal import LOCAL
 from tests.flow.callers import DialectCaller
@@ -229,14 +229,14 @@ async def test_a_message_to_a_task_whose_worker_is_gone_is_refused(system: Syste
     (lease,) = system.engine.registry.live("default", "echo")
     await system.directory.withdraw(LOCAL, lease.worker, proof(lease))
     await system.enrol("echo:b")
-    with pytest.raises(NoLiveWorker):
+    with pytest.raises(WorkerAway):
         await system.send("x", taskId=task_id)
 
 
 async def test_a_message_to_a_task_whose_worker_restarted_is_refused(system: System) -> None:
     task_id = await asked(system)
     await system.enrol("echo:a", boot="another")
-    with pytest.raises(NoLiveWorker):
+    with pytest.raises(WorkerAway):
         await system.send("x", taskId=task_id)
     assert system.forwarder.asked("deliver") == ["echo:a"]
 

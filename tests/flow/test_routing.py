@@ -17,6 +17,7 @@ from rolecall.errors import (
     RoleUnknown,
     SkillAmbiguous,
     TaskNotFound,
+    WorkerAway,
     WorkerBusy,
     WorkerRefused,
 )
@@ -339,7 +340,7 @@ async def test_an_answer_to_a_worker_that_is_gone_is_refused(system: System, gon
         await system.directory.withdraw(LOCAL, lease.worker, proof(lease))
     else:
         await system.enrol("echo:a", boot="next")
-    with pytest.raises(NoLiveWorker, match='"echo:a": the worker that holds this task is gone'):
+    with pytest.raises(WorkerAway, match="waits for echo:a, which does not answer at present"):
         await system.send("blue", taskId=asked["id"])
     assert system.forwarder.asked("deliver") == ["echo:a"]
 

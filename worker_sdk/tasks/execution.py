@@ -76,6 +76,11 @@ class Execution:
     def stopping(self) -> bool:
         return self._stop_outcome is not None
 
+    @property
+    def waits(self) -> bool:
+        """The handler has asked its caller something."""
+        return self._reply is not None and not self._reply.done()
+
     def start(self) -> None:
         message = self._addressed(self._task.message.raw)
         self.log.append(

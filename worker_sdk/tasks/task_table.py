@@ -24,6 +24,8 @@ _Key = tuple[str, str | None, str, bytes]
 _CANCEL_WAIT = 5.0
 """Seconds that tasks/cancel waits for the handler to end. After that it returns the task in its current state."""
 
+_QUESTION_OVER = "The question that it asked ended with it. Send the message again to start a new task."
+
 
 class Delivery(NamedTuple):
     """The execution that got a message, and the event that its turn begins with."""
@@ -110,7 +112,7 @@ class Tasks:
             pass  # the rest is stopped below
         rest = [execution for execution in self._by_id.values() if not execution.log.ended]
         for execution in rest:
-            execution.stop(TaskState.FAILED, reason)
+            execution.stop(TaskState.FAILED, f"{reason} {_QUESTION_OVER}" if execution.waits else reason)
         try:
             async with asyncio.timeout(2.0):
                 await asyncio.gather(*(execution.wait_ended() for execution in rest))

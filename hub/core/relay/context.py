@@ -15,8 +15,8 @@ from hub.ports.forwarder import Forwarder
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The parts, and the limits of a task. A `deadline` of zero means none. `max_log` is in bytes,
-    `max_log_events` in events.
+    """The parts, and the limits of a task. A `deadline` of zero means none. `pause_grace`: how long a worker that does not
+    answer keeps its paused tasks. `max_log` is in bytes, `max_log_events` in events.
     """
 
     engine: Engine
@@ -27,5 +27,6 @@ class Dependencies:
     clock: Clock
     silence: timedelta
     deadline: timedelta = timedelta()
+    pause_grace: timedelta = timedelta(hours=1)
     max_log: int = 64 * 1024 * 1024
     max_log_events: int = 1_000_000

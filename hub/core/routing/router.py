@@ -7,7 +7,7 @@ from random import Random
 
 from hub.ports.registry import Registry
 from hub.ports.task_store import TaskStore
-from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous, TaskNotFound, WorkerBusy
+from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous, TaskNotFound, WorkerAway, WorkerBusy
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import Caller, WorkerId
 from rolecall.model.task import Conversation, TaskRow
@@ -32,11 +32,11 @@ class Router:
         self._rng = rng or Random()
 
     def to_owner(self, caller: Caller, row: TaskRow, target: Target) -> Route:
-        """A message to a task goes to the worker that holds it, in any state, or to none. NoLiveWorker."""
+        """A message to a task goes to the worker that holds it, in any state, or to none. WorkerAway."""
         check_agrees(row, target)
         owner = row.worker and self._registry.get(caller.workspace, row.worker)
         if owner is None or owner.epoch != row.epoch:
-            raise NoLiveWorker(str(row.worker or row.role), "the worker that holds this task is gone")
+            raise WorkerAway(str(row.worker or row.role))
         return Route(owner, "owner", 1)
 
     async def choose(self, caller: Caller, send: Send) -> Route:

@@ -58,6 +58,17 @@ class LeaseChange(NamedTuple):
     at: float
     lasts: timedelta | None = None
 
+    @property
+    def ends_a_lease(self) -> bool:
+        """An older lease of that name ends, if there is one."""
+        return self.record is None or self.pending[-1:] == (
+            PendingChange(ChangeKind.ENROLLED, self.record.epoch, Health.READY),
+        )
+
+    @property
+    def withdrawn(self) -> bool:
+        return self.record is None and self.pending[-1].kind is ChangeKind.WITHDRAWN
+
     def with_revision(self, pending: PendingChange, revision: int) -> RegistryChange:
         workspace, worker = self.key
         return RegistryChange(revision, pending.kind, workspace, worker, pending.epoch, pending.health, self.at)

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from hub.ports.clock import Clock
-from hub.storage.common.leases import LeaseChange, LeaseTable, health_after
+from hub.storage.common.feed import KEPT
+from hub.storage.common.leases import Key, LeaseChange, LeaseTable, health_after
 from rolecall.errors import LeaseUnknown
 from rolecall.model.ids import WorkerId
-from rolecall.model.worker import Beat, Health, LeaseProof, Offer, Registration
+from rolecall.model.worker import Beat, EndedLease, Health, LeaseProof, Offer, Registration
 
 
 class MemoryRegistry(LeaseTable):
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, hub_secret=os.urandom(32))
+        self._ended_leases: dict[Key, EndedLease] = {}
 
     async def enrol(
         self, workspace: str, offer: Offer, *, owner: str = "", boot: str, ttl: timedelta, supersede: bool = False
@@ -44,6 +46,16 @@ class MemoryRegistry(LeaseTable):
         ended = [self._apply_now(change) for change in self.decide_all_expired()]
         return [registration for registration in ended if registration is not None]
 
+    async def ended(self, workspace: str, worker: WorkerId) -> EndedLease | None:
+        return self._ended_leases.get((workspace, worker))
+
     def _apply_now(self, change: LeaseChange) -> Registration | None:
-        first = self._feed.revision + 1
-        return self.apply(change, range(first, first + len(change.pending)))
+        first, before = self._feed.revision + 1, self._leases.get(change.key)
+        registration = self.apply(change, range(first, first + len(change.pending)))
+        if before is not None and self._leases.get(change.key) is not before:
+            old = before.registration
+            self._ended_leases.pop(change.key, None)
+            self._ended_leases[change.key] = EndedLease(old.offer, old.epoch, old.boot, change.withdrawn)
+            if len(self._ended_leases) > KEPT:
+                del self._ended_leases[next(iter(self._ended_leases))]
+        return registration

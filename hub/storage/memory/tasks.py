@@ -13,7 +13,7 @@ from rolecall.model.a2a import PAUSED
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Caller, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
-from rolecall.model.task import Conversation, TaskPage, TaskRow, Turn
+from rolecall.model.task import Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
 
 FORGET_LIMIT = 200
@@ -98,6 +98,13 @@ class MemoryTasks:
     async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
         return [row.id for row in self._rows(caller, context, role) if row.state in PAUSED]
 
+    async def holders(self) -> Sequence[Holder]:
+        return sorted({_holder(row, row.worker) for row in self._paused_rows() if row.worker is not None})
+
+    async def paused_at(self, holder: Holder, *, after: TaskId | None, limit: int) -> Sequence[TaskRow]:
+        rows = [row for row in self._paused_rows() if row.worker is not None and _holder(row, row.worker) == holder]
+        return sorted((row for row in rows if after is None or row.id > after), key=lambda row: row.id)[:limit]
+
     async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
         since = self._clock.wall() - ended_within.total_seconds()
         return [cached.row for cached in self._tasks.values() if not cached.closed or cached.row.updated > since]
@@ -120,6 +127,9 @@ class MemoryTasks:
         self._drop_keys()
         return len(old[:FORGET_LIMIT])
 
+    def _paused_rows(self) -> Iterator[TaskRow]:
+        return (cached.row for cached in self._tasks.values() if cached.row.state in PAUSED)
+
     def _idle_since(self, cached: CachedTask) -> float:
         """The end of the task, or the last delivery attempt if that is later."""
         return max(cached.row.updated, self._pushes.last_attempt(cached.row.id))
@@ -141,3 +151,7 @@ class MemoryTasks:
                 continue
             if context in (None, row.context) and role in (None, row.role):
                 yield row
+
+
+def _holder(row: TaskRow, worker: WorkerId) -> Holder:
+    return Holder(row.caller.workspace, worker, row.epoch)

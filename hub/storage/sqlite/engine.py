@@ -38,7 +38,7 @@ class SqliteEngine:
         self._writer = Writer(self._connect)
         self._reader = SqliteReader(database)
         self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._restart_log)
-        self._registry = SqliteRegistry(clock, self._writer)
+        self._registry = SqliteRegistry(clock, self._writer, self._reader)
         notifier = Notifier()
         self._pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
         self._tasks = SqliteTasks(self._writer, self._reader, cache, clock, self._pushes)

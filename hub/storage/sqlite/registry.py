@@ -14,11 +14,13 @@ from typing import Any
 from hub.ports.clock import Clock
 from hub.storage.common.feed import KEPT
 from hub.storage.common.leases import Key, LeaseChange, LeaseRecord, LeaseTable, PendingChange, health_after, record_of
+from hub.storage.sqlite.reader import SqliteReader
+from hub.storage.sqlite.tasks import PAUSED_STATE
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import LeaseUnknown
 from rolecall.model.card import Interface
 from rolecall.model.ids import Caller, WorkerId
-from rolecall.model.worker import Beat, ChangeKind, Health, LeaseProof, Offer, Registration, RegistryChange
+from rolecall.model.worker import Beat, ChangeKind, EndedLease, Health, LeaseProof, Offer, Registration, RegistryChange
 
 # The stored feed is trimmed once per this many revisions, so that the table stays small.
 TRIM_EVERY = 256
@@ -47,6 +49,12 @@ _BEAT = """
 update beat set capacity = ?, in_flight = ?, last_seen = ?, expires_at = ?
 where workspace = ? and role = ? and instance = ? and epoch = ?
 """
+# A lease that ends, or that is about to be replaced by one of another epoch.
+_KEEP_ENDED = """
+insert or replace into ended_lease select workspace, role, instance, epoch, boot, offer, ?, ? from lease
+where workspace = ? and role = ? and instance = ?
+"""
+_ENDED = "select offer, epoch, boot, withdrawn from ended_lease where workspace = ? and role = ? and instance = ?"
 _CHANGE = "insert into change (kind, workspace, role, instance, epoch, health, at) values (?, ?, ?, ?, ?, ?, ?)"
 _CHANGES = "select revision, kind, workspace, role, instance, epoch, health, at from change order by revision"
 # Epochs of trimmed changes raise the floor from which new names count.
@@ -55,15 +63,22 @@ insert into meta (name, value) select 'epoch floor', max(epoch) from change wher
 on conflict (name) do update set value = max(value, excluded.value)
 """
 _TRIM = "delete from change where revision <= ?"
+_TRIM_ENDED = f"""
+delete from ended_lease where revision <= ? and not exists (
+  select 1 from task where {PAUSED_STATE} and task.workspace = ended_lease.workspace
+  and task.worker = ended_lease.role || ':' || ended_lease.instance
+)
+"""
 
 _LeaseRows = tuple[tuple[Any, ...], tuple[Any, ...]]
 """A row of the table lease and one of the table beat."""
 
 
 class SqliteRegistry(LeaseTable):
-    def __init__(self, clock: Clock, writer: Writer) -> None:
+    def __init__(self, clock: Clock, writer: Writer, reader: SqliteReader) -> None:
         super().__init__(clock, b"")
         self._writer = writer
+        self._reader = reader
         self._beats_to_store: set[Key] = set()
         self._enrolling = asyncio.Semaphore(_ENROL_LIMIT)
         # Names with a write under way: the next operation on that name is decided after it.
@@ -108,6 +123,14 @@ class SqliteRegistry(LeaseTable):
         change = self.decide_mark(workspace, worker, epoch, health, reason)
         if change is not None:
             await self._store([change])
+
+    async def ended(self, workspace: str, worker: WorkerId) -> EndedLease | None:
+        await self._wait_until_stored((workspace, worker))
+        rows = await self._reader.rows(_ENDED, (workspace, *worker))
+        if not rows:
+            return None
+        offer, epoch, boot, withdrawn = rows[0]
+        return EndedLease(_offer(offer, None), epoch, boot, bool(withdrawn))
 
     async def sweep(self) -> Sequence[Registration]:
         ended: list[Registration] = []
@@ -251,19 +274,23 @@ class SqliteRegistry(LeaseTable):
 def _write_change(
     db: sqlite3.Connection, change: LeaseChange, rows: _LeaseRows | None, feed_rows: list[tuple[Any, ...]]
 ) -> list[int]:
+    workspace, worker = change.key
+    name = (workspace, *worker)
+    revisions = [db.execute(_CHANGE, row).lastrowid or 0 for row in feed_rows]
+    if change.ends_a_lease:
+        db.execute(_KEEP_ENDED, (change.withdrawn, revisions[-1], *name))
     if rows is None:
-        workspace, worker = change.key
-        db.execute(_END, (workspace, *worker))
-        db.execute(_END_BEAT, (workspace, *worker))
+        db.execute(_END, name)
+        db.execute(_END_BEAT, name)
     else:
         lease, beat = rows
         db.execute(_PUT, lease)
         db.execute(_PUT_BEAT, beat)
-    revisions = [db.execute(_CHANGE, row).lastrowid or 0 for row in feed_rows]
     for revision in revisions:
         if revision % TRIM_EVERY == 0 and revision > KEPT:
             db.execute(_RAISE, (revision - KEPT,))
             db.execute(_TRIM, (revision - KEPT,))
+            db.execute(_TRIM_ENDED, (revision - KEPT,))
     return revisions
 
 

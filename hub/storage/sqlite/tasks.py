@@ -18,7 +18,7 @@ from rolecall.model.a2a import PAUSED, TaskState
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId, split_name
 from rolecall.model.push import SealedConfig
-from rolecall.model.task import Conversation, TaskPage, TaskRow, Turn
+from rolecall.model.task import Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
 
 MEMBERS = (
@@ -45,12 +45,32 @@ delete from turn where task = (select key from task where id = ?1) and after = ?
 and seq = (select max(seq) from turn where task = (select key from task where id = ?1))
 returning seq
 """
+PAUSED_STATE = "state in ({})".format(", ".join(f"'{state}'" for state in sorted(PAUSED)))
+"""In the words of the index task_paused, or SQLite does not use it."""
+_FIRST_AFTER = f"(select key from task where {PAUSED_STATE} and %s order by workspace, worker, epoch limit 1)"
+# Jumps from worker to worker in the index. "select distinct" would read the entries of all paused tasks, and a comparison of
+# three columns at once those of the workspace.
+HOLDERS = f"""
+with recursive one (key, workspace, worker, epoch) as (
+  select key, workspace, worker, epoch from task where key = {_FIRST_AFTER % "worker is not null"}
+  union all
+  select task.key, task.workspace, task.worker, task.epoch from one join task on task.key = coalesce(
+    {_FIRST_AFTER % "workspace = one.workspace and worker = one.worker and epoch > one.epoch"},
+    {_FIRST_AFTER % "workspace = one.workspace and worker > one.worker"},
+    {_FIRST_AFTER % "workspace > one.workspace and worker is not null"})
+)
+select workspace, worker, epoch from one
+"""
+PAUSED_AT = f"""
+select {MEMBERS} from task_now
+where {PAUSED_STATE} and workspace = ? and worker = ? and epoch = ? and id > ? order by id limit ?
+"""
 _EXPIRED = f"""
 select key, id, last from (select key, id, last, idle_since from task where idle_since < ?1 order by idle_since limit ?3)
 union all
 select key, id, last from (
   select key, id, last from task
-  where idle_since is null and updated < ?2 and state in ({", ".join(f"'{state}'" for state in sorted(PAUSED))}) limit ?3
+  where idle_since is null and updated < ?2 and {PAUSED_STATE} limit ?3
 )
 limit ?3
 """
@@ -62,7 +82,7 @@ select {MEMBERS} from (
 """
 _STILL_EXPIRED = f"""
 select 1 from task where key = ?3 and id = ?4 and (
-  idle_since < ?1 or idle_since is null and updated < ?2 and state in ({", ".join(f"'{state}'" for state in sorted(PAUSED))})
+  idle_since < ?1 or idle_since is null and updated < ?2 and {PAUSED_STATE}
 )
 """
 # Limits of one call of `forget`, because other writes wait for it. A task with more events is deleted alone.
@@ -211,6 +231,14 @@ class SqliteTasks:
         states = sorted(PAUSED)
         sql = f"select id from task where {where} and not hidden and state in ({', '.join('?' * len(states))}) order by key"
         return [TaskId(task) for (task,) in await self._reader.rows(sql, [*values, *states])]
+
+    async def holders(self) -> Sequence[Holder]:
+        rows = await self._reader.rows(HOLDERS)
+        return [Holder(workspace, _worker(worker), epoch) for workspace, worker, epoch in rows]
+
+    async def paused_at(self, holder: Holder, *, after: TaskId | None, limit: int) -> Sequence[TaskRow]:
+        values = (holder.workspace, str(holder.worker), holder.epoch, after or "", limit)
+        return [row_of(members) for members in await self._reader.rows(PAUSED_AT, values)]
 
     async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
         since = self._clock.wall() - ended_within.total_seconds()

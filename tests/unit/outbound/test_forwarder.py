@@ -192,8 +192,12 @@ async def test_probe_reports_whether_a_port_listens(client: Client) -> None:
 async def test_a_closed_port_is_unreachable(client: Client) -> None:
     async with RawServer(always(b"")) as server:
         pass
-    with pytest.raises(WorkerUnreachable, match="connection refused"):
+    with pytest.raises(WorkerUnreachable, match="connection refused") as caught:
         await collect(client, server.url)
+    assert caught.value.refused
+    with pytest.raises(WorkerUnreachable, match="its URL") as caught:
+        await collect(client, "ftp://w/")
+    assert not caught.value.refused
 
 
 @pytest.mark.parametrize(

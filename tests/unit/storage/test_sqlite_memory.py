@@ -17,13 +17,14 @@ from hub.storage.common import leases
 from hub.storage.common.cached_task import CachedTask, outcome
 from hub.storage.common.log_tail import TAIL_BYTES, TAIL_EVENTS
 from hub.storage.sqlite import registry as registry_module
+from hub.storage.sqlite import tasks as tasks_module
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.engine import SqliteEngine
 from hub.storage.sqlite.tasks import FORGET_EVENTS
 from rolecall.errors import TaskNotFound
 from rolecall.model.a2a import Logged, TaskState
 from rolecall.model.ids import START, Cursor, TaskId, WorkerId
-from rolecall.model.worker import Health, Offer
+from rolecall.model.worker import Health, LeaseProof, Offer
 from tests.contract.words import (
     ANNA,
     DONE,
@@ -295,6 +296,48 @@ async def test_epochs_do_not_repeat_after_the_stored_feed_was_trimmed(
     db.close()
     async with SqliteEngine(database, clock) as engine:
         assert (await enrolled(engine.registry)).epoch > max(epochs)
+
+
+async def test_an_ended_lease_is_trimmed_with_the_feed_but_not_while_a_task_is_paused_there(
+    database: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_module, "KEPT", 10)
+    monkeypatch.setattr(registry_module, "TRIM_EVERY", 4)
+    holder, other = WorkerId("echo", "Zone:1"), WorkerId("echo", "2")
+    async with SqliteEngine(database, clock) as engine:
+        task = await admitted(engine, worker=holder)
+        await append(engine, task, status(TaskState.INPUT_REQUIRED))
+        for worker in (holder, other):
+            lease = await enrolled(engine.registry, worker)
+            await engine.registry.withdraw("default", worker, proof(lease))
+
+        async def gone_after() -> tuple[bool, bool]:
+            for at in range(20):
+                await enrolled(engine.registry, WorkerId("other", str(at)), boot=str(at), url=f"http://127.0.0.1:{at + 1}/")
+                await engine.registry.withdraw("default", WorkerId("other", str(at)), LeaseProof(None, None))
+            found = [await engine.registry.ended("default", worker) for worker in (holder, other)]
+            return found[0] is None, found[1] is None
+
+        assert await gone_after() == (False, True)
+        await append(engine, task, DONE, after=1)
+        assert await gone_after() == (True, True)
+    with sqlite3.connect(database) as db:
+        assert db.execute("select count(*) from ended_lease").fetchone()[0] <= 14
+    db.close()
+
+
+async def test_paused_tasks_are_found_by_their_own_index(engine: SqliteEngine) -> None:
+    """Without it every look at the workers of paused tasks would scan all tasks."""
+    for number in range(3):
+        await append(engine, await admitted(engine, epoch=number), status(TaskState.INPUT_REQUIRED))
+
+    def plans(db: sqlite3.Connection) -> list[str]:
+        asked = ((tasks_module.HOLDERS, ()), (tasks_module.PAUSED_AT, ("default", "echo:one", 1, "", 50)))
+        return [row[3] for sql, values in asked for row in db.execute(f"explain query plan {sql}", values)]
+
+    steps = [step for step in await engine.writer.submit(plans) if " task " in f"{step} " and "PRIMARY KEY" not in step]
+    assert len(steps) == 5
+    assert all("USING INDEX task_paused" in step for step in steps)
 
 
 def secret_of(table: leases.LeaseTable, key: leases.Key, epoch: int) -> str:
