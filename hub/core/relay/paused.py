@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from hub.core.relay.context import Dependencies
-from hub.core.relay.log_writer import TaskLogWriter
 from hub.core.relay.relays import Relays
+from hub.core.relay.transitions import Trigger
 from hub.core.supervisor import Supervisor
 from rolecall.errors import (
     InvalidAnswer,
-    LogMoved,
     StoreUnavailable,
     TaskNotFound,
     WorkerBroke,
@@ -28,7 +27,7 @@ from rolecall.errors import (
     WorkerRefused,
     WorkerUnreachable,
 )
-from rolecall.model.a2a import PAUSED, TERMINAL, Ids, TaskState, WorkerEvent
+from rolecall.model.a2a import PAUSED, TERMINAL, Ids, WorkerEvent
 from rolecall.model.ids import TaskId
 from rolecall.model.task import Holder, TaskRow
 from rolecall.model.worker import EndedLease, Offer, Registration
@@ -215,19 +214,14 @@ class PausedTasks:
         log.info("paused task kept", extra={"event": "paused_task_kept", "task": row.id, "worker": str(registration.worker)})
 
     async def _log(self, row: TaskRow, worker_event: WorkerEvent) -> None:
-        """Log what the worker's task has and the log lacks. A task that goes on gets a relay."""
-        relay = self._relays.of(row.id)
-        if relay is not None:
-            await self._relays.conclude(relay, worker_event)
-            return
-        turns = await self._tasks.turns(row.id)
+        """Log what the worker's task has and the log lacks. A task that goes on is followed by its relay."""
         try:
-            writer = TaskLogWriter(self._deps.engine.events, self._deps.codec, self._deps.observer, row, turns)
-            await writer.write([worker_event], gap=True)
-            if not writer.rests:
-                self._relays.start(await self._tasks.get(row.caller, row.id), turns, route=None, send=None)
-        except (LogMoved, TaskNotFound):
-            log.info("another writer has this task", extra={"event": "paused_task_moved", "task": row.id})
+            row = await self._tasks.get(row.caller, row.id)
+            relay = self._relays.open(row, await self._tasks.turns(row.id))
+        except TaskNotFound:
+            return  # it has just been deleted
+        relay.post(Trigger.SEEN_ENDED if worker_event.state in TERMINAL else Trigger.SEEN, worker_event)
+        await relay.caught_up()
 
     async def _end_all(self, holder: Holder, now_live: Registration | None, error: WorkerLost) -> None:
         async for row in self._rows(holder):
@@ -236,24 +230,10 @@ class PausedTasks:
             await self._end(row, error)
 
     async def _end(self, row: TaskRow, error: WorkerLost) -> None:
-        try:
-            await end_paused(self._deps, self._relays, row, error)
-        except (LogMoved, TaskNotFound):
-            log.info("another writer has this task", extra={"event": "paused_task_moved", "task": row.id})
-
-
-async def end_paused(deps: Dependencies, relays: Relays, row: TaskRow, error: WorkerLost) -> None:
-    """Fail a paused task by the hub. LogMoved: its log has gone on since `row` was read."""
-    deps.observer.worker_failed(row.role, type(error).__name__)
-    log.warning(
-        "paused task given up", extra={"event": "task_failed", "task": row.id, "worker": str(row.worker), "why": "gone"}
-    )
-    relay = relays.of(row.id)
-    if relay is not None:
-        await relay.end(error, TaskState.FAILED)
-        return
-    turns = await deps.engine.tasks.turns(row.id)
-    await TaskLogWriter(deps.engine.events, deps.codec, deps.observer, row, turns).conclude(error)
+        relay = self._relays.open(row, await self._tasks.turns(row.id))
+        if relay.rests:
+            relay.post(Trigger.LEASE_LOST, error)
+            await relay.caught_up()
 
 
 def _is_same_process(holder: Holder, now_live: Registration, ended: EndedLease | None) -> bool:

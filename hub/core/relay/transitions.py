@@ -289,7 +289,7 @@ TABLE: dict[Phase, dict[Trigger, Step | Choice]] = {
         Trigger.ANSWERED: _to(Phase.CALLING, Effect.DELIVER),
         # A worker that waits for credentials may get them elsewhere, and go on by itself.
         Trigger.RECEIVED: _to(Phase.RESTING, Effect.WRITE),
-        Trigger.LOGGED: Choice(Fact.STREAM_OPEN, _to(Phase.STREAMING), _to(Phase.REATTACHING, Effect.RETRY)),
+        Trigger.LOGGED: Choice(Fact.STREAM_OPEN, _to(Phase.STREAMING), _to(Phase.REATTACHING, Effect.COME_BACK)),
         Trigger.CLOSED: _to(Phase.RESTING, Effect.FINISH),
         Trigger.CUT: _to(Phase.RESTING, Effect.FINISH),
         Trigger.INVALID: _to(Phase.RESTING, Effect.FINISH),

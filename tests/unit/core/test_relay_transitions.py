@@ -90,9 +90,10 @@ def test_a_message_is_delivered_only_when_it_was_stored_or_another_worker_provab
     assert moving == {Trigger.UNREACHABLE, Trigger.DECLINED}
 
 
-def test_the_relay_comes_back_only_from_the_phase_that_waits_for_it() -> None:
+def test_the_relay_comes_back_after_its_pause_or_when_a_resting_task_goes_on_unheard() -> None:
     coming = {(phase, trigger) for phase, trigger, following in steps() if Effect.COME_BACK in following.effects}
-    assert coming == {(Phase.REATTACHING, Trigger.RETRY)}
+    assert coming == {(Phase.REATTACHING, Trigger.RETRY), (Phase.RESTING, Trigger.LOGGED)}
+    assert after(Phase.RESTING, Trigger.LOGGED, Fact.STREAM_OPEN) == (Phase.STREAMING, ())
 
 
 def test_a_failed_write_is_never_followed_by_later_events_of_the_same_stream() -> None:
