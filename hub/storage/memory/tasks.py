@@ -139,9 +139,10 @@ class MemoryTasks:
 
     async def forget_calls(self, *, remembered: timedelta) -> int:
         free = {call.task for name, call in self._calls.items() if self._call(name, remembered) is None}
-        for task in list(free)[:FORGET_LIMIT]:
+        piece = list(free)[:FORGET_LIMIT]
+        for task in piece:
             self._drop_names(task, lambda call: not call.content)
-        return len(free)
+        return len(piece)
 
     def _idle_since(self, cached: CachedTask) -> float:
         """The end of the task, or the last delivery attempt if that is later."""

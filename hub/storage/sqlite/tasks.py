@@ -357,9 +357,9 @@ def _filter(caller: Caller, context: str | None, role: str | None) -> tuple[str,
 
 def _add_calls(db: sqlite3.Connection, key: int, began: Cursor, names: Sequence[CallName], free_before: float) -> bool:
     """Store all names, or none. False: one of them is an earlier call's."""
-    for name, content in names:
+    for at, (name, content) in enumerate(names):
         if db.execute(_ADD_CALL, (name, key, began, content, free_before)).rowcount != 1:
-            db.execute("delete from call where task = ? and began = ?", (key, began))
+            db.executemany("delete from call where name = ?", [(added,) for added, _ in names[:at]])
             return False
     return True
 
