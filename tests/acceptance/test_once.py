@@ -310,21 +310,21 @@ async def test_an_answer_that_is_repeated_after_a_kill_of_the_hub_is_one_turn(tm
             assert asked["status"]["state"] == "input-required"
             answer = text_message("blue")
             answer["message"]["taskId"] = asked["id"]
-            painted = await sent(http, hub.url, answer, "asker")
-            assert texts(painted) == ["blue it is"]
+            first = await sent(http, hub.url, answer, "asker")
+            assert texts(first) == ["blue it is"]
         hub.kill9()
         hub = start_hub(hub.data_dir, port=hub.port, heartbeat=0.5, lease_ttl=10)
         async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
-            assert await sent(http, hub.url, answer, "asker") == painted
+            assert await sent(http, hub.url, answer, "asker") == first
             key, refused = {"Idempotency-Key": "k"}, {**text_message("other"), "configuration": {"blocking": False}}
-            first = await sent(http, hub.url, text_message("walls"), "asker", key)
-            assert first["status"]["state"] == "input-required"
+            keyed = await sent(http, hub.url, text_message("walls"), "asker", key)
+            assert keyed["status"]["state"] == "input-required"
             body = {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": refused}
             conflict = (await http.post(f"{hub.url}/agents/asker/", json=body, headers=key)).json()["error"]
             assert conflict["data"][0]["reason"] == "CONFLICT"
         found = get_task(hub.url, asked["id"])
-        said = [message["messageId"] for message in found["history"] if message["role"] == "user"]
-        assert said.count(answer["message"]["messageId"]) == 1
+        asked_ids = [message["messageId"] for message in found["history"] if message["role"] == "user"]
+        assert asked_ids.count(answer["message"]["messageId"]) == 1
 
 
 async def sent(

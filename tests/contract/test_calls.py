@@ -65,8 +65,8 @@ async def test_a_call_is_found_by_its_name(store: Store, engine: Engine, name: C
 
 async def test_of_many_calls_with_one_name_at_once_one_is_admitted(engine: Engine) -> None:
     rows = [a_row() for _ in range(50)]
-    admissions = [engine.tasks.admit(row, a_turn(), names=[MADE], remembered=WINDOW) for row in rows]
-    admitted_rows = [row for row, stored in zip(rows, await asyncio.gather(*admissions), strict=True) if stored]
+    waiting = [engine.tasks.admit(row, a_turn(), names=[MADE], remembered=WINDOW) for row in rows]
+    admitted_rows = [row for row, stored in zip(rows, await asyncio.gather(*waiting), strict=True) if stored]
     assert [row.id for row in admitted_rows] == [await found(engine)]
     assert (await engine.tasks.page(ANNA, TaskQuery())).total == 1
 

@@ -109,10 +109,11 @@ class Idempotency:
         self._lookup = lookup
         self._clock = clock
         self._window = window
-        self._admissions: dict[bytes, _Admission] = {}
+        self._known: dict[bytes, _Admission] = {}
+        """By the digest of the name: at most as many as there are calls under way and open tasks."""
 
     def __len__(self) -> int:
-        return len(self._admissions)
+        return len(self._known)
 
     async def once(self, caller: Caller, send: Send, names: CallNames, start: Callable[[], Awaitable[Call | None]]) -> Call:
         """The call that has this name, else a new one. `start` returns None if the store knows the name. While a call is
@@ -121,15 +122,15 @@ class Idempotency:
         """
         own, alias = names
         while True:
-            if own is not None and (known := self._admissions.get(own.digest)) is not None:
+            if own is not None and (known := self._known.get(own.digest)) is not None:
                 return await known.call(own.content)
-            if alias is None or (ahead := self._admissions.get(alias.digest)) is None:
+            if alias is None or (ahead := self._known.get(alias.digest)) is None:
                 break
             # Messages under one alias are admitted one after the other: what a second one means depends on the first.
             await ahead.over()
         admission = _Admission(own.content if own is not None else b"")
         for name in names.of_task:
-            self._admissions[name.digest] = admission
+            self._known[name.digest] = admission
         try:
             call = await self._find_or_start(caller, send, names, start)
         except BaseException as error:
@@ -146,12 +147,12 @@ class Idempotency:
         relay = call.relay
         if name is None or relay is None or relay.over:
             return
-        self._admissions[name.digest] = admission
+        self._known[name.digest] = admission
         relay.when_over.append(partial(self._drop, CallNames(name, None)))
 
     def _drop(self, names: CallNames) -> None:
         for name in names.of_task:
-            self._admissions.pop(name.digest, None)
+            self._known.pop(name.digest, None)
 
     async def _find_or_start(
         self, caller: Caller, send: Send, names: CallNames, start: Callable[[], Awaitable[Call | None]]
@@ -179,8 +180,9 @@ class Idempotency:
             if stored.content != own.content:
                 raise KeyConflict
             relay = self._relays.of(stored.task)
-            awaits_this = relay is not None and not relay.over and relay.began == stored.began
-            return Call(stored.task, stored.role, stored.began, relay if awaits_this else None)
+            if relay is not None and (relay.over or relay.began != stored.began):
+                relay = None  # what it brings is the answer to a later message, or the answer has begun before a restart
+            return Call(stored.task, stored.role, stored.began, relay)
         return await self._find_last(caller, send.alias, alias.content) if alias is not None else None
 
     async def _find_last(self, caller: Caller, alias: str, content: bytes) -> Call | None:

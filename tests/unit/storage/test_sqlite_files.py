@@ -141,13 +141,13 @@ def test_migrations_run_once_in_order_and_a_failed_one_is_rolled_back(tmp_path: 
 
 def at_version(database: Path, version: int, tmp_path: Path) -> sqlite3.Connection:
     """A database as a hub of that version left it."""
-    older = tmp_path / "older"
-    older.mkdir()
+    folder = tmp_path / "migrations"
+    folder.mkdir()
     for step in sorted(files.MIGRATIONS.glob("[0-9]*.sql"))[:version]:
-        shutil.copy(step, older)
+        shutil.copy(step, folder)
     files.prepare(database)
     db = sqlite3.connect(database, isolation_level=None)
-    files.migrate(db, older)
+    files.migrate(db, folder)
     return db
 
 
