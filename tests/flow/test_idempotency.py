@@ -572,3 +572,41 @@ async def test_the_hub_forgets_names_when_the_window_is_over(stored_system: Syst
         await stored_system.hub.forget()
         found = [await stored_system.engine.tasks.find_call(name, remembered=timedelta(days=1)) for name in names]
         assert len([call for call in found if call is not None]) == kept
+
+
+async def test_other_content_under_the_key_of_a_running_call_is_refused(system: System) -> None:
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", task(), 5.0, status("completed"))
+    first = asyncio.create_task(system.send(messageId="m", key="k"))
+    await asyncio.sleep(1)
+    with pytest.raises(KeyConflict):
+        await system.send("other", messageId="m", key="k")
+    assert (await first)["status"]["state"] == "completed"
+
+
+async def test_a_repeat_to_the_next_hub_sees_the_task_before_its_worker_answers(stored_system: System) -> None:
+    await stored_system.enrol("echo:a", replays=True)
+    stored_system.forwarder.plan("echo:a", 60.0)
+    first = asyncio.create_task(stored_system.send(messageId="m", blocking=False))
+    await asyncio.sleep(0.5)
+    stored_system.forwarder.plan("echo:a", 5.0, task("completed", position="b.1"))
+    await stored_system.restart(silence=timedelta(seconds=60))
+    first.cancel()
+    assert (await stored_system.send(messageId="m", blocking=False))["status"]["state"] == "submitted"
+    await asyncio.sleep(10)
+    assert (await stored_system.send(messageId="m", blocking=False))["status"]["state"] == "completed"
+    assert len(await stored_system.rows()) == 1
+
+
+async def test_a_repeat_to_the_next_hub_gets_what_is_logged_at_once(stored_system: System) -> None:
+    """Even if the worker sends nothing more for long."""
+    await stored_system.enrol("echo:a", replays=True)
+    stored_system.forwarder.plan("echo:a", task(position="b.1"), 60.0)
+    first = asyncio.create_task(stored_system.send(messageId="m"))
+    await asyncio.sleep(0.5)
+    stored_system.forwarder.plan("echo:a", 20.0, status("completed", position="b.2"))
+    await stored_system.restart(silence=timedelta(seconds=60))
+    first.cancel()
+    async with asyncio.timeout(1):
+        task_stream = await stored_system.hub.stream(CALLER, say(messageId="m"))
+    assert [frame["cursor"] for frame in await frames(task_stream)] == [1, 2]

@@ -160,7 +160,7 @@ class Idempotency:
         """Most messages are new and go to a role: the store says whether the name is free when it takes the call. For others,
         look first, because starting them affects a task or takes time.
         """
-        looks_first = send.key is not None or send.alias or send.task_id or send.wait
+        looks_first = send.alias or send.task_id or send.wait
         found = await self._find(caller, send, names) if looks_first else None
         while found is None:
             try:
