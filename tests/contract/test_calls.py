@@ -89,6 +89,15 @@ async def test_an_answer_has_names_of_its_own(store: Store, engine: Engine) -> N
         engine = await store.reopen() if store.on_disk else engine
 
 
+async def test_an_answer_with_two_names_gets_both_or_none(engine: Engine) -> None:
+    await named(engine, NAME)
+    task = await paused(engine)
+    assert not await engine.tasks.add_turn(task, a_turn("2", after=1), names=[OTHER, NAME], remembered=WINDOW)
+    assert await found(engine, OTHER) is None
+    assert await engine.tasks.add_turn(task, a_turn("2", after=1), names=[OTHER, MADE], remembered=WINDOW)
+    assert await found(engine, OTHER) == await found(engine) == task
+
+
 async def test_an_answer_that_is_refused_for_its_name_changes_nothing(engine: Engine, clock: ManualClock) -> None:
     await named(engine, MADE)
     task = await paused(engine)

@@ -189,7 +189,8 @@ async def test_calls_stored_before_the_call_table_are_recognised(database: Path,
     sends = {text: say(text, messageId=text) for text in ("open", "recent", "old")}
     sends["key"] = say("key", messageId="key", key="k")
     sends["alias"] = READ_SEND["0.1"]({"id": "mine", "message": message}, Target())
-    stored = {"open": ("", None), "recent": (None, now - 1), "old": ("", now - 90_000)}
+    sends["an earlier open"] = sends["open"]
+    stored = {"an earlier open": ("", now - 1), "open": ("", None), "recent": (None, now - 1), "old": ("", now - 90_000)}
     stored |= {"key": ("k", now - 90_000), "alias": ("alias\nmine", now - 90_000)}
     with closing(at_version(database, 4, tmp_path)) as db:
         for text, (key, ended) in stored.items():
@@ -203,6 +204,7 @@ async def test_calls_stored_before_the_call_table_are_recognised(database: Path,
                 **OLD_TASK,
             }
             db.execute(f"insert into task ({', '.join(row)}) values ({', '.join('?' * len(row))})", tuple(row.values()))
+    del sends["an earlier open"]
     # Older hubs did not store whether the path named the role.
     sends["open at another path"] = say("open", None, messageId="open")
     async with SqliteEngine(database, clock) as engine:

@@ -18,12 +18,15 @@ insert into call
 select digest(workspace, caller, '@', substr(caller_key, 7)), key, 0, digest(turn_params) from task
 where caller_key like 'alias' || char(10) || '%';
 
--- Older hubs did not store whether the path named the role, so both names are used. No window is longer than a day.
-insert or ignore into call
-select digest(workspace, caller, path, turn_params), key, 0, x''
-from (select *, role as path from task union all select *, '' as path from task)
-where coalesce(caller_key, '') = '' and (idle_since is null or updated > unixepoch() - 86400)
-order by key desc;
+-- Older hubs did not store whether the path named the role, so both names are used. No window is longer than a day. In the order
+-- of admission, so that a name is the latest task's.
+insert or replace into call
+select digest(workspace, caller, role, turn_params), key, 0, x'' from task not indexed
+where coalesce(caller_key, '') = '' and (idle_since is null or updated > unixepoch() - 86400);
+
+insert or replace into call
+select digest(workspace, caller, '', turn_params), key, 0, x'' from task not indexed
+where coalesce(caller_key, '') = '' and (idle_since is null or updated > unixepoch() - 86400);
 
 drop index task_caller_key;
 alter table task drop column caller_key;
