@@ -188,10 +188,11 @@ async def test_calls_stored_before_the_call_table_are_recognised(database: Path,
     message = {"role": "user", "parts": [{"type": "text", "text": "hi"}]}
     sends = {text: say(text, messageId=text) for text in ("open", "recent", "old")}
     sends["key"] = say("key", messageId="key", key="k")
+    sends["recent key"] = say("recent key", messageId="recent key", key="l")
     sends["alias"] = READ_SEND["0.1"]({"id": "mine", "message": message}, Target())
     sends["an earlier open"] = sends["open"]
     stored = {"an earlier open": ("", now - 1), "open": ("", None), "recent": (None, now - 1), "old": ("", now - 90_000)}
-    stored |= {"key": ("k", now - 90_000), "alias": ("alias\nmine", now - 90_000)}
+    stored |= {"key": ("k", now - 90_000), "alias": ("alias\nmine", now - 90_000), "recent key": ("l", now - 1)}
     with closing(at_version(database, 4, tmp_path)) as db:
         for text, (key, ended) in stored.items():
             params = codec.record(sends[text], after=START).params
@@ -207,6 +208,7 @@ async def test_calls_stored_before_the_call_table_are_recognised(database: Path,
     del sends["an earlier open"]
     # Older hubs did not store whether the path named the role.
     sends["open at another path"] = say("open", None, messageId="open")
+    sends["recent key without it"] = say("recent key", messageId="recent key")
     async with SqliteEngine(database, clock) as engine:
         found = dict[str, str]()
         for text, send in sends.items():
@@ -215,7 +217,14 @@ async def test_calls_stored_before_the_call_table_are_recognised(database: Path,
                 if call is not None:
                     assert call == (call.task, "echo", START, name.content)
                     found[text] = call.task
-        assert found == {"open": "open", "open at another path": "open", "recent": "recent", "key": "key", "alias": "alias"}
+        assert found == {
+            "open": "open",
+            "open at another path": "open",
+            "recent": "recent",
+            "key": "key",
+            "recent key": "recent key",
+            "alias": "alias",
+        }
 
 
 async def test_the_database_uses_a_write_ahead_log_and_full_sync(engine: SqliteEngine) -> None:
