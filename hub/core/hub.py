@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
-from hub.core.admission.idempotency import Call, Idempotency, content_of, keys_after_restart, keys_of
+from hub.core.admission.idempotency import Call, CallNames, Idempotency, names_of
 from hub.core.admission.quota import WorkspaceQuota
 from hub.core.push.configs import PushConfigs
 from hub.core.relay.cancel import cancel
@@ -19,7 +19,7 @@ from hub.core.relay.relays import Relays
 from hub.core.routing.history import RoutingHistory
 from hub.core.routing.router import Route, Router
 from hub.core.supervisor import Supervisor
-from hub.core.tasks.lookup import TaskLookup, alias_key
+from hub.core.tasks.lookup import TaskLookup
 from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, answered_in, readable
 from hub.core.tasks.stream import TaskStream
 from hub.ports.event_log import Subscription
@@ -27,10 +27,10 @@ from rolecall.errors import (
     ClientDisconnected,
     HubDraining,
     InvalidParams,
-    KeyConflict,
     NoLiveWorker,
     RoleUnknown,
     RouteError,
+    StoreUnavailable,
     TaskEnded,
     TaskNotCancelable,
     TaskOver,
@@ -84,11 +84,11 @@ class Hub:
         self._task_streams: set[TaskStream] = set()
         self._waiting: set[Subscription] = set()
         self._being_answered: set[TaskId] = set()
-        self._idempotency = Idempotency(deps.clock, limits.same_message)
         self._open_tasks = WorkspaceQuota(limits.open_tasks, limits.open_tasks_per_workspace, "open tasks", "max_open_tasks")
         self.relays = Relays(deps, supervisor, self._open_tasks)
         self.paused_tasks = PausedTasks(deps, self.relays, supervisor, self._being_answered)
-        self._lookup = TaskLookup(deps, self.relays, limits.same_message)
+        self._lookup = TaskLookup(self._engine.tasks)
+        self._idempotency = Idempotency(self._engine.tasks, self.relays, self._lookup, deps.clock, limits.same_message)
         self._streams = WorkspaceQuota(limits.streams, limits.streams_per_workspace, "open streams", "max_streams")
         self.decisions = RoutingHistory()
         self.draining = False
@@ -179,50 +179,54 @@ class Hub:
         if self.draining:
             raise HubDraining
         turn = self._deps.codec.record(send, after=START)
-        content = content_of(turn)
+        names = names_of(caller, send, turn)
+        return await self._idempotency.once(caller, send, names, lambda: self._admit(caller, send, turn, names))
 
-        async def start() -> Call:
-            if not send.alias and send.key is None:
-                return await self._admit(caller, send, turn, content)
-            async with self._lookup.lock(caller, send.alias):
-                return await self._find_repeated(caller, send, content) or await self._admit(caller, send, turn, content)
-
-        return await self._idempotency.once(keys_of(caller, send, content), content, start)
-
-    async def _find_repeated(self, caller: Caller, send: Send, content: bytes) -> Call | None:
-        """A repeated call that is recognised by its stored task: by the task's alias, or by an Idempotency-Key."""
-        if send.alias:
-            return await self._lookup.repeated_call(caller, send, content)
-        task = await self._engine.tasks.keyed(caller, send.key) if send.key is not None else None
-        if task is None:
-            return None
-        turns = await self._engine.tasks.turns(task)
-        if not turns:
-            return None  # it has just been deleted
-        if content_of(turns[0]) != content:
-            raise KeyConflict
-        return Call(task, send.target.path_role or "", START, content, self.relays.of(task))
-
-    async def _admit(self, caller: Caller, send: Send, turn: Turn, content: bytes) -> Call:
-        """Route, store, and only then call the worker, so that every task that may run can be found again."""
+    async def _admit(self, caller: Caller, send: Send, turn: Turn, names: CallNames) -> Call | None:
+        """Route, store, and only then call the worker, so that every task that may run can be found again. None: an earlier
+        call has one of the names.
+        """
         with self._open_tasks.one(caller.workspace):
-            relay = await self._admit_one(caller, send, turn)
+            relay = await self._admit_one(caller, send, turn, names)
+        if relay is None:
+            return None
         if self.draining:
             self.relays.drain()
-        return Call(relay.log_writer.ids.task, relay.role, relay.began, content, relay)
+        return Call(relay.log_writer.ids.task, relay.role, relay.began, relay)
 
-    async def _admit_one(self, caller: Caller, send: Send, turn: Turn) -> Relay:
+    async def _admit_one(self, caller: Caller, send: Send, turn: Turn, names: CallNames) -> Relay | None:
         row = await self._find_answered(caller, send) if send.task_id or send.alias or send.context_id else None
         references = await self._references(caller, send) if send.references else {}
         if row is not None:
-            return await self._continue(caller, row, send, references)
+            return await self._continue(caller, row, send, references, names)
         route = await self._route(caller, send)
         row = self._new_row(caller, send, route)
         push_config = await self._push.prepare(send.push.of(row.id)) if send.push is not None else None
+        tasks, window = self._engine.tasks, self._limits.same_message
+        try:
+            stored = await tasks.admit(row, turn, names=names.of_task, remembered=window, push=push_config)
+        except asyncio.CancelledError:
+            await self._take_back(row.id, lambda: tasks.discard(row.id))
+            raise
+        if not stored:
+            return None
         self._note_decision(row.id, route)
-        key = alias_key(send.alias) if send.alias else send.key
-        await self._engine.tasks.admit(row, turn, key=key, push=push_config)
         return self.relays.start(row, (turn,), route=route, send=send, references=references)
+
+    async def _take_back(self, task: TaskId, write: Callable[[], Awaitable[None]]) -> None:
+        """The caller was cancelled while its message was being stored. Nothing will run, so the names must be free again
+        before a repeat is admitted.
+        """
+
+        async def retry() -> None:
+            while True:
+                try:
+                    await write()
+                    return
+                except StoreUnavailable:
+                    await asyncio.sleep(_LOOK_AGAIN)
+
+        await asyncio.wait([self._supervisor.run_once(f"taking back {task}", retry())])
 
     async def _route(self, caller: Caller, send: Send) -> Route:
         """Choose a worker, at once or within the time that the caller accepts to wait."""
@@ -238,17 +242,21 @@ class Hub:
                     raise
             await asyncio.sleep(_LOOK_AGAIN)
 
-    async def _continue(self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str]) -> Relay:
+    async def _continue(
+        self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str], names: CallNames
+    ) -> Relay | None:
         """One answer at a time: a second one is refused, since the task is working."""
         if row.id in self._being_answered:
             raise InvalidParams(_AT_WORK)
         self._being_answered.add(row.id)
         try:
-            return await self._answer(caller, await self._engine.tasks.get(caller, row.id), send, references)
+            return await self._answer(caller, await self._engine.tasks.get(caller, row.id), send, references, names)
         finally:
             self._being_answered.discard(row.id)
 
-    async def _answer(self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str]) -> Relay:
+    async def _answer(
+        self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str], names: CallNames
+    ) -> Relay | None:
         if row.ended:
             raise TaskEnded
         running = self.relays.of(row.id)
@@ -269,9 +277,16 @@ class Hub:
         turn = self._deps.codec.record(send, after=row.at)
         if send.push is not None:
             await self._push.set(caller, send.push.of(row.id))
-        self._note_decision(row.id, route)
-        await self._engine.tasks.add_turn(row.id, turn)
-        turns = await self._engine.tasks.turns(row.id)
+        tasks, task = self._engine.tasks, row.id
+        turns = [*await tasks.turns(task), turn]
+        try:
+            stored = await tasks.add_turn(task, turn, names=names.of_answer, remembered=self._limits.same_message)
+        except asyncio.CancelledError:
+            await self._take_back(task, lambda: tasks.drop_turn(task, turn))
+            raise
+        if not stored:
+            return None
+        self._note_decision(task, route)
         return self.relays.start(row, turns, route=route, send=send, references=references)
 
     async def _find_answered(self, caller: Caller, send: Send) -> TaskRow | None:
@@ -387,14 +402,9 @@ class Hub:
     # --- start
 
     async def settle(self) -> None:
-        """Continue the tasks that an earlier hub left open, and remember the messages that it had admitted."""
-        tasks = self._engine.tasks
-        for row in await tasks.recent(ended_within=self._limits.same_message):
-            turns = await tasks.turns(row.id)
-            relay = self.relays.settle(row, turns)
-            content = content_of(turns[0])
-            call = Call(row.id, row.role, START, content, relay)
-            self._idempotency.remember(call, keys_after_restart(row.caller, row.role, content))
+        """Continue the tasks that an earlier hub left open."""
+        for row in await self._engine.tasks.unfinished():
+            self.relays.settle(row, await self._engine.tasks.turns(row.id))
 
     # --- shutdown
 
@@ -408,11 +418,14 @@ class Hub:
             subscription.stop()
 
     async def forget(self) -> None:
-        """Delete tasks that ended long ago, a piece at a time. Sleep as long as each piece took, so that calls can run."""
-        clock = self._deps.clock
+        """Delete tasks that ended long ago, and the names of calls that are no longer recognised, a piece at a time. Sleep as
+        long as each piece took, so that calls can run.
+        """
+        clock, tasks, limits = self._deps.clock, self._engine.tasks, self._limits
         while True:
             began = clock.monotonic()
-            if not await self._engine.tasks.forget(ended_for=self._limits.retention, paused_for=self._limits.max_pause):
+            forgotten = await tasks.forget_calls(remembered=limits.same_message)
+            if not await tasks.forget(ended_for=limits.retention, paused_for=limits.max_pause) and not forgotten:
                 return
             await asyncio.sleep(clock.monotonic() - began)
 

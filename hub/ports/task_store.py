@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
+from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Caller, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
@@ -15,27 +16,40 @@ from rolecall.model.task import Conversation, Holder, TaskPage, TaskRow, Turn
 class TaskStore(Protocol):
     """A row per task. It is never older than the task's log."""
 
-    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
-        """Store a new task with its first message, and the push config that came with it; durable on return. `key` is the
-        caller's own name for the call, unique among its tasks. StoreUnavailable, also for a key that is in use.
+    async def admit(
+        self,
+        row: TaskRow,
+        turn: Turn,
+        *,
+        names: Sequence[CallName] = (),
+        remembered: timedelta = timedelta(),
+        push: SealedConfig | None = None,
+    ) -> bool:
+        """Store a new task with its first message, the names of this call, and the push config that came with it; durable
+        on return. False: an earlier call has one of the names, and nothing was stored. A name that the caller chose lasts as
+        long as its task; another one is free when the task has ended `remembered` ago.
         """
 
-    async def keyed(self, caller: Caller, key: str) -> TaskId | None:
-        """The caller's task with that key, a bare message included."""
+    async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
+        """The call that has the name with this digest, a bare message included. None: the name is free."""
 
-    async def add_turn(self, task: TaskId, turn: Turn) -> None:
-        """Store a further message of the caller; durable on return. Changes the task's `updated`, unless the task has ended."""
+    async def add_turn(
+        self, task: TaskId, turn: Turn, *, names: Sequence[CallName] = (), remembered: timedelta = timedelta()
+    ) -> bool:
+        """Store a further message of the caller, and the names of this call; durable on return. Changes the task's `updated`,
+        unless the task has ended. False as from `admit`.
+        """
 
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
-        """Remove a message that was refused to its caller; durable on return. No effect unless it is the task's last, by its
-        `after` and its id, and never on the first one.
+        """Remove a message that was refused to its caller, with its names; durable on return. No effect unless it is the
+        task's last, by its `after` and its id, and never on the first one.
         """
 
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, log_dialect: str) -> None:
         """Assign the task's call to this worker, in that dialect; durable on return."""
 
     async def discard(self, task: TaskId) -> None:
-        """Remove a task that no worker has got and no caller has seen."""
+        """Remove a task that no worker has got and no caller has seen, with its names."""
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         """TaskNotFound: unknown, of another caller, or answered by a bare message."""
@@ -58,12 +72,15 @@ class TaskStore(Protocol):
     async def paused_at(self, holder: Holder, *, after: TaskId | None, limit: int) -> Sequence[TaskRow]:
         """A piece of the tasks that are paused there, of all callers, in the order of their ids."""
 
-    async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
-        """All callers' tasks that have not ended, and those that ended within that time, bare messages included: a starting
-        hub settles the first, and recognises repeats of all.
-        """
+    async def unfinished(self) -> Sequence[TaskRow]:
+        """All callers' tasks that have not ended, in the order of admission: a starting hub continues them."""
 
     async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
-        """Delete tasks, with turns and events, that ended longer ago, or have been paused longer. Deletes a bounded number per
-        call; returns how many.
+        """Delete tasks, with turns, names and events, that ended longer ago, or have been paused longer. Deletes a bounded
+        number per call; returns how many.
+        """
+
+    async def forget_calls(self, *, remembered: timedelta) -> int:
+        """Delete the names that are free because their task ended so long ago. Goes through a bounded number of tasks per call;
+        returns how many.
         """

@@ -149,7 +149,7 @@ class Settings(BaseSettings):
 
     same_message: Seconds = Field(60.0, ge=0, le=86_400)
     """How long after its end a repeated message is recognised and gets the first answer again.
-    Higher: later retries are safe, for more memory. A message with an Idempotency-Key is known as long as its task."""
+    Higher: later retries are safe, for more disk space. A message with an Idempotency-Key is known as long as its task."""
 
     max_open_tasks: Integer = Field(100_000, ge=1, le=10_000_000)
     """How many unfinished tasks the hub accepts.

@@ -7,7 +7,7 @@ import random
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -272,9 +272,66 @@ async def test_a_message_repeated_after_a_cut_is_the_same_call(tmp_path: Path, k
     assert len((tmp_path / "runs").read_text().splitlines()) == 2
 
 
-async def sent(http: httpx.AsyncClient, hub: str, params: dict[str, Any]) -> dict[str, Any]:
+async def test_a_message_sent_a_thousand_times_at_once_runs_once_also_over_a_kill_of_the_hub(tmp_path: Path) -> None:
+    with ExitStack() as started:
+        hub = start_hub(tmp_path / "hub", heartbeat=0.5, lease_ttl=10)
+        started.callback(lambda: hub.end())
+        env, log = {"RUNS": str(tmp_path / "runs")}, tmp_path / "worker.log"
+        started.enter_context(start_worker("tests.acceptance.workers:counter", "counter:a", hub.url, log=log, env=env))
+        params = text_message("20 0.05")
+        async with AsyncExitStack() as closing:
+            # A client of httpx with a thousand requests at once is slow.
+            clients = [
+                httpx.AsyncClient(trust_env=False, timeout=60, limits=httpx.Limits(max_connections=10)) for _ in range(20)
+            ]
+            await asyncio.gather(*(closing.enter_async_context(client) for client in clients))
+            answers = await asyncio.gather(*(sent(client, hub.url, params) for client in clients * 50))
+            assert {answer["id"] for answer in answers} == {answers[0]["id"]}
+            assert all(texts(answer) == numbers(20) for answer in answers)
+        hub.kill9()
+        hub = start_hub(hub.data_dir, port=hub.port, heartbeat=0.5, lease_ttl=10)
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+            again = await asyncio.gather(*(sent(http, hub.url, params) for _ in range(50)))
+            assert all(answer == answers[0] for answer in again)
+            assert len(tasks_of(hub)) == 1
+            other = {**params, "message": {**params["message"], "parts": text_message("1")["message"]["parts"]}}
+            assert (await sent(http, hub.url, other))["id"] != answers[0]["id"]
+    assert len((tmp_path / "runs").read_text().splitlines()) == 2
+
+
+async def test_an_answer_that_is_repeated_after_a_kill_of_the_hub_is_one_turn(tmp_path: Path) -> None:
+    with ExitStack() as started:
+        hub = start_hub(tmp_path / "hub", heartbeat=0.5, lease_ttl=10)
+        started.callback(lambda: hub.end())
+        log = tmp_path / "worker.log"
+        started.enter_context(start_worker("tests.acceptance.workers:asker", "asker:a", hub.url, log=log))
+        async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
+            asked = await sent(http, hub.url, text_message("paint"), "asker")
+            assert asked["status"]["state"] == "input-required"
+            answer = text_message("blue")
+            answer["message"]["taskId"] = asked["id"]
+            first = await sent(http, hub.url, answer, "asker")
+            assert texts(first) == ["blue it is"]
+        hub.kill9()
+        hub = start_hub(hub.data_dir, port=hub.port, heartbeat=0.5, lease_ttl=10)
+        async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
+            assert await sent(http, hub.url, answer, "asker") == first
+            key, refused = {"Idempotency-Key": "k"}, {**text_message("other"), "configuration": {"blocking": False}}
+            keyed = await sent(http, hub.url, text_message("walls"), "asker", key)
+            assert keyed["status"]["state"] == "input-required"
+            body = {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": refused}
+            conflict = (await http.post(f"{hub.url}/agents/asker/", json=body, headers=key)).json()["error"]
+            assert conflict["data"][0]["reason"] == "CONFLICT"
+        found = get_task(hub.url, asked["id"])
+        asked_ids = [message["messageId"] for message in found["history"] if message["role"] == "user"]
+        assert asked_ids.count(answer["message"]["messageId"]) == 1
+
+
+async def sent(
+    http: httpx.AsyncClient, hub: str, params: dict[str, Any], role: str = "counter", headers: dict[str, str] | None = None
+) -> dict[str, Any]:
     body = {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": params}
-    found: dict[str, Any] = (await http.post(f"{hub}/agents/counter/", json=body)).json()["result"]
+    found: dict[str, Any] = (await http.post(f"{hub}/agents/{role}/", json=body, headers=headers)).json()["result"]
     return found
 
 

@@ -314,9 +314,10 @@ async def test_a_discarded_task_has_no_configs_left(engine: Engine) -> None:
 async def test_a_late_delivery_does_not_change_when_a_task_ended(engine: Engine, clock: ManualClock) -> None:
     task = await admitted(engine)
     await append(engine, task, DONE)
+    ended = await engine.tasks.get(ANNA, task)
     clock.advance(3600)
     await add_config(engine, task)
-    assert not await engine.tasks.recent(ended_within=timedelta(seconds=60))
+    assert await engine.tasks.get(ANNA, task) == ended
 
 
 async def test_the_pause_of_a_task_is_delivered(engine: Engine) -> None:

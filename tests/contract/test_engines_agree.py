@@ -16,6 +16,7 @@ from hub.ports.engine import Engine
 from hub.storage import open_engine
 from rolecall.errors import HubError, TaskNotFound
 from rolecall.model.a2a import Ids, TaskState
+from rolecall.model.call import CallName
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Cursor, TaskId, WorkerId
 from rolecall.model.worker import Beat, Health, LeaseProof, Registration
@@ -25,6 +26,7 @@ from tests.helpers.examples import examples
 
 Operation = tuple[Any, ...]
 
+WINDOW = timedelta(seconds=30)
 small = st.integers(0, 3)
 task_ids = small.map(lambda at: TaskId(f"task-{at}"))
 workers = small.map(lambda at: WorkerId("echo" if at % 2 else "coder", str(at // 2)))
@@ -32,17 +34,21 @@ callers = st.sampled_from([ANNA, ANNA, BERT])
 events = st.one_of(
     st.just(text()), st.just(text("x" * 70_000)), st.sampled_from(list(TaskState)).map(status), st.just(message())
 )
+# Made of the message, chosen by the caller, and both.
+NAMES = [CallName(b"1" * 16), CallName(b"2" * 16), CallName(b"3" * 16, b"c" * 16)]
+names = st.sampled_from([(), NAMES[:1], NAMES[1:2], NAMES[2:], NAMES[::2]])
 contexts = st.sampled_from(["ctx-1", "ctx-2"])
 
 operations = st.one_of(
-    st.tuples(st.just("admit"), callers, task_ids, contexts, st.none() | workers),
+    st.tuples(st.just("admit"), callers, task_ids, contexts, st.none() | workers, names),
     st.tuples(st.just("append"), task_ids, small, st.lists(events, min_size=1, max_size=2), st.booleans()),
     st.tuples(st.just("append_next"), task_ids, events),
-    st.tuples(st.just("turn"), task_ids),
+    st.tuples(st.just("turn"), task_ids, names),
     st.tuples(st.just("drop_turn"), task_ids, st.sampled_from(["m-1", "more"])),
     st.tuples(st.just("assign"), task_ids, workers),
     st.tuples(st.just("discard"), task_ids),
     st.tuples(st.just("forget")),
+    st.tuples(st.just("forget_calls")),
     st.tuples(st.just("look"), callers, task_ids, contexts),
     st.tuples(st.just("get"), callers, task_ids),
     st.tuples(st.just("enrol"), workers, small, small, st.booleans()),
@@ -72,10 +78,11 @@ class EngineUnderTest:
         except HubError as error:
             return type(error)
 
-    async def admit(self, caller: Any, task: TaskId, context: str, worker: WorkerId | None) -> Any:
+    async def admit(self, caller: Any, task: TaskId, context: str, worker: WorkerId | None, names: Any) -> Any:
         now = self.clock.wall()
         role = worker.role if worker is not None else "echo"
-        await self.engine.tasks.admit(a_row(caller, id=task, context=context, worker=worker, role=role, updated=now), a_turn())
+        row = a_row(caller, id=task, context=context, worker=worker, role=role, updated=now)
+        return await self.engine.tasks.admit(row, a_turn(), names=names, remembered=WINDOW)
 
     async def append(self, task: TaskId, after: int, new: list[Any], ids: bool) -> Any:
         known = Ids(task, "ctx-2", "w", "wc") if ids else None
@@ -84,8 +91,8 @@ class EngineUnderTest:
     async def append_next(self, task: TaskId, event: Any) -> Any:
         return await append(self.engine, task, event, after=len(await self.engine.events.read(task)))
 
-    async def turn(self, task: TaskId) -> Any:
-        await self.engine.tasks.add_turn(task, a_turn("more"))
+    async def turn(self, task: TaskId, names: Any) -> Any:
+        return await self.engine.tasks.add_turn(task, a_turn("more"), names=names, remembered=WINDOW)
 
     async def drop_turn(self, task: TaskId, name: str) -> Any:
         await self.engine.tasks.drop_turn(task, a_turn(name))
@@ -98,6 +105,10 @@ class EngineUnderTest:
 
     async def forget(self) -> Any:
         return await self.engine.tasks.forget(ended_for=timedelta(seconds=60), paused_for=timedelta(seconds=90))
+
+    async def forget_calls(self) -> Any:
+        while await self.engine.tasks.forget_calls(remembered=WINDOW):
+            pass
 
     async def look(self, caller: Any, task: TaskId, context: str) -> Any:
         tasks, log = self.engine.tasks, self.engine.events
@@ -114,9 +125,10 @@ class EngineUnderTest:
             rest,
             await tasks.conversation(caller, context, None),
             list(await tasks.paused(caller, context, "echo")),
-            sorted(row.id for row in await tasks.recent(ended_within=timedelta())),
             list(holders := await tasks.holders()),
             [list(await tasks.paused_at(holder, after=None, limit=2)) for holder in holders],
+            sorted(row.id for row in await tasks.unfinished()),
+            [await tasks.find_call(name.digest, remembered=WINDOW) for name in NAMES],
             list(await tasks.turns(task)),
             list(await log.read(task)),
             list(await log.read(task, after=Cursor(1), upto=Cursor(2))),

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from hub.ports.engine import Engine
-from rolecall.errors import InvalidParams, PushConfigNotFound, StoreUnavailable, TaskNotFound
+from rolecall.errors import InvalidParams, PushConfigNotFound, TaskNotFound
 from rolecall.model.ids import Cursor, new_task_id
 from tests.contract.conftest import Store
 from tests.contract.pushing import DAY, LEASE, NOTHING, a_config, add_config, claimed, owed, the_claim
-from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, a_row, a_turn, admitted, append, message, text
+from tests.contract.words import ANNA, BERT, DONE, NAME, OTHER_ANNA, a_row, a_turn, admitted, append, message, text
 from tests.helpers.clock import ManualClock
 
 # --- configs
@@ -88,9 +88,8 @@ async def test_a_task_is_admitted_together_with_its_first_receiver_or_not_at_all
     engine = await store.open()
     row, late = a_row(), a_row()
     config = a_config(row.id, token=b"sealed")
-    await engine.tasks.admit(row, a_turn(), key="k", push=config)
-    with pytest.raises(StoreUnavailable):
-        await engine.tasks.admit(late, a_turn(), key="k", push=a_config(late.id))
+    assert await engine.tasks.admit(row, a_turn(), names=[NAME], push=config)
+    assert not await engine.tasks.admit(late, a_turn(), names=[NAME], push=a_config(late.id))
     if store.on_disk:
         engine = await store.reopen()
     assert list(await engine.pushes.list(ANNA, row.id)) == [config]

@@ -5,14 +5,13 @@ from datetime import timedelta
 import pytest
 
 from hub.ports.engine import Engine
-from rolecall.errors import HubError, InvalidParams, LogMoved, StoreUnavailable, TaskNotFound
+from rolecall.errors import HubError, InvalidParams, LogMoved, TaskNotFound
 from rolecall.model.a2a import PAUSED, TERMINAL, Ids, TaskState
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Cursor, TaskId, WorkerId
 from rolecall.model.task import Conversation, Holder, TaskPage
 from rolecall.model.value import replace
 from tests.contract.conftest import Store
-from tests.contract.pushing import add_config, buried
 from tests.contract.words import (
     ANNA,
     BERT,
@@ -107,7 +106,7 @@ async def test_row_of_a_task_that_only_grows_is_never_older_than_its_log(store: 
     for _ in range(2 if store.on_disk else 1):
         assert await engine.tasks.get(ANNA, row.id) == row
         assert list((await engine.tasks.page(ANNA, TaskQuery())).rows) == [row]
-        assert list(await engine.tasks.recent(ended_within=timedelta())) == [row]
+        assert list(await engine.tasks.unfinished()) == [row]
         engine = await store.reopen() if store.on_disk else engine
     for after in (chunks, chunks + 2):
         with pytest.raises(LogMoved):
@@ -160,7 +159,7 @@ async def test_a_bare_message_leaves_no_visible_task(engine: Engine) -> None:
     assert (await engine.tasks.page(ANNA, TaskQuery())).total == 0
     assert await engine.tasks.conversation(ANNA, "ctx", None) is None
     assert list(await engine.tasks.paused(ANNA, "ctx", None)) == []
-    assert list(await engine.tasks.recent(ended_within=timedelta())) == []
+    assert list(await engine.tasks.unfinished()) == []
 
 
 async def test_rows_survive_reopening(store: Store, engine: Engine) -> None:
@@ -403,31 +402,6 @@ async def test_the_tasks_that_are_paused_at_a_worker_come_in_pieces(store: Store
 # --- settling and forgetting
 
 
-async def test_recent_are_also_the_tasks_that_ended_within_the_time(store: Store, engine: Engine) -> None:
-    old = await admitted(engine)
-    await append(engine, old, DONE)
-    store.clock.advance(100)
-    new = await admitted(engine)
-    await append(engine, new, DONE)
-    store.clock.advance(10)
-    assert [row.id for row in await engine.tasks.recent(ended_within=timedelta(seconds=60))] == [new]
-    assert [row.id for row in await engine.tasks.recent(ended_within=timedelta(seconds=600))] == [old, new]
-    still_open = await admitted(engine)
-    later = await admitted(engine)
-    await append(engine, later, DONE)
-    found = [row.id for row in await engine.tasks.recent(ended_within=timedelta(seconds=600))]
-    assert found == [old, new, still_open, later]
-
-
-async def test_a_late_delivery_does_not_make_a_task_recent(store: Store, engine: Engine) -> None:
-    task = await admitted(engine)
-    await add_config(engine, task)
-    await append(engine, task, DONE)
-    store.clock.advance(100)
-    await buried(engine, task)
-    assert list(await engine.tasks.recent(ended_within=timedelta(seconds=60))) == []
-
-
 async def test_a_message_to_a_task_that_has_ended_does_not_change_when_it_did(
     store: Store, engine: Engine, clock: ManualClock
 ) -> None:
@@ -441,35 +415,14 @@ async def test_a_message_to_a_task_that_has_ended_does_not_change_when_it_did(
         engine = await store.reopen() if store.on_disk else engine
 
 
-async def test_a_key_finds_its_callers_task_only(store: Store, engine: Engine) -> None:
-    task = await admitted(engine, ANNA, key="k")
-    assert await engine.tasks.keyed(ANNA, "k") == task
-    assert await engine.tasks.keyed(ANNA, "other") is None
-    assert await engine.tasks.keyed(BERT, "k") is None
-    assert await engine.tasks.keyed(OTHER_ANNA, "k") is None
+async def test_unfinished_are_all_callers_tasks_in_the_order_of_admission(store: Store, engine: Engine) -> None:
+    unfinished = [await admitted(engine, caller) for caller in (ANNA, BERT, OTHER_ANNA)]
+    for event in (DONE, message()):
+        await append(engine, await admitted(engine), event)
+    assert [row.id for row in await engine.tasks.unfinished()] == unfinished
     if store.on_disk:
         engine = await store.reopen()
-        assert await engine.tasks.keyed(ANNA, "k") == task
-
-
-async def test_a_key_is_unique_and_is_free_again_when_its_task_is_deleted(engine: Engine) -> None:
-    task = await admitted(engine, ANNA, key="k")
-    with pytest.raises(StoreUnavailable):
-        await admitted(engine, ANNA, key="k")
-    assert await admitted(engine, BERT, key="k") != task
-    await engine.tasks.discard(task)
-    assert await engine.tasks.keyed(ANNA, "k") is None
-    assert await admitted(engine, ANNA, key="k") != task
-
-
-async def test_recent_has_all_callers_unfinished_tasks(store: Store, engine: Engine) -> None:
-    open_tasks = {await admitted(engine, caller) for caller in (ANNA, BERT, OTHER_ANNA)}
-    ended = await admitted(engine)
-    await append(engine, ended, DONE)
-    assert {row.id for row in await engine.tasks.recent(ended_within=timedelta())} == open_tasks
-    if store.on_disk:
-        engine = await store.reopen()
-        assert {row.id for row in await engine.tasks.recent(ended_within=timedelta())} == open_tasks
+        assert [row.id for row in await engine.tasks.unfinished()] == unfinished
 
 
 async def test_forget_deletes_tasks_that_ended_longer_ago_and_no_others(engine: Engine, clock: ManualClock) -> None:

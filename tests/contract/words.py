@@ -10,6 +10,7 @@ from hub.ports.engine import Engine
 from hub.ports.event_log import LogEntry, Subscription
 from hub.ports.registry import Registry, RegistryFeed
 from rolecall.model.a2a import Event, EventKind, Ids, Logged, TaskState
+from rolecall.model.call import CallName
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId, new_task_id
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.worker import Beat, LeaseProof, Offer, Registration
@@ -23,6 +24,10 @@ LONG = timedelta(seconds=10)
 TTL = timedelta(seconds=120)
 
 WORKER = WorkerId("echo", "one")
+
+
+NAME = CallName(b"name of one call", b"what its text is")
+"""A name that the caller chose."""
 
 
 # --- tasks and logs
@@ -55,9 +60,9 @@ def a_turn(message: str = "m-1", after: int = 0, params: bytes = b'{"message":{}
     return Turn(Cursor(after), message, "0.3", params)
 
 
-async def admitted(engine: Engine, caller: Caller = ANNA, *, key: str | None = None, **members: Any) -> TaskId:
+async def admitted(engine: Engine, caller: Caller = ANNA, **members: Any) -> TaskId:
     row = a_row(caller, **members)
-    await engine.tasks.admit(row, a_turn(), key=key)
+    assert await engine.tasks.admit(row, a_turn())
     return row.id
 
 

@@ -35,7 +35,7 @@ from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import WebhookGuard
 from hub.ports.engine import Engine
 from hub.storage import open_engine
-from rolecall.model.command import CancelTask, GetTask, Send, Subscribe, Target
+from rolecall.model.command import CancelTask, GetTask, Send, Subscribe, Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
 from rolecall.model.principal import LOCAL
 from rolecall.model.task import TaskRow
@@ -178,8 +178,9 @@ class System:
         return body
 
     async def rows(self) -> list[TaskRow]:
-        """Every task that has not ended, or ended within the last hour: of all callers, revealed or not."""
-        return list(await self.engine.tasks.recent(ended_within=timedelta(hours=1)))
+        """Every task of `CALLER`, and those of others that have not ended; revealed or not. Not the bare messages."""
+        mine = (await self.engine.tasks.page(CALLER, TaskQuery())).rows
+        return [*mine, *(row for row in await self.engine.tasks.unfinished() if row.caller != CALLER)]
 
     async def row(self) -> TaskRow:
         """The only task."""

@@ -7,11 +7,19 @@ from datetime import timedelta
 
 import pytest
 
-from rolecall.errors import BrokenOff, InvalidAnswer, KeyConflict, NoLiveWorker, StoreUnavailable, WorkerUnreachable
+from rolecall.errors import (
+    BrokenOff,
+    InvalidAnswer,
+    KeyConflict,
+    NoLiveWorker,
+    Overloaded,
+    StoreUnavailable,
+    WorkerUnreachable,
+)
 from rolecall.model.a2a import WorkerEvent
 from rolecall.model.ids import Caller
 from rolecall.protocol.text.jsontext import parse
-from tests.flow.conftest import CALLER, System, frames, hub_limits, say
+from tests.flow.conftest import CALLER, System, frames, hub_limits, proof, say
 from tests.helpers.scripted import chunk, message, status, task
 
 
@@ -348,3 +356,257 @@ async def test_a_repeat_does_not_extend_the_window(system: System) -> None:
 def answered_with(text: str) -> WorkerEvent:
     """A whole task with one result."""
     return task("completed", artifacts=[{"artifactId": "a", "parts": [{"kind": "text", "text": text}]}])
+
+
+# --- the row in the store
+
+
+async def test_a_message_that_is_sent_a_thousand_times_at_once_is_one_task(stored_system: System) -> None:
+    await stored_system.enrol("echo:a")
+    stored_system.forwarder.plan("echo:a", task(), 0.1, status("completed"))
+    answers = await asyncio.gather(*(stored_system.send(messageId="m") for _ in range(1_000)))
+    assert len({answer["id"] for answer in answers}) == 1
+    assert len(await stored_system.rows()) == 1
+    assert stored_system.forwarder.asked("deliver") == ["echo:a"]
+
+
+async def test_a_message_that_is_repeated_a_thousand_times_after_its_end_is_one_task(stored_system: System) -> None:
+    await stored_system.enrol("echo:a")
+    stored_system.forwarder.plan("echo:a", task("completed"))
+    first = await stored_system.send(messageId="m")
+    answers = await asyncio.gather(*(stored_system.send(messageId="m") for _ in range(1_000)))
+    assert all(answer == first for answer in answers)
+    assert len(await stored_system.rows()) == 1
+    assert stored_system.forwarder.asked("deliver") == ["echo:a"]
+
+
+async def test_a_new_plain_call_reads_nothing_from_the_store_to_be_recognised(stored_system: System) -> None:
+    await stored_system.enrol("echo:a")
+    stored_system.forwarder.plan("echo:a", task("completed"))
+    await stored_system.send(messageId="m")
+    asked = [operation for operation, _, _ in stored_system.engine.asked]
+    assert "tasks.find_call" not in asked
+    assert asked.count("tasks.admit") == 1
+
+
+async def test_the_next_hub_reads_no_task_that_has_ended(stored_system: System) -> None:
+    await stored_system.enrol("echo:a")
+    for _ in range(5):
+        stored_system.forwarder.plan("echo:a", task("completed"))
+        await stored_system.send()
+    await stored_system.restart()
+    assert stored_system.engine.arguments("tasks.turns") == []
+    assert len(stored_system.engine.arguments("tasks.unfinished")) == 1
+
+
+async def test_a_repeat_needs_no_worker_and_no_free_slot(stored_system: System) -> None:
+    lease = await stored_system.enrol("echo:a")
+    stored_system.forwarder.plan("echo:a", answered_with("one"))
+    first = await stored_system.send(messageId="m")
+    await stored_system.directory.withdraw(CALLER, lease.worker, proof(lease))
+    with pytest.raises(NoLiveWorker):
+        await stored_system.send(messageId="other")
+    assert await stored_system.send(messageId="m") == first
+    await stored_system.restart(limits=hub_limits(open_tasks=0))
+    with pytest.raises(Overloaded):
+        await stored_system.send(messageId="other")
+    assert await stored_system.send(messageId="m") == first
+
+
+async def test_a_repeat_that_may_wait_for_a_worker_is_answered_at_once(stored_system: System) -> None:
+    lease = await stored_system.enrol("echo:a")
+    stored_system.forwarder.plan("echo:a", answered_with("one"))
+    first = await stored_system.send(messageId="m", metadata={"waitSeconds": 60})
+    await stored_system.directory.withdraw(CALLER, lease.worker, proof(lease))
+    async with asyncio.timeout(1):
+        assert await stored_system.send(messageId="m", metadata={"waitSeconds": 60}) == first
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_repeat_waits_for_the_call_that_the_next_hub_continues(stored_system: System, key: str | None) -> None:
+    """Before its first event, and after it."""
+    for events in ((), (task(position="b.1"),)):
+        await stored_system.enrol("echo:a", replays=True)
+        stored_system.forwarder.plan("echo:a", *events, 5.0)
+        first = asyncio.create_task(stored_system.send(messageId=f"m{len(events)}", key=key and key + str(len(events))))
+        await asyncio.sleep(1)
+        (rest,) = (task(position="b.1"),) if not events else (status("working", position="b.2"),)
+        stored_system.forwarder.plan("echo:a", 2.0, rest, 2.0, status("completed", position="b.3"))
+        await stored_system.restart()
+        first.cancel()
+        repeats = [stored_system.send(messageId=f"m{len(events)}", key=key and key + str(len(events))) for _ in range(3)]
+        answers = await asyncio.gather(*repeats)
+        assert {answer["status"]["state"] for answer in answers} == {"completed"}
+        assert len({answer["id"] for answer in answers}) == 1
+    assert len(await stored_system.rows()) == 2
+
+
+async def test_other_content_under_an_old_id_is_a_new_task_for_the_next_hub_too(stored_system: System) -> None:
+    await stored_system.enrol("echo:a")
+    for _ in range(2):
+        stored_system.forwarder.plan("echo:a", task("completed"))
+    first = await stored_system.send(messageId="m")
+    await stored_system.restart()
+    assert (await stored_system.send("other words", messageId="m"))["id"] != first["id"]
+
+
+async def test_the_same_message_at_another_path_is_another_call_for_the_next_hub_too(stored_system: System) -> None:
+    await stored_system.enrol("echo:a")
+    for _ in range(2):
+        stored_system.forwarder.plan("echo:a", task("completed"))
+    first = await stored_system.send(messageId="m", metadata={"role": "echo"})
+    await stored_system.restart()
+    assert (await stored_system.send(role=None, messageId="m", metadata={"role": "echo"}))["id"] != first["id"]
+
+
+async def test_a_paused_task_recognises_its_messages_however_long_it_waits(stored_system: System) -> None:
+    await stored_system.enrol("echo:a")
+    stored_system.forwarder.plan("echo:a", task("input-required", "which?"))
+    stored_system.forwarder.plan("echo:a", status("input-required", "sure?"))
+    asked = await stored_system.send("paint", messageId="m")
+    await stored_system.send("blue", messageId="m2", taskId=asked["id"])
+    await asyncio.sleep(3600)
+    await stored_system.hub.forget()
+    assert (await stored_system.send("paint", messageId="m"))["id"] == asked["id"]
+    assert (await stored_system.send("blue", messageId="m2", taskId=asked["id"]))["id"] == asked["id"]
+    assert stored_system.forwarder.asked("deliver") == ["echo:a", "echo:a"]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize("then", ["input-required", "completed"])
+async def test_an_answer_repeated_after_a_restart_adds_no_turn(stored_system: System, key: str | None, then: str) -> None:
+    await stored_system.enrol("echo:a")
+    stored_system.forwarder.plan("echo:a", task("input-required", "which?"))
+    stored_system.forwarder.plan("echo:a", status(then))
+    asked = await stored_system.send("paint", messageId="m")
+    answered = await stored_system.send("blue", messageId="m2", taskId=asked["id"], key=key)
+    await stored_system.restart()
+    again = await stored_system.send("blue", messageId="m2", taskId=asked["id"], key=key)
+    assert again == answered
+    assert [turn.message_id for turn in await stored_system.engine.tasks.turns(asked["id"])] == ["m", "m2"]
+    assert stored_system.forwarder.asked("deliver") == ["echo:a", "echo:a"]
+
+
+async def test_an_answer_by_its_context_repeated_after_a_restart_is_the_same_call(stored_system: System) -> None:
+    """Also while the worker has not yet reacted to it, so that the task still looks paused."""
+    await stored_system.enrol("echo:a", replays=True)
+    stored_system.forwarder.plan("echo:a", task("input-required", "which?", position="b.1"))
+    stored_system.forwarder.plan("echo:a", 60.0)
+    asked = await stored_system.send("paint", messageId="m", contextId="c")
+    first = asyncio.create_task(stored_system.send("blue", messageId="m2", contextId="c"))
+    await asyncio.sleep(1)
+    stored_system.forwarder.plan("echo:a", 0.1, status("completed", position="b.2"))
+    await stored_system.restart()
+    first.cancel()
+    assert (await stored_system.send("blue", messageId="m2", contextId="c"))["id"] == asked["id"]
+    assert [turn.message_id for turn in await stored_system.engine.tasks.turns(asked["id"])] == ["m", "m2"]
+
+
+async def test_a_call_that_was_taken_back_runs_when_it_is_sent_again(stored_system: System) -> None:
+    await stored_system.enrol("echo:a")
+    stored_system.forwarder.plan("echo:a", WorkerUnreachable("echo:a", "http://w/", "refused"))
+    with pytest.raises(WorkerUnreachable):
+        await stored_system.send(messageId="m")
+    await stored_system.restart()
+    stored_system.forwarder.plan("echo:a", task("completed"))
+    assert (await stored_system.send(messageId="m"))["status"]["state"] == "completed"
+    assert len(await stored_system.rows()) == 1
+
+
+async def test_an_answer_that_was_taken_back_runs_when_it_is_sent_again(stored_system: System) -> None:
+    await stored_system.enrol("echo:a")
+    stored_system.forwarder.plan("echo:a", task("input-required", "which?"))
+    stored_system.forwarder.plan("echo:a", WorkerUnreachable("echo:a", "http://w/", "refused"))
+    asked = await stored_system.send("paint", messageId="m")
+    with pytest.raises(WorkerUnreachable):
+        await stored_system.send("blue", messageId="m2", taskId=asked["id"])
+    await stored_system.restart()
+    stored_system.forwarder.plan("echo:a", status("completed"))
+    again = await stored_system.send("blue", messageId="m2", taskId=asked["id"])
+    assert again["status"]["state"] == "completed"
+    assert [turn.message_id for turn in await stored_system.engine.tasks.turns(asked["id"])] == ["m", "m2"]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_message_whose_sender_disconnected_while_it_was_stored_may_be_sent_again(
+    stored_system: System, key: str | None
+) -> None:
+    """It may have been stored, although nobody calls the worker."""
+    await stored_system.enrol("echo:a")
+    hold = stored_system.engine.hold_after("tasks.admit")
+    first, second = (asyncio.create_task(stored_system.send(messageId="m", key=key)) for _ in range(2))
+    await hold.reached.wait()
+    stored_system.engine.fail("tasks.discard", StoreUnavailable("full"))
+    first.cancel()
+    with pytest.raises(BrokenOff):
+        await second
+    assert await stored_system.rows() == []
+    stored_system.forwarder.plan("echo:a", task("completed"))
+    assert (await stored_system.send(messageId="m", key=key))["status"]["state"] == "completed"
+    assert len(await stored_system.rows()) == 1
+
+
+async def test_an_answer_whose_sender_disconnected_while_it_was_stored_may_be_sent_again(stored_system: System) -> None:
+    await stored_system.enrol("echo:a")
+    stored_system.forwarder.plan("echo:a", task("input-required", "which?"))
+    asked = await stored_system.send("paint", messageId="m")
+    hold = stored_system.engine.hold_after("tasks.add_turn")
+    first = asyncio.create_task(stored_system.send("blue", messageId="m2", taskId=asked["id"]))
+    await hold.reached.wait()
+    first.cancel()
+    await asyncio.wait([first])
+    assert len(await stored_system.engine.tasks.turns(asked["id"])) == 1
+    stored_system.forwarder.plan("echo:a", status("completed"))
+    again = await stored_system.send("blue", messageId="m2", taskId=asked["id"])
+    assert again["status"]["state"] == "completed"
+
+
+async def test_the_hub_forgets_names_when_the_window_is_over(stored_system: System) -> None:
+    await stored_system.enrol("echo:a")
+    for number in range(3):
+        stored_system.forwarder.plan("echo:a", task("completed"))
+        await stored_system.send(messageId=f"m{number}")
+    names = [kwargs["names"][0].digest for _, kwargs in stored_system.engine.arguments("tasks.admit")]
+    for seconds, kept in ((59, 3), (2, 0)):
+        stored_system.clock.advance(seconds)
+        await stored_system.hub.forget()
+        found = [await stored_system.engine.tasks.find_call(name, remembered=timedelta(days=1)) for name in names]
+        assert len([call for call in found if call is not None]) == kept
+
+
+async def test_other_content_under_the_key_of_a_running_call_is_refused(system: System) -> None:
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", task(), 5.0, status("completed"))
+    first = asyncio.create_task(system.send(messageId="m", key="k"))
+    await asyncio.sleep(1)
+    with pytest.raises(KeyConflict):
+        await system.send("other", messageId="m", key="k")
+    assert (await first)["status"]["state"] == "completed"
+
+
+async def test_a_repeat_to_the_next_hub_sees_the_task_before_its_worker_answers(stored_system: System) -> None:
+    await stored_system.enrol("echo:a", replays=True)
+    stored_system.forwarder.plan("echo:a", 60.0)
+    first = asyncio.create_task(stored_system.send(messageId="m", blocking=False))
+    await asyncio.sleep(0.5)
+    stored_system.forwarder.plan("echo:a", 5.0, task("completed", position="b.1"))
+    await stored_system.restart(silence=timedelta(seconds=60))
+    first.cancel()
+    assert (await stored_system.send(messageId="m", blocking=False))["status"]["state"] == "submitted"
+    await asyncio.sleep(10)
+    assert (await stored_system.send(messageId="m", blocking=False))["status"]["state"] == "completed"
+    assert len(await stored_system.rows()) == 1
+
+
+async def test_a_repeat_to_the_next_hub_gets_what_is_logged_at_once(stored_system: System) -> None:
+    """Even if the worker sends nothing more for long."""
+    await stored_system.enrol("echo:a", replays=True)
+    stored_system.forwarder.plan("echo:a", task(position="b.1"), 60.0)
+    first = asyncio.create_task(stored_system.send(messageId="m"))
+    await asyncio.sleep(0.5)
+    stored_system.forwarder.plan("echo:a", 20.0, status("completed", position="b.2"))
+    await stored_system.restart(silence=timedelta(seconds=60))
+    first.cancel()
+    async with asyncio.timeout(1):
+        task_stream = await stored_system.hub.stream(CALLER, say(messageId="m"))
+    assert [frame["cursor"] for frame in await frames(task_stream)] == [1, 2]

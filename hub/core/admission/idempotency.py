@@ -1,44 +1,45 @@
 """Makes a repeated message the same call: the repeat gets the first one's task and answer.
 
-Two messages are the same if their caller, the role in the path, and their whole content are equal. Ids alone are not enough,
-since people retype examples. A repeat is recognised while the first call runs, and for a while after its end.
+A call is recognised by a name: the caller's `Idempotency-Key`, else the caller, the role in the path, and the whole content of
+the message. Ids alone are not enough, since people retype examples. The store has one row per name, written together with
+the task or the answer, and this row decides. It goes when the call is taken back, or a while after its task has ended. In
+memory are only the calls that are being admitted or run now: their repeats wait for the first one.
+
+In a dialect whose messages have no ids, the caller's alias of the task is the name: a repeat of the task's last message is the
+same call.
 """
 
 from __future__ import annotations
 
-import struct
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from functools import lru_cache
-from hashlib import blake2b
+from functools import partial
+from typing import NamedTuple
 
 from hub.core.relay.relay import Relay
+from hub.core.relay.relays import Relays
 from hub.core.relay.start_signal import StartSignal
+from hub.core.tasks.lookup import TaskLookup, alias_digest
 from hub.ports.clock import Clock
-from rolecall.errors import BrokenOff, HubError, KeyConflict
+from hub.ports.task_store import TaskStore
+from rolecall.errors import BrokenOff, HubError, KeyConflict, RequestError, RouteError
+from rolecall.model.a2a import PAUSED
+from rolecall.model.call import CallName, digest
 from rolecall.model.command import Send
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.task import Turn
 
-_ENDED_LIMIT = 50_000
-_FORGET_BATCH = 4
-_DIGEST = 16
 _BY_KEY = "#"
 """In place of a role, for a key that the caller chose; no role has this name."""
 
 
-class Call:
-    """One admitted message: its task, and where in the task's log its answer begins."""
+class Call(NamedTuple):
+    """One admitted message: its task, and where in the task's log its answer begins. `relay`: the one that brings it."""
 
-    __slots__ = ("began", "content", "relay", "role", "task")
-
-    def __init__(self, task: TaskId, role: str, began: Cursor, content: bytes, relay: Relay | None) -> None:
-        self.task = task
-        self.role = role
-        self.began = began
-        self.content = content
-        self.relay = relay
+    task: TaskId
+    role: str
+    began: Cursor
+    relay: Relay | None
 
     async def started(self) -> None:
         """Wait until the worker has begun to answer, or raise the error why it has not. Several callers may wait."""
@@ -46,150 +47,157 @@ class Call:
             await self.relay.started.wait()
 
 
-class _Start(StartSignal):
-    """A call that is being admitted."""
+class CallNames(NamedTuple):
+    """`own`: of this message; None if only the alias identifies it. `alias`: of the task."""
 
-    __slots__ = ("_call",)
+    own: CallName | None
+    alias: CallName | None
 
-    async def call(self) -> Call:
-        """Raises the error that prevented its admission."""
+    @property
+    def of_task(self) -> tuple[CallName, ...]:
+        """The names under which a new task is stored."""
+        return tuple(name for name in self if name is not None)
+
+    @property
+    def of_answer(self) -> tuple[CallName, ...]:
+        return (self.own,) if self.own is not None else ()
+
+
+def names_of(caller: Caller, send: Send, turn: Turn) -> CallNames:
+    content = digest(turn.params) if send.alias or send.key is not None else b""
+    alias = CallName(alias_digest(caller, send.alias), content) if send.alias else None
+    if send.key is not None:
+        return CallNames(CallName(digest(*caller, _BY_KEY, send.key), content), alias)
+    if alias is not None:
+        return CallNames(None, alias)
+    return CallNames(CallName(digest(*caller, send.target.path_role or "", turn.params)), None)
+
+
+class _Admission(StartSignal):
+    """A call that is being admitted, or runs."""
+
+    __slots__ = ("_call", "_content")
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self._content = content
+
+    async def call(self, content: bytes) -> Call:
+        """Raises the error that prevented its admission. KeyConflict if it has other content."""
         await self.wait()
+        if content != self._content:
+            raise KeyConflict
         return self._call
 
     def succeed(self, call: Call) -> None:
         self._call = call
         self.happen()
 
+    async def over(self) -> None:
+        """Wait until it is admitted or refused."""
+        try:
+            await self.wait()
+        except HubError:
+            pass
+
 
 class Idempotency:
-    """Keeps an ended call as bytes: there are tens of thousands of them, and the garbage collector does not scan bytes."""
-
-    def __init__(self, clock: Clock, window: timedelta) -> None:
+    def __init__(self, tasks: TaskStore, relays: Relays, lookup: TaskLookup, clock: Clock, window: timedelta) -> None:
+        """`window`: how long after its task's end a message is still recognised."""
+        self._tasks = tasks
+        self._relays = relays
+        self._lookup = lookup
         self._clock = clock
-        self._window = window.total_seconds()
-        self._running: dict[bytes, _Start] = {}
-        self._ended = OrderedDict[bytes, bytes]()
-        """In the order of their ends. Not a plain dict: to find its oldest entry, it steps over every deleted one."""
+        self._window = window
+        self._known: dict[bytes, _Admission] = {}
+        """By the digest of the name: at most as many as there are calls under way and open tasks."""
 
     def __len__(self) -> int:
-        return len(self._running) + len(self._ended)
+        return len(self._known)
 
-    async def once(self, keys: tuple[bytes, ...], content: bytes, start: Callable[[], Awaitable[Call]]) -> Call:
-        """The call that has one of these keys, else a new one. While a call is being admitted, its repeats wait, and get the
-        same error if it is not admitted. KeyConflict if the key was used for other content.
+    async def once(self, caller: Caller, send: Send, names: CallNames, start: Callable[[], Awaitable[Call | None]]) -> Call:
+        """The call that has this name, else a new one. `start` returns None if the store knows the name. While a call is
+        being admitted, its repeats wait, and get the same error if it is not admitted. KeyConflict if a key was used for
+        other content.
         """
-        for key in keys:
-            known = self._running.get(key)
-            call = await known.call() if known is not None else self._find_ended(key)
-            if call is not None:
-                if call.content != content:
-                    raise KeyConflict
-                return call
-        starting = _Start()
-        for key in keys:
-            self._running[key] = starting
+        own, alias = names
+        while True:
+            if own is not None and (known := self._known.get(own.digest)) is not None:
+                return await known.call(own.content)
+            if alias is None or (ahead := self._known.get(alias.digest)) is None:
+                break
+            # Messages under one alias are admitted one after the other: what a second one means depends on the first.
+            await ahead.over()
+        admission = _Admission(own.content if own is not None else b"")
+        for name in names.of_task:
+            self._known[name.digest] = admission
         try:
-            call = await start()
+            call = await self._find_or_start(caller, send, names, start)
         except BaseException as error:
-            self._drop_running(keys)
+            self._drop(names)
             # If the first caller is cancelled, the waiting ones get BrokenOff: they may try again.
-            starting.happen(error if isinstance(error, HubError) else BrokenOff())
+            admission.happen(error if isinstance(error, HubError) else BrokenOff())
             raise
-        starting.succeed(call)
-        self._watch(call, keys)
+        self._drop(names)
+        self._keep_while_running(call, names.own, admission)
+        admission.succeed(call)
         return call
 
-    def remember(self, call: Call, keys: tuple[bytes, ...]) -> None:
-        """A call that an earlier hub admitted."""
-        started = _Start()
-        started.succeed(call)
-        new = tuple(key for key in keys if key not in self._running and key not in self._ended)
-        for key in new:
-            self._running[key] = started
-        self._watch(call, new)
-
-    def _watch(self, call: Call, keys: tuple[bytes, ...]) -> None:
+    def _keep_while_running(self, call: Call, name: CallName | None, admission: _Admission) -> None:
         relay = call.relay
-        if relay is None or relay.over:
-            self._note_end(call, keys)
+        if name is None or relay is None or relay.over:
             return
+        self._known[name.digest] = admission
+        relay.when_over.append(partial(self._drop, CallNames(name, None)))
 
-        def over() -> None:
-            call.relay = None
-            if relay.taken_back:
-                self._drop_running(keys)
-            else:
-                self._note_end(call, keys)
+    def _drop(self, names: CallNames) -> None:
+        for name in names.of_task:
+            self._known.pop(name.digest, None)
 
-        relay.when_over.append(over)
+    async def _find_or_start(
+        self, caller: Caller, send: Send, names: CallNames, start: Callable[[], Awaitable[Call | None]]
+    ) -> Call:
+        """Most messages are new and go to a role: the store says whether the name is free when it takes the call. For others,
+        look first, because starting them affects a task or takes time.
+        """
+        looks_first = send.alias or send.task_id or send.wait
+        found = await self._find(caller, send, names) if looks_first else None
+        while found is None:
+            try:
+                found = await start() or await self._find(caller, send, names)
+            except (RouteError, RequestError):
+                # A repeat needs no live worker, no free slot and no paused task.
+                found = await self._find(caller, send, names)
+                if found is None:
+                    raise
+        return found
 
-    def _find_ended(self, key: bytes) -> Call | None:
-        record = self._ended.get(key)
-        if record is None or _ended_at(record) <= self._clock.monotonic() - self._window:
+    async def _find(self, caller: Caller, send: Send, names: CallNames) -> Call | None:
+        """The stored call that has the name. KeyConflict."""
+        own, alias = names
+        stored = await self._tasks.find_call(own.digest, remembered=self._window) if own is not None else None
+        if own is not None and stored is not None:
+            if stored.content != own.content:
+                raise KeyConflict
+            relay = self._relays.of(stored.task)
+            if relay is not None and (relay.over or relay.began != stored.began):
+                relay = None  # what it brings is the answer to a later message, or the answer has begun before a restart
+            return Call(stored.task, stored.role, stored.began, relay)
+        return await self._find_last(caller, send.alias, alias.content) if alias is not None else None
+
+    async def _find_last(self, caller: Caller, alias: str, content: bytes) -> Call | None:
+        """The call of the task's last message, if this is a repeat of it. If the task has paused again, it is a new answer
+        with the same content.
+        """
+        row = await self._lookup.known(caller, alias)
+        if row is None:
             return None
-        return _read(record)
-
-    def _note_end(self, call: Call, keys: tuple[bytes, ...]) -> None:
-        self._drop_running(keys)
-        now = self._clock.monotonic()
-        record = _record(call, now)
-        for key in keys:
-            self._ended[key] = record
-            self._ended.move_to_end(key)
-        self._forget(now - self._window)
-
-    def _forget(self, before: float) -> None:
-        """Oldest first, and only a few at a time, so that forgetting a burst does not block the loop."""
-        for _ in range(_FORGET_BATCH):
-            oldest = next(iter(self._ended), None)
-            if oldest is None or (len(self._ended) <= _ENDED_LIMIT and _ended_at(self._ended[oldest]) > before):
-                return
-            del self._ended[oldest]
-
-    def _drop_running(self, keys: tuple[bytes, ...]) -> None:
-        for key in keys:
-            self._running.pop(key, None)
-
-
-_HEAD = struct.Struct(f"dQ{_DIGEST}s")
-
-
-def _record(call: Call, at: float) -> bytes:
-    return _HEAD.pack(at, call.began, call.content) + f"{call.task}\0{call.role}".encode()
-
-
-def _ended_at(record: bytes) -> float:
-    at: float = _HEAD.unpack_from(record)[0]
-    return at
-
-
-def _read(record: bytes) -> Call:
-    _, began, content = _HEAD.unpack_from(record)
-    task, _, role = record[_HEAD.size :].decode().partition("\0")
-    return Call(TaskId(task), role, Cursor(began), content, None)
-
-
-def content_of(turn: Turn) -> bytes:
-    return blake2b(turn.params, digest_size=_DIGEST).digest()
-
-
-def keys_of(caller: Caller, send: Send, content: bytes) -> tuple[bytes, ...]:
-    """What a message is recognised by: the caller's own key if there is one, else its content."""
-    if send.key is not None:
-        return (_prefix(caller, _BY_KEY) + send.key.encode(),)
-    if send.alias:
-        return ()  # the alias identifies the task, see TaskLookup
-    return (_prefix(caller, send.target.path_role or "") + content,)
-
-
-def keys_after_restart(caller: Caller, role: str, content: bytes) -> tuple[bytes, ...]:
-    """The store does not hold whether the path named the role, so both keys are used."""
-    return (_prefix(caller, role) + content, _prefix(caller, "") + content)
-
-
-@lru_cache(maxsize=4096)
-def _prefix(caller: Caller, scope: str) -> bytes:
-    """The prefix of a key. `scope`: the role in the path, or `_BY_KEY`. Each part ends in a zero byte, so that different parts
-    cannot give the same prefix.
-    """
-    return b"".join(b"%b\0" % part.encode() for part in (*caller, scope))
+        turns = await self._tasks.turns(row.id)
+        if not turns:
+            return None  # it has just been deleted
+        relay = self._relays.of(row.id)
+        paused_again = len(turns) > 1 and row.state in PAUSED and (relay is None or relay.rests or relay.over)
+        long_ended = row.ended and self._clock.wall() - row.updated > self._window.total_seconds()
+        if digest(turns[-1].params) != content or paused_again or long_ended:
+            return None
+        return Call(row.id, row.role, turns[-1].after, relay)

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
-from weakref import WeakValueDictionary
 
-from hub.core.admission.idempotency import Call, content_of
-from hub.core.relay.context import Dependencies
-from hub.core.relay.relays import Relays
 from hub.core.routing.router import check_agrees
+from hub.ports.task_store import TaskStore
 from rolecall.errors import TaskNotFound
-from rolecall.model.a2a import PAUSED
-from rolecall.model.command import Send, Target
+from rolecall.model.call import digest
+from rolecall.model.command import Target
 from rolecall.model.ids import Caller, TaskId
 from rolecall.model.task import TaskRow
 
+_BY_ALIAS = "@"
+"""In place of a role in the name of a call; no role has this name."""
+
 
 class TaskLookup:
-    def __init__(self, deps: Dependencies, relays: Relays, window: timedelta) -> None:
-        """`window`: how long after a task's end a repeated message is still the same call."""
-        self._tasks = deps.engine.tasks
-        self._clock = deps.clock
-        self._relays = relays
-        self._window = window.total_seconds()
-        self._locks: WeakValueDictionary[tuple[Caller, str], asyncio.Lock] = WeakValueDictionary()
+    def __init__(self, tasks: TaskStore) -> None:
+        self._tasks = tasks
 
     async def find(self, caller: Caller, task: TaskId, target: Target) -> TaskRow:
         """TaskNotFound, the same for a task that is unknown, of another caller, or of another role."""
@@ -43,31 +36,10 @@ class TaskLookup:
         try:
             return await self._tasks.get(caller, TaskId(name))
         except TaskNotFound:
-            task = await self._tasks.keyed(caller, alias_key(name))
-        return await self._tasks.get(caller, task) if task is not None else None
-
-    def lock(self, caller: Caller, alias: str) -> AbstractAsyncContextManager[object]:
-        """Calls with one alias run one after the other: what the second one means depends on the first."""
-        return self._locks.setdefault((caller, alias), asyncio.Lock()) if alias else nullcontext()
-
-    async def repeated_call(self, caller: Caller, send: Send, content: bytes) -> Call | None:
-        """The call that this message has started already, in a dialect whose messages have no ids. A repeat of the task's last
-        message is the same call, unless the task has paused again: then it is a new answer with the same content.
-        """
-        row = await self.known(caller, send.alias)
-        if row is None:
-            return None
-        turns = await self._tasks.turns(row.id)
-        if not turns:
-            return None  # it has just been deleted
-        relay = self._relays.of(row.id)
-        paused_again = len(turns) > 1 and row.state in PAUSED and (relay is None or relay.rests or relay.over)
-        long_ended = row.ended and self._clock.wall() - row.updated > self._window
-        if content_of(turns[-1]) != content or paused_again or long_ended:
-            return None
-        return Call(row.id, row.role, turns[-1].after, content, relay)
+            # An alias is known as long as its task, however long ago that ended.
+            call = await self._tasks.find_call(alias_digest(caller, name), remembered=timedelta())
+        return await self._tasks.get(caller, call.task) if call is not None else None
 
 
-def alias_key(alias: str) -> str:
-    """Cannot equal the key of an Idempotency-Key header, which has no line break."""
-    return f"alias\n{alias}"
+def alias_digest(caller: Caller, alias: str) -> bytes:
+    return digest(*caller, _BY_ALIAS, alias)

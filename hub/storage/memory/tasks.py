@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 from hub.ports.clock import Clock
@@ -10,8 +10,9 @@ from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.memory.pushes import MemoryPushes
 from rolecall.errors import StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import PAUSED
+from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
-from rolecall.model.ids import Caller, TaskId, WorkerId
+from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
 from rolecall.model.task import Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
@@ -24,25 +25,41 @@ class MemoryTasks:
         self._tasks = tasks
         self._clock = clock
         self._pushes = pushes
-        self._keys: dict[tuple[Caller, str | None], TaskId] = {}
+        self._calls: dict[bytes, StoredCall] = {}
+        self._names: dict[TaskId, list[bytes]] = {}
 
-    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
-        if row.id in self._tasks or (row.caller, key) in self._keys:
+    async def admit(
+        self,
+        row: TaskRow,
+        turn: Turn,
+        *,
+        names: Sequence[CallName] = (),
+        remembered: timedelta = timedelta(),
+        push: SealedConfig | None = None,
+    ) -> bool:
+        if row.id in self._tasks:
             raise StoreUnavailable
+        if any(self._call(name.digest, remembered) for name in names):
+            return False
         self._tasks[row.id] = CachedTask(row, [turn], whole=True)
-        if key is not None:
-            self._keys[row.caller, key] = row.id
+        self._add_names(row, names, START)
         if push is not None:
             await self._pushes.set(row.caller, push, limit=1)
+        return True
 
-    async def keyed(self, caller: Caller, key: str) -> TaskId | None:
-        task = self._keys.get((caller, key))
-        return task if task in self._tasks else None
+    async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
+        return self._call(name, remembered)
 
-    async def add_turn(self, task: TaskId, turn: Turn) -> None:
+    async def add_turn(
+        self, task: TaskId, turn: Turn, *, names: Sequence[CallName] = (), remembered: timedelta = timedelta()
+    ) -> bool:
         cached = self._known(task)
+        if any(self._call(name.digest, remembered) for name in names):
+            return False
+        self._add_names(cached.row, names, turn.after)
         cached.turns = [*(cached.turns or ()), turn]
         cached.touch(self._clock.wall())
+        return True
 
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
         cached = self._tasks.get(task)
@@ -54,6 +71,7 @@ class MemoryTasks:
             and (turns[-1].after, turns[-1].message_id) == (turn.after, turn.message_id)
         ):
             cached.turns = turns[:-1]
+            self._drop_names(task, lambda call: call.began == turn.after)
 
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, log_dialect: str) -> None:
         cached = self._known(task)
@@ -64,7 +82,7 @@ class MemoryTasks:
         if cached is not None:
             cached.close()
         self._pushes.forget(task)
-        self._drop_keys()
+        self._drop_names(task)
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         return self._known(task).seen_by(caller)
@@ -105,9 +123,8 @@ class MemoryTasks:
         rows = [row for row in self._paused_rows() if row.worker is not None and _holder(row, row.worker) == holder]
         return sorted((row for row in rows if after is None or row.id > after), key=lambda row: row.id)[:limit]
 
-    async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
-        since = self._clock.wall() - ended_within.total_seconds()
-        return [cached.row for cached in self._tasks.values() if not cached.closed or cached.row.updated > since]
+    async def unfinished(self) -> Sequence[TaskRow]:
+        return [cached.row for cached in self._tasks.values() if not cached.closed]
 
     async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
         now = self._clock.wall()
@@ -124,18 +141,48 @@ class MemoryTasks:
         for task in old[:FORGET_LIMIT]:
             self._tasks.pop(task).close()
             self._pushes.forget(task)
-        self._drop_keys()
+            self._drop_names(task)
         return len(old[:FORGET_LIMIT])
 
     def _paused_rows(self) -> Iterator[TaskRow]:
         return (cached.row for cached in self._tasks.values() if cached.row.state in PAUSED)
 
+    async def forget_calls(self, *, remembered: timedelta) -> int:
+        free = {call.task for name, call in self._calls.items() if self._call(name, remembered) is None}
+        piece = list(free)[:FORGET_LIMIT]
+        for task in piece:
+            self._drop_names(task, lambda call: not call.content)
+        return len(piece)
+
     def _idle_since(self, cached: CachedTask) -> float:
         """The end of the task, or the last delivery attempt if that is later."""
         return max(cached.row.updated, self._pushes.last_attempt(cached.row.id))
 
-    def _drop_keys(self) -> None:
-        self._keys = {key: task for key, task in self._keys.items() if task in self._tasks}
+    def _call(self, name: bytes, remembered: timedelta) -> StoredCall | None:
+        call = self._calls.get(name)
+        if call is None:
+            return None
+        cached = self._tasks[call.task]
+        long_ended = cached.closed and cached.row.updated <= self._clock.wall() - remembered.total_seconds()
+        return None if long_ended and not call.content else call
+
+    def _add_names(self, row: TaskRow, names: Sequence[CallName], began: Cursor) -> None:
+        for name in names:
+            self._calls[name.digest] = StoredCall(row.id, row.role, began, name.content)
+            self._names.setdefault(row.id, []).append(name.digest)
+
+    def _drop_names(self, task: TaskId, which: Callable[[StoredCall], bool] = lambda call: True) -> None:
+        kept = []
+        for name in self._names.pop(task, ()):
+            call = self._calls.get(name)
+            if call is None or call.task != task:
+                continue  # the name was free, and is a later task's by now
+            if which(call):
+                del self._calls[name]
+            else:
+                kept.append(name)
+        if kept:
+            self._names[task] = kept
 
     def _known(self, task: TaskId) -> CachedTask:
         cached = self._tasks.get(task)

@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from rolecall.errors import StoreError
+from rolecall.model.call import digest
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 MOUNTS = Path("/proc/self/mountinfo")
@@ -71,6 +72,7 @@ def migrate(db: sqlite3.Connection, folder: Path = MIGRATIONS) -> None:
     steps = sorted(folder.glob("[0-9]*.sql"))
     version = int(db.execute("pragma user_version").fetchone()[0])
     newest = int(steps[-1].name[:4])
+    db.create_function("digest", -1, digest, deterministic=True)
     if version > newest:
         raise StoreError(
             f"The database has version {version}, this hub knows {newest}. Start a hub as new as the one that last used it."

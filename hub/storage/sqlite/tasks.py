@@ -15,8 +15,9 @@ from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import TaskNotFound
 from rolecall.model.a2a import PAUSED, TaskState
+from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
-from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId, split_name
+from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId, split_name
 from rolecall.model.push import SealedConfig
 from rolecall.model.task import Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
@@ -26,8 +27,8 @@ MEMBERS = (
     "state, last, position, size, created, updated"
 )
 _ADMIT = f"""
-insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params, caller_key)
-values ({", ".join("?" * 23)})
+insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params)
+values ({", ".join("?" * 22)})
 """
 _TURNS = """
 select turn_after, turn_message, turn_dialect, turn_params, -1 as seq from task where id = ?1
@@ -37,7 +38,7 @@ order by seq
 """
 _ADD_TURN = """
 insert into turn (task, seq, after, message, dialect, params)
-select key, (select count(*) from turn where task = key), ?, ?, ?, ? from task where id = ?
+values (?1, (select count(*) from turn where task = ?1), ?2, ?3, ?4, ?5)
 returning seq
 """
 _DROP_TURN = """
@@ -65,6 +66,30 @@ PAUSED_AT = f"""
 select {MEMBERS} from task_now
 where {PAUSED_STATE} and workspace = ? and worker = ? and epoch = ? and id > ? order by id limit ?
 """
+# Takes the name if it is free. A call without a task, or whose task ended before ?5, has no right to it any more.
+_ADD_CALL = """
+insert into call (name, task, began, content) values (?1, ?2, ?3, ?4)
+on conflict (name) do update set task = excluded.task, began = excluded.began, content = excluded.content
+where call.content = x'' and not exists (
+  select 1 from task where key = call.task and (idle_since is null or updated > ?5)
+)
+"""
+_FIND_CALL = """
+select task.id, task.role, call.began, call.content from call join task on task.key = call.task
+where name = ?1 and (call.content <> x'' or idle_since is null or updated > ?2)
+"""
+_DROP_CALL = "delete from call where task = (select key from task where id = ?1) and began = ?2"
+# The last of a piece of the tasks that ended in that time, by idle_since, and their number.
+_ENDED = """
+select max(idle_since), count(*) from (
+  select idle_since from task where idle_since > ?1 and idle_since <= ?2 order by idle_since limit ?3
+)
+"""
+_FORGET_CALLS = """
+delete from call where content = x'' and task in (select key from task where idle_since > ?1 and idle_since <= ?2)
+"""
+_FORGOTTEN = "calls forgotten"
+"""In the table meta: the `idle_since` up to which names have been deleted."""
 _EXPIRED = f"""
 select key, id, last from (select key, id, last, idle_since from task where idle_since < ?1 order by idle_since limit ?3)
 union all
@@ -75,11 +100,7 @@ select key, id, last from (
 limit ?3
 """
 # Two searches with a union: for one search with an "or" SQLite would scan all tasks.
-_RECENT = f"""
-select {MEMBERS} from (
-  select * from task_now where idle_since is null union all select * from task_now where idle_since > ?1 and updated > ?1
-) order by key
-"""
+_UNFINISHED = f"select {MEMBERS} from task_now where idle_since is null order by key"
 _STILL_EXPIRED = f"""
 select 1 from task where key = ?3 and id = ?4 and (
   idle_since < ?1 or idle_since is null and updated < ?2 and {PAUSED_STATE}
@@ -88,6 +109,8 @@ select 1 from task where key = ?3 and id = ?4 and (
 # Limits of one call of `forget`, because other writes wait for it. A task with more events is deleted alone.
 FORGET_TASKS = 50
 FORGET_EVENTS = 2_000
+FORGET_CALLS = 100
+"""Tasks whose names one call of `forget_calls` deletes."""
 
 
 class SqliteTasks:
@@ -97,14 +120,27 @@ class SqliteTasks:
         self._cache = cache
         self._clock = clock
         self._pushes = pushes
+        self._calls_forgotten: float | None = None
 
-    async def admit(self, row: TaskRow, turn: Turn, *, key: str | None = None, push: SealedConfig | None = None) -> None:
-        values = (*_values(row), turn.after, turn.message_id, turn.dialect, bytearray(turn.params), key or "")
-
+    async def admit(
+        self,
+        row: TaskRow,
+        turn: Turn,
+        *,
+        names: Sequence[CallName] = (),
+        remembered: timedelta = timedelta(),
+        push: SealedConfig | None = None,
+    ) -> bool:
+        values = (*_values(row), turn.after, turn.message_id, turn.dialect, bytearray(turn.params))
+        free_before = self._clock.wall() - remembered.total_seconds()
         set_config = self._pushes.config_work(row.caller, push, limit=1) if push is not None else None
 
         def write(db: sqlite3.Connection) -> int | None:
+            """The task's key. None: an earlier call has one of the names."""
             place = db.execute(_ADMIT, values).lastrowid
+            if place is not None and not _add_calls(db, place, START, names, free_before):
+                _delete(db, place)
+                return None
             if set_config is not None:
                 set_config(db)
             return place
@@ -113,37 +149,48 @@ class SqliteTasks:
             if place is not None:
                 self._cache.keep(row.id, CachedTask(row, [turn], key=place, pushes=push is not None))
 
-        await self._writer.submit(write, publish, short=True)
+        return await self._writer.submit(write, publish, short=True) is not None
 
-    async def keyed(self, caller: Caller, key: str) -> TaskId | None:
-        rows = await self._reader.rows(
-            "select id from task where workspace = ? and caller = ? and caller_key = ? and caller_key <> ''", (*caller, key)
-        )
-        return TaskId(rows[0][0]) if rows else None
+    async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
+        rows = await self._reader.rows(_FIND_CALL, (name, self._clock.wall() - remembered.total_seconds()))
+        return StoredCall(*rows[0]) if rows else None
 
-    async def add_turn(self, task: TaskId, turn: Turn) -> None:
-        values = (turn.after, turn.message_id, turn.dialect, turn.params, task)
+    async def add_turn(
+        self, task: TaskId, turn: Turn, *, names: Sequence[CallName] = (), remembered: timedelta = timedelta()
+    ) -> bool:
+        values = (turn.after, turn.message_id, turn.dialect, turn.params)
         now = self._clock.wall()
+        free_before = now - remembered.total_seconds()
 
         def write(db: sqlite3.Connection) -> int | None:
-            found = db.execute(_ADD_TURN, values).fetchone()
+            """The number of the turn. None: an earlier call has one of the names. -1: there is no such task."""
+            found = db.execute("select key from task where id = ?", (task,)).fetchone()
+            if found is None:
+                return -1
+            if not _add_calls(db, found[0], turn.after, names, free_before):
+                return None
+            seq = int(db.execute(_ADD_TURN, (*found, *values)).fetchone()[0])
             db.execute("update task set updated = ? where id = ? and idle_since is null", (now, task))
-            return int(found[0]) if found is not None else None
+            return seq
 
         def publish(seq: int | None) -> None:
-            cached = self._cache.on_write(task) if seq is not None else None
+            cached = self._cache.on_write(task) if seq is not None and seq >= 0 else None
             if cached is not None:
                 cached.touch(now)
             if cached is not None and cached.turns is not None and seq is not None and len(cached.turns) == seq + 1:
                 cached.turns = [*cached.turns, turn]
                 self._cache.keep(task, cached)
 
-        if await self._writer.submit(write, publish, short=True) is None:
+        seq = await self._writer.submit(write, publish, short=True)
+        if seq == -1:
             raise TaskNotFound
+        return seq is not None
 
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
         def write(db: sqlite3.Connection) -> int | None:
             found = db.execute(_DROP_TURN, (task, turn.after, turn.message_id)).fetchone()
+            if found is not None:
+                db.execute(_DROP_CALL, (task, turn.after))
             return int(found[0]) if found is not None else None
 
         def publish(seq: int | None) -> None:
@@ -240,10 +287,8 @@ class SqliteTasks:
         values = (holder.workspace, str(holder.worker), holder.epoch, after or "", limit)
         return [row_of(members) for members in await self._reader.rows(PAUSED_AT, values)]
 
-    async def recent(self, *, ended_within: timedelta) -> Sequence[TaskRow]:
-        since = self._clock.wall() - ended_within.total_seconds()
-        rows = await self._reader.rows(_RECENT, (since,))
-        return [row_of(members) for members in rows]
+    async def unfinished(self) -> Sequence[TaskRow]:
+        return [row_of(members) for members in await self._reader.rows(_UNFINISHED)]
 
     async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
         now = self._clock.wall()
@@ -265,6 +310,23 @@ class SqliteTasks:
             return 0
         await self._writer.submit(write, publish, short=short)
         return len(expired)
+
+    async def forget_calls(self, *, remembered: timedelta) -> int:
+        """Goes through the tasks in the order of their ends, from where the last call stopped, also that of an earlier hub."""
+        if self._calls_forgotten is None:
+            rows = await self._reader.rows("select value from meta where name = ?", (_FORGOTTEN,))
+            self._calls_forgotten = float(rows[0][0]) if rows else 0.0
+        after, before = self._calls_forgotten, self._clock.wall() - remembered.total_seconds()
+        upto, count = (await self._reader.rows(_ENDED, (after, before, FORGET_CALLS)))[0]
+
+        def write(db: sqlite3.Connection) -> None:
+            db.execute(_FORGET_CALLS, (after, upto))
+            db.execute("insert or replace into meta (name, value) values (?, ?)", (_FORGOTTEN, upto))
+
+        if count:
+            await self._writer.submit(write, short=True)
+            self._calls_forgotten = upto
+        return int(count)
 
 
 def _within_limit(expired: Sequence[tuple[int, TaskId, int]]) -> Sequence[tuple[int, TaskId, int]]:
@@ -321,7 +383,17 @@ def _filter(caller: Caller, context: str | None, role: str | None) -> tuple[str,
     return where, values
 
 
+def _add_calls(db: sqlite3.Connection, key: int, began: Cursor, names: Sequence[CallName], free_before: float) -> bool:
+    """Store all names, or none. False: one of them is an earlier call's."""
+    for at, (name, content) in enumerate(names):
+        if db.execute(_ADD_CALL, (name, key, began, content, free_before)).rowcount != 1:
+            db.executemany("delete from call where name = ?", [(added,) for added, _ in names[:at]])
+            return False
+    return True
+
+
 def _delete(db: sqlite3.Connection, key: int) -> None:
+    db.execute("delete from call where task = ?", (key,))
     db.execute("delete from event where place > (?1 << 24) and place < ((?1 + 1) << 24)", (key,))
     db.execute("delete from turn where task = ?", (key,))
     db.execute("delete from task where key = ?", (key,))

@@ -1,74 +1,61 @@
-"""How long, and how many, ended calls are remembered."""
+"""Which calls are in memory: those that are being admitted or run. The store knows the others."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any, cast
 
-from hub.core.admission.idempotency import Call, Idempotency
+from hub.core.admission.idempotency import Call, CallNames, Idempotency
+from hub.core.relay.relay import Relay
+from hub.core.relay.relays import Relays
+from hub.core.tasks.lookup import TaskLookup
+from hub.storage.memory.engine import MemoryEngine
+from rolecall.model.call import CallName
 from rolecall.model.ids import START, TaskId
+from tests.contract.words import ANNA
+from tests.flow.conftest import say
 from tests.helpers.clock import ManualClock
 
-WINDOW = timedelta(seconds=60)
+
+class RunningRelay:
+    """What a call sees of its relay."""
+
+    over = False
+
+    def __init__(self) -> None:
+        self.when_over: list[Callable[[], None]] = []
 
 
 class Kept:
-    """Calls that end at once."""
-
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.idempotency = Idempotency(self.clock, WINDOW)
-        self.begun: list[bytes] = []
+        clock = ManualClock()
+        tasks = MemoryEngine(clock).tasks
+        self.idempotency = Idempotency(tasks, cast(Relays, None), TaskLookup(tasks), clock, timedelta(seconds=60))
+        self.begun = 0
 
-    async def send(self, name: bytes) -> bool:
-        """Returns whether the message was recognised."""
-
+    async def send(self, name: bytes, relay: Any) -> None:
         async def start() -> Call:
-            self.begun.append(name)
-            return Call(TaskId(name.hex()), "echo", START, b"c" * 16, None)
+            self.begun += 1
+            await asyncio.sleep(0)
+            return Call(TaskId("t"), "echo", START, cast(Relay, relay))
 
-        before = len(self.begun)
-        call = await self.idempotency.once((name,), b"c" * 16, start)
-        assert (call.task, call.role, call.began) == (name.hex(), "echo", START)
-        return len(self.begun) == before
+        await self.idempotency.once(ANNA, say(), CallNames(CallName(name), None), start)
 
 
-async def test_calls_that_ended_before_the_window_are_forgotten_a_few_at_a_time() -> None:
+async def test_calls_that_have_ended_are_not_kept_in_memory() -> None:
     kept = Kept()
-    for number in range(10):
-        await kept.send(b"old %d" % number)
-    assert len(kept.idempotency) == 10
-    kept.clock.advance(60)
-    for number, left in enumerate((7, 4, 3, 4)):
-        await kept.send(b"new %d" % number)
-        assert len(kept.idempotency) == left
+    for number in range(100):
+        await kept.send(b"%d" % number, None)
+    assert (len(kept.idempotency), kept.begun) == (0, 100)
 
 
-async def test_calls_within_the_window_are_remembered() -> None:
-    kept = Kept()
-    await kept.send(b"a")
-    kept.clock.advance(59)
-    await kept.send(b"b")
-    assert len(kept.idempotency) == 2
-    assert await kept.send(b"a")
-    kept.clock.advance(1)
-    assert not await kept.send(b"a")
-
-
-async def test_a_message_that_ended_twice_is_remembered_from_its_second_end() -> None:
-    kept = Kept()
-    for name in (b"again", b"b", b"c"):
-        await kept.send(name)
-    kept.clock.advance(61)
-    assert not await kept.send(b"again")
-    # Its entry is the newest now, so the older ones are forgotten.
-    assert len(kept.idempotency) == 1
-    assert await kept.send(b"again")
-
-
-async def test_a_limited_number_is_kept_and_the_oldest_are_forgotten() -> None:
-    kept = Kept()
-    for number in range(50_002):
-        await kept.send(b"%d" % number)
-    assert len(kept.idempotency) == 50_000
-    assert await kept.send(b"2")
-    assert not await kept.send(b"1")
+async def test_a_call_is_kept_while_its_relay_runs() -> None:
+    kept, relay = Kept(), RunningRelay()
+    await asyncio.gather(*(kept.send(b"a", relay) for _ in range(5)))
+    await kept.send(b"a", relay)
+    assert (len(kept.idempotency), kept.begun) == (1, 1)
+    for over in relay.when_over:
+        over()
+    assert len(kept.idempotency) == 0

@@ -18,7 +18,22 @@ from rolecall.model.a2a import Ids, TaskState
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, WorkerId
 from rolecall.model.worker import Health
-from tests.contract.words import ANNA, DONE, SOON, WORKER, a_row, a_turn, admitted, append, enrolled, kinds, proof, status, text
+from tests.contract.words import (
+    ANNA,
+    DONE,
+    NAME,
+    SOON,
+    WORKER,
+    a_row,
+    a_turn,
+    admitted,
+    append,
+    enrolled,
+    kinds,
+    proof,
+    status,
+    text,
+)
 from tests.helpers.clock import ManualClock
 from tests.helpers.disk import Disk
 
@@ -63,17 +78,17 @@ async def test_all_appends_of_a_failed_commit_fail(engine: SqliteEngine, disk: D
     assert await asyncio.gather(*(append(engine, task, text()) for task in tasks)) == [1] * 5
 
 
-async def test_a_task_whose_commit_failed_does_not_exist_and_its_key_is_free(engine: SqliteEngine, disk: Disk) -> None:
+async def test_a_task_whose_commit_failed_does_not_exist_and_its_name_is_free(engine: SqliteEngine, disk: Disk) -> None:
     row = a_row()
     disk.fail_commits()
     with pytest.raises(StoreUnavailable):
-        await engine.tasks.admit(row, a_turn(), key="k")
-    assert await engine.tasks.keyed(ANNA, "k") is None
+        await engine.tasks.admit(row, a_turn(), names=[NAME])
+    assert await engine.tasks.find_call(NAME.digest, remembered=DAY) is None
     with pytest.raises(TaskNotFound):
         await engine.tasks.get(ANNA, row.id)
     with pytest.raises(LogMoved):
         await append(engine, row.id, text())
-    await engine.tasks.admit(row, a_turn(), key="k")
+    assert await engine.tasks.admit(row, a_turn(), names=[NAME])
     assert await engine.tasks.get(ANNA, row.id) == row
 
 

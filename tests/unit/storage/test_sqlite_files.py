@@ -9,14 +9,24 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from hub.core.admission.idempotency import names_of
 from hub.storage.sqlite import files
 from hub.storage.sqlite.engine import SqliteEngine
 from rolecall.errors import HubError
+from rolecall.model.command import Target
+from rolecall.model.ids import START
 from rolecall.model.worker import Health
+from rolecall.protocol.callers.requests import READ_SEND
+from rolecall.protocol.codec import Codec
+from tests.contract.words import ANNA
+from tests.flow.conftest import say
 from tests.helpers.clock import ManualClock
 
 MOUNTS = """\
@@ -129,22 +139,92 @@ def test_migrations_run_once_in_order_and_a_failed_one_is_rolled_back(tmp_path: 
     db.close()
 
 
-async def test_leases_stored_before_the_beat_table_are_migrated(database: Path, clock: ManualClock, tmp_path: Path) -> None:
-    old_migrations = tmp_path / "older"
-    old_migrations.mkdir()
-    for step in sorted(files.MIGRATIONS.glob("000[12]*.sql")):
-        shutil.copy(step, old_migrations)
+def at_version(database: Path, version: int, tmp_path: Path) -> sqlite3.Connection:
+    """A database as a hub of that version left it."""
+    folder = tmp_path / "migrations"
+    folder.mkdir()
+    for step in sorted(files.MIGRATIONS.glob("[0-9]*.sql"))[:version]:
+        shutil.copy(step, folder)
     files.prepare(database)
+    db = sqlite3.connect(database, isolation_level=None)
+    files.migrate(db, folder)
+    return db
+
+
+async def test_leases_stored_before_the_beat_table_are_migrated(database: Path, clock: ManualClock, tmp_path: Path) -> None:
     offer = json.dumps({"worker": ["coder", "a"], "url": "http://127.0.0.1:1/", "models": [], "interfaces": []})
     row = ("w", "coder", "a", "own", 7, "boot", offer, 120.0, "ready", "", 1.0, 4, 3, 2.0, clock.wall() + 60)
-    with sqlite3.connect(database) as db:
-        files.migrate(db, old_migrations)
+    with closing(at_version(database, 2, tmp_path)) as db:
         db.execute(f"insert into lease values ({', '.join('?' * len(row))})", row)
-    db.close()
     async with SqliteEngine(database, clock) as engine:
         (lease,) = engine.registry.live("w", "coder")
         assert (lease.epoch, lease.offer.capacity, lease.reported_in_flight, lease.last_seen) == (7, 4, 3, 2.0)
         assert lease.health is Health.READY
+
+
+OLD_TASK = {
+    "workspace": ANNA.workspace,
+    "caller": ANNA.name,
+    "role": "echo",
+    "epoch": 1,
+    "context": "",
+    "worker_task": "",
+    "worker_context": "",
+    "dialect": "0.3",
+    "spoken": "0.3",
+    "alias": "",
+    "state": "working",
+    "last": 0,
+    "size": 0,
+    "created": 0.0,
+    "turn_after": 0,
+    "turn_message": "m",
+    "turn_dialect": "0.3",
+}
+
+
+async def test_calls_stored_before_the_call_table_are_recognised(database: Path, clock: ManualClock, tmp_path: Path) -> None:
+    now, codec = time.time(), Codec(clock.wall)
+    message = {"role": "user", "parts": [{"type": "text", "text": "hi"}]}
+    sends = {text: say(text, messageId=text) for text in ("open", "recent", "old")}
+    sends["key"] = say("key", messageId="key", key="k")
+    sends["recent key"] = say("recent key", messageId="recent key", key="l")
+    sends["alias"] = READ_SEND["0.1"]({"id": "mine", "message": message}, Target())
+    sends["an earlier open"] = sends["open"]
+    stored = {"an earlier open": ("", now - 1), "open": ("", None), "recent": (None, now - 1), "old": ("", now - 90_000)}
+    stored |= {"key": ("k", now - 90_000), "alias": ("alias\nmine", now - 90_000), "recent key": ("l", now - 1)}
+    with closing(at_version(database, 4, tmp_path)) as db:
+        for text, (key, ended) in stored.items():
+            params = codec.record(sends[text], after=START).params
+            row = {
+                "id": text,
+                "updated": ended or 0.0,
+                "idle_since": ended,
+                "turn_params": params,
+                "caller_key": key,
+                **OLD_TASK,
+            }
+            db.execute(f"insert into task ({', '.join(row)}) values ({', '.join('?' * len(row))})", tuple(row.values()))
+    del sends["an earlier open"]
+    # Older hubs did not store whether the path named the role.
+    sends["open at another path"] = say("open", None, messageId="open")
+    sends["recent key without it"] = say("recent key", messageId="recent key")
+    async with SqliteEngine(database, clock) as engine:
+        found = dict[str, str]()
+        for text, send in sends.items():
+            for name in names_of(ANNA, send, codec.record(send, after=START)).of_task:
+                call = await engine.tasks.find_call(name.digest, remembered=timedelta(days=7))
+                if call is not None:
+                    assert call == (call.task, "echo", START, name.content)
+                    found[text] = call.task
+        assert found == {
+            "open": "open",
+            "open at another path": "open",
+            "recent": "recent",
+            "key": "key",
+            "recent key": "recent key",
+            "alias": "alias",
+        }
 
 
 async def test_the_database_uses_a_write_ahead_log_and_full_sync(engine: SqliteEngine) -> None:
