@@ -334,9 +334,7 @@ class Hub:
         try:
             if self.draining:
                 subscription.stop()
-            async for batch in subscription:
-                if _rests(batch, after):
-                    break
+            await _read_to_rest(subscription, after)
         finally:
             subscription.stop()
             self._waiting.discard(subscription)
@@ -416,6 +414,15 @@ class Hub:
             if not await self._engine.tasks.forget(ended_for=self._limits.retention, paused_for=self._limits.max_pause):
                 return
             await asyncio.sleep(clock.monotonic() - began)
+
+
+async def _read_to_rest(subscription: Subscription, after: Cursor) -> None:
+    more = True
+    while more:
+        while page := await subscription.page():
+            if _rests(page, after):
+                return
+        more = await subscription.live(lambda events: not _rests(events, after))
 
 
 def _rests(log: Sequence[Logged], after: Cursor) -> bool:

@@ -12,7 +12,8 @@ from rolecall.errors import LogMoved, TaskNotFound
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState
 from rolecall.model.ids import START, Cursor, TaskId
 from tests.contract.conftest import Store
-from tests.contract.words import ANNA, DONE, LONG, SOON, admitted, append, collected, grown, message, status, text
+from tests.contract.words import ANNA, DONE, LONG, SOON, admitted, append, grown, message, status, text
+from tests.helpers.reading import next_batch, read_all
 
 
 def cursors(batch: Sequence[Logged]) -> list[int]:
@@ -67,7 +68,7 @@ async def test_unknown_task_has_no_log(engine: Engine) -> None:
         await append(engine, unknown, text())
     assert list(await engine.events.read(unknown)) == []
     with pytest.raises(TaskNotFound):
-        await anext(engine.events.follow(unknown, after=START, idle=SOON))
+        await next_batch(engine.events.follow(unknown, after=START, idle=SOON))
 
 
 async def test_of_concurrent_writers_exactly_one_appends_at_each_cursor(engine: Engine) -> None:
@@ -121,13 +122,13 @@ async def test_logs_survive_reopening(store: Store, engine: Engine) -> None:
     await append(engine, ended, text(), DONE)
     engine = await store.reopen()
     assert list(await engine.events.read(task)) == expected
-    assert await collected(engine.events.follow(ended, after=START, idle=LONG)) == list(await engine.events.read(ended))
+    assert await read_all(engine.events.follow(ended, after=START, idle=LONG)) == list(await engine.events.read(ended))
     with pytest.raises(LogMoved):
         await append(engine, ended, text(), after=2)
     with pytest.raises(LogMoved):
         await append(engine, task, text(), after=29)
     assert await append(engine, task, DONE, after=30) == 31
-    assert cursors(await collected(engine.events.follow(task, after=Cursor(28), idle=LONG))) == [29, 30, 31]
+    assert cursors(await read_all(engine.events.follow(task, after=Cursor(28), idle=LONG))) == [29, 30, 31]
 
 
 # --- reading
@@ -149,35 +150,35 @@ async def test_follower_gets_stored_then_live_events(engine: Engine) -> None:
     task = await admitted(engine)
     await append(engine, task, text("1"), text("2"))
     reader = engine.events.follow(task, after=START, idle=LONG)
-    assert cursors(await anext(reader)) == [1, 2]
-    waiting = asyncio.ensure_future(anext(reader))
+    assert cursors(await next_batch(reader)) == [1, 2]
+    waiting = asyncio.ensure_future(next_batch(reader))
     await asyncio.sleep(0)
     await append(engine, task, text("3"), after=2)
     assert cursors(await waiting) == [3]
     await append(engine, task, DONE, after=3)
-    assert cursors(await anext(reader)) == [4]
-    with pytest.raises(StopAsyncIteration):
-        await anext(reader)
+    assert cursors(await next_batch(reader)) == [4]
+    with pytest.raises(EOFError):
+        await next_batch(reader)
 
 
 async def test_follower_begins_after_its_cursor(engine: Engine) -> None:
     task = await admitted(engine)
     await append(engine, task, text(), text(), text(), DONE)
-    assert cursors(await collected(engine.events.follow(task, after=Cursor(2), idle=LONG))) == [3, 4]
+    assert cursors(await read_all(engine.events.follow(task, after=Cursor(2), idle=LONG))) == [3, 4]
 
 
 @pytest.mark.parametrize("after", [2, 7])
 async def test_follower_at_the_end_of_an_ended_log_ends(engine: Engine, after: int) -> None:
     task = await admitted(engine)
     await append(engine, task, text(), DONE)
-    assert await collected(engine.events.follow(task, after=Cursor(after), idle=LONG)) == []
+    assert await read_all(engine.events.follow(task, after=Cursor(after), idle=LONG)) == []
 
 
 async def test_bare_message_is_followed_to_its_end(engine: Engine) -> None:
     task = await admitted(engine)
     reader = engine.events.follow(task, after=START, idle=LONG)
     await append(engine, task, message("hello"))
-    assert [logged.event.body for logged in await collected(reader)] == [b"hello"]
+    assert [logged.event.body for logged in await read_all(reader)] == [b"hello"]
     assert cursors(await engine.events.read(task)) == [1]
 
 
@@ -185,43 +186,43 @@ async def test_pause_does_not_end_a_follower(engine: Engine) -> None:
     task = await admitted(engine)
     await append(engine, task, status(TaskState.INPUT_REQUIRED))
     reader = engine.events.follow(task, after=START, idle=SOON)
-    assert cursors(await anext(reader)) == [1]
-    assert list(await anext(reader)) == []
+    assert cursors(await next_batch(reader)) == [1]
+    assert list(await next_batch(reader)) == []
     await append(engine, task, status(TaskState.WORKING), after=1)
-    assert cursors(await anext(reader)) == [2]
+    assert cursors(await next_batch(reader)) == [2]
 
 
 async def test_an_idle_follower_gets_empty_batches_and_continues(engine: Engine) -> None:
     task = await admitted(engine)
     reader = engine.events.follow(task, after=START, idle=SOON)
-    assert [list(await anext(reader)) for _ in range(3)] == [[], [], []]
+    assert [list(await next_batch(reader)) for _ in range(3)] == [[], [], []]
     await append(engine, task, text())
-    assert cursors(await anext(reader)) == [1]
+    assert cursors(await next_batch(reader)) == [1]
 
 
 async def test_stop_ends_a_waiting_follower_and_one_that_has_more_to_read(engine: Engine) -> None:
     task = await admitted(engine)
     reader = engine.events.follow(task, after=START, idle=LONG)
-    waiting = asyncio.ensure_future(anext(reader))
+    waiting = asyncio.ensure_future(next_batch(reader))
     await asyncio.sleep(0.01)
     reader.stop()
-    with pytest.raises(StopAsyncIteration):
+    with pytest.raises(EOFError):
         await waiting
     await append(engine, task, text())
-    with pytest.raises(StopAsyncIteration):
-        await anext(reader)
+    with pytest.raises(EOFError):
+        await next_batch(reader)
 
 
 async def test_cancelled_follower_can_be_asked_again(engine: Engine) -> None:
     task = await admitted(engine)
     reader = engine.events.follow(task, after=START, idle=LONG)
-    waiting = asyncio.ensure_future(anext(reader))
+    waiting = asyncio.ensure_future(next_batch(reader))
     await asyncio.sleep(0.01)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     await append(engine, task, text())
-    assert cursors(await anext(reader)) == [1]
+    assert cursors(await next_batch(reader)) == [1]
     reader.stop()
 
 
@@ -232,7 +233,7 @@ async def test_batch_is_at_most_a_page(engine: Engine) -> None:
     for task, count in ((many, 3 * PAGE_EVENTS), (large, 40)):
         reader = engine.events.follow(task, after=START, idle=SOON)
         seen: list[int] = []
-        while batch := await anext(reader):
+        while batch := await next_batch(reader):
             assert len(batch) <= PAGE_EVENTS
             assert sum(len(logged.event.body) for logged in batch[:-1]) < PAGE_BYTES
             seen += cursors(batch)
@@ -242,7 +243,7 @@ async def test_batch_is_at_most_a_page(engine: Engine) -> None:
 async def test_event_larger_than_a_page_still_comes_through(engine: Engine) -> None:
     task = await admitted(engine)
     await append(engine, task, text("a"), text("b" * 2 * TAIL_BYTES), text("c"), DONE)
-    sizes = [len(logged.event.body) for logged in await collected(engine.events.follow(task, after=START, idle=LONG))]
+    sizes = [len(logged.event.body) for logged in await read_all(engine.events.follow(task, after=START, idle=LONG))]
     assert sizes == [1, 2 * TAIL_BYTES, 1, len(DONE.body)]
 
 
@@ -261,8 +262,11 @@ async def test_followers_of_every_speed_get_every_event_once_in_order(engine: En
 
     async def follow(after: int, pause: int) -> list[int]:
         seen: list[int] = []
-        async for batch in engine.events.follow(task, after=Cursor(after), idle=LONG):
-            seen += cursors(batch)
+        reader = engine.events.follow(task, after=Cursor(after), idle=LONG)
+        if not pause:
+            return cursors(await read_all(reader))
+        while not seen or seen[-1] <= total:
+            seen += cursors(await next_batch(reader))
             for _ in range(pause):
                 await asyncio.sleep(0)
         return seen
@@ -271,7 +275,7 @@ async def test_followers_of_every_speed_get_every_event_once_in_order(engine: En
         seen: list[int] = []
         while not seen or seen[-1] <= total:
             reader = engine.events.follow(task, after=Cursor(seen[-1] if seen else 0), idle=LONG)
-            seen += cursors(await anext(reader))
+            seen += cursors(await next_batch(reader))
             reader.stop()
         return seen
 
@@ -296,7 +300,7 @@ async def test_a_follower_that_opens_an_old_log_while_it_grows_misses_nothing(st
     async def follow(task: TaskId, wait: int) -> list[int]:
         for _ in range(wait):
             await asyncio.sleep(0)
-        return cursors(await collected(engine.events.follow(task, after=START, idle=LONG)))
+        return cursors(await read_all(engine.events.follow(task, after=START, idle=LONG)))
 
     readers = [follow(task, wait) for wait, task in enumerate(tasks)]
     results = await asyncio.gather(*readers, *(write(task) for task in tasks))

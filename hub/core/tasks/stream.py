@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from hub.core.observe import Observer
-from hub.ports.event_log import Subscription
+from hub.ports.event_log import Deliver, Subscription
 from rolecall.model.a2a import Logged
 from rolecall.model.ids import Cursor
 
 
 class TaskStream:
-    """Batches of events for one client. An empty batch means: no event yet. Close it when the client has disconnected.
+    """The events for one client, read as those of a subscription. Close it when the client has disconnected.
 
     `broken_off`: it ended before the task rests, because the hub shuts down; the reader must resume it.
 
@@ -47,20 +47,30 @@ class TaskStream:
         self.broken_off = False
         observer.stream_opened(role)
 
-    def __aiter__(self) -> TaskStream:
-        return self
-
-    async def __anext__(self) -> Sequence[Logged]:
+    async def page(self) -> Sequence[Logged]:
         if self._first is not None:
             first, self._first = self._first, None
             self._over = await self._is_last(first)
             return (first,)
         if self._over:
-            raise StopAsyncIteration
-        batch = await self._events.__anext__()
-        if batch:
-            self._over = await self._is_last(batch[-1])
-        return batch
+            return ()
+        page = await self._events.page()
+        if page:
+            self._over = await self._is_last(page[-1])
+        return page
+
+    async def live(self, deliver: Deliver) -> bool:
+        if self._over:
+            return False
+
+        def until_rest(events: Sequence[Logged]) -> bool:
+            taken = deliver(events)
+            if taken and events and (events[-1].event.is_last or events[-1].event.pauses):
+                self._over = True  # nothing is behind it: these events reach to the end of the log
+                self._events.stop()
+            return taken
+
+        return await self._events.live(until_rest)
 
     def break_off(self) -> None:
         if not self._over:
