@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Sequence
 
 import pytest
 
 from hub.ports.engine import Engine
-from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, TAIL_BYTES, TAIL_EVENTS
+from hub.ports.event_log import Subscription
+from hub.storage.common.log_tail import LIVE_EVENTS, PAGE_BYTES, PAGE_EVENTS, TAIL_BYTES, TAIL_EVENTS
 from rolecall.errors import LogMoved, TaskNotFound
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState
 from rolecall.model.ids import START, Cursor, TaskId
@@ -305,3 +307,206 @@ async def test_a_follower_that_opens_an_old_log_while_it_grows_misses_nothing(st
     readers = [follow(task, wait) for wait, task in enumerate(tasks)]
     results = await asyncio.gather(*readers, *(write(task) for task in tasks))
     assert results[: len(tasks)] == [list(range(1, 31))] * len(tasks)
+
+
+# --- live
+
+
+class LiveReader:
+    """Reads pages until it has all, then live. It refuses what `answers` says, and takes everything after that."""
+
+    def __init__(self, subscription: Subscription, answers: Sequence[bool] = ()) -> None:
+        self.subscription = subscription
+        self.answers = list(answers)
+        self.seen: list[int] = []
+        self.offered: list[list[int]] = []
+        self.reading = asyncio.ensure_future(self._read())
+
+    async def _read(self) -> None:
+        more = True
+        while more:
+            while page := await self.subscription.page():
+                self.seen += cursors(page)
+            more = await self.subscription.live(self._deliver)
+
+    def _deliver(self, events: Sequence[Logged]) -> bool:
+        self.offered.append(cursors(events))
+        taken = self.answers.pop(0) if self.answers else True
+        if taken:
+            self.seen += cursors(events)
+        return taken
+
+
+async def settled() -> None:
+    """Until nothing moves any more, also in the threads of the engine."""
+    await asyncio.sleep(0.01)
+
+
+async def test_a_live_reader_has_an_event_before_its_writer_goes_on(engine: Engine) -> None:
+    task = await admitted(engine)
+    reader = LiveReader(engine.events.follow(task, after=START, idle=LONG))
+    await settled()
+    for at in range(3):
+        await append(engine, task, text(), after=at)
+        assert reader.seen == list(range(1, at + 2))
+    await append(engine, task, DONE, after=3)
+    await asyncio.wait_for(reader.reading, 1)
+    assert (reader.seen, reader.offered) == ([1, 2, 3, 4], [[1], [2], [3], [4]])
+
+
+@pytest.mark.parametrize("turns", [0, 1, 4])
+async def test_whenever_a_reader_refuses_it_gets_every_event_once_in_order(engine: Engine, turns: int) -> None:
+    """Every pattern of refusals, with appends that meet the reader live, woken, or reading pages."""
+    tasks, readers = list[TaskId](), list[LiveReader]()
+    for answers in itertools.product((True, False), repeat=4):
+        task = await admitted(engine)
+        tasks.append(task)
+        readers += [LiveReader(engine.events.follow(task, after=START, idle=LONG), answers) for _ in range(2)]
+    await settled()
+
+    async def write(task: TaskId) -> None:
+        at = 0
+        for count in (1, 1, 2, LIVE_EVENTS + 1, 1, TAIL_EVENTS + 1, 1, 1):
+            at = await append(engine, task, *[text()] * count, after=at)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        await append(engine, task, DONE, after=at)
+
+    await asyncio.gather(*(write(task) for task in tasks))
+    await asyncio.wait_for(asyncio.gather(*(reader.reading for reader in readers)), 5)
+    total = LIVE_EVENTS + TAIL_EVENTS + 10
+    for reader in readers:
+        assert reader.seen == list(range(1, total + 1))
+        assert max(map(len, reader.offered), default=0) <= LIVE_EVENTS
+    assert turns == 0 or all(reader.answers == [] for reader in readers)
+
+
+async def test_a_reader_is_called_with_all_that_is_new(engine: Engine) -> None:
+    """Nothing of a call is missing at its end: a pause at the end of a call is the end of the log."""
+    task = await admitted(engine)
+    reader = LiveReader(engine.events.follow(task, after=START, idle=LONG))
+    await settled()
+    await append(engine, task, text(), status(TaskState.INPUT_REQUIRED), text())
+    assert reader.offered == [[1, 2, 3]]
+    reader.subscription.stop()
+    await reader.reading
+
+
+async def test_a_reader_that_is_not_at_the_end_is_not_live(engine: Engine) -> None:
+    task = await admitted(engine)
+    await append(engine, task, text())
+    subscription = engine.events.follow(task, after=START, idle=LONG)
+    assert await subscription.live(lambda events: pytest.fail("called")) is True
+    assert cursors(await subscription.page()) == [1]
+    assert list(await subscription.page()) == []
+    subscription.stop()
+
+
+async def test_a_refused_reader_is_not_called_again_before_it_has_read(engine: Engine) -> None:
+    task = await admitted(engine)
+    subscription = engine.events.follow(task, after=START, idle=LONG)
+    calls = list[list[int]]()
+
+    def refuse(events: Sequence[Logged]) -> bool:
+        calls.append(cursors(events))
+        return False
+
+    assert list(await subscription.page()) == []
+    live = asyncio.ensure_future(subscription.live(refuse))
+    await settled()
+    for at in range(3):
+        await append(engine, task, text(), after=at)
+    assert await live is True
+    assert calls == [[1]]
+    assert cursors(await subscription.page()) == [1, 2, 3]
+    subscription.stop()
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["in a call", "from outside"])
+async def test_stop_ends_a_live_reader(engine: Engine, inside: bool) -> None:
+    task = await admitted(engine)
+    subscription = engine.events.follow(task, after=START, idle=LONG)
+    calls = list[list[int]]()
+
+    def take(events: Sequence[Logged]) -> bool:
+        calls.append(cursors(events))
+        if inside:
+            subscription.stop()
+        return True
+
+    assert list(await subscription.page()) == []
+    live = asyncio.ensure_future(subscription.live(take))
+    await settled()
+    await append(engine, task, text())
+    subscription.stop()
+    await append(engine, task, text(), after=1)
+    assert await live is False
+    assert calls == [[1]]
+    assert list(await subscription.page()) == []
+    assert await subscription.live(take) is False
+
+
+async def test_an_idle_live_reader_is_called_with_nothing_and_stays_live(engine: Engine) -> None:
+    task = await admitted(engine)
+    reader = LiveReader(engine.events.follow(task, after=START, idle=SOON))
+    await asyncio.sleep(10 * SOON.total_seconds())
+    assert len(reader.offered) >= 3
+    assert reader.offered == [[]] * len(reader.offered)
+    await append(engine, task, text())
+    assert reader.seen == [1]
+    reader.subscription.stop()
+    await asyncio.wait_for(reader.reading, 1)
+
+
+async def test_what_one_reader_raises_reaches_that_reader_only(engine: Engine) -> None:
+    task = await admitted(engine)
+    subscription = engine.events.follow(task, after=START, idle=LONG)
+    assert list(await subscription.page()) == []
+
+    def fail(events: Sequence[Logged]) -> bool:
+        raise RuntimeError("a bug")
+
+    live = asyncio.ensure_future(subscription.live(fail))
+    others = [LiveReader(engine.events.follow(task, after=START, idle=LONG)) for _ in range(2)]
+    await settled()
+    await append(engine, task, text())
+    await append(engine, task, DONE, after=1)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await live
+    for other in others:
+        await asyncio.wait_for(other.reading, 1)
+        assert other.seen == [1, 2]
+    assert cursors(await subscription.page()) == [1, 2]
+
+
+async def test_a_cancelled_live_reader_is_not_called_and_can_read_on(engine: Engine) -> None:
+    task = await admitted(engine)
+    reader = LiveReader(engine.events.follow(task, after=START, idle=LONG))
+    await settled()
+    await append(engine, task, text())
+    reader.reading.cancel()
+    await asyncio.wait([reader.reading])
+    await append(engine, task, text(), after=1)
+    assert reader.offered == [[1]]
+    assert cursors(await reader.subscription.page()) == [2]
+    reader.subscription.stop()
+
+
+async def test_many_live_readers_each_get_every_event_once_in_order(engine: Engine) -> None:
+    """They are served in turns, while more is written."""
+    task, rng = await admitted(engine), random.Random(11)
+    readers = [
+        LiveReader(engine.events.follow(task, after=START, idle=LONG), rng.choices((True, False), k=9)) for _ in range(100)
+    ]
+    await settled()
+    for at in range(60):
+        await append(engine, task, text(), after=at)
+        if at % 20 == 10:
+            rng.choice(readers).reading.cancel()
+    await append(engine, task, DONE, after=60)
+    await asyncio.wait([reader.reading for reader in readers], timeout=5)
+    for reader in readers:
+        if reader.reading.cancelled():
+            assert reader.seen == list(range(1, len(reader.seen) + 1))
+        else:
+            assert reader.seen == list(range(1, 62))
