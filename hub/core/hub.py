@@ -357,15 +357,12 @@ class Hub:
     def _task_stream(
         self, caller: Caller, task: TaskId, role: str, dialect: str, alias: str, *, after: Cursor, first: Logged | None
     ) -> TaskStream:
-        async def rests_at(cursor: Cursor) -> bool:
-            log = await self._engine.events.read(task, after=cursor)
-            return not log
-
-        events: Subscription = self._engine.events.follow(task, after=after, idle=self._limits.keep_alive)
         task_stream = TaskStream(
-            events,
+            self._engine.events,
+            task,
+            after=after,
+            idle=self._limits.keep_alive,
             first=first,
-            rests_at=rests_at,
             observer=self._deps.observer,
             workspace=caller.workspace,
             role=role,

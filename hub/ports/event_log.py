@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -24,7 +24,7 @@ class Subscription(Protocol):
     async def page(self) -> Sequence[Logged]:
         """The next stored events, at most a page. Empty: there are no more now, or it has ended. TaskNotFound."""
 
-    async def live(self, deliver: Deliver) -> bool:
+    def live(self, deliver: Deliver) -> Awaitable[bool]:
         """Call `deliver` with the new events of each commit, as long as it returns True; with none, when none came for `idle`.
         The events of a call reach to the end of the log as it is then, and are few.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from hub.ports.event_log import Deliver
@@ -13,7 +13,7 @@ class Readable(Protocol):
     """A subscription, or a task stream."""
 
     async def page(self) -> Sequence[Logged]: ...
-    async def live(self, deliver: Deliver) -> bool: ...
+    def live(self, deliver: Deliver) -> Awaitable[bool]: ...
 
 
 async def next_batch(source: Readable) -> Sequence[Logged]:

@@ -28,12 +28,13 @@ class StreamEncoder(Protocol):
 class EventStream:
     """One SSE response. If the answer takes long, the response starts with comments, so that the client sees it alive."""
 
-    __slots__ = ("_gone", "_headers", "_keep_alive", "_on_disconnect", "_stream", "open")
+    __slots__ = ("_encoder", "_gone", "_headers", "_keep_alive", "_on_disconnect", "_stream", "open")
 
     def __init__(self, request: Request, keep_alive: float, headers: Headers = ()) -> None:
         self._stream = request.stream
         self._keep_alive = keep_alive
         self._headers = headers
+        self._encoder: StreamEncoder
         self._gone = False
         self._on_disconnect: Callable[[], object] | None = None
         self.open = False
@@ -65,23 +66,17 @@ class EventStream:
 
     async def copy(self, task_stream: TaskStream, encoder: StreamEncoder) -> None:
         """While it is live, no task is woken for an event: it is encoded and written where it was committed."""
-
-        def write_now(events: Sequence[Logged]) -> bool:
-            try:
-                return self._try_write(encoder.frames(events) if events else KEEP_ALIVE)
-            except HubError:
-                return False  # one of them cannot be encoded: see _write_events
-
+        self._encoder = encoder
         self._on_disconnect = task_stream.close
         try:
             more = not self._gone
             while more:
                 while page := await task_stream.page():
-                    await self._write_events(page, encoder)
+                    await self._write_events(page)
                     if len(page) > _LARGE_PAGE:
                         # More is stored, and nothing here waits: this lets other tasks run.
                         await asyncio.sleep(0)
-                more = await task_stream.live(write_now)
+                more = await task_stream.live(self._write_now)
             if task_stream.broken_off:
                 await self._write(COME_BACK)
             elif not self.open:
@@ -92,6 +87,7 @@ class EventStream:
             pass
         finally:
             task_stream.close()
+            self._on_disconnect = None
             await self._stream.forget_callbacks()
 
     async def fail(self, frame: bytes) -> None:
@@ -117,13 +113,19 @@ class EventStream:
         while not self._try_write(body):
             await drained(self._stream)
 
-    async def _write_events(self, page: Sequence[Logged], encoder: StreamEncoder) -> None:
+    def _write_now(self, events: Sequence[Logged]) -> bool:
         try:
-            await self._write(encoder.frames(page))
+            return self._try_write(self._encoder.frames(events) if events else KEEP_ALIVE)
+        except HubError:
+            return False  # one of them cannot be encoded: see _write_events
+
+    async def _write_events(self, page: Sequence[Logged]) -> None:
+        try:
+            await self._write(self._encoder.frames(page))
         except HubError:
             # One of them cannot be encoded in this dialect. The client gets the earlier ones, then the error.
             for logged in page:
-                await self._write(encoder.frames((logged,)))
+                await self._write(self._encoder.frames((logged,)))
 
 
 def opening(task_stream: Coroutine[Any, Any, TaskStream], task: str) -> asyncio.Task[TaskStream]:

@@ -52,7 +52,11 @@ class FeedReader(IdleWait):
             self._after = max(self._after, self._feed.revision)
             if batch:
                 return batch
-            await self._wait_for_wake(self._feed.readers)
+            self._feed.readers.add(self)
+            try:
+                await self._wait_for_wake()
+            finally:
+                self._feed.readers.discard(self)
             if not self._stopped and self._loop.time() >= self._deadline:
                 return ()
         raise StopAsyncIteration

@@ -32,7 +32,7 @@ class LogTail:
     def __init__(self, end: Cursor, *, closed: bool = False, whole: bool = False) -> None:
         self.end = end
         self.closed = closed
-        self.readers: set[LogFollower] = set()
+        self.readers: list[LogFollower] = []
         """Those that are live."""
         self.size = 0
         self._events: list[Logged] = []
@@ -80,6 +80,16 @@ class LogTail:
                 return events[start:stop]
             size += len(events[stop].event.body)
         return events[start : start + PAGE_EVENTS]
+
+    def latest(self, after: Cursor) -> Sequence[Logged] | None:
+        """Everything after `after`, which is before the end. None: that is too much for a live reader, or it is not here."""
+        count = self.end - after
+        if count > LIVE_EVENTS or count > len(self._events):
+            return None
+        events = self._events[-count:]
+        if count > 1 and sum([len(logged.event.body) for logged in events]) > PAGE_BYTES:
+            return None
+        return events
 
     def _serve(self, due: Sequence[LogFollower]) -> None:
         """Serve some readers now, and the rest in later turns of the loop. Whoever is behind by then is served again."""
@@ -145,8 +155,9 @@ class LogFollower(IdleWait):
         tail = self._tail
         if tail is not None and self.after >= tail.end and not self._has_ended(tail):
             self._deliver = deliver
+            tail.readers.append(self)
             try:
-                await self._wait_for_wake(tail.readers)
+                await self._wait_for_wake()
             finally:
                 self._leave()
         if not self._has_ended(tail):
@@ -158,11 +169,10 @@ class LogFollower(IdleWait):
         """The tail has new events."""
         if self._deliver is None or self.after >= tail.end:
             return
-        count = tail.end - self.after
-        new = tail.page(self.after) if count <= LIVE_EVENTS and tail.covers(self.after) else ()
-        if len(new) < count:
+        events = tail.latest(self.after)
+        if events is None:
             self.wake()
-        elif self._hand_over(self._deliver, new):
+        elif self._hand_over(self._deliver, events):
             self.after = tail.end
             if tail.closed:
                 self.wake()
@@ -191,9 +201,9 @@ class LogFollower(IdleWait):
 
     def _leave(self) -> None:
         """It is no longer live."""
-        self._deliver = None
-        if self._tail is not None:
-            self._tail.readers.discard(self)
+        if self._deliver is not None and self._tail is not None:
+            self._deliver = None
+            self._tail.readers.remove(self)
 
     def _has_ended(self, tail: LogTail | None) -> bool:
         return self._stopped or self._over or (tail is not None and tail.closed and self.after >= tail.end)

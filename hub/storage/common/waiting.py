@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
 
 
 class IdleWait:
@@ -35,18 +34,16 @@ class IdleWait:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _wait_for_wake(self, readers: set[Any]) -> None:
+    async def _wait_for_wake(self) -> None:
         loop = self._loop = asyncio.get_running_loop()
         self._deadline = loop.time() + self._idle
         if self._timer is None:
             self._timer = loop.call_at(self._deadline, self._on_timer)
         self._waiter = loop.create_future()
-        readers.add(self)
         try:
             await self._waiter
         finally:
             self._waiter = None
-            readers.discard(self)
 
     def _on_idle(self) -> None:
         self.wake()

@@ -26,6 +26,8 @@ class EventEncoder:
     `alias`: the reader's id for the task in 0.1. Other dialects use the hub's id.
     """
 
+    __slots__ = ("_alias", "_numbers", "dialect")
+
     def __init__(self, dialect: str, alias: str = "") -> None:
         self.dialect = dialect
         self._alias = alias
@@ -69,6 +71,8 @@ class SseEncoder:
     """The text around an event is the same for all events of a kind, so it is made once. `call_id`: wrap events in JSON-RPC
     responses to this call; None: bare, for REST. `named`: with the event names of 0.1.
     """
+
+    __slots__ = ("_call_id", "_dialect", "_encode", "_named", "_wrappers")
 
     def __init__(self, event_encoder: EventEncoder, call_id: bytes | None = None, *, named: bool = False) -> None:
         self._encode = event_encoder.encode

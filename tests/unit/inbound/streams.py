@@ -15,7 +15,7 @@ from hub.ports.engine import Engine
 from hub.server.asgi import STREAM, Scope
 from hub.server.cycle import RequestCycle
 from hub.storage.memory.engine import MemoryEngine
-from rolecall.model.ids import START, Cursor, TaskId
+from rolecall.model.ids import START, TaskId
 from tests.helpers.clock import ManualClock
 
 KEEP_ALIVE = 5.0
@@ -26,13 +26,12 @@ def memory_engine() -> Engine:
 
 
 def stream_of(engine: Engine, task: TaskId) -> TaskStream:
-    async def rests_at(cursor: Cursor) -> bool:
-        return not await engine.events.read(task, after=cursor)
-
     return TaskStream(
-        engine.events.follow(task, after=START, idle=timedelta(seconds=KEEP_ALIVE)),
+        engine.events,
+        task,
+        after=START,
+        idle=timedelta(seconds=KEEP_ALIVE),
         first=None,
-        rests_at=rests_at,
         observer=NullObserver(),
         workspace="default",
         role="echo",
