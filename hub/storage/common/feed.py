@@ -54,7 +54,7 @@ class FeedReader(IdleWait):
                 return batch
             self._feed.readers.add(self)
             try:
-                await self._wait_for_wake()
+                await self._start_wait()
             finally:
                 self._feed.readers.discard(self)
             if not self._stopped and self._loop.time() >= self._deadline:

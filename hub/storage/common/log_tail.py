@@ -157,7 +157,7 @@ class LogFollower(IdleWait):
             self._deliver = deliver
             tail.readers.append(self)
             try:
-                await self._wait_for_wake()
+                await self._start_wait()
             finally:
                 self._leave()
         if not self._has_ended(tail):

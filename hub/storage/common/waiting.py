@@ -34,25 +34,26 @@ class IdleWait:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _wait_for_wake(self) -> None:
+    def _start_wait(self) -> asyncio.Future[None]:
+        """To be awaited until the reader is woken."""
         loop = self._loop = asyncio.get_running_loop()
         self._deadline = loop.time() + self._idle
         if self._timer is None:
             self._timer = loop.call_at(self._deadline, self._on_timer)
         self._waiter = loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
+
+    def _is_waiting(self) -> bool:
+        return self._waiter is not None and not self._waiter.done()
 
     def _on_idle(self) -> None:
         self.wake()
 
     def _on_timer(self) -> None:
         self._timer = None
-        if self._waiter is not None and self._loop.time() >= self._deadline:
+        if self._is_waiting() and self._loop.time() >= self._deadline:
             self._on_idle()
-        if self._waiter is not None and not self._waiter.done():
+        if self._is_waiting():
             self._timer = self._loop.call_at(self._deadline, self._on_timer)
 
     def _cancel_timer(self) -> None:
