@@ -392,6 +392,23 @@ async def test_a_reader_is_called_with_all_that_is_new(engine: Engine) -> None:
     await reader.reading
 
 
+async def test_a_live_reader_is_not_called_with_more_than_a_page(engine: Engine) -> None:
+    task = await admitted(engine)
+    reader = LiveReader(engine.events.follow(task, after=START, idle=LONG))
+    await settled()
+    large = text("x" * (PAGE_BYTES - 1))
+    await append(engine, task, large, text())
+    await settled()
+    await append(engine, task, large, large, after=2)
+    await settled()
+    await append(engine, task, text("x" * 2 * TAIL_BYTES), after=4)
+    await settled()
+    assert reader.seen == [1, 2, 3, 4, 5]
+    assert reader.offered == [[1, 2]]
+    reader.subscription.stop()
+    await reader.reading
+
+
 async def test_a_reader_that_is_not_at_the_end_is_not_live(engine: Engine) -> None:
     task = await admitted(engine)
     await append(engine, task, text())

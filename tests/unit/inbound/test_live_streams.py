@@ -120,8 +120,10 @@ async def test_a_live_stream_ends_after_the_last_event() -> None:
     live = await live_stream()
     await live.append("1")
     await append(live.engine, live.task, DONE, after=1)
+    live.task_stream.break_off()
     await asyncio.wait_for(live.copy, 1)
     assert live.connection.cursors == [1, 2]
+    assert COME_BACK not in live.connection.written
     assert live.connection.written.endswith(b"\r\n0\r\n\r\n")
     assert live.task_stream.closed
     assert not live.task_stream.broken_off
@@ -198,6 +200,26 @@ async def test_a_client_that_disconnects_closes_its_stream() -> None:
     assert live.task_stream.closed
     with pytest.raises(ClientDisconnected):
         await asyncio.wait_for(live.copy, 1)
+
+
+async def test_a_client_that_disconnects_as_its_stream_opens_is_sent_nothing() -> None:
+    engine, connection = memory_engine(), Connection()
+    task = await admitted(engine)
+    await append(engine, task, text())
+    task_stream, exchange = stream_of(engine, task), Exchange(connection)
+    event_stream = await exchange.opened(task_stream)
+    exchange.cycle.disconnect()
+    with pytest.raises(ClientDisconnected):
+        await asyncio.wait_for(event_stream.copy(task_stream, an_encoder()), 1)
+    assert task_stream.closed
+    assert connection.written == b""
+
+
+async def test_a_refused_keep_alive_is_left_out() -> None:
+    live = await live_stream(refused=[1])
+    await asyncio.sleep(2.5 * streams.KEEP_ALIVE)
+    assert live.connection.written.count(KEEP_ALIVE) == 1
+    live.copy.cancel()
 
 
 async def test_a_withdrawn_task_ends_a_stream_without_events_as_unknown() -> None:
