@@ -392,7 +392,7 @@ async def test_a_reader_is_called_with_all_that_is_new(engine: Engine) -> None:
     await reader.reading
 
 
-async def test_a_live_reader_is_not_called_with_more_than_a_page(engine: Engine) -> None:
+async def test_a_live_reader_gets_at_most_a_page_or_one_event(engine: Engine) -> None:
     task = await admitted(engine)
     reader = LiveReader(engine.events.follow(task, after=START, idle=LONG))
     await settled()
@@ -401,10 +401,10 @@ async def test_a_live_reader_is_not_called_with_more_than_a_page(engine: Engine)
     await settled()
     await append(engine, task, large, large, after=2)
     await settled()
-    await append(engine, task, text("x" * 2 * TAIL_BYTES), after=4)
+    await append(engine, task, text("x" * 2 * PAGE_BYTES), after=4)
     await settled()
     assert reader.seen == [1, 2, 3, 4, 5]
-    assert reader.offered == [[1, 2]]
+    assert reader.offered == [[1, 2], [5]]
     reader.subscription.stop()
     await reader.reading
 
