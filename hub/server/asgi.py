@@ -76,7 +76,7 @@ class SendStream:
         self._send = send
         self._head: Message | None = None
         self._sending: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
         self._callbacks: list[Callable[[], None]] = []
 
     def begin(self, head: Message) -> None:
@@ -99,20 +99,20 @@ class SendStream:
             self._sending.add_done_callback(lambda _: callback())
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch(), name="client of a stream")
-            self._watching.add_done_callback(_retrieve)
-        if self._watching.done():
+        if self._watch_task is None:
+            self._watch_task = asyncio.create_task(self._watch(), name="client of a stream")
+            self._watch_task.add_done_callback(_retrieve)
+        if self._watch_task.done():
             callback()
         else:
             self._callbacks.append(callback)
 
     async def forget_callbacks(self) -> None:
         self._callbacks = []
-        if self._watching is not None:
-            watching, self._watching = self._watching, None
-            watching.cancel()
-            await asyncio.wait([watching])
+        if self._watch_task is not None:
+            watch_task, self._watch_task = self._watch_task, None
+            watch_task.cancel()
+            await asyncio.wait([watch_task])
 
     async def end(self) -> None:
         if self._sending is not None:

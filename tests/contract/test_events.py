@@ -319,7 +319,7 @@ class LiveReader:
         self.subscription = subscription
         self.answers = list(answers)
         self.seen: list[int] = []
-        self.offered: list[list[int]] = []
+        self.calls: list[list[int]] = []
         self.reading = asyncio.ensure_future(self._read())
 
     async def _read(self) -> None:
@@ -330,7 +330,7 @@ class LiveReader:
             more = await self.subscription.live(self._deliver)
 
     def _deliver(self, events: Sequence[Logged]) -> bool:
-        self.offered.append(cursors(events))
+        self.calls.append(cursors(events))
         taken = self.answers.pop(0) if self.answers else True
         if taken:
             self.seen += cursors(events)
@@ -351,7 +351,7 @@ async def test_a_live_reader_has_an_event_before_its_writer_goes_on(engine: Engi
         assert reader.seen == list(range(1, at + 2))
     await append(engine, task, DONE, after=3)
     await asyncio.wait_for(reader.reading, 1)
-    assert (reader.seen, reader.offered) == ([1, 2, 3, 4], [[1], [2], [3], [4]])
+    assert (reader.seen, reader.calls) == ([1, 2, 3, 4], [[1], [2], [3], [4]])
 
 
 @pytest.mark.parametrize("turns", [0, 1, 4])
@@ -377,7 +377,7 @@ async def test_whenever_a_reader_refuses_it_gets_every_event_once_in_order(engin
     total = LIVE_EVENTS + TAIL_EVENTS + 10
     for reader in readers:
         assert reader.seen == list(range(1, total + 1))
-        assert max(map(len, reader.offered), default=0) <= LIVE_EVENTS
+        assert max(map(len, reader.calls), default=0) <= LIVE_EVENTS
     assert turns == 0 or all(reader.answers == [] for reader in readers)
 
 
@@ -387,7 +387,7 @@ async def test_a_reader_is_called_with_all_that_is_new(engine: Engine) -> None:
     reader = LiveReader(engine.events.follow(task, after=START, idle=LONG))
     await settled()
     await append(engine, task, text(), status(TaskState.INPUT_REQUIRED), text())
-    assert reader.offered == [[1, 2, 3]]
+    assert reader.calls == [[1, 2, 3]]
     reader.subscription.stop()
     await reader.reading
 
@@ -404,7 +404,7 @@ async def test_a_live_reader_gets_at_most_a_page_or_one_event(engine: Engine) ->
     await append(engine, task, text("x" * 2 * PAGE_BYTES), after=4)
     await settled()
     assert reader.seen == [1, 2, 3, 4, 5]
-    assert reader.offered == [[1, 2], [5]]
+    assert reader.calls == [[1, 2], [5]]
     reader.subscription.stop()
     await reader.reading
 
@@ -467,8 +467,8 @@ async def test_an_idle_live_reader_is_called_with_nothing_and_stays_live(engine:
     task = await admitted(engine)
     reader = LiveReader(engine.events.follow(task, after=START, idle=SOON))
     await asyncio.sleep(10 * SOON.total_seconds())
-    assert len(reader.offered) >= 3
-    assert reader.offered == [[]] * len(reader.offered)
+    assert len(reader.calls) >= 3
+    assert reader.calls == [[]] * len(reader.calls)
     await append(engine, task, text())
     assert reader.seen == [1]
     reader.subscription.stop()
@@ -504,7 +504,7 @@ async def test_a_cancelled_live_reader_is_not_called_and_can_read_on(engine: Eng
     reader.reading.cancel()
     await asyncio.wait([reader.reading])
     await append(engine, task, text(), after=1)
-    assert reader.offered == [[1]]
+    assert reader.calls == [[1]]
     assert cursors(await reader.subscription.page()) == [2]
     reader.subscription.stop()
 

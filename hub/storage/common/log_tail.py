@@ -172,7 +172,7 @@ class LogFollower(IdleWait):
         events = tail.latest(self.after)
         if events is None:
             self.wake()
-        elif self._hand_over(self._deliver, events):
+        elif self._call(self._deliver, events):
             self.after = tail.end
             if tail.closed:
                 self.wake()
@@ -183,9 +183,9 @@ class LogFollower(IdleWait):
 
     def _on_idle(self) -> None:
         if self._deliver is not None:
-            self._hand_over(self._deliver, ())
+            self._call(self._deliver, ())
 
-    def _hand_over(self, deliver: Deliver, events: Sequence[Logged]) -> bool:
+    def _call(self, deliver: Deliver, events: Sequence[Logged]) -> bool:
         try:
             taken = deliver(events)
         except Exception as error:  # noqa: BLE001  it is raised in the reader's task: the log's writer must not meet it

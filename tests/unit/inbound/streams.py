@@ -51,12 +51,12 @@ class Connection:
     def __init__(self, refused: Iterable[int] = ()) -> None:
         self.written = b""
         self._refused = set(refused)
-        self._tried = 0
+        self._attempts = 0
 
     @property
     def write_paused(self) -> bool:
-        self._tried += 1
-        return self._tried in self._refused
+        self._attempts += 1
+        return self._attempts in self._refused
 
     @property
     def cursors(self) -> list[int]:
@@ -73,7 +73,7 @@ class Connection:
     def resume_reading(self) -> None: ...
 
 
-class Exchange:
+class StreamRequest:
     """One request on that connection, whose answer is a stream."""
 
     def __init__(self, connection: Connection) -> None:

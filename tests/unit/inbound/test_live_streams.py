@@ -20,7 +20,7 @@ from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder
 from rolecall.protocol.sse import COME_BACK, KEEP_ALIVE
 from tests.contract.words import DONE, admitted, append, status, text
 from tests.unit.inbound import streams
-from tests.unit.inbound.streams import Connection, Exchange, memory_engine, stream_of
+from tests.unit.inbound.streams import Connection, StreamRequest, memory_engine, stream_of
 
 pytestmark = pytest.mark.virtual_time
 
@@ -46,14 +46,14 @@ class Live:
     """A stream whose client keeps up: it has nothing to read."""
 
     def __init__(
-        self, engine: Engine, task: TaskId, connection: Connection, task_stream: TaskStream, exchange: Exchange
+        self, engine: Engine, task: TaskId, connection: Connection, task_stream: TaskStream, stream_request: StreamRequest
     ) -> None:
-        self.engine, self.task, self.connection, self.task_stream, self.exchange = (
+        self.engine, self.task, self.connection, self.task_stream, self.stream_request = (
             engine,
             task,
             connection,
             task_stream,
-            exchange,
+            stream_request,
         )
         self.copy: asyncio.Task[None]
 
@@ -65,8 +65,8 @@ class Live:
 async def live_stream(encoder: object = None, *, refused: Sequence[int] = ()) -> Live:
     engine, connection = memory_engine(), Connection(refused)
     task = await admitted(engine)
-    live = Live(engine, task, connection, stream_of(engine, task), Exchange(connection))
-    event_stream = await live.exchange.opened(live.task_stream)
+    live = Live(engine, task, connection, stream_of(engine, task), StreamRequest(connection))
+    event_stream = await live.stream_request.opened(live.task_stream)
     live.copy = asyncio.create_task(event_stream.copy(live.task_stream, encoder or an_encoder()))  # type: ignore[arg-type]
     await asyncio.sleep(0.01)
     return live
@@ -92,7 +92,7 @@ async def test_a_stream_that_waits_is_one_task() -> None:
 @pytest.mark.parametrize("turns", [0, 1, 3])
 async def test_whatever_the_client_refuses_it_gets_every_event_once_in_order(turns: int) -> None:
     for refusal in product((False, True), repeat=7):
-        refused = [number for number, refuses in enumerate(refusal, 1) if refuses]
+        refused = [number for number, is_refused in enumerate(refusal, 1) if is_refused]
         live = await live_stream(refused=refused)
         for count in (1, 1, 2, 1, LIVE_EVENTS + 5, 1):
             await live.append(*["chunk"] * count)
@@ -183,8 +183,8 @@ async def test_an_event_that_cannot_be_encoded_comes_after_the_earlier_ones_as_a
 async def test_a_bug_in_one_reader_fails_that_reader_only() -> None:
     live = await live_stream(FailingEncoder(RuntimeError("a bug")))
     other = stream_of(live.engine, live.task)
-    exchange = Exchange(Connection())
-    copy = asyncio.create_task((await exchange.opened(other)).copy(other, an_encoder()))
+    stream_request = StreamRequest(Connection())
+    copy = asyncio.create_task((await stream_request.opened(other)).copy(other, an_encoder()))
     await asyncio.sleep(0.01)
     await live.append("bad")
     await append(live.engine, live.task, DONE, after=1)
@@ -196,7 +196,7 @@ async def test_a_bug_in_one_reader_fails_that_reader_only() -> None:
 
 async def test_a_client_that_disconnects_closes_its_stream() -> None:
     live = await live_stream()
-    live.exchange.cycle.disconnect()
+    live.stream_request.cycle.disconnect()
     assert live.task_stream.closed
     with pytest.raises(ClientDisconnected):
         await asyncio.wait_for(live.copy, 1)
@@ -206,9 +206,9 @@ async def test_a_client_that_disconnects_as_its_stream_opens_is_sent_nothing() -
     engine, connection = memory_engine(), Connection()
     task = await admitted(engine)
     await append(engine, task, text())
-    task_stream, exchange = stream_of(engine, task), Exchange(connection)
-    event_stream = await exchange.opened(task_stream)
-    exchange.cycle.disconnect()
+    task_stream, stream_request = stream_of(engine, task), StreamRequest(connection)
+    event_stream = await stream_request.opened(task_stream)
+    stream_request.cycle.disconnect()
     with pytest.raises(ClientDisconnected):
         await asyncio.wait_for(event_stream.copy(task_stream, an_encoder()), 1)
     assert task_stream.closed
@@ -234,10 +234,10 @@ async def test_a_stream_that_has_ended_is_not_kept_by_its_connection() -> None:
     live = await live_stream()
     await append(live.engine, live.task, DONE)
     await asyncio.wait_for(live.copy, 1)
-    exchange, stream = live.exchange, weakref.ref(live.task_stream)
+    stream_request, stream = live.stream_request, weakref.ref(live.task_stream)
     del live
     gc.collect()
-    assert not exchange.cycle.disconnected
+    assert not stream_request.cycle.disconnected
     assert stream() is None
 
 
@@ -247,7 +247,7 @@ async def test_many_readers_of_one_task_are_served_in_turns() -> None:
     for _ in range(5 * AT_ONCE):
         connections.append(Connection())
         task_stream = stream_of(engine, task)
-        event_stream = await Exchange(connections[-1]).opened(task_stream)
+        event_stream = await StreamRequest(connections[-1]).opened(task_stream)
         copies.append(asyncio.create_task(event_stream.copy(task_stream, an_encoder())))
     await asyncio.sleep(0.01)
     await append(engine, task, text("1"))
