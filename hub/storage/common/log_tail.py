@@ -173,7 +173,7 @@ class LogFollower(IdleWait):
         if events is None:
             self.wake()
         elif self._call(self._deliver, events):
-            self.after = tail.end
+            self.after = events[-1].cursor
             if tail.closed:
                 self.wake()
 
