@@ -403,7 +403,10 @@ async def test_a_live_reader_gets_at_most_a_page_or_one_event(engine: Engine) ->
     await settled()
     await append(engine, task, text("x" * 2 * PAGE_BYTES), after=4)
     await settled()
-    assert reader.seen == [1, 2, 3, 4, 5]
+    assert reader.calls == [[1, 2], [5]]
+    await append(engine, task, text("x" * 2 * TAIL_BYTES), text(), after=5)
+    await settled()
+    assert reader.seen == [1, 2, 3, 4, 5, 6, 7]
     assert reader.calls == [[1, 2], [5]]
     reader.subscription.stop()
     await reader.reading
