@@ -350,9 +350,7 @@ class Hub:
         try:
             if self.draining:
                 subscription.stop()
-            async for batch in subscription:
-                if _rests(batch, after):
-                    break
+            await _read_to_rest(subscription, after)
         finally:
             subscription.stop()
             self._waiting.discard(subscription)
@@ -373,15 +371,12 @@ class Hub:
     def _task_stream(
         self, caller: Caller, task: TaskId, role: str, dialect: str, alias: str, *, after: Cursor, first: Logged | None
     ) -> TaskStream:
-        async def rests_at(cursor: Cursor) -> bool:
-            log = await self._engine.events.read(task, after=cursor)
-            return not log
-
-        events: Subscription = self._engine.events.follow(task, after=after, idle=self._limits.keep_alive)
         task_stream = TaskStream(
-            events,
+            self._engine.events,
+            task,
+            after=after,
+            idle=self._limits.keep_alive,
             first=first,
-            rests_at=rests_at,
             observer=self._deps.observer,
             workspace=caller.workspace,
             role=role,
@@ -428,6 +423,15 @@ class Hub:
             if not await tasks.forget(ended_for=limits.retention, paused_for=limits.max_pause) and not forgotten:
                 return
             await asyncio.sleep(clock.monotonic() - began)
+
+
+async def _read_to_rest(subscription: Subscription, after: Cursor) -> None:
+    more = True
+    while more:
+        while page := await subscription.page():
+            if _rests(page, after):
+                return
+        more = await subscription.live(lambda events: not _rests(events, after))
 
 
 def _rests(log: Sequence[Logged], after: Cursor) -> bool:

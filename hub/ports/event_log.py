@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -11,16 +11,28 @@ from rolecall.model.a2a import Event, Ids, Logged
 from rolecall.model.ids import START, Cursor, TaskId
 from rolecall.model.value import Value
 
+Deliver = Callable[[Sequence[Logged]], bool]
+"""Takes new events, at once. False: it has taken none of them."""
+
 
 class Subscription(Protocol):
-    """A reader of one task's log: batches of stored, then live events, in order, no gap, no repeat.
+    """One reader of one task's log: stored, then live events, in order, no gap, no repeat.
 
-    A batch holds the events that are available (at most a page), so that they go out in one write. An empty batch means
-    that no event came for `idle`. Ends after an event that `is_last`, and after `stop`. One reader per subscription.
+    It reads pages until it has all events, then it is live: each commit calls it with the new events. Where it cannot keep up
+    it reads pages again. It ends after an event that `is_last`, and after `stop`.
     """
 
-    def __aiter__(self) -> Subscription: ...
-    async def __anext__(self) -> Sequence[Logged]: ...
+    async def page(self) -> Sequence[Logged]:
+        """The next stored events, at most a page. Empty: there are no more now, or it has ended. TaskNotFound."""
+
+    def live(self, deliver: Deliver) -> Awaitable[bool]:
+        """Call `deliver` with the new events of each commit, as long as it returns True; with none, when none came for `idle`.
+        The events of a call reach to the end of the log as it is then, and are few.
+
+        True: `page` has to be called, for example because `deliver` returned False: the next page begins with the same
+        events. False: it has ended. What `deliver` raises is raised here.
+        """
+
     def stop(self) -> None: ...
 
 

@@ -38,12 +38,21 @@ class Drainable(Protocol):
 
 
 class WritableStream(Drainable, Protocol):
-    """An answer of which more follows. `send` has given its head."""
+    """An answer that is written piece by piece, without a task."""
+
+    def begin(self, head: Message) -> None:
+        """Gives the answer's head, an `http.response.start`. It is sent with the first piece, or with the end."""
 
     def try_write(self, data: bytes) -> bool:
         """False: nothing was written, because the client has not taken enough of what was written before. After a disconnect
         it drops the data, as `send` does.
         """
+
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """Calls when the client disconnects: at once, if it has disconnected."""
+
+    async def forget_callbacks(self) -> None:
+        """Calls no callback of `on_disconnect` any more. Another reader may call `receive`."""
 
     async def end(self) -> None:
         """Ends the answer, behind what was written."""
@@ -56,16 +65,22 @@ class ServerStream(WritableStream, Protocol):
     def complete(self) -> bool:
         """The whole request has been received: reading its body needs no timeout."""
 
-    def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Calls when the client disconnects: at once, if it has disconnected."""
-
 
 class SendStream:
-    """The same through `send`, for a server without the extension. One message is under way at a time, in a task."""
+    """The same through `receive` and `send`, for a server without the extension. One message is under way at a time, in a
+    task; another task waits for the client's disconnect.
+    """
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
         self._send = send
+        self._head: Message | None = None
         self._sending: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
+        self._callbacks: list[Callable[[], None]] = []
+
+    def begin(self, head: Message) -> None:
+        self._head = head
 
     def try_write(self, data: bytes) -> bool:
         """It raises what `send` has raised before."""
@@ -73,7 +88,7 @@ class SendStream:
             if not self._sending.done():
                 return False
             self._sending.result()
-        self._sending = asyncio.create_task(self._write(data), name="write of a stream")
+        self._sending = asyncio.create_task(self._write(data, True), name="write of a stream")
         self._sending.add_done_callback(_retrieve)
         return True
 
@@ -83,17 +98,45 @@ class SendStream:
         else:
             self._sending.add_done_callback(lambda _: callback())
 
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        if self._watch_task is None:
+            self._watch_task = asyncio.create_task(self._watch(), name="client of a stream")
+            self._watch_task.add_done_callback(_retrieve)
+        if self._watch_task.done():
+            callback()
+        else:
+            self._callbacks.append(callback)
+
+    async def forget_callbacks(self) -> None:
+        self._callbacks = []
+        if self._watch_task is not None:
+            watch_task, self._watch_task = self._watch_task, None
+            watch_task.cancel()
+            await asyncio.wait([watch_task])
+
     async def end(self) -> None:
         if self._sending is not None:
             await self._sending
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        await self._write(b"", False)
 
-    async def _write(self, data: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+    async def _write(self, data: bytes, more: bool) -> None:
+        if self._head is not None:
+            head, self._head = self._head, None
+            await self._send(head)
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def _watch(self) -> None:
+        try:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+        finally:
+            callbacks, self._callbacks = self._callbacks, []
+            for callback in callbacks:
+                callback()
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:
-    """An error after which nobody writes is the client's disconnect, and nobody's news."""
+    """An error after which nobody writes or reads is the client's disconnect, and nobody's news."""
     if not task.cancelled():
         task.exception()
 

@@ -107,7 +107,7 @@ class RequestCycle:
     async def send(self, message: Message) -> None:
         """After a disconnect this sends nothing and raises nothing: `receive` reports the disconnect."""
         if message["type"] == "http.response.start":
-            self._head = message
+            self.begin(message)
             return
         if self.disconnected or self.answered:
             return
@@ -119,12 +119,18 @@ class RequestCycle:
             self.answered = True
             self._wake()
 
+    def begin(self, head: Message) -> None:
+        self._head = head
+
     def try_write(self, data: bytes) -> bool:
         if self.disconnected or self.answered:
             return True
         if self._transport.write_paused:
             return False
-        self._write(data, True)
+        if self._head is None and self._chunked and data:
+            self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            self._write(data, True)
         return True
 
     def on_drain(self, callback: Callable[[], None]) -> None:
@@ -165,6 +171,9 @@ class RequestCycle:
             self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
+
+    async def forget_callbacks(self) -> None:
+        self._callbacks = None
 
     # --- pieces
 

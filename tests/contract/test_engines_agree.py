@@ -23,6 +23,7 @@ from rolecall.model.worker import Beat, Health, LeaseProof, Registration
 from tests.contract.words import ANNA, BERT, SOON, a_row, a_turn, an_offer, append, message, status, text
 from tests.helpers.clock import ManualClock
 from tests.helpers.examples import examples
+from tests.helpers.reading import next_batch
 
 Operation = tuple[Any, ...]
 
@@ -116,8 +117,8 @@ class EngineUnderTest:
         rest = await tasks.page(caller, TaskQuery(context_id=context, limit=2, before=page.before)) if page.before else None
         reader = log.follow(task, after=Cursor(1), idle=SOON)
         try:
-            batch = list(await anext(reader))
-        except (TaskNotFound, StopAsyncIteration) as ended:
+            batch = list(await next_batch(reader))
+        except (TaskNotFound, EOFError) as ended:
             batch = [type(ended)]
         reader.stop()
         return [

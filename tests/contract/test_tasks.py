@@ -28,6 +28,7 @@ from tests.contract.words import (
     text,
 )
 from tests.helpers.clock import ManualClock
+from tests.helpers.reading import next_batch
 
 DAY = timedelta(days=1)
 
@@ -239,13 +240,13 @@ async def test_a_discarded_task_ends_its_readers(engine: Engine) -> None:
     task = await admitted(engine)
     await engine.tasks.add_turn(task, a_turn("second"))
     reader = engine.events.follow(task, after=START, idle=SOON)
-    assert list(await anext(reader)) == []
+    assert list(await next_batch(reader)) == []
     await engine.tasks.discard(task)
     with pytest.raises(TaskNotFound):
         await engine.tasks.get(ANNA, task)
     assert list(await engine.tasks.turns(task)) == []
-    with pytest.raises(StopAsyncIteration):
-        await anext(reader)
+    with pytest.raises(EOFError):
+        await next_batch(reader)
     await engine.tasks.discard(task)
 
 
@@ -462,11 +463,11 @@ async def test_a_deleted_task_ends_its_readers(engine: Engine, clock: ManualCloc
     task = await admitted(engine)
     await append(engine, task, status(TaskState.INPUT_REQUIRED))
     reader = engine.events.follow(task, after=Cursor(1), idle=SOON)
-    assert list(await anext(reader)) == []
+    assert list(await next_batch(reader)) == []
     clock.advance(DAY.total_seconds() + 1)
     assert await engine.tasks.forget(ended_for=DAY, paused_for=DAY) == 1
-    with pytest.raises(StopAsyncIteration):
-        await anext(reader)
+    with pytest.raises(EOFError):
+        await next_batch(reader)
 
 
 async def test_forget_takes_a_bounded_piece_per_call(engine: Engine, clock: ManualClock) -> None:

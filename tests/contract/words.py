@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from hub.ports.engine import Engine
-from hub.ports.event_log import LogEntry, Subscription
+from hub.ports.event_log import LogEntry
 from hub.ports.registry import Registry, RegistryFeed
 from rolecall.model.a2a import Event, EventKind, Ids, Logged, TaskState
 from rolecall.model.call import CallName
@@ -92,11 +92,6 @@ async def grown(engine: Engine, task: TaskId, count: int, *, size: int = 10) -> 
     events = [text(f"{at}".ljust(size, ".")) for at in range(1, count + 1)]
     await append(engine, task, *events)
     return [Logged(Cursor(at), event) for at, event in enumerate(events, 1)]
-
-
-async def collected(subscription: Subscription) -> list[Logged]:
-    """All events up to the end of the log."""
-    return [logged async for batch in subscription for logged in batch]
 
 
 # --- workers

@@ -19,6 +19,7 @@ from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.dialect import SHAPES
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import CALLER, System
+from tests.helpers.reading import read_all
 
 ANY = Target()
 OTHER = Caller("default", "somebody else")
@@ -94,7 +95,7 @@ class DialectCaller:
         """The events as a stream of that dialect sends them."""
         encoder = EventEncoder(task_stream.dialect, task_stream.alias)
         assert task_stream.dialect == self.dialect
-        return [self._frame(encoder, logged) async for batch in task_stream for logged in batch]
+        return [self._frame(encoder, logged) for logged in await read_all(task_stream)]
 
     def seen(self, body: bytes, kind: EventKind, cursor: int = 0) -> Seen:
         """Reads strictly in this dialect: each marks the kind of a document in its own way."""

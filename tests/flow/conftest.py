@@ -44,6 +44,7 @@ from rolecall.protocol.codec import Codec
 from rolecall.protocol.text.jsontext import parse
 from rolecall.protocol.v0_3 import requests as v03
 from tests.helpers.clock import ManualClock
+from tests.helpers.reading import read_all
 from tests.helpers.scripted import ScriptedForwarder
 from tests.helpers.virtual_time import LoopClock, VirtualTimeLoop
 from tests.helpers.watched_engine import WatchedEngine
@@ -214,7 +215,7 @@ def say(text: str = "hi", role: str | None = "echo", *, blocking: bool = True, k
 
 
 async def frames(task_stream: TaskStream) -> list[dict[str, Any]]:
-    return [{"cursor": one.cursor, **parse(one.event.body)} async for batch in task_stream for one in batch]
+    return [{"cursor": one.cursor, **parse(one.event.body)} for one in await read_all(task_stream)]
 
 
 @pytest.fixture

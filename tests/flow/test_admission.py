@@ -25,6 +25,7 @@ from rolecall.model.principal import Kind, Principal
 from rolecall.model.worker import Offer
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import CALLER, System, frames, hub_limits, say
+from tests.helpers.reading import read_all
 from tests.helpers.scripted import status, task
 
 OTHER_WORKSPACE = Caller("acme", "zoe")
@@ -364,4 +365,4 @@ async def test_a_reader_gets_the_task_as_of_now_or_as_of_its_cursor(system: Syst
     assert [frame["cursor"] for frame in await frames(await system.subscribe(known, after=0))] == [1, 2, 3]
     assert [frame["cursor"] for frame in await frames(await system.subscribe(known, after=2))] == [2, 3]
     last = await system.hub.subscribe(CALLER, Subscribe(Target(), TaskId(known), "1.0", Cursor(2)))
-    assert [logged.cursor async for batch in last for logged in batch] == [2, 3]
+    assert [logged.cursor for logged in await read_all(last)] == [2, 3]

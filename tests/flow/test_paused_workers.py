@@ -17,6 +17,7 @@ from rolecall.model.value import replace
 from rolecall.model.worker import ChangeKind, Registration
 from tests.flow.conftest import CALLER, TTL, System, frames, proof, say
 from tests.flow.relayed import asked, end, texts, words
+from tests.helpers.reading import next_batch
 from tests.helpers.scripted import Step, chunk, status, task
 from tests.helpers.watched_engine import Hold
 
@@ -462,7 +463,7 @@ async def test_readers_are_told_the_end(system: System) -> None:
     task_id = await paused(system)
     reader = system.engine.events.follow(TaskId(task_id), after=Cursor(2), idle=timedelta(hours=1))
     await withdraw(system)
-    assert [(one.cursor, one.event.state) for one in await anext(reader)] == [(3, TaskState.FAILED)]
+    assert [(one.cursor, one.event.state) for one in await next_batch(reader)] == [(3, TaskState.FAILED)]
     got = await frames(await system.subscribe(task_id, after=2))
     assert [end(frame) for frame in got] == [PAUSED, LOST]
     assert got[-1]["final"] is True

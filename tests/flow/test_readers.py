@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 
 from hub.core.tasks.stream import TaskStream
 from rolecall.errors import InvalidParams, Overloaded, TaskNotFound, TaskOver
+from rolecall.model.a2a import Logged
 from rolecall.model.ids import TaskId
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.callers import ANY, DialectCaller
 from tests.flow.conftest import CALLER, KEEP_ALIVE, System, frames, hub_limits, say
+from tests.helpers.reading import next_batch
 from tests.helpers.scripted import chunk, message, status, task
 from tests.helpers.watched_engine import Hold
 
@@ -86,7 +89,7 @@ async def test_a_reader_without_a_cursor_gets_the_task_as_of_now_and_what_follow
     system = stored_system
     task_id, here = await at_work(system, task(), chunk("x", append=False))
     task_stream = await system.subscribe(task_id)
-    (first,) = await anext(task_stream)
+    (first,) = await next_batch(task_stream)
     assert (first.cursor, texts(parse(first.event.body))) == (2, ["x"])
     here.release()
     assert outline(await frames(task_stream)) == [(3, "status-update", "completed")]
@@ -126,7 +129,7 @@ async def test_a_reader_of_an_unrevealed_task_waits_for_its_first_event(stored_s
         await system.get(task_id)
     assert (await DialectCaller(system, "1.0").list_tasks()) == []
     task_stream = await system.subscribe(task_id)
-    assert await anext(task_stream) == ()
+    assert await next_batch(task_stream) == ()
     here.release()
     assert outline(await frames(task_stream)) == [(1, "task", "working"), (2, "status-update", "completed")]
     await pending
@@ -137,7 +140,7 @@ async def test_a_cursor_that_the_log_has_not_reached_is_refused(stored_system: S
     task_id, here = await at_work(system)
     with pytest.raises(InvalidParams, match="Last-Event-ID 2 is after the task's last event, 1"):
         await system.subscribe(task_id, after=2)
-    assert outline([{"cursor": 1, **parse((await anext(await system.subscribe(task_id, after=1)))[0].event.body)}])
+    assert outline([{"cursor": 1, **parse((await next_batch(await system.subscribe(task_id, after=1)))[0].event.body)}])
     here.release()
 
 
@@ -186,10 +189,10 @@ async def test_a_blocking_answer_does_not_return_the_pause_that_it_answers(store
 async def test_an_open_stream_without_events_gets_a_keep_alive(stored_system: System) -> None:
     task_id, here = await at_work(stored_system)
     task_stream = await stored_system.subscribe(task_id)
-    await anext(task_stream)
+    await next_batch(task_stream)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    assert await anext(task_stream) == ()
+    assert await next_batch(task_stream) == ()
     assert loop.time() - began == pytest.approx(KEEP_ALIVE.total_seconds(), abs=0.01)
     here.release()
     assert outline(await frames(task_stream)) == [(2, "status-update", "completed")]
@@ -203,10 +206,15 @@ async def test_a_keep_alive_comes_a_whole_idle_time_after_the_last_event(stored_
     task_stream = await system.hub.stream(CALLER, say())
     loop, seen = asyncio.get_running_loop(), list[tuple[float, list[int]]]()
     began = loop.time()
-    async for batch in task_stream:
-        seen.append((round((loop.time() - began) / half, 1), [one.cursor for one in batch]))
-        if len(seen) == 4:
-            break
+
+    def take(events: Sequence[Logged]) -> bool:
+        seen.append((round((loop.time() - began) / half, 1), [one.cursor for one in events]))
+        return True
+
+    take(await task_stream.page())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5.5 * half):
+            await task_stream.live(take)
     assert seen == [(0.0, [1]), (1.0, [2]), (3.0, []), (5.0, [])]
     task_stream.close()
 
@@ -234,12 +242,13 @@ async def test_closing_a_stream_wakes_a_waiting_reader(system: System) -> None:
     system.with_bounds(limits=hub_limits(keep_alive=timedelta(hours=1)))
     task_id, here = await at_work(system)
     task_stream = await system.subscribe(task_id)
-    await anext(task_stream)
-    waiting = asyncio.ensure_future(anext(task_stream, "the end"))
+    await next_batch(task_stream)
+    waiting = asyncio.ensure_future(next_batch(task_stream))
     await asyncio.sleep(1)
     began = asyncio.get_running_loop().time()
     task_stream.close()
-    assert await waiting == "the end"
+    with pytest.raises(EOFError):
+        await waiting
     assert asyncio.get_running_loop().time() - began < 1
     assert task_stream.closed
     assert not task_stream.broken_off
@@ -258,13 +267,14 @@ async def test_a_closed_stream_gives_no_more_events(system: System) -> None:
 async def test_streams_are_broken_off_when_the_hub_drains(system: System) -> None:
     task_id, here = await at_work(system)
     waits, ended = await system.subscribe(task_id), await system.subscribe(task_id)
-    await anext(waits)
-    waiting = asyncio.ensure_future(anext(waits, "the end"))
+    await next_batch(waits)
+    waiting = asyncio.ensure_future(next_batch(waits))
     await asyncio.sleep(0)
-    await anext(ended)
+    await next_batch(ended)
     ended.close()
     system.hub.drain()
-    assert await waiting == "the end"
+    with pytest.raises(EOFError):
+        await waiting
     assert (waits.broken_off, ended.broken_off) == (True, False)
     assert system.observer.streams == 0
     here.release()

@@ -10,6 +10,7 @@ import pytest
 from rolecall.errors import LogMoved, StoreUnavailable, WorkerFault, WorkerRefused
 from tests.flow.conftest import CALLER, System, say
 from tests.flow.relayed import CUT, asked, end, moved, reaches, texts
+from tests.helpers.reading import next_batch
 from tests.helpers.scripted import chunk, status, task
 from tests.helpers.watched_engine import Hold
 
@@ -173,7 +174,7 @@ async def test_a_reader_continues_when_another_hub_takes_its_task_over(system: S
     system.engine.fail("events.append", LogMoved())
     opening.release()
     task_stream = await asyncio.wait_for(streaming, 1)
-    assert [logged.cursor for logged in await anext(task_stream)] == [1]
+    assert [logged.cursor for logged in await next_batch(task_stream)] == [1]
     await asyncio.sleep(0.01)
     assert len(system.hub.relays) == 0
     task_stream.close()

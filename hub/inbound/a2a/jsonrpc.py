@@ -19,7 +19,7 @@ from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, Unsupp
 from rolecall.model.command import Target
 from rolecall.model.ids import Caller
 from rolecall.model.value import Value
-from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder
+from rolecall.protocol.callers.encoder import SseEncoder
 from rolecall.protocol.faults import Fault, fault_of
 from rolecall.protocol.jsonrpc import NULL, RpcRequest, read_body, read_id, read_request, write_error, write_result
 from rolecall.protocol.methods import STREAMING, Operation, dialect_of, read_method
@@ -114,8 +114,7 @@ class JsonRpc:
         stream = EventStream(request, self._keep_alive, extension_headers(request))
         try:
             task_stream = await stream.wait_for(opening(self._operations.open(parsed.call(request)), method))
-            event_encoder = EventEncoder(task_stream.dialect, task_stream.alias)
-            await stream.copy(task_stream, SseEncoder(event_encoder, call_id, named=named))
+            await stream.copy(task_stream, SseEncoder(self._operations.encoder(task_stream), call_id, named=named))
         except ClientDisconnected:
             outcome = "client gone"
         except Exception as error:

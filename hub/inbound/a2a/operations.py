@@ -16,6 +16,7 @@ from rolecall.model.ids import Caller, Cursor
 from rolecall.model.principal import Right
 from rolecall.model.value import Value, replace
 from rolecall.protocol.callers import answers, requests
+from rolecall.protocol.callers.encoder import EventEncoder, Translations
 from rolecall.protocol.dialect import V0_1, V0_3
 from rolecall.protocol.methods import Operation
 from rolecall.protocol.text.timestamp import timestamp
@@ -64,6 +65,7 @@ class Operations:
         self._hub = hub
         self._push = push
         self._extended_card = card
+        self._translations = Translations()
         self._table = {
             Operation.SEND: self._send,
             Operation.GET: self._get,
@@ -89,6 +91,9 @@ class Operations:
             return await self._hub.stream(call.caller, _read_send(call))
         command = requests.read_subscribe(call.params, call.target, call.call_headers.after, call.dialect)
         return await self._hub.subscribe(call.caller, command)
+
+    def encoder(self, task_stream: TaskStream) -> EventEncoder:
+        return EventEncoder(task_stream.dialect, task_stream.alias, self._translations)
 
     async def _send(self, call: OperationCall) -> bytes:
         send = _read_send(call)

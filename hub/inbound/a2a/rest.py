@@ -16,7 +16,7 @@ from hub.inbound.middleware.request import Request
 from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, UnsupportedOperation
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import ITS_OWN
-from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder
+from rolecall.protocol.callers.encoder import SseEncoder
 from rolecall.protocol.dialect import V0_1, V0_3, V1_0
 from rolecall.protocol.faults import Fault, fault_of
 from rolecall.protocol.jsonrpc import read_body
@@ -84,7 +84,7 @@ class Rest:
         stream = EventStream(request, self._keep_alive, extension_headers(request))
         try:
             task_stream = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
-            await stream.copy(task_stream, SseEncoder(EventEncoder(task_stream.dialect, task_stream.alias)))
+            await stream.copy(task_stream, SseEncoder(self._operations.encoder(task_stream)))
         except ClientDisconnected:
             raise
         except Exception as error:

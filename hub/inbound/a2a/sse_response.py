@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from hub.core.tasks.stream import TaskStream
@@ -13,8 +13,8 @@ from rolecall.errors import ClientDisconnected, HubError, TaskNotFound
 from rolecall.model.a2a import Logged
 from rolecall.protocol.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
 
-_LARGE_BATCH = 8
-"""Events in a batch that show that the reader lags."""
+_LARGE_PAGE = 8
+"""Events in a page that show that the reader lags."""
 _STORE_TIMEOUT = 5.0
 """Seconds for a message to be stored. Cancelling earlier could leave a task that nothing runs."""
 
@@ -28,57 +28,67 @@ class StreamEncoder(Protocol):
 class EventStream:
     """One SSE response. If the answer takes long, the response starts with comments, so that the client sees it alive."""
 
+    __slots__ = ("_encoder", "_gone", "_headers", "_keep_alive", "_on_disconnect", "_stream", "open")
+
     def __init__(self, request: Request, keep_alive: float, headers: Headers = ()) -> None:
-        self._send = request.send
-        self._receive = request.receive
         self._stream = request.stream
         self._keep_alive = keep_alive
-        self._headers = (*RESPONSE_HEADERS, *headers)
-        self._gone: asyncio.Task[None] | None = None
+        self._headers = headers
+        self._encoder: StreamEncoder
+        self._gone = False
+        self._on_disconnect: Callable[[], object] | None = None
         self.open = False
 
     async def wait_for(self, opening: asyncio.Task[TaskStream]) -> TaskStream:
         """The task stream, once its worker has begun to answer; comments keep the connection alive until then.
         ClientDisconnected.
         """
-        gone = self._watch()
-        both = (opening, gone)
+        changed = asyncio.Event()
+        opening.add_done_callback(lambda _: changed.set())
+        self._on_disconnect = changed.set
+        self._stream.on_disconnect(self._disconnected)
         try:
-            while not (await asyncio.wait(both, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED))[0]:
-                await self._write(KEEP_ALIVE)
+            while not changed.is_set():
+                try:
+                    async with asyncio.timeout(self._keep_alive):
+                        await changed.wait()
+                except TimeoutError:
+                    await self._write(KEEP_ALIVE)
             if opening.done():
                 return opening.result()
         except BaseException:
             opening.cancel()
-            gone.cancel()
             # The error's answer may read the rest of the body, and `receive` allows only one reader.
-            await asyncio.wait([gone])
-            self._gone = None
+            await self._stream.forget_callbacks()
             raise
         _cancel_later(opening)
         raise ClientDisconnected
 
     async def copy(self, task_stream: TaskStream, encoder: StreamEncoder) -> None:
-        gone = self._watch()
-        gone.add_done_callback(lambda _: task_stream.close())
+        """While it is live, no task is woken for an event: it is encoded and written where it was committed."""
+        self._encoder = encoder
+        self._on_disconnect = task_stream.close
         try:
-            async for batch in task_stream:
-                await self._write_events(batch, encoder)
-                if len(batch) > _LARGE_BATCH:
-                    # More is stored, and nothing here waits: this lets other tasks run.
-                    await asyncio.sleep(0)
+            more = not self._gone
+            while more:
+                while page := await task_stream.page():
+                    await self._write_events(page)
+                    if len(page) > _LARGE_PAGE:
+                        # More is stored, and nothing here waits: this lets other tasks run.
+                        await asyncio.sleep(0)
+                more = await task_stream.live(self._write_now)
             if task_stream.broken_off:
                 await self._write(COME_BACK)
             elif not self.open:
                 # The task was withdrawn while this reader waited for its first event, or the client disconnected.
-                raise ClientDisconnected if gone.done() else TaskNotFound
+                raise ClientDisconnected if self._gone else TaskNotFound
             await self.close()
         except TimeoutError:
             pass
         finally:
             task_stream.close()
-            gone.cancel()
-            self._gone = None  # breaks a reference cycle
+            self._on_disconnect = None
+            await self._stream.forget_callbacks()
 
     async def fail(self, frame: bytes) -> None:
         """Sends an error as an event: common clients of streaming calls read nothing else."""
@@ -88,30 +98,34 @@ class EventStream:
     async def close(self) -> None:
         await self._stream.end()
 
-    async def _write(self, body: bytes) -> None:
+    def _disconnected(self) -> None:
+        self._gone = True
+        if self._on_disconnect is not None:
+            self._on_disconnect()
+
+    def _try_write(self, body: bytes) -> bool:
         if not self.open:
             self.open = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
-        while not self._stream.try_write(body):
+            self._stream.begin({"type": "http.response.start", "status": 200, "headers": [*RESPONSE_HEADERS, *self._headers]})
+        return self._stream.try_write(body)
+
+    async def _write(self, body: bytes) -> None:
+        while not self._try_write(body):
             await drained(self._stream)
 
-    async def _write_events(self, batch: Sequence[Logged], encoder: StreamEncoder) -> None:
+    def _write_now(self, events: Sequence[Logged]) -> bool:
         try:
-            await self._write(encoder.frames(batch) if batch else KEEP_ALIVE)
+            return self._try_write(self._encoder.frames(events) if events else KEEP_ALIVE)
+        except HubError:
+            return False  # one of them cannot be encoded: see _write_events
+
+    async def _write_events(self, page: Sequence[Logged]) -> None:
+        try:
+            await self._write(self._encoder.frames(page))
         except HubError:
             # One of them cannot be encoded in this dialect. The client gets the earlier ones, then the error.
-            for logged in batch:
-                await self._write(encoder.frames((logged,)))
-
-    def _watch(self) -> asyncio.Task[None]:
-        """One task for the whole stream: `receive` allows only one reader."""
-        if self._gone is None:
-            self._gone = asyncio.create_task(self._until_gone(), name="client of a stream")
-        return self._gone
-
-    async def _until_gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+            for logged in page:
+                await self._write(self._encoder.frames((logged,)))
 
 
 def opening(task_stream: Coroutine[Any, Any, TaskStream], task: str) -> asyncio.Task[TaskStream]:

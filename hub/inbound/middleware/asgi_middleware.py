@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import lru_cache
 
 from hub.core.observe import Observer
@@ -58,13 +59,12 @@ class AsgiMiddleware:
         self._max_body = max_body
         self._scheduler = FairScheduler()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http":
+            return self._handle(Request(scope, receive, send))
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1002})
-        elif scope["type"] == "http":
-            await self._handle(Request(scope, receive, send))
-        else:
-            await self._quart(scope, receive, send)
+            return send({"type": "websocket.close", "code": 1002})
+        return self._quart(scope, receive, send)
 
     async def _handle(self, request: Request) -> None:
         path = request.path

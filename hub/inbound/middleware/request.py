@@ -38,8 +38,8 @@ class Request:
 
     @property
     def stream(self) -> WritableStream:
-        """For an answer of which `send` has given the head."""
-        return self._server_stream or SendStream(self.send)
+        """For an answer that is written piece by piece. Ask for it once."""
+        return self._server_stream or SendStream(self.receive, self.send)
 
     # --- the request
 

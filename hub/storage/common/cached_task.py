@@ -109,11 +109,11 @@ class CachedTask(LogTail):
         self.position = entry.position if entry.position is not None else self.position
         self.hidden = self.hidden or effect.hidden
         self.closed = self.closed or effect.terminal
-        self.extend(logged)
         if not logged:
             self._row = replace(self.row, position=self.position)
         if entry.ids is not None:
             self._row = with_ids(self._row, entry.ids)
+        self.extend(logged)
 
     def replace_row(self, row: TaskRow) -> None:
         """Replace the row by one with the same log."""

@@ -16,7 +16,7 @@ class Feed:
 
     def __init__(self) -> None:
         self.revision = 0
-        self.readers: set[IdleWait] = set()
+        self.readers: set[FeedReader] = set()
         self._kept: list[RegistryChange] = []
 
     def publish(self, change: RegistryChange) -> RegistryChange | None:
@@ -50,6 +50,13 @@ class FeedReader(IdleWait):
         while not self._stopped:
             batch = [change for change in self._feed.since(self._after) if self._workspace in (None, change.workspace)]
             self._after = max(self._after, self._feed.revision)
-            if batch or not await self._wait_for_wake(self._feed.readers):
+            if batch:
                 return batch
+            self._feed.readers.add(self)
+            try:
+                await self._start_wait()
+            finally:
+                self._feed.readers.discard(self)
+            if not self._stopped and self._loop.time() >= self._deadline:
+                return ()
         raise StopAsyncIteration

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
+from hub.ports.event_log import Deliver
 from hub.storage.common.waiting import IdleWait, wake_all
 from rolecall.model.a2a import Logged
 from rolecall.model.ids import Cursor, TaskId
@@ -16,20 +18,27 @@ PAGE_BYTES = 16 * 1024
 # Limits of one task's tail, which serves readers that are nearly up to date.
 TAIL_EVENTS = 256
 TAIL_BYTES = 256 * 1024
+AT_ONCE = 8
+"""Live readers that are served in one turn of the loop, so that a task with many readers does not hold it."""
+LIVE_EVENTS = 32
+"""Events that a live reader is called with at once; for more it reads pages, which lets others take turns."""
 
 
 class LogTail:
     """The newest committed events, without a gap, up to `end`."""
 
-    __slots__ = ("__weakref__", "_events", "_whole", "closed", "end", "readers", "size")
+    __slots__ = ("__weakref__", "_events", "_in_turns", "_whole", "closed", "end", "readers", "size")
 
     def __init__(self, end: Cursor, *, closed: bool = False, whole: bool = False) -> None:
         self.end = end
         self.closed = closed
-        self.readers: set[IdleWait] = set()
+        self.readers: list[LogFollower] = []
+        """Those that are live."""
         self.size = 0
         self._events: list[Logged] = []
         self._whole = whole
+        self._in_turns = False
+        """Some readers wait for a later turn of the loop."""
 
     def extend(self, events: Sequence[Logged]) -> None:
         """Add committed events. Events that are already known are ignored."""
@@ -43,8 +52,8 @@ class LogTail:
         self.end = end
         if not self._whole and (len(self._events) > TAIL_EVENTS or self.size > TAIL_BYTES):
             self._trim()
-        if self.readers:
-            wake_all(self.readers)
+        if self.readers and not self._in_turns:
+            self._serve(tuple(self.readers))
 
     def close(self) -> None:
         """There will be no more events."""
@@ -72,6 +81,27 @@ class LogTail:
             size += len(events[stop].event.body)
         return events[start : start + PAGE_EVENTS]
 
+    def latest(self, after: Cursor) -> Sequence[Logged] | None:
+        """Everything after `after`, which is before the end. None: that is too much for a live reader, or it is not here."""
+        count = self.end - after
+        if count > LIVE_EVENTS or count > len(self._events):
+            return None
+        events = self._events[-count:]
+        if count > 1 and sum([len(logged.event.body) for logged in events]) > PAGE_BYTES:
+            return None
+        return events
+
+    def _serve(self, due: Sequence[LogFollower]) -> None:
+        """Serve some readers now, and the rest in later turns of the loop. Whoever is behind by then is served again."""
+        for reader in due[:AT_ONCE]:
+            reader.catch_up(self)
+        due = due[AT_ONCE:]
+        if self._in_turns and not due:
+            due = [reader for reader in self.readers if reader.after < self.end]
+        self._in_turns = bool(due)
+        if due:
+            asyncio.get_running_loop().call_soon(self._serve, due)
+
     def _trim(self) -> None:
         surplus = max(len(self._events) - TAIL_EVENTS, 0)
         for logged in self._events[:surplus]:
@@ -93,40 +123,87 @@ class Stored(Protocol):
 
 
 class LogFollower(IdleWait):
-    """Reads one task's log: from the tail if it reaches back far enough, else page by page from the store."""
+    """Reads one task's log: live from the tail; behind, from the tail if it reaches back far enough, else from the store."""
 
-    __slots__ = ("_after", "_over", "_stored", "_tail", "_task")
+    __slots__ = ("_deliver", "_over", "_stored", "_tail", "_task", "after")
 
     def __init__(self, stored: Stored, task: TaskId, tail: LogTail | None, *, after: Cursor, idle: timedelta) -> None:
         super().__init__(idle)
+        self.after = after
         self._stored = stored
         self._task = task
         self._tail = tail
-        self._after = after
         self._over = False
+        self._deliver: Deliver | None = None
+        """Set while it is live."""
 
-    def __aiter__(self) -> LogFollower:
-        return self
-
-    async def __anext__(self) -> Sequence[Logged]:
+    async def page(self) -> Sequence[Logged]:
         if self._tail is None and not self._stopped:
             self._tail = await self._stored.tail(self._task)
         tail = self._tail
-        while tail is not None and not self._stopped and not self._over:
-            if self._after < tail.end:
-                return await self._next_page(tail)
-            if tail.closed:
-                break
-            if not await self._wait_for_wake(tail.readers):
-                return ()
-        self._cancel_timer()
-        raise StopAsyncIteration
-
-    async def _next_page(self, tail: LogTail) -> Sequence[Logged]:
-        page = tail.page(self._after) if tail.covers(self._after) else await self._stored.page(self._task, self._after)
+        if tail is None or self._stopped or self._over or self.after >= tail.end:
+            return ()
+        page = tail.page(self.after) if tail.covers(self.after) else await self._stored.page(self._task, self.after)
         if page:
-            self._after = page[-1].cursor
+            self.after = page[-1].cursor
             self._over = page[-1].event.is_last
         else:
             self._over = True  # the log was deleted while it was read
         return page
+
+    async def live(self, deliver: Deliver) -> bool:
+        tail = self._tail
+        if tail is not None and self.after >= tail.end and not self._has_ended(tail):
+            self._deliver = deliver
+            tail.readers.append(self)
+            try:
+                await self._start_wait()
+            finally:
+                self._leave()
+        if not self._has_ended(tail):
+            return True
+        self._cancel_timer()
+        return False
+
+    def catch_up(self, tail: LogTail) -> None:
+        """The tail has new events."""
+        if self._deliver is None or self.after >= tail.end:
+            return
+        events = tail.latest(self.after)
+        if events is None:
+            self.wake()
+        elif self._call(self._deliver, events):
+            self.after = events[-1].cursor
+            if tail.closed:
+                self.wake()
+
+    def wake(self) -> None:
+        self._leave()
+        super().wake()
+
+    def _on_idle(self) -> None:
+        if self._deliver is not None:
+            self._call(self._deliver, ())
+
+    def _call(self, deliver: Deliver, events: Sequence[Logged]) -> bool:
+        try:
+            taken = deliver(events)
+        except Exception as error:  # noqa: BLE001  it is raised in the reader's task: the log's writer must not meet it
+            self._leave()
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_exception(error)
+            return False
+        if taken:
+            self._deadline = self._loop.time() + self._idle
+        else:
+            self.wake()
+        return taken
+
+    def _leave(self) -> None:
+        """It is no longer live."""
+        if self._deliver is not None and self._tail is not None:
+            self._deliver = None
+            self._tail.readers.remove(self)
+
+    def _has_ended(self, tail: LogTail | None) -> bool:
+        return self._stopped or self._over or (tail is not None and tail.closed and self.after >= tail.end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from rolecall.errors import InvalidAnswer
 from rolecall.model.a2a import Event, EventKind, JsonObject, Logged
@@ -17,27 +18,56 @@ from rolecall.protocol.untranslatable import Untranslatable
 from rolecall.protocol.v0_1 import shape as shape01
 
 _HERE = b"\0"
-"""The place of the event. JSON contains no such byte."""
+"""The place of an insertion. JSON contains no such byte."""
+_MAX_EVENTS, _MAX_SIZE = 256, 256 * 1024
+"""Limits of the shared translations. Sizes are those of the events and of their translations."""
+_Wrappers = dict[EventKind, tuple[bytes, bytes, bytes]]
+"""The text before the call's id, between it and the event, and behind the event."""
+
+
+class Translations:
+    """The newest translations: an event is translated once for all readers that get it at the same time. They are few, because
+    a reader that comes later reads other objects from the store.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[int, str], tuple[Event, bytes]] = {}
+        """By the event's identity, which is its own as long as it is held here."""
+        self.size = 0
+
+    def find(self, event: Event, dialect: str) -> bytes:
+        """InvalidAnswer if this dialect cannot express it."""
+        found = self._newest.get((id(event), dialect))
+        if found is None:
+            found = self._newest[id(event), dialect] = event, _translate(event, dialect)
+            self.size += len(event.body) + len(found[1])
+            while self.size > _MAX_SIZE or len(self._newest) > _MAX_EVENTS:
+                oldest, body = self._newest.pop(next(iter(self._newest)))
+                self.size -= len(oldest.body) + len(body)
+        return found[1]
 
 
 class EventEncoder:
     """Encodes events for one reader. In 0.1 an artifact has a number instead of an id; the encoder keeps these numbers.
 
-    `alias`: the reader's id for the task in 0.1. Other dialects use the hub's id.
+    `alias`: the reader's id for the task in 0.1. Other dialects use the hub's id. `translations`: shared with other readers.
     """
 
-    def __init__(self, dialect: str, alias: str = "") -> None:
+    __slots__ = ("_alias", "_numbers", "_translations", "dialect")
+
+    def __init__(self, dialect: str, alias: str = "", translations: Translations | None = None) -> None:
         self.dialect = dialect
         self._alias = alias
+        self._translations = translations
         self._numbers: dict[str, int] = {}
 
     def encode(self, event: Event) -> bytes:
         """The bare document. InvalidAnswer if this dialect cannot express it."""
         if event.dialect == self.dialect:
             return event.body
-        content = read_content(event.kind, parse(event.body), event.dialect, self.dialect)
         if self.dialect != V0_1:
-            return dump(write_content(content, self.dialect))
+            return self._translations.find(event, self.dialect) if self._translations else _translate(event, self.dialect)
+        content = read_content(event.kind, parse(event.body), event.dialect, self.dialect)
         try:
             return dump(self._oldest(renamed(content, self._alias)))
         except Untranslatable as error:
@@ -53,6 +83,10 @@ class EventEncoder:
         return shape01.write_stream(content)
 
 
+def _translate(event: Event, dialect: str) -> bytes:
+    return dump(write_content(read_content(event.kind, parse(event.body), event.dialect, dialect), dialect))
+
+
 def renamed(content: Content, alias: str) -> Content:
     """The content with the caller's id for the task."""
     if not alias or isinstance(content, Message):
@@ -66,29 +100,35 @@ def named_event(kind: EventKind) -> str:
 
 
 class SseEncoder:
-    """The text around an event is the same for all events of a kind, so it is made once. `call_id`: wrap events in JSON-RPC
-    responses to this call; None: bare, for REST. `named`: with the event names of 0.1.
+    """Encodes frames for one reader. `call_id`: wrap events in JSON-RPC responses to this call; None: bare, for REST. `named`:
+    with the event names of 0.1.
     """
+
+    __slots__ = ("_call_id", "_encode", "_wrappers")
 
     def __init__(self, event_encoder: EventEncoder, call_id: bytes | None = None, *, named: bool = False) -> None:
         self._encode = event_encoder.encode
-        self._dialect = event_encoder.dialect
-        self._call_id = call_id
-        self._named = named
-        self._wrappers: dict[EventKind, tuple[bytes, bytes]] = {}
+        self._call_id = call_id or b""
+        self._wrappers = _wrappers(event_encoder.dialect, call_id is not None, named)
 
     def frames(self, batch: Sequence[Logged]) -> bytes:
         pieces: list[bytes] = []
         for logged in batch:
             event = logged.event
-            before, behind = self._wrappers.get(event.kind) or self._wrapper_of(event.kind)
-            pieces += (b"id: %d\n" % logged.cursor, before, self._encode(event), behind)
+            before, between, behind = self._wrappers[event.kind]
+            pieces += (b"id: %d\n" % logged.cursor, before, self._call_id, between, self._encode(event), behind)
         return b"".join(pieces)
 
-    def _wrapper_of(self, kind: EventKind) -> tuple[bytes, bytes]:
-        body = wrapped(kind, _HERE, self._dialect)
-        if self._call_id is not None:
-            body = write_result(self._call_id, body)
-        before, _, behind = write_frame(body, event=named_event(kind) if self._named else None).partition(_HERE)
-        self._wrappers[kind] = before, behind
-        return before, behind
+
+@cache
+def _wrappers(dialect: str, in_responses: bool, named: bool) -> _Wrappers:
+    """The text around an event is the same for all events of a kind, so it is made once."""
+    return {kind: _wrapper(kind, dialect, in_responses, named) for kind in EventKind}
+
+
+def _wrapper(kind: EventKind, dialect: str, in_responses: bool, named: bool) -> tuple[bytes, bytes, bytes]:
+    body = wrapped(kind, _HERE, dialect)
+    if in_responses:
+        body = write_result(_HERE, body)
+    before, *between, behind = write_frame(body, event=named_event(kind) if named else None).split(_HERE)
+    return before, b"".join(between), behind

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from hub.core.relay.context import Dependencies
-from hub.ports.event_log import LogEntry, OpenLog, Subscription
+from hub.ports.event_log import Deliver, LogEntry, OpenLog, Subscription
 from hub.ports.forwarder import AnswerListener, Dispatch, OpenCall
 from hub.run import run
 from hub.settings.model import load
@@ -87,14 +87,12 @@ class SilentEnd:
     def __init__(self, inner: Subscription) -> None:
         self._inner = inner
 
-    def __aiter__(self) -> SilentEnd:
-        return self
+    async def page(self) -> Sequence[Logged]:
+        page = await self._inner.page()
+        return () if page and page[-1].event.is_last else page
 
-    async def __anext__(self) -> Sequence[Logged]:
-        while True:
-            batch = await self._inner.__anext__()
-            if not batch or not batch[-1].event.is_last:
-                return batch
+    async def live(self, deliver: Deliver) -> bool:
+        return await self._inner.live(lambda events: bool(events and events[-1].event.is_last) or deliver(events))
 
     def stop(self) -> None:
         self._inner.stop()

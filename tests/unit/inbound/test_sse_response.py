@@ -14,26 +14,12 @@ from hub.inbound.middleware.request import Request
 from hub.server.asgi import Message
 from rolecall.errors import ClientDisconnected, NoLiveWorker
 from rolecall.model.a2a import Logged
+from tests.contract.words import admitted
+from tests.unit.inbound.streams import memory_engine, stream_of
 
 SOON = 0.1
 
 pytestmark = pytest.mark.virtual_time
-
-
-class EmptyStream(TaskStream):
-    """Has no events; ends when it is closed."""
-
-    def __init__(self) -> None:
-        self.closed = self.broken_off = False
-        self._end = asyncio.Event()
-
-    async def __anext__(self) -> Sequence[Logged]:
-        await self._end.wait()
-        raise StopAsyncIteration
-
-    def close(self) -> None:
-        self.closed = True
-        self._end.set()
 
 
 class Client:
@@ -57,6 +43,12 @@ class Client:
         self.received.append(message)
 
 
+async def empty_stream() -> TaskStream:
+    """Has no events; ends when it is closed."""
+    engine = memory_engine()
+    return stream_of(engine, await admitted(engine))
+
+
 @pytest.fixture(autouse=True)
 def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hub.inbound.a2a.sse_response._STORE_TIMEOUT", SOON)
@@ -69,7 +61,7 @@ def opened(client: Client) -> EventStream:
 
 async def test_a_disconnect_before_the_first_event_cancels_the_opening_soon_and_not_at_once() -> None:
     """A message that is being stored must be stored: otherwise it could be a task that nothing runs."""
-    client, opening = Client(), asyncio.create_task(asyncio.sleep(60, EmptyStream()))
+    client, opening = Client(), asyncio.create_task(asyncio.sleep(60, await empty_stream()))
     waiting = asyncio.create_task(opened(client).wait_for(opening))
     await asyncio.sleep(0.01)
     client.disconnected.set()
@@ -82,7 +74,7 @@ async def test_a_disconnect_before_the_first_event_cancels_the_opening_soon_and_
 
 
 async def test_a_stream_that_opens_after_the_disconnect_is_closed() -> None:
-    task_stream = EmptyStream()
+    task_stream = await empty_stream()
     client, opening = Client(), asyncio.create_task(asyncio.sleep(SOON / 2, task_stream))
     client.disconnected.set()
     with pytest.raises(ClientDisconnected):
@@ -106,7 +98,7 @@ async def test_an_opening_that_fails_after_the_disconnect_logs_nothing(caplog: p
 
 
 async def test_a_disconnect_after_the_first_event_closes_the_stream() -> None:
-    client, task_stream = Client(), EmptyStream()
+    client, task_stream = Client(), await empty_stream()
     stream = opened(client)
     assert await stream.wait_for(asyncio.create_task(asyncio.sleep(0.01, task_stream))) is task_stream
     copy = asyncio.create_task(stream.copy(task_stream, _NullEncoder()))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rolecall.errors import InvalidAnswer
-from rolecall.model.a2a import Event, EventKind, JsonObject, TaskState
-from rolecall.protocol.callers.encoder import EventEncoder, named_event
+from rolecall.model.a2a import Event, EventKind, JsonObject, Logged, TaskState
+from rolecall.model.ids import Cursor
+from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder, Translations, named_event
 from rolecall.protocol.text.jsontext import dump, parse
 
 IDS = {"taskId": "T", "contextId": "C"}
@@ -77,3 +78,60 @@ def test_frames_of_0_1_have_event_names() -> None:
         EventKind.STATUS: "status",
         EventKind.ARTIFACT: "artifact",
     }
+
+
+# --- what readers share
+
+
+def test_readers_of_one_dialect_share_the_translation_of_an_event() -> None:
+    translations = Translations()
+    event, again = logged(STATUS), logged(STATUS)
+    first, second = (EventEncoder("1.0", alias, translations) for alias in ("", "mine"))
+    assert first.encode(event) is second.encode(event)
+    assert first.encode(again) is not first.encode(event)
+    assert first.encode(again) == first.encode(event)
+
+
+def test_readers_of_two_dialects_share_nothing() -> None:
+    translations = Translations()
+    event = logged(STATUS)
+    assert EventEncoder("0.3", "", translations).encode(event) is event.body
+    newest = parse(EventEncoder("1.0", "", translations).encode(event))
+    oldest = [parse(EventEncoder("0.1", alias, translations).encode(event)) for alias in ("a", "b")]
+    assert newest["taskId"] == "T"
+    assert [document["id"] for document in oldest] == ["a", "b"]
+
+
+def test_shared_translations_are_few_and_small() -> None:
+    translations = Translations()
+    encoder = EventEncoder("1.0", "", translations)
+    first = artifact("first")
+    kept = encoder.encode(first)
+    for at in range(300):
+        encoder.encode(artifact(str(at)))
+    assert encoder.encode(first) is not kept
+    small = artifact("small")
+    kept = encoder.encode(small)
+    assert encoder.encode(small) is kept
+    encoder.encode(artifact("x" * 200_000))
+    assert translations.size < 256 * 1024
+    assert encoder.encode(small) is not kept
+
+
+def test_an_event_that_cannot_be_translated_is_an_error_for_every_reader() -> None:
+    translations = Translations()
+    untranslatable = logged({"kind": "artifact-update", **IDS, "artifact": {"artifactId": "a", "parts": [{"kind": "xyz"}]}})
+    for _ in range(2):
+        with pytest.raises(InvalidAnswer):
+            EventEncoder("1.0", "", translations).encode(untranslatable)
+
+
+@pytest.mark.parametrize("call_id", [b'"1"', b"7", b"null"])
+def test_a_frame_holds_the_event_in_the_response_to_its_readers_call(call_id: bytes) -> None:
+    event = artifact("a")
+    batch = [Logged(Cursor(at), event) for at in (4, 5)]
+    response = b'data: {"jsonrpc":"2.0","id":%b,"result":%b}\n\n' % (call_id, event.body)
+    assert SseEncoder(EventEncoder("0.3"), call_id).frames(batch) == b"id: 4\n" + response + b"id: 5\n" + response
+    assert SseEncoder(EventEncoder("0.3")).frames(batch[:1]) == b"id: 4\ndata: %b\n\n" % event.body
+    named = SseEncoder(EventEncoder("0.3"), call_id, named=True).frames(batch[:1])
+    assert named == b"id: 4\nevent: artifact\n" + response

@@ -145,7 +145,7 @@ class ScriptedApp:
         limit = int(scope["path"].split("/")[2])
         stream = Request(scope, receive, send).stream
         gone = asyncio.create_task(self.until_gone(receive))
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+        stream.begin({"type": "http.response.start", "status": 200, "headers": []})
         try:
             for _ in range(limit):
                 while not stream.try_write(b"x" * 8192):

@@ -84,6 +84,17 @@ class SlowServer:
         self.taken: list[Message] = []
         self.ready = asyncio.Semaphore(0)
         self.error: Exception | None = None
+        self.disconnected = asyncio.Event()
+        self.readers = 0
+
+    async def receive(self) -> Message:
+        assert self.readers == 0, "only one reader at a time"
+        self.readers += 1
+        try:
+            await self.disconnected.wait()
+        finally:
+            self.readers -= 1
+        return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
         await self.ready.acquire()
@@ -94,7 +105,7 @@ class SlowServer:
 
 async def test_through_send_one_piece_is_under_way_at_a_time() -> None:
     server = SlowServer()
-    stream = SendStream(server.send)
+    stream = SendStream(server.receive, server.send)
     await asyncio.wait_for(drained(stream), 1)
     assert stream.try_write(b"one")
     assert not stream.try_write(b"two")
@@ -119,7 +130,7 @@ async def test_through_send_one_piece_is_under_way_at_a_time() -> None:
 async def test_what_send_raises_reaches_the_next_write() -> None:
     server = SlowServer()
     server.error = TimeoutError()
-    stream = SendStream(server.send)
+    stream = SendStream(server.receive, server.send)
     assert stream.try_write(b"one")
     server.ready.release()
     await asyncio.wait_for(drained(stream), 1)
@@ -133,9 +144,51 @@ async def test_what_send_raises_last_is_not_reported_as_lost() -> None:
     server = SlowServer()
     server.error = TimeoutError()
     server.ready.release()
-    stream = SendStream(server.send)
+    stream = SendStream(server.receive, server.send)
     stream.try_write(b"one")
     await asyncio.wait_for(drained(stream), 1)
     del stream
     gc.collect()
     assert reported == []
+
+
+async def test_through_send_the_head_goes_before_the_first_piece_or_the_end() -> None:
+    head = {"type": "http.response.start", "status": 200, "headers": []}
+    for pieces in ([], [b"one"]):
+        server = SlowServer()
+        for _ in range(3):
+            server.ready.release()
+        stream = SendStream(server.receive, server.send)
+        stream.begin(head)
+        for piece in pieces:
+            assert stream.try_write(piece)
+        await asyncio.wait_for(stream.end(), 1)
+        assert server.taken[0] == head
+        assert [message["body"] for message in server.taken[1:]] == [*pieces, b""]
+
+
+async def test_through_receive_every_callback_learns_of_the_disconnect_once() -> None:
+    server, called = SlowServer(), list[str]()
+    stream = SendStream(server.receive, server.send)
+    stream.on_disconnect(lambda: called.append("first"))
+    stream.on_disconnect(lambda: called.append("second"))
+    await asyncio.sleep(0)
+    assert called == []
+    server.disconnected.set()
+    await asyncio.sleep(0.01)
+    assert called == ["first", "second"]
+    stream.on_disconnect(lambda: called.append("late"))
+    assert called == ["first", "second", "late"]
+
+
+async def test_after_the_callbacks_are_forgotten_another_reader_may_receive() -> None:
+    server, called = SlowServer(), list[str]()
+    stream = SendStream(server.receive, server.send)
+    stream.on_disconnect(lambda: called.append("forgotten"))
+    await asyncio.sleep(0)
+    assert server.readers == 1
+    await stream.forget_callbacks()
+    assert server.readers == 0
+    server.disconnected.set()
+    await asyncio.sleep(0.01)
+    assert called == []

@@ -36,6 +36,7 @@ from tests.contract.words import (
 )
 from tests.helpers.clock import ManualClock
 from tests.helpers.disk import Disk
+from tests.helpers.reading import next_batch
 
 DAY = timedelta(days=1)
 
@@ -58,16 +59,16 @@ async def test_an_append_whose_commit_failed_is_not_visible(engine: SqliteEngine
     await append(engine, task, status(TaskState.WORKING), position="b.1", ids=Ids(task, "ctx", "w"))
     before = await engine.tasks.get(ANNA, task)
     reader = engine.events.follow(task, after=START, idle=SOON)
-    assert len(await anext(reader)) == 1
+    assert len(await next_batch(reader)) == 1
     for events in ([text("lost")], [DONE], []):
         disk.fail_commits()
         with pytest.raises(StoreUnavailable):
             await append(engine, task, *events, after=1, position="lost", ids=Ids(task, "ctx", "w", "lost"))
-        assert list(await anext(reader)) == []
+        assert list(await next_batch(reader)) == []
         assert await engine.tasks.get(ANNA, task) == before
         assert list((await engine.tasks.page(ANNA, TaskQuery())).rows) == [before]
     assert await append(engine, task, text("kept"), after=1) == 2
-    assert [logged.event.body for logged in await anext(reader)] == [b"kept"]
+    assert [logged.event.body for logged in await next_batch(reader)] == [b"kept"]
 
 
 async def test_all_appends_of_a_failed_commit_fail(engine: SqliteEngine, disk: Disk) -> None:

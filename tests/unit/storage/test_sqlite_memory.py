@@ -34,7 +34,6 @@ from tests.contract.words import (
     a_turn,
     admitted,
     append,
-    collected,
     enrolled,
     grown,
     proof,
@@ -42,6 +41,7 @@ from tests.contract.words import (
     text,
 )
 from tests.helpers.clock import ManualClock
+from tests.helpers.reading import next_batch, read_all
 
 
 def a_cached_task(events: int = 0, size: int = 100) -> CachedTask:
@@ -178,15 +178,15 @@ async def test_a_write_to_an_evicted_task_reaches_its_reader(engine: SqliteEngin
     expected = await grown(engine, task, 5)
     reader = engine.events.follow(task, after=START, idle=LONG)
     await admitted(engine)
-    assert list(await anext(reader)) == expected
-    waiting = asyncio.ensure_future(anext(reader))
+    assert list(await next_batch(reader)) == expected
+    waiting = asyncio.ensure_future(next_batch(reader))
     await asyncio.sleep(0)
     await append(engine, task, text("6"), after=5)
     assert [logged.cursor for logged in await waiting] == [6]
     await admitted(engine)
     assert [turn.message_id for turn in await engine.tasks.turns(task)] == ["m-1"]
     await append(engine, task, DONE, after=6)
-    assert [logged.cursor for logged in await collected(reader)] == [7]
+    assert [logged.cursor for logged in await read_all(reader)] == [7]
 
 
 async def test_a_task_that_is_written_during_its_load_is_loaded_again(
@@ -204,16 +204,16 @@ async def test_a_task_that_is_written_during_its_load_is_loaded_again(
 
     monkeypatch.setattr(engine.reader, "rows", slow)
     reader = engine.events.follow(task, after=START, idle=SOON)
-    assert [logged.cursor for logged in await anext(reader)] == [1]
+    assert [logged.cursor for logged in await next_batch(reader)] == [1]
     await append(engine, task, text("2"), after=1)
-    assert [logged.cursor for logged in await anext(reader)] == [2]
+    assert [logged.cursor for logged in await next_batch(reader)] == [2]
 
 
 async def test_both_readers_of_a_task_that_is_written_during_their_loads_get_its_end(
     engine: SqliteEngine, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task, loads = await left_memory(engine, cache), BlockedLoads(engine, monkeypatch, count=2)
-    readers = [asyncio.ensure_future(collected(engine.events.follow(task, after=START, idle=LONG))) for _ in range(2)]
+    readers = [asyncio.ensure_future(read_all(engine.events.follow(task, after=START, idle=LONG))) for _ in range(2)]
     await loads.all_read()
     await append(engine, task, DONE)
     loads.go_on()

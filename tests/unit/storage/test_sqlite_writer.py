@@ -27,12 +27,12 @@ from tests.contract.words import (
     a_turn,
     admitted,
     append,
-    collected,
     enrolled,
     proof,
     text,
 )
 from tests.helpers.clock import ManualClock
+from tests.helpers.reading import next_batch, read_all
 
 
 @asynccontextmanager
@@ -108,7 +108,7 @@ async def test_nothing_is_visible_before_it_is_durable(engine: SqliteEngine) -> 
         admit_task = asyncio.ensure_future(engine.tasks.admit(row, a_turn()))
         enrol_task = asyncio.ensure_future(enrolled(engine.registry))
         feed = engine.registry.changes("default", after=0, idle=SOON)
-        assert list(await anext(reader)) == []
+        assert list(await next_batch(reader)) == []
         assert list(await engine.events.read(task)) == []
         assert (await engine.tasks.get(ANNA, task)).at == 0
         assert (await engine.tasks.get(ANNA, task)).position is None
@@ -118,7 +118,7 @@ async def test_nothing_is_visible_before_it_is_durable(engine: SqliteEngine) -> 
         assert list(await anext(feed)) == []
         assert not (append_task.done() or admit_task.done() or enrol_task.done())
     await asyncio.gather(append_task, admit_task, enrol_task)
-    assert len(await anext(reader)) == len(await anext(feed)) == 1
+    assert len(await next_batch(reader)) == len(await anext(feed)) == 1
     assert await engine.tasks.get(ANNA, row.id) == row
 
 
@@ -131,7 +131,7 @@ async def test_a_cancelled_append_is_published_once_it_is_stored(engine: SqliteE
         append_task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await append_task
-    assert [logged.event.body for logged in await anext(reader)] == [b"stored"]
+    assert [logged.event.body for logged in await next_batch(reader)] == [b"stored"]
     assert await append(engine, task, text(), after=1) == 2
     reader.stop()
 
@@ -292,7 +292,8 @@ async def test_the_queue_is_limited(engine: SqliteEngine, monkeypatch: pytest.Mo
     tasks = [await admitted(engine) for _ in range(4)]
     async with blocked_writer(engine):
         waiting = [asyncio.ensure_future(append(engine, task, text())) for task in tasks]
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
         assert [task.done() for task in waiting] == [False, False, True, True]
     results = await asyncio.gather(*waiting, return_exceptions=True)
     assert [isinstance(result, StoreUnavailable) for result in results] == [False, False, True, True]
@@ -359,7 +360,7 @@ async def test_a_short_task_is_served_without_a_read_of_the_store(
     await append(engine, row.id, text(), ids=Ids(row.id, "c", "w", "wc"))
     await engine.tasks.add_turn(row.id, a_turn("2", after=1))
     await append(engine, row.id, DONE, after=1)
-    assert len(await collected(engine.events.follow(row.id, after=START, idle=LONG))) == 2
+    assert len(await read_all(engine.events.follow(row.id, after=START, idle=LONG))) == 2
     assert len(await engine.events.read(row.id)) == 2
     assert len(await engine.tasks.turns(row.id)) == 2
     assert (await engine.tasks.get(ANNA, row.id)).ended
