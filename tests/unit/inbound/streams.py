@@ -43,7 +43,7 @@ def stream_of(engine: Engine, task: TaskId) -> TaskStream:
 
 class Connection:
     """The transport under a request cycle. The writes whose numbers are in `refused` are refused once; the client then takes
-    data again after a few turns of the loop.
+    data again after a millisecond.
     """
 
     closes_after_answer = False
@@ -66,8 +66,7 @@ class Connection:
         self.written += data
 
     def on_drain(self, callback: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
-        loop.call_soon(loop.call_soon, callback)
+        asyncio.get_running_loop().call_later(0.001, callback)
 
     async def drain(self) -> None: ...
     def resume_reading(self) -> None: ...
