@@ -64,7 +64,7 @@ class Call(Response):
             if answer is None:
                 return
         assert self._listener is not None
-        if answer.failure is None and (self._unread or self.chunks or self.complete):
+        if self._unread or self.chunks or self.complete:
             piece = self._next_piece(answer.piece_size)
             batch = answer.read(piece, last=self.complete and not (self._unread or self.chunks))
             if answer.failure is not None:
