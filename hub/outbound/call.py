@@ -102,7 +102,10 @@ class Call(Response):
                 return b""
             self._unread = self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
             self.chunks.clear()
-        piece, self._unread = self._unread[:size], self._unread[size:]
+        if len(self._unread) <= size:
+            piece, self._unread = self._unread, b""
+        else:
+            piece, self._unread = self._unread[:size], self._unread[size:]
         self.used(len(piece))
         return piece
 
