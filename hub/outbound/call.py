@@ -64,7 +64,7 @@ class Call(Response):
             if answer is None:
                 return
         assert self._listener is not None
-        if answer.failure is None and (self._unread or self.chunks or self.complete):
+        if self._unread or self.chunks or self.complete:
             piece = self._next_piece(answer.piece_size)
             batch = answer.read(piece, last=self.complete and not (self._unread or self.chunks))
             if answer.failure is not None:
@@ -102,7 +102,10 @@ class Call(Response):
                 return b""
             self._unread = self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
             self.chunks.clear()
-        piece, self._unread = self._unread[:size], self._unread[size:]
+        if len(self._unread) <= size:
+            piece, self._unread = self._unread, b""
+        else:
+            piece, self._unread = self._unread[:size], self._unread[size:]
         self.used(len(piece))
         return piece
 

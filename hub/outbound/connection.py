@@ -70,7 +70,7 @@ class Response:
     def used(self, size: int) -> None:
         """The subclass has used that much of the body."""
         self.buffered -= size
-        if not self.buffered and self._connection is not None:
+        if not self.buffered and self._connection is not None and self._connection.paused:
             self._connection.resume(self)
 
     def limit(self, seconds: float, why: str) -> None:
@@ -124,7 +124,6 @@ class ClientConnection(asyncio.Protocol):
         "_keep",
         "_owner",
         "_parser",
-        "_paused",
         "_response",
         "_started",
         "_surplus",
@@ -132,6 +131,7 @@ class ClientConnection(asyncio.Protocol):
         "_transport",
         "_why",
         "loop",
+        "paused",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
@@ -142,7 +142,7 @@ class ClientConnection(asyncio.Protocol):
         self._response: Response | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Until the head has come it limits how long the request is written, later what `Response.limit` asked for."""
-        self._paused = False
+        self.paused = False
         """Reading is paused, because the answer is not used."""
         self._clear()
 
@@ -194,8 +194,8 @@ class ClientConnection(asyncio.Protocol):
 
     def resume(self, response: Response) -> None:
         """What was buffered has been used."""
-        if self._paused and self._response is response and self._transport is not None:
-            self._paused = False
+        if self.paused and self._response is response and self._transport is not None:
+            self.paused = False
             self._transport.resume_reading()
 
     def close(self) -> None:
@@ -240,7 +240,9 @@ class ClientConnection(asyncio.Protocol):
                 return
         else:
             self._bytes_without_progress = 0
-            self._limit_buffer(response)
+            # The lower of the two bounds, so that most feeds need no call.
+            if response.buffered > _MAX_DISCARDED:
+                self._limit_buffer(response)
         if response.status:
             response.changed()
 
@@ -332,10 +334,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _limit_buffer(self, response: Response) -> None:
         if response.discarded:
-            if response.buffered > _MAX_DISCARDED:
-                self.cancel(response)
-        elif response.buffered > _MAX_BUFFERED and not self._paused and self._transport is not None:
-            self._paused = True
+            self.cancel(response)
+        elif response.buffered > _MAX_BUFFERED and not self.paused and self._transport is not None:
+            self.paused = True
             self._transport.pause_reading()
 
     def _fail(self, why: str) -> None:
@@ -367,8 +368,8 @@ class ClientConnection(asyncio.Protocol):
         self._response = None
         self._stop_timer()
         if self._keep and not self._surplus and self.usable and not self.blocked:
-            if self._paused and self._transport is not None:
-                self._paused = False
+            if self.paused and self._transport is not None:
+                self.paused = False
                 self._transport.resume_reading()
             self._owner.release(self)
         else:

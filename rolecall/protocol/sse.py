@@ -37,6 +37,8 @@ def write_frame(data: bytes, *, cursor: int | None = None, event: str | None = N
 class FrameReader:
     """Returns the frames that a chunk of bytes completes. Comments are ignored."""
 
+    __slots__ = ("_data", "_ended_in_cr", "_event", "_id", "_limit", "_rest", "_rest_size", "_size")
+
     def __init__(self, *, limit: int = 1024 * 1024) -> None:
         self._limit = limit
         # An unfinished line stays in pieces until its end arrives: joining it for every chunk would be quadratic.

@@ -48,8 +48,8 @@ def offer(url: str) -> Offer:
     return Offer(WorkerId("echo", "1"), url, streaming=True)
 
 
-def dispatch() -> Dispatch:
-    message = {"kind": "message", "role": "user", "messageId": "m-1", "parts": [{"kind": "text", "text": "hello"}]}
+def dispatch(text: str = "hello") -> Dispatch:
+    message = {"kind": "message", "role": "user", "messageId": "m-1", "parts": [{"kind": "text", "text": text}]}
     return Dispatch(Send(Target(), {"message": message}, "0.3", "m-1"), IDS, {})
 
 
@@ -251,6 +251,27 @@ async def test_an_error_body_without_an_end_has_a_timeout(client: Client) -> Non
             await listener.end()
 
 
+async def test_the_first_failure_of_an_answer_is_the_one_that_is_told(client: Client) -> None:
+    async with RawServer(always(stream(frame(b"{") + b"data: unfinished"))) as server:
+        listener = Listener()
+        deliver(client, server.url, listener)
+        with pytest.raises(InvalidAnswer):
+            await listener.end()
+
+
+async def test_a_request_that_is_answered_before_it_is_taken_may_be_taken_later() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.write(chunked_head() + chunk(WORKING))
+        await asyncio.sleep(0.3)
+        await peer.write(chunk(COMPLETED) + LAST_CHUNK)
+
+    async with RawServer(script) as server, Client(GUARD, ClientLimits(write=0.1)) as client:
+        listener = Listener()
+        HttpForwarder(client).deliver(offer(server.url), dispatch("x" * 50_000_000), listener)
+        await listener.end()
+        assert len(listener.events) == 2
+
+
 async def test_an_answer_to_a_message_has_no_timeout(client: Client) -> None:
     async with RawServer(open_stream(WORKING)) as server:
         listener = Listener()
@@ -404,8 +425,14 @@ async def test_the_loop_turns_between_the_pieces_of_a_large_answer(client: Clien
                 asyncio.get_running_loop().call_soon(count)
 
         at_turn: list[int] = []
-        listener.on_change = lambda: at_turn.append(turns)
-        deliver(client, server.url, listener)
+
+        def note() -> None:
+            at_turn.append(turns)
+            call.resume()
+            call.resume()
+
+        listener.on_change = note
+        call = deliver(client, server.url, listener)
         count()
         await listener.end()
         assert all(len(batch) <= 17 for batch in listener.batches)
