@@ -27,6 +27,23 @@ class TaskLogWriter:
     stored.
     """
 
+    __slots__ = (
+        "_codec",
+        "_fold",
+        "_log",
+        "_observer",
+        "_open_log",
+        "_role",
+        "_supervisor",
+        "_turns",
+        "at",
+        "ended",
+        "ids",
+        "position",
+        "size",
+        "state",
+    )
+
     def __init__(
         self, log: EventLog, codec: Codec, observer: Observer, supervisor: Supervisor, row: TaskRow, turns: Sequence[Turn]
     ) -> None:

@@ -104,7 +104,7 @@ class Relay(Inbox):
         """Why the task is given up."""
         self._counted = False
         self._budget = RetryBudget(deps.silence.total_seconds(), deps.clock.monotonic())
-        self._call = WorkerCall(deps.forwarder, supervisor, self.post, self.mark_alive)
+        self._call = WorkerCall(deps.forwarder, supervisor, self)
         self._rest_waiters: list[asyncio.Future[None]] = []
         self.phase = Phase.RESTING if row.state in PAUSED else Phase.REATTACHING
         self.log_writer = TaskLogWriter(deps.engine.events, deps.codec, deps.observer, supervisor, row, turns)
@@ -483,6 +483,7 @@ class Relay(Inbox):
         if not self.started.come:
             self._fail_start(WorkerLost(f"{self.worker} sent no answer to this message."))
         self._count_load(-1)
+        self._call.close()
         self.close()
         _wake(self._rest_waiters)
         while self.when_over:

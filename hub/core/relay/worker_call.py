@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from hub.core.relay.transitions import Trigger
 from hub.core.supervisor import Supervisor
@@ -25,21 +25,24 @@ from rolecall.model.worker import Health, Offer, Registration
 
 log = logging.getLogger(__name__)
 
-Post = Callable[[Trigger, Any], None]
+class Owner(Protocol):
+    """Gets RECEIVED with a batch; CLOSED; CUT, INVALID, UNREACHABLE, DECLINED, FAULT or GIVE_UP with the error; and RETRY after
+    a pause.
+    """
+
+    def post(self, trigger: Trigger, payload: Any = None) -> None: ...
+
+    def mark_alive(self) -> None:
+        """The worker gave a sign of life."""
 
 
 class WorkerCall:
-    """Posts RECEIVED with a batch; CLOSED; CUT, INVALID, UNREACHABLE, DECLINED, FAULT or GIVE_UP with the error; and RETRY
-    after a pause. Calls `alive` for every sign of life of the worker.
-    """
+    __slots__ = ("_answer", "_owner", "_forwarder", "_paused", "_poll", "_supervisor", "_timer")
 
-    __slots__ = ("_alive", "_answer", "_forwarder", "_paused", "_poll", "_post", "_supervisor", "_timer")
-
-    def __init__(self, forwarder: Forwarder, supervisor: Supervisor, post: Post, alive: Callable[[], None]) -> None:
+    def __init__(self, forwarder: Forwarder, supervisor: Supervisor, owner: Owner) -> None:
         self._forwarder = forwarder
         self._supervisor = supervisor
-        self._post = post
-        self._alive = alive
+        self._owner: Owner | None = owner
         self._answer: OpenCall | None = None
         self._paused = False
         self._poll: asyncio.Task[None] | None = None
@@ -62,7 +65,7 @@ class WorkerCall:
         self._poll = self._supervisor.run_once(f"poll {ids.task}", self._fetch(offer, ids, after))
 
     def retry(self, *, after: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(after, self._post, Trigger.RETRY, None)
+        self._timer = asyncio.get_running_loop().call_later(after, self._post, Trigger.RETRY)
 
     def pause(self) -> None:
         """Take no more events until `resume`: the worker's stream is held by back-pressure."""
@@ -88,6 +91,11 @@ class WorkerCall:
             self._timer.cancel()
             self._timer = None
 
+    def close(self) -> None:
+        """Hang up for good."""
+        self.hang_up()
+        self._owner = None  # breaks a reference cycle
+
     def call_off(self, offer: Offer, ids: Ids) -> None:
         """The task's result is no longer needed. Nothing depends on the outcome."""
         self._supervisor.run_once(f"call off {ids.task}", self._cancel(offer, ids))
@@ -95,7 +103,8 @@ class WorkerCall:
     # --- told by the forwarder
 
     def received(self, batch: Sequence[WorkerEvent]) -> None:
-        self._alive()
+        if self._owner is not None:
+            self._owner.mark_alive()
         if batch:
             self._post(Trigger.RECEIVED, batch)
 
@@ -103,6 +112,10 @@ class WorkerCall:
         self._answer = None
         self._paused = False
         self._post(_trigger(error), error)
+
+    def _post(self, trigger: Trigger, payload: Any = None) -> None:
+        if self._owner is not None:
+            self._owner.post(trigger, payload)
 
     async def _fetch(self, offer: Offer, ids: Ids, after: float) -> None:
         await asyncio.sleep(after)

@@ -42,9 +42,7 @@ class Setup:
         self.forwarder = ScriptedForwarder()
         self.posted: list[tuple[Trigger, Any]] = []
         self.signs_of_life = 0
-        self.call = WorkerCall(
-            self.forwarder, supervisor, lambda trigger, payload: self.posted.append((trigger, payload)), self._alive
-        )
+        self.call = WorkerCall(self.forwarder, supervisor, self)
 
     def attach(self, *steps: Any) -> None:
         self.forwarder.plan("echo:a", *steps)
@@ -54,7 +52,10 @@ class Setup:
     def triggers(self) -> list[Trigger]:
         return [trigger for trigger, _ in self.posted]
 
-    def _alive(self) -> None:
+    def post(self, trigger: Trigger, payload: Any = None) -> None:
+        self.posted.append((trigger, payload))
+
+    def mark_alive(self) -> None:
         self.signs_of_life += 1
 
 
