@@ -25,6 +25,7 @@ from rolecall.model.worker import Health, Offer, Registration
 
 log = logging.getLogger(__name__)
 
+
 class Owner(Protocol):
     """Gets RECEIVED with a batch; CLOSED; CUT, INVALID, UNREACHABLE, DECLINED, FAULT or GIVE_UP with the error; and RETRY after
     a pause.
