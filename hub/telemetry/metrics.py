@@ -159,7 +159,8 @@ class Metrics:
         self._first.observe((self._known(role),), seconds)
 
     def events_logged(self, role: str, count: int, size: int) -> None:
-        role = self._known(role)
+        if role not in self._roles:
+            role = self._known(role)
         self._events[(role,)] += count
         self._bytes[role, "in"] += size
 

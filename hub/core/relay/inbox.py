@@ -32,12 +32,14 @@ Outcome = tuple[Trigger, Any]
 class Inbox(ABC):
     """Who posts a trigger runs what follows, so a relay needs no task."""
 
-    __slots__ = ("_acting", "_supervisor", "_triggers", "busy", "over")
+    __slots__ = ("_acting", "_held", "_supervisor", "_triggers", "busy", "over")
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._triggers: list[tuple[Trigger, Any]] = []
         self._acting = False
+        self._held = False
+        """The worker waits."""
         self.busy = False
         """The store works for this relay."""
         self.over = False
@@ -58,7 +60,8 @@ class Inbox(ABC):
         """Act on it, at once or when the store has answered."""
         self._triggers.append((trigger, payload))
         if self.busy and not self.over:
-            if trigger is Trigger.RECEIVED:
+            if trigger is Trigger.RECEIVED and not self._held:
+                self._held = True
                 self.hold_worker(held=True)
         elif not self._acting:
             self._work()
@@ -99,26 +102,22 @@ class Inbox(ABC):
     def _work(self) -> None:
         """Act on what is there. Events that follow each other are written together."""
         self._acting = True
+        in_order = False
         try:
             while self._triggers and (self.over or not self.busy):
                 trigger, payload = self._triggers.pop(0)
                 while trigger is Trigger.RECEIVED and self._triggers and self._triggers[0][0] is Trigger.RECEIVED:
                     payload = (*payload, *self._triggers.pop(0)[1])
-                self._act_or_abandon(trigger, payload)
+                if not self.act(trigger, payload) and isinstance(payload, Awaited):
+                    payload.tell(None)
+            in_order = True
         finally:
             self._acting = False
-        if not self.busy:
-            self.hold_worker(held=False)
-
-    def _act_or_abandon(self, trigger: Trigger, payload: Any) -> None:
-        acted: bool | None = None
-        try:
-            acted = self.act(trigger, payload)
-        finally:
-            if acted is None:  # a bug, which whoever posted reports
+            if not in_order:  # a bug, which whoever posted reports
                 self.abandon()
-        if not acted and isinstance(payload, Awaited):
-            payload.tell(None)
+        if self._held and not self.busy:
+            self._held = False
+            self.hold_worker(held=False)
 
     async def _await_store(self, operation: Awaitable[Outcome]) -> None:
         outcome: Outcome | None = None

@@ -115,11 +115,18 @@ class TaskLogWriter:
         opens = self.at == START and not pending.events
         if worker_event.kind is EventKind.TASK and not opens:
             return False
-        pending.ids = ids = _with_worker_ids(pending.ids, worker_event)
+        ids = pending.ids
+        if not (ids.worker_task and ids.worker_context and ids.context):
+            ids = pending.ids = _with_worker_ids(ids, worker_event)
         if opens:
             pending.add(self._codec.begin(worker_event, ids, self._turns[0]), worker_event)
-        else:
-            pending.add((self._codec.adopt(worker_event, ids),), worker_event)
+            return True
+        event = self._codec.adopt(worker_event, ids)
+        pending.events.append(event)
+        if event.kind is not CONTENT:
+            pending.ended = event.is_last
+        if worker_event.position:
+            pending.position = worker_event.position
         return True
 
     async def _write_compared(self, batch: Sequence[WorkerEvent], pending: _Pending, done: Done, *, gap: bool) -> None:
@@ -170,23 +177,23 @@ class TaskLogWriter:
 
     def _store(self, pending: _Pending, done: Done) -> None:
         events = pending.events
-        if events and self.state in PAUSED and events[0].state is None:
+        if not events and pending.position == self.position:
+            done(None)
+            return
+        if events and events[0].state is None and self.state in PAUSED:
             # The pause was answered: readers must not take the task for one that still waits.
             events.insert(0, self._codec.resumed(pending.ids))
-        if events or pending.position != self.position:
-            self._append(events, pending.ids, pending.position, done)
-        else:
-            done(None)
+        self._append(events, pending.ids, pending.position, done)
 
     def _append(self, events: Sequence[Event], ids: Ids, position: str | None, done: Done) -> None:
-        known = None if ids == self.ids and self.at != START else ids
+        new_ids = None if ids == self.ids and self.at != START else ids
 
         def appended(error: HubError | None) -> None:
             if error is None:
                 self._advance(events, ids, position)
             done(error)
 
-        self._open_log.append(LogEntry(events, position, known), after=self.at, done=appended)
+        self._open_log.append(LogEntry(events, position, new_ids), after=self.at, done=appended)
 
     def _advance(self, events: Sequence[Event], ids: Ids, position: str | None) -> None:
         self.at = Cursor(self.at + len(events))
@@ -197,7 +204,7 @@ class TaskLogWriter:
             if event.kind is not CONTENT:
                 self.state = event.state or self.state
                 self.ended = self.ended or event.is_last
-        if events:
+        if size:
             self.size += size
             self._observer.events_logged(self._role, len(events), size)
 
@@ -224,8 +231,6 @@ class _Pending:
 
 def _with_worker_ids(ids: Ids, worker_event: WorkerEvent) -> Ids:
     """The ids, with those of the worker. Its context becomes the public one if the caller gave none."""
-    if ids.worker_task and ids.worker_context and ids.context:
-        return ids
     return Ids(
         ids.task,
         ids.context or worker_event.context or new_context_id(),

@@ -277,17 +277,15 @@ class Relay(Inbox):
         before, self._known_end = self._known_end, writer.at
         if error is not None:
             self.store_done(*outcome_of(error))
-        elif self.rests:
+        elif (writer.ended or writer.state in PAUSED) and self.rests:
             self.store_done(Trigger.ENDED if writer.ended else Trigger.PAUSED)
         else:
-            self.store_done(Trigger.LOGGED if writer.at != before else Trigger.UNCHANGED, then=self._beyond_limits())
-
-    def _beyond_limits(self) -> Outcome | None:
-        if self.log_writer.size > self._deps.max_log:
-            return Trigger.GIVE_UP, LogFull(self._deps.max_log)
-        if self.log_writer.at > self._deps.max_log_events:
-            return Trigger.GIVE_UP, LogTooLong(self._deps.max_log_events)
-        return None
+            then: Outcome | None = None
+            if writer.size > self._deps.max_log:
+                then = Trigger.GIVE_UP, LogFull(self._deps.max_log)
+            elif writer.at > self._deps.max_log_events:
+                then = Trigger.GIVE_UP, LogTooLong(self._deps.max_log_events)
+            self.store_done(Trigger.LOGGED if writer.at != before else Trigger.UNCHANGED, then=then)
 
     def _show(self, awaited: Awaited | None) -> None:
         def revealed(error: HubError | None) -> None:

@@ -6,11 +6,11 @@ docs/explanation/relay.md shows the table as a diagram; scripts/architecture.py 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import NamedTuple
 
 
-class Phase(Enum):
+class Phase(StrEnum):
     CALLING = "calling"
     """The message is on its way to a worker, or was delivered, and nothing of its answer is in the log."""
     STREAMING = "streaming"
@@ -29,7 +29,7 @@ class Phase(Enum):
     """Nothing ran, and the message was taken back; or another writer has the task."""
 
 
-class Trigger(Enum):
+class Trigger(StrEnum):
     # from the worker
     RECEIVED = "received"
     """Events came."""
@@ -108,7 +108,7 @@ OF_THE_CALL = frozenset(
 """They mean nothing any more when the relay has hung up."""
 
 
-class Effect(Enum):
+class Effect(StrEnum):
     WRITE = auto()
     """Append what came to the log."""
     WRITE_MISSING = auto()
@@ -178,9 +178,7 @@ class Choice(NamedTuple):
 
 def step(phase: Phase, trigger: Trigger, holds: Callable[[Fact], bool]) -> Step:
     """The next phase, and what to do. Without an entry in the table nothing happens."""
-    entry = TABLE[phase].get(trigger)
-    if entry is None:
-        return Step(phase)
+    entry = TABLE[phase].get(trigger) or _NOTHING[phase]
     if isinstance(entry, Choice):
         return entry.yes if holds(entry.fact) else entry.no
     return entry
@@ -319,3 +317,4 @@ TABLE: dict[Phase, dict[Trigger, Step | Choice]] = {
     },
     Phase.WITHDRAWN: {},
 }
+_NOTHING = {phase: Step(phase) for phase in Phase}

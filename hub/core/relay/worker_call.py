@@ -38,7 +38,7 @@ class Owner(Protocol):
 
 
 class WorkerCall:
-    __slots__ = ("_answer", "_owner", "_forwarder", "_paused", "_poll", "_supervisor", "_timer")
+    __slots__ = ("_answer", "_forwarder", "_owner", "_paused", "_poll", "_supervisor", "_timer")
 
     def __init__(self, forwarder: Forwarder, supervisor: Supervisor, owner: Owner) -> None:
         self._forwarder = forwarder
@@ -104,10 +104,11 @@ class WorkerCall:
     # --- told by the forwarder
 
     def received(self, batch: Sequence[WorkerEvent]) -> None:
-        if self._owner is not None:
-            self._owner.mark_alive()
-        if batch:
-            self._post(Trigger.RECEIVED, batch)
+        owner = self._owner
+        if owner is not None:
+            owner.mark_alive()
+            if batch:
+                owner.post(Trigger.RECEIVED, batch)
 
     def closed(self, error: HubError | None) -> None:
         self._answer = None

@@ -9,7 +9,7 @@ from hub.ports.event_log import LogEntry
 from hub.storage.common.log_tail import LogTail
 from rolecall.errors import InvalidParams, TaskNotFound
 from rolecall.model.a2a import CONTENT, Event, EventKind, Ids, Logged, TaskState
-from rolecall.model.ids import Caller, Cursor, TaskId
+from rolecall.model.ids import Caller, Cursor
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.value import Value, replace
 
@@ -23,11 +23,14 @@ class Outcome(Value, frozen=True):
     size: int
 
 
-def outcome(events: Sequence[Event]) -> Outcome:
-    """A bare message completes its task, and the task is hidden."""
+def numbered(events: Sequence[Event], after: Cursor) -> tuple[list[Logged], Outcome]:
+    """The events with their cursors, and their effect. A bare message completes its task, and the task is hidden."""
+    logged: list[Logged] = []
     state: TaskState | None = None
-    terminal, hidden, size = False, False, 0
+    terminal, hidden, size, at = False, False, 0, after
     for event in events:
+        at = Cursor(at + 1)
+        logged.append(Logged(at, event))
         size += len(event.body)
         if event.kind is CONTENT:
             continue
@@ -36,11 +39,7 @@ def outcome(events: Sequence[Event]) -> Outcome:
             state, hidden = TaskState.COMPLETED, True
         elif event.state is not None:
             state = event.state
-    return Outcome(state, terminal, hidden, size)
-
-
-def numbered(events: Sequence[Event], after: Cursor) -> list[Logged]:
-    return [Logged(Cursor(at), event) for at, event in enumerate(events, after + 1)]
+    return logged, Outcome(state, terminal, hidden, size)
 
 
 class CachedTask(LogTail):
@@ -48,7 +47,20 @@ class CachedTask(LogTail):
     that the stored row includes. `pushes`: the task has had push configs.
     """
 
-    __slots__ = ("_row", "_state", "_updated", "hidden", "key", "logged", "position", "pushes", "stored_end", "turns")
+    __slots__ = (
+        "_row",
+        "_state",
+        "_updated",
+        "hidden",
+        "kept_size",
+        "key",
+        "logged",
+        "position",
+        "pushes",
+        "stored_end",
+        "task",
+        "turns",
+    )
 
     def __init__(
         self,
@@ -72,10 +84,9 @@ class CachedTask(LogTail):
         self.stored_end = row.at
         self.hidden = hidden
         self.pushes = pushes
-
-    @property
-    def task(self) -> TaskId:
-        return self._row.id
+        self.task = row.id
+        self.kept_size = 0
+        """Its size when it was kept in memory last."""
 
     @property
     def weight(self) -> int:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from hub.ports.clock import Clock
 from hub.ports.event_log import LogEntry
-from hub.storage.common.cached_task import CachedTask, numbered, outcome
+from hub.storage.common.cached_task import CachedTask, numbered
 from hub.storage.common.log_tail import LogFollower, LogTail
 from hub.storage.memory.pushes import MemoryPushes
 from rolecall.errors import HubError, LogMoved, TaskNotFound
@@ -29,7 +29,8 @@ class MemoryLog:
         cached = self._tasks.get(task)
         if cached is None or cached.closed or cached.end != after:
             return LogMoved()
-        cached.advance(entry, numbered(entry.events, after), outcome(entry.events), self._clock.wall())
+        logged, effect = numbered(entry.events, after)
+        cached.advance(entry, logged, effect, self._clock.wall())
         if cached.pushes:
             self._pushes.on_append(task)
         return None

@@ -11,6 +11,8 @@ from rolecall.model.ids import TaskId
 
 OPEN, ENDED = 4_096, 256
 BYTES = 16 * 1024 * 1024
+_GROWTH = 2048
+"""Bytes that a task in memory may grow by before its bucket counts them."""
 
 
 class _LruBucket:
@@ -81,9 +83,21 @@ class Cache:
 
     def keep(self, task: TaskId, cached: CachedTask) -> None:
         """Add the task, or update its size and whether it has ended."""
+        cached.kept_size = cached.size
         moved = cached.closed and self._open.remove(task)
         if (self._ended if cached.closed else self._open).put(task, cached) and not moved:
             self._known[task] = cached
+
+    def on_append(self, cached: CachedTask) -> bool:
+        """An append to a task that is held has been committed. False: the task has been dropped meanwhile."""
+        if self._loading:
+            self._mark_outdated(cached.task)
+        return not cached.closed
+
+    def keep_appended(self, cached: CachedTask) -> None:
+        """The same as `keep` after an append, at a lower cost: small growth is noticed later."""
+        if cached.closed or abs(cached.size - cached.kept_size) > _GROWTH:
+            self.keep(cached.task, cached)
 
     def drop(self, task: TaskId) -> None:
         self._mark_outdated(task)

@@ -11,7 +11,7 @@ from typing import Any
 
 from hub.ports.clock import Clock
 from hub.ports.event_log import LogEntry
-from hub.storage.common.cached_task import CachedTask, Outcome, numbered, outcome, with_ids
+from hub.storage.common.cached_task import CachedTask, Outcome, numbered, with_ids
 from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
@@ -128,12 +128,13 @@ class SqliteLog:
 
     def publish(self, append: _Append, stored_end: Cursor) -> None:
         """Show a committed append to readers. `stored_end`: the end that the task's stored row now includes."""
-        known = self._cache.on_write(append.cached.task)
-        if known is not None:
-            known.advance(append.entry, append.logged, append.effect, append.now)
-            known.stored_end = stored_end
-            self._cache.keep(known.task, known)
-        if known is None or known.pushes:
+        cached = append.cached
+        held = self._cache.on_append(cached)
+        if held:
+            cached.stored_end = stored_end
+            cached.advance(append.entry, append.logged, append.effect, append.now)
+            self._cache.keep_appended(cached)
+        if cached.pushes or not held:
             self._notifier.notify()
 
     async def _load(self, task: TaskId, then: Callable[[CachedTask | HubError], None]) -> None:
@@ -165,22 +166,11 @@ class SqliteOpenLog:
         self._cached = log.find(task)
 
     def append(self, entry: LogEntry, *, after: Cursor, done: Callable[[HubError | None], None]) -> None:
-        if self._cached is None:
-            self._cached = self._log.find(self._task)
-        if self._cached is not None:
-            self._enqueue(self._cached, entry, after, done)
+        cached = self._cached or self._log.find(self._task)
+        if cached is None:
+            self._log.load(self._task, lambda found: self._loaded(found, entry, after, done))
             return
-
-        def loaded(found: CachedTask | HubError) -> None:
-            if isinstance(found, HubError):
-                done(found)
-            else:
-                self._cached = found
-                self._enqueue(found, entry, after, done)
-
-        self._log.load(self._task, loaded)
-
-    def _enqueue(self, cached: CachedTask, entry: LogEntry, after: Cursor, done: Callable[[HubError | None], None]) -> None:
+        self._cached = cached
         if cached.closed or cached.end != after or after + len(entry.events) > LAST_CURSOR:
             asyncio.get_running_loop().call_soon(done, LogMoved())
             return
@@ -188,6 +178,15 @@ class SqliteOpenLog:
             self._log.writer.enqueue(_Append(self._log, cached, entry, done))
         except StoreUnavailable as error:
             asyncio.get_running_loop().call_soon(done, error)
+
+    def _loaded(
+        self, found: CachedTask | HubError, entry: LogEntry, after: Cursor, done: Callable[[HubError | None], None]
+    ) -> None:
+        if isinstance(found, HubError):
+            done(found)
+        else:
+            self._cached = found
+            self.append(entry, after=after, done=done)
 
 
 class _Append(Item):
@@ -201,8 +200,7 @@ class _Append(Item):
             entry = replace(entry, position=cached.position)  # only the last event's position is read
         self.cached = cached
         self.entry = entry
-        self.effect = outcome(entry.events)
-        self.logged = numbered(entry.events, cached.end)
+        self.logged, self.effect = numbered(entry.events, cached.end)
         self.now = log.clock.wall()
         self._log = log
         self._done = done
@@ -223,37 +221,31 @@ class _Append(Item):
         return self._end if db.execute(*self._row_change).rowcount == 1 else None
 
     def settle(self) -> None:
-        failure: HubError | None = StoreUnavailable()
+        published = False
         try:
-            if self.error is not None:
-                assert failure is not None
-                failure.__cause__ = self.error
-            elif self.result is None:
-                failure = LogMoved()
-            else:
+            if self.error is None and self.result is not None:
                 self._log.publish(self, self.result)
-                failure = None
+                published = True
         finally:
-            self._done(failure)
+            self._done(None if published else self._failure())
+
+    def _failure(self) -> HubError:
+        if self.error is None and self.result is None:
+            return LogMoved()
+        failure = StoreUnavailable()
+        failure.__cause__ = self.error
+        return failure
 
 
 def _rows(key: int, logged: Sequence[Logged], position: str | None) -> list[tuple[Any, ...]]:
     """The worker's position is stored with the last event."""
-    base, rows = key << CURSOR_BITS, list[tuple[Any, ...]]()
+    base, rows, last = key << CURSOR_BITS, list[tuple[Any, ...]](), len(logged)
     for item in logged:
         event = item.event
-        rows.append(
-            (
-                base + item.cursor,
-                _KIND_TEXT[event.kind],
-                _STATE_TEXT[event.state],
-                event.dialect,
-                "",
-                bytearray(event.body),
-            )
-        )
-    if rows and position is not None:
-        rows[-1] = (*rows[-1][:4], position, rows[-1][5])
+        last -= 1
+        held = position if position is not None and not last else ""
+        kind, state = _KIND_TEXT[event.kind], _STATE_TEXT[event.state]
+        rows.append((base + item.cursor, kind, state, event.dialect, held, bytearray(event.body)))
     return rows
 
 
