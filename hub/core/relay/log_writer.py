@@ -29,8 +29,13 @@ class TaskLogWriter:
 
     __slots__ = (
         "_codec",
+        "_done",
         "_fold",
         "_log",
+        "_new_ended",
+        "_new_events",
+        "_new_ids",
+        "_new_position",
         "_observer",
         "_open_log",
         "_role",
@@ -61,6 +66,12 @@ class TaskLogWriter:
         self.state = row.state
         self.position = row.position
         self.ended = row.ended
+        # What the present write adds:
+        self._done: Done
+        self._new_events: list[Event]
+        self._new_ids: Ids
+        self._new_position: str | None
+        self._new_ended: bool
 
     @property
     def rests(self) -> bool:
@@ -69,30 +80,29 @@ class TaskLogWriter:
 
     def write(self, batch: Sequence[WorkerEvent], done: Done, *, gap: bool = False) -> None:
         """Log what a worker sent. Events after the end, or of another task, are dropped and counted."""
-        pending = _Pending(self.ids, self.position, self.ended)
+        self._begin(done)
         for place, worker_event in enumerate(batch):
-            if not self._add(worker_event, pending):
-                compared = self._write_compared(batch[place:], pending, done, gap=gap)
+            if not self._add(worker_event):
+                compared = self._write_compared(batch[place:], done, gap=gap)
                 self._supervisor.run_once(f"comparing {self.ids.task}", compared)
                 return
-        self._store(pending, done)
+        self._store()
 
     def reveal(self, done: Done) -> None:
         """Log the opening of the task, if its worker has sent nothing yet."""
-        if self.at != START:
-            done(None)
-            return
-        ids = self._with_context()
-        self._append([self._codec.opening(ids, self._turns[0])], ids, self.position, done)
+        self._begin(done)
+        if self.at == START:
+            self._open()
+        self._store()
 
     def conclude(self, error: HubError, done: Done, state: TaskState = TaskState.FAILED) -> None:
         """End the task by the hub, with its error."""
-        if self.ended:
-            done(None)
-            return
-        ids = self._with_context()
-        events = [self._codec.opening(ids, self._turns[0])] if self.at == START else []
-        self._append([*events, self._codec.verdict(ids, state, error)], ids, self.position, done)
+        self._begin(done)
+        if not self.ended:
+            if self.at == START:
+                self._open()
+            self._new_events.append(self._codec.verdict(self._new_ids, state, error))
+        self._store()
 
     def use_dialect(self, log_dialect: str) -> None:
         """Another worker gets the call, before any event was logged."""
@@ -102,52 +112,64 @@ class TaskLogWriter:
     def drop(self, batch: Sequence[WorkerEvent]) -> None:
         self._observer.dropped(self._role, "after the end", len(batch))
 
-    # --- what a worker sent
+    # --- what a write adds
 
-    def _add(self, worker_event: WorkerEvent, pending: _Pending) -> bool:
+    def _begin(self, done: Done) -> None:
+        self._done = done
+        self._new_events = []
+        self._new_ids, self._new_position, self._new_ended = self.ids, self.position, self.ended
+
+    def _open(self) -> None:
+        if not self._new_ids.context:
+            self._new_ids = replace(self._new_ids, context=new_context_id())
+        self._new_events.append(self._codec.opening(self._new_ids, self._turns[0]))
+
+    def _add(self, worker_event: WorkerEvent) -> bool:
         """False: the event is a Task that must be compared with the log first."""
-        if pending.ended:
+        ids, events = self._new_ids, self._new_events
+        if self._new_ended:
             self._observer.dropped(self._role, "after the end", 1)
             return True
-        if worker_event.task and pending.ids.worker_task and worker_event.task != pending.ids.worker_task:
+        if worker_event.task != ids.worker_task and worker_event.task and ids.worker_task:
             self._observer.dropped(self._role, "foreign task", 1)
             return True
-        opens = self.at == START and not pending.events
+        opens = self.at == START and not events
         if worker_event.kind is EventKind.TASK and not opens:
             return False
-        ids = pending.ids
         if not (ids.worker_task and ids.worker_context and ids.context):
-            ids = pending.ids = _with_worker_ids(ids, worker_event)
+            ids = self._new_ids = _with_worker_ids(ids, worker_event)
         if opens:
-            pending.add(self._codec.begin(worker_event, ids, self._turns[0]), worker_event)
-            return True
-        event = self._codec.adopt(worker_event, ids)
-        pending.events.append(event)
-        if event.kind is not CONTENT:
-            pending.ended = event.is_last
+            events += self._codec.begin(worker_event, ids, self._turns[0])
+        else:
+            events.append(self._codec.adopt(worker_event, ids))
+        if worker_event.kind is not CONTENT:
+            self._new_ended = events[-1].is_last
         if worker_event.position:
-            pending.position = worker_event.position
+            self._new_position = worker_event.position
         return True
 
-    async def _write_compared(self, batch: Sequence[WorkerEvent], pending: _Pending, done: Done, *, gap: bool) -> None:
+    async def _write_compared(self, batch: Sequence[WorkerEvent], done: Done, *, gap: bool) -> None:
         outcome: HubError | None = InvalidAnswer(self._role, "the hub cannot compare it with the log")
         try:
             for worker_event in batch:
-                if self._add(worker_event, pending):
+                if self._add(worker_event):
                     continue
                 # The comparison is with the log, so the earlier events of this batch must be there.
-                await self._stored(pending)
-                pending = _Pending(_with_worker_ids(self.ids, worker_event), self.position, self.ended)
+                await self._stored()
                 fold = await self._folded()
-                pending.add(fold.missing(worker_event, pending.ids, gap=gap), worker_event)
-            await self._stored(pending)
+                self._new_ids = _with_worker_ids(self.ids, worker_event)
+                self._new_events += fold.missing(worker_event, self._new_ids, gap=gap)
+                self._new_ended = bool(self._new_events) and self._new_events[-1].is_last
+                self._new_position = worker_event.position or self.position
+            await self._stored()
             outcome = None
         except (LogMoved, StoreUnavailable) as error:
             outcome = error
         finally:
             done(outcome)
 
-    async def _stored(self, pending: _Pending) -> None:
+    async def _stored(self) -> None:
+        """Store what was added so far, and begin again."""
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def resolve(error: HubError | None) -> None:
@@ -158,8 +180,10 @@ class TaskLogWriter:
             else:
                 stored.set_exception(error)
 
-        self._store(pending, resolve)
+        self._done = resolve
+        self._store()
         await stored
+        self._begin(resolve)
 
     async def _folded(self) -> LogFold:
         """The fold of the whole log. It is kept, so that each comparison reads only what was logged since the last one."""
@@ -175,58 +199,32 @@ class TaskLogWriter:
 
     # --- into the log
 
-    def _store(self, pending: _Pending, done: Done) -> None:
-        events = pending.events
-        if not events and pending.position == self.position:
-            done(None)
+    def _store(self) -> None:
+        events, ids = self._new_events, self._new_ids
+        if not events and self._new_position == self.position:
+            self._done(None)
             return
         if events and events[0].state is None and self.state in PAUSED:
             # The pause was answered: readers must not take the task for one that still waits.
-            events.insert(0, self._codec.resumed(pending.ids))
-        self._append(events, pending.ids, pending.position, done)
+            events.insert(0, self._codec.resumed(ids))
+        new_ids = None if self.at != START and ids == self.ids else ids
+        self._open_log.append(LogEntry(events, self._new_position, new_ids), after=self.at, done=self._appended)
 
-    def _append(self, events: Sequence[Event], ids: Ids, position: str | None, done: Done) -> None:
-        new_ids = None if ids == self.ids and self.at != START else ids
-
-        def appended(error: HubError | None) -> None:
-            if error is None:
-                self._advance(events, ids, position)
-            done(error)
-
-        self._open_log.append(LogEntry(events, position, new_ids), after=self.at, done=appended)
-
-    def _advance(self, events: Sequence[Event], ids: Ids, position: str | None) -> None:
-        self.at = Cursor(self.at + len(events))
-        self.ids, self.position = ids, position
-        size = 0
-        for event in events:
-            size += len(event.body)
-            if event.kind is not CONTENT:
-                self.state = event.state or self.state
-                self.ended = self.ended or event.is_last
-        if size:
+    def _appended(self, error: HubError | None) -> None:
+        events = self._new_events
+        if error is None and events:
+            self.at = Cursor(self.at + len(events))
+            size = 0
+            for event in events:
+                size += len(event.body)
+                if event.kind is not CONTENT:
+                    self.state = event.state or self.state
+                    self.ended = self.ended or event.is_last
             self.size += size
             self._observer.events_logged(self._role, len(events), size)
-
-    def _with_context(self) -> Ids:
-        return self.ids if self.ids.context else replace(self.ids, context=new_context_id())
-
-
-class _Pending:
-    """What a batch adds to the log."""
-
-    __slots__ = ("ended", "events", "ids", "position")
-
-    def __init__(self, ids: Ids, position: str | None, ended: bool) -> None:
-        self.ids = ids
-        self.position = position
-        self.ended = ended
-        self.events: list[Event] = []
-
-    def add(self, events: Sequence[Event], worker_event: WorkerEvent) -> None:
-        self.events += events
-        self.ended = worker_event.kind is not CONTENT and bool(self.events) and self.events[-1].is_last
-        self.position = worker_event.position or self.position
+        if error is None:
+            self.ids, self.position = self._new_ids, self._new_position
+        self._done(error)
 
 
 def _with_worker_ids(ids: Ids, worker_event: WorkerEvent) -> Ids:

@@ -21,8 +21,8 @@ QUEUE_LIMIT = 20_000
 BATCH_LIMIT = 500
 BUSY_MILLIS = 5_000
 """How long to wait for another process that locks the database."""
-_MAX_WAIT_TURNS = 2
-"""A batch waits up to this many turns of the loop for more items, but never for a time: more items cost little more."""
+_WAIT_TURNS = 3
+"""A batch waits this many turns of the loop for more items, but never for a time: more items cost little more."""
 # Raised for a value that cannot be stored: the fault of one item, not of its batch.
 _ITEM_FAULTS = (
     sqlite3.IntegrityError,
@@ -147,7 +147,7 @@ class Writer:
         self._queue.append(item)
         if not self._busy:
             self._busy = True
-            self._loop.call_soon(self._gather, 0, 0)
+            self._loop.call_soon(self._gather, 0)
 
     def between(self, maintenance: Callable[[sqlite3.Connection], object]) -> None:
         """Run this once on the thread, between two batches. A later request replaces one that has not run yet."""
@@ -166,11 +166,10 @@ class Writer:
 
     # --- on the loop
 
-    def _gather(self, turns: int, waiting_before: int) -> None:
-        """Start a batch when a turn of the loop has added no more items, or after a few turns."""
-        waiting = len(self._queue)
-        if waiting > waiting_before and turns < _MAX_WAIT_TURNS:
-            self._loop.call_soon(self._gather, turns + 1, waiting)
+    def _gather(self, turns: int) -> None:
+        """Start a batch after a few turns of the loop."""
+        if self._queue and turns < _WAIT_TURNS:
+            self._loop.call_soon(self._gather, turns + 1)
         else:
             self._next()
 
@@ -221,7 +220,7 @@ class Writer:
             finished = True
         finally:
             if finished:
-                self._gather(0, 0)
+                self._gather(0)
             else:
                 self._loop.call_soon(self._settle_items, batch)
 
