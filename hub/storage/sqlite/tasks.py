@@ -27,8 +27,8 @@ MEMBERS = (
     "state, last, position, size, created, updated"
 )
 _ADMIT = f"""
-insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params)
-values ({", ".join("?" * 22)})
+insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params, names)
+values ({", ".join("?" * 23)})
 """
 _TURNS = """
 select turn_after, turn_message, turn_dialect, turn_params, -1 as seq from task where id = ?1
@@ -37,14 +37,14 @@ select after, message, dialect, params, seq from turn where task = (select key f
 order by seq
 """
 _ADD_TURN = """
-insert into turn (task, seq, after, message, dialect, params)
-values (?1, (select count(*) from turn where task = ?1), ?2, ?3, ?4, ?5)
+insert into turn (task, seq, after, message, dialect, params, names)
+values (?1, (select count(*) from turn where task = ?1), ?2, ?3, ?4, ?5, ?6)
 returning seq
 """
 _DROP_TURN = """
 delete from turn where task = (select key from task where id = ?1) and after = ?2 and message = ?3
 and seq = (select max(seq) from turn where task = (select key from task where id = ?1))
-returning seq
+returning seq, task, names
 """
 PAUSED_STATE = "state in ({})".format(", ".join(f"'{state}'" for state in sorted(PAUSED)))
 """In the words of the index task_paused, or SQLite does not use it."""
@@ -78,16 +78,22 @@ _FIND_CALL = """
 select task.id, task.role, call.began, call.content from call join task on task.key = call.task
 where name = ?1 and (call.content <> x'' or idle_since is null or updated > ?2)
 """
-_DROP_CALL = "delete from call where task = (select key from task where id = ?1) and began = ?2"
+# A name that was free may be a later task's by now.
+_FREE_NAME = "delete from call where name = ? and task = ?"
+_NAMES = "select names from task where key = ?1 union all select names from turn where task = ?1"
+_NAME_BYTES = 16
 # The last of a piece of the tasks that ended in that time, by idle_since, and their number.
 _ENDED = """
 select max(idle_since), count(*) from (
   select idle_since from task where idle_since > ?1 and idle_since <= ?2 order by idle_since limit ?3
 )
 """
-_FORGET_CALLS = """
-delete from call where content = x'' and task in (select key from task where idle_since > ?1 and idle_since <= ?2)
+_NAMES_OF_ENDED = """
+select key, names from task where idle_since > ?1 and idle_since <= ?2
+union all
+select key, turn.names from task join turn on turn.task = task.key where idle_since > ?1 and idle_since <= ?2
 """
+_FORGET_NAME = f"{_FREE_NAME} and content = x''"
 _FORGOTTEN = "calls forgotten"
 """In the table meta: the `idle_since` up to which names have been deleted."""
 _EXPIRED = f"""
@@ -131,7 +137,7 @@ class SqliteTasks:
         remembered: timedelta = timedelta(),
         push: SealedConfig | None = None,
     ) -> bool:
-        values = (*_values(row), turn.after, turn.message_id, turn.dialect, bytearray(turn.params))
+        values = (*_values(row), turn.after, turn.message_id, turn.dialect, bytearray(turn.params), _joined(names))
         free_before = self._clock.wall() - remembered.total_seconds()
         set_config = self._pushes.config_work(row.caller, push, limit=1) if push is not None else None
 
@@ -158,7 +164,7 @@ class SqliteTasks:
     async def add_turn(
         self, task: TaskId, turn: Turn, *, names: Sequence[CallName] = (), remembered: timedelta = timedelta()
     ) -> bool:
-        values = (turn.after, turn.message_id, turn.dialect, turn.params)
+        values = (turn.after, turn.message_id, turn.dialect, turn.params, _joined(names))
         now = self._clock.wall()
         free_before = now - remembered.total_seconds()
 
@@ -189,9 +195,11 @@ class SqliteTasks:
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
         def write(db: sqlite3.Connection) -> int | None:
             found = db.execute(_DROP_TURN, (task, turn.after, turn.message_id)).fetchone()
-            if found is not None:
-                db.execute(_DROP_CALL, (task, turn.after))
-            return int(found[0]) if found is not None else None
+            if found is None:
+                return None
+            seq, key, names = found
+            db.executemany(_FREE_NAME, _each(key, names))
+            return int(seq)
 
         def publish(seq: int | None) -> None:
             cached = self._cache.on_write(task) if seq is not None else None
@@ -320,7 +328,8 @@ class SqliteTasks:
         upto, count = (await self._reader.rows(_ENDED, (after, before, FORGET_CALLS)))[0]
 
         def write(db: sqlite3.Connection) -> None:
-            db.execute(_FORGET_CALLS, (after, upto))
+            for key, names in db.execute(_NAMES_OF_ENDED, (after, upto)).fetchall():
+                db.executemany(_FORGET_NAME, _each(key, names))
             db.execute("insert or replace into meta (name, value) values (?, ?)", (_FORGOTTEN, upto))
 
         if count:
@@ -386,14 +395,25 @@ def _filter(caller: Caller, context: str | None, role: str | None) -> tuple[str,
 def _add_calls(db: sqlite3.Connection, key: int, began: Cursor, names: Sequence[CallName], free_before: float) -> bool:
     """Store all names, or none. False: one of them is an earlier call's."""
     for at, (name, content) in enumerate(names):
-        if db.execute(_ADD_CALL, (name, key, began, content, free_before)).rowcount != 1:
-            db.executemany("delete from call where name = ?", [(added,) for added, _ in names[:at]])
+        # As byte arrays: see `_KIND_TEXT` in events.py.
+        if db.execute(_ADD_CALL, (bytearray(name), key, began, bytearray(content), free_before)).rowcount != 1:
+            db.executemany(_FREE_NAME, [(added, key) for added, _ in names[:at]])
             return False
     return True
 
 
+def _joined(names: Sequence[CallName]) -> bytearray:
+    """As they are stored with their message, by which they are found when it goes: an index by task would cost a page."""
+    return bytearray().join([name.digest for name in names])
+
+
+def _each(key: int, joined: bytes) -> list[tuple[bytes, int]]:
+    return [(joined[at : at + _NAME_BYTES], key) for at in range(0, len(joined), _NAME_BYTES)]
+
+
 def _delete(db: sqlite3.Connection, key: int) -> None:
-    db.execute("delete from call where task = ?", (key,))
+    for (names,) in db.execute(_NAMES, (key,)).fetchall():
+        db.executemany(_FREE_NAME, _each(key, names))
     db.execute("delete from event where place > (?1 << 24) and place < ((?1 + 1) << 24)", (key,))
     db.execute("delete from turn where task = ?", (key,))
     db.execute("delete from task where key = ?", (key,))

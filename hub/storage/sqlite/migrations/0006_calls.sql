@@ -8,25 +8,27 @@ create table call (
   content blob not null
 ) strict, without rowid;
 
-create index call_task on call (task);
+-- The names of a message, 16 bytes each, are with it as well: so they are found when it goes, and `call` needs no second index.
+alter table task add column names blob not null default x'';
+alter table turn add column names blob not null default x'';
 
-insert into call
-select digest(workspace, caller, '#', caller_key), key, 0, digest(turn_params) from task
-where caller_key <> '' and caller_key not like 'alias' || char(10) || '%';
+update task set names = case
+  when caller_key like 'alias' || char(10) || '%' then digest(workspace, caller, '@', substr(caller_key, 7))
+  else digest(workspace, caller, '#', caller_key)
+end where caller_key <> '';
 
-insert into call
-select digest(workspace, caller, '@', substr(caller_key, 7)), key, 0, digest(turn_params) from task
-where caller_key like 'alias' || char(10) || '%';
+insert into call select names, key, 0, digest(turn_params) from task where caller_key <> '';
 
--- Older hubs did not store whether the path named the role, so both names are used. No window is longer than a day. In the order
--- of admission, so that a name is the latest task's.
-insert or replace into call
-select digest(workspace, caller, role, turn_params), key, 0, x'' from task not indexed
+-- Older hubs did not store whether the path named the role, so both names are used. No window is longer than a day.
+update task set names = cast(digest(workspace, caller, role, turn_params) || digest(workspace, caller, '', turn_params) as blob)
 where coalesce(caller_key, '') = '' and (idle_since is null or updated > unixepoch() - 86400);
 
+-- In the order of admission, so that a name is the latest task's.
 insert or replace into call
-select digest(workspace, caller, '', turn_params), key, 0, x'' from task not indexed
-where coalesce(caller_key, '') = '' and (idle_since is null or updated > unixepoch() - 86400);
+select substr(names, 1, 16), key, 0, x'' from task not indexed where coalesce(caller_key, '') = '' and names <> x'';
+
+insert or replace into call
+select substr(names, 17), key, 0, x'' from task not indexed where coalesce(caller_key, '') = '' and names <> x'';
 
 drop index task_caller_key;
 alter table task drop column caller_key;
