@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import NamedTuple
 
 from hub.core.admission.idempotency import Call, CallNames, Idempotency, names_of
@@ -174,13 +175,13 @@ class Hub:
 
     # --- how a call begins
 
-    async def _begin(self, caller: Caller, send: Send) -> Call:
+    def _begin(self, caller: Caller, send: Send) -> Awaitable[Call]:
         """Return the call of a repeated message, or admit a new one."""
         if self.draining:
             raise HubDraining
         turn = self._deps.codec.record(send, after=START)
         names = names_of(caller, send, turn)
-        return await self._idempotency.once(caller, send, names, lambda: self._admit(caller, send, turn, names))
+        return self._idempotency.once(caller, send, names, partial(self._admit, caller, send, turn, names))
 
     async def _admit(self, caller: Caller, send: Send, turn: Turn, names: CallNames) -> Call | None:
         """Route, store, and only then call the worker, so that every task that may run can be found again. None: an earlier

@@ -146,17 +146,18 @@ class Metrics:
             self._counts["lease_expirations_total"][(role,)] += 1
 
     def call_started(self, role: str, method: str) -> None:
-        self._active[self._known(role), method] += 1
+        self._active[role if role in self._roles else self._known(role), method] += 1
 
     def call_ended(self, role: str, method: str, outcome: str, seconds: float) -> None:
-        role = self._known(role)
+        if role not in self._roles:
+            role = self._known(role)
         call = role, method
         _take_one(self._active, call, (UNKNOWN, method))
         self._requests[role, method, outcome] += 1
         self._durations.observe(call, seconds)
 
     def first_event(self, role: str, seconds: float) -> None:
-        self._first.observe((self._known(role),), seconds)
+        self._first.observe((role if role in self._roles else self._known(role),), seconds)
 
     def events_logged(self, role: str, count: int, size: int) -> None:
         if role not in self._roles:
@@ -171,7 +172,7 @@ class Metrics:
         _take_one(self._streams, (self._known(role),), (UNKNOWN,))
 
     def routed(self, role: str, rule: str, result: str) -> None:
-        self._routes[self._known(role), rule, result] += 1
+        self._routes[role if role in self._roles else self._known(role), rule, result] += 1
 
     def worker_failed(self, role: str, reason: str) -> None:
         self._counts["upstream_errors_total"][self._known(role), reason] += 1

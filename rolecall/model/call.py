@@ -30,6 +30,5 @@ class StoredCall(NamedTuple):
 
 def digest(*parts: str | bytes) -> bytes:
     """Part of the format of stored data: migrations call it too. No part but the last may contain a zero byte."""
-    return blake2b(
-        b"\0".join(part.encode() if isinstance(part, str) else part for part in parts), digest_size=_DIGEST_BYTES
-    ).digest()
+    encoded = [part.encode() if isinstance(part, str) else part for part in parts]
+    return blake2b(b"\0".join(encoded), digest_size=_DIGEST_BYTES).digest()

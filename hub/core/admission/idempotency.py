@@ -11,7 +11,7 @@ same call.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
@@ -56,7 +56,7 @@ class CallNames(NamedTuple):
     @property
     def of_task(self) -> tuple[CallName, ...]:
         """The names under which a new task is stored."""
-        return tuple(name for name in self if name is not None)
+        return self.of_answer if self.alias is None else (*self.of_answer, self.alias)
 
     @property
     def of_answer(self) -> tuple[CallName, ...]:
@@ -129,29 +129,25 @@ class Idempotency:
             # Messages under one alias are admitted one after the other: what a second one means depends on the first.
             await ahead.over()
         admission = _Admission(own.content if own is not None else b"")
-        for name in names.of_task:
+        all_names = names.of_task
+        for name in all_names:
             self._known[name.digest] = admission
         try:
             call = await self._find_or_start(caller, send, names, start)
         except BaseException as error:
-            self._drop(names)
+            self._drop(all_names)
             # If the first caller is cancelled, the waiting ones get BrokenOff: they may try again.
             admission.happen(error if isinstance(error, HubError) else BrokenOff())
             raise
-        self._drop(names)
-        self._keep_while_running(call, names.own, admission)
+        if own is not None and call.relay is not None and not call.relay.over:
+            call.relay.when_over.append(partial(self._drop, (own,)))
+            all_names = all_names[1:]
+        self._drop(all_names)
         admission.succeed(call)
         return call
 
-    def _keep_while_running(self, call: Call, name: CallName | None, admission: _Admission) -> None:
-        relay = call.relay
-        if name is None or relay is None or relay.over:
-            return
-        self._known[name.digest] = admission
-        relay.when_over.append(partial(self._drop, CallNames(name, None)))
-
-    def _drop(self, names: CallNames) -> None:
-        for name in names.of_task:
+    def _drop(self, names: Sequence[CallName]) -> None:
+        for name in names:
             self._known.pop(name.digest, None)
 
     async def _find_or_start(

@@ -75,7 +75,7 @@ class Router:
                     raise WorkerBusy(str(holder.worker), 1)
                 return Route(holder, "context affinity", len(live), conversation)
             rule = "context holder gone"
-        ready = [r for r in live if r.health is Health.READY and r.worker not in avoid]
+        ready = [r for r in live if r.health is Health.READY and not (avoid and r.worker in avoid)]
         if len(ready) < len(live):
             suspects = [r for r in live if r.health is Health.SUSPECT and r.worker not in avoid]
             if len(suspects) > len(ready):

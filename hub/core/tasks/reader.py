@@ -112,7 +112,7 @@ def _snapshot(fold: LogFold, view: TaskView) -> bytes:
 
 def _is_long(log: Sequence[Logged]) -> bool:
     """Whether to fold it in a thread, so that the loop serves others meanwhile."""
-    return len(log) > _FOLDED_ON_LOOP or sum(len(logged.event.body) for logged in log) > _FOLDED_ON_LOOP * 1024
+    return len(log) > _FOLDED_ON_LOOP or sum([len(logged.event.body) for logged in log]) > _FOLDED_ON_LOOP * 1024
 
 
 def answered_in(asked: str | None, row: TaskRow) -> str:

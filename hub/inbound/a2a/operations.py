@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from hub.core.hub import Hub
 from hub.core.push.configs import PushConfigs
@@ -78,12 +78,12 @@ class Operations:
             Operation.CARD: self._card,
         }
 
-    async def answer(self, call: OperationCall) -> bytes:
+    def answer(self, call: OperationCall) -> Awaitable[bytes]:
         """The result's JSON."""
         handler = self._table.get(call.operation)
         if handler is None:
             raise MethodNotFound(call.operation.value)
-        return await handler(call)
+        return handler(call)
 
     async def open(self, call: OperationCall) -> TaskStream:
         """The stream of a message or of a task."""

@@ -72,7 +72,10 @@ class Request:
     async def _body(self, limit: int) -> bytes:
         message = await self.receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
-            return _checked(message.get("body", b""), limit)
+            whole: bytes = message.get("body", b"")
+            if len(whole) > limit:
+                raise BodyTooLarge(limit)
+            return whole
         body = bytearray()
         while message["type"] == "http.request":
             body += message.get("body", b"")
@@ -108,9 +111,3 @@ class Request:
         except TimeoutError:
             pass
         await self.send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _checked(body: bytes, limit: int) -> bytes:
-    if len(body) > limit:
-        raise BodyTooLarge(limit)
-    return body

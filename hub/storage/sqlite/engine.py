@@ -38,11 +38,11 @@ class SqliteEngine:
         self._writer = Writer(self._connect)
         self._reader = SqliteReader(database)
         self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._restart_log)
-        self._registry = SqliteRegistry(clock, self._writer, self._reader)
+        self.registry = SqliteRegistry(clock, self._writer, self._reader)
         notifier = Notifier()
-        self._pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
-        self._tasks = SqliteTasks(self._writer, self._reader, cache, clock, self._pushes)
-        self._events = SqliteLog(self._writer, self._reader, cache, clock, notifier)
+        self.pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
+        self.tasks = SqliteTasks(self._writer, self._reader, cache, clock, self.pushes)
+        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier)
         self._undo = AsyncExitStack()
 
     @property
@@ -53,22 +53,6 @@ class SqliteEngine:
     @property
     def reader(self) -> SqliteReader:
         return self._reader
-
-    @property
-    def registry(self) -> SqliteRegistry:
-        return self._registry
-
-    @property
-    def tasks(self) -> SqliteTasks:
-        return self._tasks
-
-    @property
-    def events(self) -> SqliteLog:
-        return self._events
-
-    @property
-    def pushes(self) -> SqlitePushes:
-        return self._pushes
 
     async def __aenter__(self) -> SqliteEngine:
         async with AsyncExitStack() as undo:
@@ -88,15 +72,15 @@ class SqliteEngine:
             undo.push_async_callback(asyncio.to_thread, self._checkpoints.close)
             await self._reader.start()
             undo.push_async_callback(self._reader.close)
-            undo.push_async_callback(self._events.close)
-            await self._registry.load()
-            await self._pushes.load()
+            undo.push_async_callback(self.events.close)
+            await self.registry.load()
+            await self.pushes.load()
             self._undo = undo.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         async with self._undo:
-            await self._registry.sweep()
+            await self.registry.sweep()
 
     async def ping(self) -> None:
         await self._writer.submit(_write_something)

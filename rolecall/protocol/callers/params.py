@@ -95,6 +95,8 @@ def check_ids(message: JsonObject) -> None:
 
 def metadata_of(message: JsonObject, params: JsonObject) -> Sequence[JsonObject]:
     """The metadata of the message and of the call, without empty ones."""
+    if message.get("metadata") is None and params.get("metadata") is None:
+        return ()
     found = (member(message, "metadata", "message.metadata"), member(params, "metadata", "metadata"))
     return [document for document in found if document]
 
