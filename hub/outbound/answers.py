@@ -11,7 +11,7 @@ from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerFault
 from rolecall.model.a2a import CONTENT, PAUSED, TERMINAL, EventKind, WorkerEvent
 from rolecall.model.value import Value
 from rolecall.protocol.jsonrpc import Reply
-from rolecall.protocol.sse import Frame, FrameReader, FrameTooLong
+from rolecall.protocol.sse import FrameReader, FrameTooLong
 from rolecall.protocol.workers.events import Malformed
 
 _BUSY_CODE = -32000
@@ -123,34 +123,25 @@ class StreamedAnswer(Answer):
         self._fresh = True
 
     def read(self, piece: bytes, *, last: bool) -> Sequence[WorkerEvent] | None:
-        try:
-            frames = self._frames.feed(piece)
-        except FrameTooLong:
-            self.failure = InvalidAnswer(self._form.worker, f"an event is longer than {self._form.limits.max_event} bytes")
-            return None
-        batch = self._events(frames) if frames else ()
-        if last and self.failure is None and self._frames.unfinished:
-            self.failure = WorkerBroke(self._form.worker, "its stream ended within an event")
-        return batch if batch or (piece and self.failure is None) else None
-
-    def _events(self, frames: Sequence[Frame]) -> Sequence[WorkerEvent]:
         form = self._form
         batch: list[WorkerEvent] = []
-        for frame in frames:
-            if not frame.data:
-                continue
-            try:
-                batch.append(form.event(frame.data, position=frame.id if form.replays else None, fresh=self._fresh))
-            except WorkerError as error:
-                self.failure = error
-                break
-            self._fresh = False
+        try:
+            for frame in self._frames.feed(piece):
+                if frame.data:
+                    batch.append(form.event(frame.data, position=frame.id if form.replays else None, fresh=self._fresh))
+                    self._fresh = False
+        except FrameTooLong:
+            self.failure = InvalidAnswer(form.worker, f"an event is longer than {form.limits.max_event} bytes")
+        except WorkerError as error:
+            self.failure = error
         if batch:
-            last = batch[-1]
-            self.finished = last.kind is not CONTENT and (
-                last.state in TERMINAL or last.state in PAUSED or last.kind is EventKind.MESSAGE
+            end = batch[-1]
+            self.finished = end.kind is not CONTENT and (
+                end.state in TERMINAL or end.state in PAUSED or end.kind is EventKind.MESSAGE
             )
-        return batch
+        if last and self.failure is None and self._frames.unfinished:
+            self.failure = WorkerBroke(form.worker, "its stream ended within an event")
+        return batch if batch or (piece and self.failure is None) else None
 
 
 class SingleAnswer(Answer):

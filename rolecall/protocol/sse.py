@@ -57,13 +57,14 @@ class FrameReader:
             lines[0] = b"".join((*self._rest, lines[0]))
             self._rest, self._rest_size = [], 0
         frames: list[Frame] = []
+        data = self._data
         # No calls for a usual line: every event of a stream comes through here.
         for line in lines:
             if not line:
-                if self._data:
-                    data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-                    frames.append(Frame(data, self._id, self._event))
-                    self._data, self._size, self._id = [], 0, None
+                if data:
+                    frames.append(Frame(data[0] if len(data) == 1 else b"\n".join(data), self._id, self._event))
+                    data.clear()
+                    self._size, self._id = 0, None
                 self._event = None
                 continue
             value = line[6:] if line.startswith(b"data: ") else self._field(line)
@@ -72,7 +73,7 @@ class FrameReader:
                 self._size += len(value) + 1
                 if self._size > self._limit:
                     raise FrameTooLong(f"an event of over {self._limit} bytes")
-                self._data.append(value)
+                data.append(value)
         if rest:
             self._keep(rest)
         return frames

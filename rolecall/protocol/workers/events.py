@@ -41,6 +41,7 @@ class WorkerEventReader(Value, frozen=True):
     def read(self, kind: EventKind, document: JsonObject, position: str | None) -> WorkerEvent:
         """Changes the document and keeps it."""
         state: TaskState | None = None
+        task_id = "taskId"
         if kind is CONTENT:
             self._check_artifact(document.get("artifact"))
             _check_common(document)
@@ -48,7 +49,7 @@ class WorkerEventReader(Value, frozen=True):
                 if name in document and not isinstance(document[name], bool):
                     del document[name]
         elif kind is EventKind.TASK:
-            state = self._check_task(document)
+            state, task_id = self._check_task(document), "id"
         elif kind is EventKind.STATUS:
             state = self._check_status(document)
         else:
@@ -57,8 +58,8 @@ class WorkerEventReader(Value, frozen=True):
             document["kind"] = _NAMES[kind]
         else:
             document.pop("kind", None)
-        task = document.get("id" if kind is EventKind.TASK else "taskId") or ""
-        return WorkerEvent(kind, state, document, self.dialect, task, document.get("contextId") or "", position)
+        task, context = document.get(task_id) or "", document.get("contextId") or ""
+        return WorkerEvent(kind, state, document, self.dialect, task, context, position)
 
     def _check_task(self, task: JsonObject) -> TaskState:
         if not isinstance(task.get("id"), str) or not task["id"] or len(task["id"]) > _LONGEST_ID:
