@@ -116,7 +116,7 @@ class Execution:
             self._job.cancel()
 
     def leave(self) -> None:
-        """End the handler, which waits for its caller, and leave the task as it is: the hub ends it with this worker's lease."""
+        """End the handler, which waits for its caller, and leave the task as it is: the hub ends it with the lease."""
         self._left = True
         if self._job is not None:
             self._job.cancel()
