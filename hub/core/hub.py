@@ -366,8 +366,8 @@ class Hub:
             await relay.started.wait()
             return
         await relay.show()
-        if relay.over and relay.started.come:
-            await relay.started.wait()  # it has just been taken back; raises the reason
+        if relay.over:
+            await relay.started.wait()  # it may have just been taken back; raises the reason
 
     def _task_stream(
         self, caller: Caller, task: TaskId, role: str, dialect: str, alias: str, *, after: Cursor, first: Logged | None

@@ -8,10 +8,10 @@ from sys import maxsize
 
 from hub.outbound.worker_protocol import WorkerProtocol
 from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerFault, WorkerRefused
-from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, WorkerEvent
+from rolecall.model.a2a import CONTENT, PAUSED, TERMINAL, EventKind, WorkerEvent
 from rolecall.model.value import Value
 from rolecall.protocol.jsonrpc import Reply
-from rolecall.protocol.sse import Frame, FrameReader, FrameTooLong
+from rolecall.protocol.sse import FrameReader, FrameTooLong
 from rolecall.protocol.workers.events import Malformed
 
 _BUSY_CODE = -32000
@@ -42,25 +42,26 @@ class AnswerForm(Value, frozen=True):
 
     def event(self, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True) -> WorkerEvent:
         """`fresh`: this answer had no earlier event. InvalidAnswer, WorkerFault, WorkerRefused."""
-        reply = self.reply(text, fresh=fresh)
+        protocol = self.protocol
+        try:
+            reply = protocol.reply(text)
+        except ValueError as error:
+            raise InvalidAnswer(self.worker, f"it is not {protocol.form}") from error
+        if reply.code is not None:
+            raise self.fault(reply.code, reply, fresh=fresh)
         try:
             if self.is_task:
-                return self.protocol.read_task(reply.result)
-            return self.protocol.read_event(reply.result, position=position)
+                return protocol.read_task(reply.result)
+            return protocol.read_event(reply.result, position=position)
         except Malformed as error:
             raise InvalidAnswer(self.worker, str(error)) from error
 
-    def reply(self, text: bytes | bytearray, *, fresh: bool) -> Reply:
-        try:
-            reply = self.protocol.reply(text)
-        except ValueError as error:
-            raise InvalidAnswer(self.worker, f"it is not {self.protocol.form}") from error
-        if reply.code is None:
-            return reply
-        if fresh and reply.code == _BUSY_CODE and reply.reason == _BUSY:
+    def fault(self, code: int, reply: Reply, *, fresh: bool) -> WorkerError:
+        """What an answer with that error's code means."""
+        if fresh and code == _BUSY_CODE and reply.reason == _BUSY:
             # Without an earlier event it means that nothing was executed.
-            raise WorkerRefused(self.worker)
-        raise WorkerFault(reply.code, reply.text)
+            return WorkerRefused(self.worker)
+        return WorkerFault(code, reply.text)
 
 
 def open_answer(form: AnswerForm, status: int, headers: Mapping[bytes, bytes]) -> Answer:
@@ -122,32 +123,25 @@ class StreamedAnswer(Answer):
         self._fresh = True
 
     def read(self, piece: bytes, *, last: bool) -> Sequence[WorkerEvent] | None:
-        try:
-            frames = self._frames.feed(piece)
-        except FrameTooLong:
-            self.failure = InvalidAnswer(self._form.worker, f"an event is longer than {self._form.limits.max_event} bytes")
-            return None
-        batch = self._events(frames)
-        if last and self.failure is None and self._frames.unfinished:
-            self.failure = WorkerBroke(self._form.worker, "its stream ended within an event")
-        return batch if batch or (piece and self.failure is None) else None
-
-    def _events(self, frames: Sequence[Frame]) -> Sequence[WorkerEvent]:
         form = self._form
         batch: list[WorkerEvent] = []
-        for frame in frames:
-            if not frame.data:
-                continue
-            try:
-                batch.append(form.event(frame.data, position=frame.id if form.replays else None, fresh=self._fresh))
-            except WorkerError as error:
-                self.failure = error
-                break
-            self._fresh = False
+        try:
+            for frame in self._frames.feed(piece):
+                if frame.data:
+                    batch.append(form.event(frame.data, position=frame.id if form.replays else None, fresh=self._fresh))
+                    self._fresh = False
+        except FrameTooLong:
+            self.failure = InvalidAnswer(form.worker, f"an event is longer than {form.limits.max_event} bytes")
+        except WorkerError as error:
+            self.failure = error
         if batch:
-            last = batch[-1]
-            self.finished = last.state in TERMINAL or last.state in PAUSED or last.kind is EventKind.MESSAGE
-        return batch
+            end = batch[-1]
+            self.finished = end.kind is not CONTENT and (
+                end.state in TERMINAL or end.state in PAUSED or end.kind is EventKind.MESSAGE
+            )
+        if last and self.failure is None and self._frames.unfinished:
+            self.failure = WorkerBroke(form.worker, "its stream ended within an event")
+        return batch if batch or (piece and self.failure is None) else None
 
 
 class SingleAnswer(Answer):
@@ -200,9 +194,9 @@ class ErrorAnswer(Answer):
 
     def _error(self) -> WorkerError:
         try:
-            self._form.reply(self._body, fresh=True)
-        except (WorkerFault, WorkerRefused) as error:
-            return error
-        except InvalidAnswer:
-            pass
-        return InvalidAnswer(self._form.worker, f"HTTP {self._status}")
+            reply = self._form.protocol.reply(self._body)
+        except ValueError:
+            reply = None
+        if reply is None or reply.code is None:
+            return InvalidAnswer(self._form.worker, f"HTTP {self._status}")
+        return self._form.fault(reply.code, reply, fresh=True)

@@ -49,38 +49,34 @@ class Call(Response):
     # --- pieces
 
     def changed(self) -> None:
-        if not self._silent:
-            self._report()
-
-    @property
-    def _silent(self) -> bool:
-        return self._paused or self._scheduled or self._listener is None
-
-    def _report(self) -> None:
         """Tell what has arrived, at most a piece of it."""
-        answer = self._answer
+        listener, answer = self._listener, self._answer
+        if listener is None or self._paused or self._scheduled:
+            return
         if answer is None:
-            answer = self._open()
+            answer = self._open(listener)
             if answer is None:
                 return
-        assert self._listener is not None
         if self._unread or self.chunks or self.complete:
             piece = self._next_piece(answer.piece_size)
             batch = answer.read(piece, last=self.complete and not (self._unread or self.chunks))
             if answer.failure is not None:
                 self._break_off(answer.failure)
             if batch is not None:
-                self._listener.received(batch)
-                if self._silent:
-                    return
-        if self._unread or self.chunks:
-            self._schedule()
-        elif self.complete or self.failure is not None:
-            self._end(self.failure)
+                listener.received(batch)
+        unused = self._unread or self.chunks
+        if (unused or self.complete or self.failure is not None) and not self._silent:
+            if unused:
+                self._schedule()
+            else:
+                self._end(self.failure)
 
-    def _open(self) -> Answer | None:
+    @property
+    def _silent(self) -> bool:
+        return self._paused or self._scheduled or self._listener is None
+
+    def _open(self, listener: AnswerListener) -> Answer | None:
         """Tell that the head has arrived. None: nothing more can be told now."""
-        assert self._listener is not None
         if not self.status:
             self._end(self.failure)
             return None
@@ -93,19 +89,17 @@ class Call(Response):
         if isinstance(answer, ErrorAnswer):
             self.limit(self._form.limits.reply_timeout, f"HTTP {self.status}, and no end to it")
             return answer
-        self._listener.received(())
+        listener.received(())
         return None if self._silent else answer
 
     def _next_piece(self, size: int) -> bytes:
-        if not self._unread:
-            if not self.chunks:
+        piece, chunks = self._unread, self.chunks
+        if not piece:
+            if not chunks:
                 return b""
-            self._unread = self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
-            self.chunks.clear()
-        if len(self._unread) <= size:
-            piece, self._unread = self._unread, b""
-        else:
-            piece, self._unread = self._unread[:size], self._unread[size:]
+            piece = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            chunks.clear()
+        piece, self._unread = (piece, b"") if len(piece) <= size else (piece[:size], piece[size:])
         self.used(len(piece))
         return piece
 
@@ -130,7 +124,9 @@ class Call(Response):
 
     def _end(self, error: HubError | None) -> None:
         listener = self._listener
-        self.close()
+        # A complete one has no connection any more.
+        if not self.complete:
+            self.close()
         self._forget()
         if listener is not None:
             listener.closed(error)

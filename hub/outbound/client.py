@@ -12,7 +12,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol, TypeVar
 
 from hub.outbound.connection import ClientConnection, Response
@@ -328,6 +328,7 @@ class Client:
                 self._closed.set()
 
 
+@lru_cache(maxsize=8192)
 def _target(url: str, within: tuple[str, ...]) -> ParsedUrl:
     target = read_url(url)
     return replace(target, within=within) if within else target

@@ -178,7 +178,7 @@ class ClientConnection(asyncio.Protocol):
         self._response = response
         response.begin(self)
         self._transport.write(request)
-        if self.blocked:
+        if self._transport.get_write_buffer_size():
             self.limit(response, within, f"it has not taken the call within {within:g} s")
 
     def limit(self, response: Response, seconds: float, why: str) -> None:
@@ -314,7 +314,8 @@ class ClientConnection(asyncio.Protocol):
         response.status, response.headers = status, headers
         # Only the response keeps them, as long as it needs them.
         self._headers = {}
-        self._stop_timer()
+        if self._timer is not None:
+            self._stop_timer()
 
     def on_body(self, data: bytes) -> None:
         response = self._response
@@ -366,16 +367,20 @@ class ClientConnection(asyncio.Protocol):
 
     def _finish(self, response: Response) -> None:
         self._response = None
-        self._stop_timer()
-        if self._keep and not self._surplus and self.usable and not self.blocked:
-            if self.paused and self._transport is not None:
+        if self._timer is not None:
+            self._stop_timer()
+        transport = self._transport
+        assert transport is not None
+        blocked = transport.get_write_buffer_size() > 0
+        if self._keep and not self._surplus and not blocked and not transport.is_closing():
+            if self.paused:
                 self.paused = False
-                self._transport.resume_reading()
+                transport.resume_reading()
             self._owner.release(self)
         else:
             self._owner.remove(self)
             # The rest of the request has no reader: a graceful close would wait for one.
-            if self.blocked:
-                self.abort()
+            if blocked:
+                transport.abort()
             else:
-                self.close()
+                transport.close()

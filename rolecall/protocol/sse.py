@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from rolecall.model.value import Value
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -51,67 +49,62 @@ class FrameReader:
         self._ended_in_cr = False
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        if not chunk:
-            return []
+        if chunk and (self._ended_in_cr or b"\r" in chunk):
+            chunk = self._without_cr(chunk)
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if lines and self._rest:
+            lines[0] = b"".join((*self._rest, lines[0]))
+            self._rest, self._rest_size = [], 0
+        frames: list[Frame] = []
+        data = self._data
+        # No calls for a usual line: every event of a stream comes through here.
+        for line in lines:
+            if not line:
+                if data:
+                    frames.append(Frame(data[0] if len(data) == 1 else b"\n".join(data), self._id, self._event))
+                    data.clear()
+                    self._size, self._id = 0, None
+                self._event = None
+                continue
+            value = line[6:] if line.startswith(b"data: ") else self._field(line)
+            if value is not None:
+                # One more for the line itself: empty lines need memory too.
+                self._size += len(value) + 1
+                if self._size > self._limit:
+                    raise FrameTooLong(f"an event of over {self._limit} bytes")
+                data.append(value)
+        if rest:
+            self._keep(rest)
+        return frames
+
+    def _without_cr(self, chunk: bytes) -> bytes:
+        """The chunk with each line ended by a line feed alone."""
         if self._ended_in_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
-        self._ended_in_cr = False
-        if b"\r" in chunk:
-            self._ended_in_cr = chunk.endswith(b"\r")
-            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        first, *lines = chunk.split(b"\n")
-        if lines and self._rest:
-            first = b"".join((*self._rest, first))
-            self._rest, self._rest_size = [], 0
-        frames = self._lines((first, *lines[:-1])) if lines else []
-        self._keep(lines[-1] if lines else first)
-        return frames
-
-    def _lines(self, lines: Iterable[bytes]) -> list[Frame]:
-        frames: list[Frame] = []
-        for line in lines:
-            if line.startswith(b"data: "):
-                self._take(line[6:])
-            elif line:
-                self._field(line)
-            elif self._data:
-                frames.append(self._close())
-            else:
-                self._event = None
-        return frames
+        self._ended_in_cr = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _keep(self, rest: bytes) -> None:
-        if rest:
-            self._rest.append(rest)
-            self._rest_size += len(rest)
-            if self._rest_size + self._size > self._limit:
-                raise FrameTooLong(f"a line of over {self._limit} bytes")
+        self._rest.append(rest)
+        self._rest_size += len(rest)
+        if self._rest_size + self._size > self._limit:
+            raise FrameTooLong(f"a line of over {self._limit} bytes")
 
     @property
     def unfinished(self) -> bool:
         """A frame has begun and not ended."""
         return bool(self._rest or self._data)
 
-    def _field(self, line: bytes) -> None:
+    def _field(self, line: bytes) -> bytes | None:
+        """The data in that line, if it has some."""
         name, _, value = line.partition(b":")
         if value.startswith(b" "):
             value = value[1:]
         if name == b"data":
-            self._take(value)
-        elif name == b"id" and b"\0" not in value:
+            return value
+        if name == b"id" and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")[:256]
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")[:64]
-
-    def _take(self, value: bytes) -> None:
-        # One more for the line itself: empty lines need memory too.
-        self._size += len(value) + 1
-        if self._size > self._limit:
-            raise FrameTooLong(f"an event of over {self._limit} bytes")
-        self._data.append(value)
-
-    def _close(self) -> Frame:
-        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-        frame = Frame(data, self._id, self._event)
-        self._data, self._size, self._id, self._event = [], 0, None, None
-        return frame
+        return None

@@ -69,6 +69,7 @@ class Execution:
         self._reply: asyncio.Future[Message] | None = None
         self._text_id: str | None = None
         self._stop_outcome: tuple[TaskState, str] | None = None
+        self._left = False
         self._job: asyncio.Task[None] | None = None
         self.ended_at = 0.0
 
@@ -111,6 +112,12 @@ class Execution:
         """Raise CancelledError in the handler. The task is in `state` once the handler has ended, whatever it returned."""
         if self._stop_outcome is None:
             self._stop_outcome = (state, text)
+        if self._job is not None:
+            self._job.cancel()
+
+    def leave(self) -> None:
+        """End the handler, which waits for its caller, and leave the task as it is: the hub ends it with the lease."""
+        self._left = True
         if self._job is not None:
             self._job.cancel()
 
@@ -201,6 +208,9 @@ class Execution:
 
     def _on_job_end(self, job: asyncio.Task[None]) -> None:
         error = None if job.cancelled() else job.exception()
+        if self._left:
+            self._release_slot()
+            return
         state, text = self._stop_outcome or self._outcome_of(job.cancelled(), error)
         self._put_status(state, text)
         self._release_slot()

@@ -24,8 +24,6 @@ _Key = tuple[str, str | None, str, bytes]
 _CANCEL_WAIT = 5.0
 """Seconds that tasks/cancel waits for the handler to end. After that it returns the task in its current state."""
 
-_QUESTION_OVER = "The question that it asked ended with it. Send the message again to start a new task."
-
 
 class Delivery(NamedTuple):
     """The execution that got a message, and the event that its turn begins with."""
@@ -103,7 +101,9 @@ class Tasks:
         return execution.log
 
     async def finish(self, timeout: float, reason: str) -> int:
-        """Accept no new work, wait `timeout` seconds for running handlers, fail the rest. Returns how many those were."""
+        """Accept no new work, wait `timeout` seconds for running handlers, fail the rest. Returns how many those were, with the
+        handlers that wait for their callers. The tasks of these stay as they are.
+        """
         self.draining = True
         try:
             async with asyncio.timeout(timeout):
@@ -112,7 +112,10 @@ class Tasks:
             pass  # the rest is stopped below
         rest = [execution for execution in self._by_id.values() if not execution.log.ended]
         for execution in rest:
-            execution.stop(TaskState.FAILED, f"{reason} {_QUESTION_OVER}" if execution.waits else reason)
+            if execution.waits:
+                execution.leave()
+            else:
+                execution.stop(TaskState.FAILED, reason)
         try:
             async with asyncio.timeout(2.0):
                 await asyncio.gather(*(execution.wait_ended() for execution in rest))

@@ -202,7 +202,7 @@ class TaskLogWriter:
     def _store(self) -> None:
         events, ids = self._new_events, self._new_ids
         if not events and self._new_position == self.position:
-            self._done(None)
+            self._end(None)
             return
         if events and events[0].state is None and self.state in PAUSED:
             # The pause was answered: readers must not take the task for one that still waits.
@@ -224,7 +224,13 @@ class TaskLogWriter:
             self._observer.events_logged(self._role, len(events), size)
         if error is None:
             self.ids, self.position = self._new_ids, self._new_position
-        self._done(error)
+        self._end(error)
+
+    def _end(self, error: HubError | None) -> None:
+        """Keep nothing of the write: its events are in the log, and `done` may refer to who holds this writer."""
+        done = self._done
+        del self._done, self._new_events
+        done(error)
 
 
 def _with_worker_ids(ids: Ids, worker_event: WorkerEvent) -> Ids:

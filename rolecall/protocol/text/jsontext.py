@@ -38,7 +38,8 @@ def parse(text: bytes | bytearray, max_depth: int = DEEPEST) -> Any:
         value = _decode(text)
     except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotJson(str(error)) from error
-    if is_deeper(text, max_depth):
+    # Each level needs two brackets, so a short text has not too many.
+    if len(text) > 2 * max_depth and is_deeper(text, max_depth):
         raise Nested
     return value
 
@@ -58,7 +59,7 @@ def read_object(text: bytes | bytearray, max_depth: int) -> JsonObject:
 
 def is_deeper(text: bytes | bytearray, limit: int) -> bool:
     """Are more than `limit` arrays and objects nested? A text with fewer brackets than that needs no closer look."""
-    if len(text) <= 2 * limit or text.count(b"[") + text.count(b"{") <= limit:
+    if text.count(b"[") + text.count(b"{") <= limit:
         return False
     steps = array("b", _STRING.sub(b"", text).translate(_STEP, _NO_BRACKET))
     return max(accumulate(steps), default=0) > limit

@@ -18,7 +18,10 @@ def read_result(result: Any, *, position: str | None = None) -> WorkerEvent:
     """A task, message or update: the result of a call or of one stream frame. Changes the document and keeps it."""
     if not isinstance(result, dict):
         raise Malformed("the result is not an object")
-    kind = _kind(result)
+    name = result.get("kind")
+    kind = _KINDS.get(name) if isinstance(name, str) else _kind_by_members(result)
+    if kind is None:
+        raise Malformed("the result is of no known kind")
     if kind is EventKind.TASK:
         _mend_task(result)
     return _READER.read(kind, result, position)
@@ -29,20 +32,16 @@ def read_task(result: Any) -> WorkerEvent:
     return read_result(result)
 
 
-def _kind(result: JsonObject) -> EventKind:
-    name = result.get("kind")
-    if name is None:
-        # Some workers leave out the discriminator; the members show the kind.
+def _kind_by_members(result: JsonObject) -> EventKind | None:
+    """Some workers leave out the discriminator."""
+    if result.get("kind") is None:
         if "artifact" in result:
             return EventKind.ARTIFACT
         if "parts" in result:
             return EventKind.MESSAGE
         if "status" in result:
             return EventKind.TASK if "id" in result else EventKind.STATUS
-    kind = _KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        raise Malformed("the result is of no known kind")
-    return kind
+    return None
 
 
 def _mend_task(task: JsonObject) -> None:
@@ -50,10 +49,6 @@ def _mend_task(task: JsonObject) -> None:
     usage = task.get("data")
     if isinstance(usage, dict) and isinstance(task.get("metadata") or {}, dict):
         task["metadata"] = {**task.pop("data"), **(task.get("metadata") or {})}
-
-
-def _mark(kind: str, document: JsonObject) -> None:
-    document["kind"] = kind
 
 
 def _mend_part(part: JsonObject) -> None:
@@ -69,6 +64,6 @@ _READER = WorkerEventReader(
     frozenset({"user", "agent"}),
     read_state,
     state_name,
-    _mark,
     _mend_part,
+    marks=True,
 )

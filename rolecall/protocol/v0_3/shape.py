@@ -14,7 +14,8 @@ from rolecall.protocol.text.members import drop_empty
 from rolecall.protocol.untranslatable import Untranslatable
 from rolecall.protocol.v0_3.parts import read_parts, write_part
 
-STATES = {state.value: state for state in TaskState} | {
+_NAMES = {state: state.value for state in TaskState}
+STATES = {name: state for state, name in _NAMES.items()} | {
     "cancelled": TaskState.CANCELED,
     "pending": TaskState.SUBMITTED,
     "running": TaskState.WORKING,
@@ -25,7 +26,7 @@ _OPTIONAL = frozenset({"taskId", "contextId", "referenceTaskIds", "extensions", 
 
 
 def state_name(state: TaskState) -> str:
-    return state.value
+    return _NAMES[state]
 
 
 def read_state(value: Any, where: str = "state") -> TaskState:

@@ -38,15 +38,11 @@ def read_task(result: Any) -> WorkerEvent:
     return _READER.read(EventKind.TASK, result, None)
 
 
-def _mark(kind: str, document: JsonObject) -> None:
-    document.pop("kind", None)
-
-
 def _check_part(part: JsonObject) -> None:
     if len(contents_of(part)) != 1:
         raise Malformed("a part without exactly one content")
 
 
 _READER = WorkerEventReader(
-    VERSION, "ROLE_AGENT", frozenset({"ROLE_USER", "ROLE_AGENT"}), read_state, state_name, _mark, _check_part, omits=True
+    VERSION, "ROLE_AGENT", frozenset({"ROLE_USER", "ROLE_AGENT"}), read_state, state_name, _check_part, omits=True
 )

@@ -14,6 +14,8 @@ from rolecall.protocol.text import members
 from rolecall.protocol.text.members import drop_empty
 from rolecall.protocol.untranslatable import Untranslatable
 
+# Quicker to go through than the enum.
+_PART_KINDS = tuple(PartKind)
 _NAMES = {state: f"TASK_STATE_{'UNSPECIFIED' if state is TaskState.UNKNOWN else state.name}" for state in TaskState}
 STATES = {name: state for state, name in _NAMES.items()} | {
     **{state.value: state for state in TaskState},
@@ -107,7 +109,7 @@ def read_message(document: Any, where: str = "message") -> Message:
 
 def contents_of(part: JsonObject) -> list[PartKind]:
     """The contents of a part: valid is exactly one. Null is content for data only; elsewhere the member is absent."""
-    return [kind for kind in PartKind if kind in part and (kind is PartKind.DATA or part[kind] is not None)]
+    return [kind for kind in _PART_KINDS if kind in part and (kind is PartKind.DATA or part[kind] is not None)]
 
 
 def read_part(value: Any, where: str = "part") -> Part:

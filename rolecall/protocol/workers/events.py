@@ -25,8 +25,8 @@ class WorkerEventReader(Value, frozen=True):
     """Reads a document whose kind is known. The fields are what differs between dialects.
 
     `agent` is the agent's role, `roles` all roles. `state` reads the name of a state, UNKNOWN for an unknown name; `state_name`
-    writes it. `mark` sets the members that the dialect requires on a document of that kind; `mend_part` mends a part. `omits`:
-    the dialect may leave out an empty list.
+    writes it. `mend_part` mends a part. `marks`: documents have a member with their kind, else they must not. `omits`: the
+    dialect may leave out an empty list.
     """
 
     dialect: str
@@ -34,13 +34,14 @@ class WorkerEventReader(Value, frozen=True):
     roles: frozenset[str]
     state: Callable[[str], TaskState]
     state_name: Callable[[TaskState], str]
-    mark: Callable[[str, JsonObject], None]
     mend_part: Callable[[JsonObject], None]
+    marks: bool = False
     omits: bool = False
 
     def read(self, kind: EventKind, document: JsonObject, position: str | None) -> WorkerEvent:
         """Changes the document and keeps it."""
         state: TaskState | None = None
+        task_id = "taskId"
         if kind is CONTENT:
             self._check_artifact(document.get("artifact"))
             _check_common(document)
@@ -48,14 +49,17 @@ class WorkerEventReader(Value, frozen=True):
                 if name in document and not isinstance(document[name], bool):
                     del document[name]
         elif kind is EventKind.TASK:
-            state = self._check_task(document)
+            state, task_id = self._check_task(document), "id"
         elif kind is EventKind.STATUS:
             state = self._check_status(document)
         else:
             self._check_message(document, "message")
-        self.mark(_NAMES[kind], document)
-        task = document.get("id" if kind is EventKind.TASK else "taskId") or ""
-        return WorkerEvent(kind, state, document, self.dialect, task, document.get("contextId") or "", position)
+        if self.marks:
+            document["kind"] = _NAMES[kind]
+        else:
+            document.pop("kind", None)
+        task, context = document.get(task_id) or "", document.get("contextId") or ""
+        return WorkerEvent(kind, state, document, self.dialect, task, context, position)
 
     def _check_task(self, task: JsonObject) -> TaskState:
         if not isinstance(task.get("id"), str) or not task["id"] or len(task["id"]) > _LONGEST_ID:
@@ -96,12 +100,17 @@ class WorkerEventReader(Value, frozen=True):
         if not isinstance(artifact.get("artifactId"), str):
             artifact["artifactId"] = str(uuid4())
         self._check_parts(artifact, "artifact")
-        _check_common(artifact)
+        # Most have only their id and parts, which are checked.
+        if len(artifact) > 2:
+            _check_common(artifact)
 
     def _check_message(self, message: Any, where: str) -> None:
         if not isinstance(message, dict):
             raise Malformed(f"{where} is not an object")
-        self.mark("message", message)
+        if self.marks:
+            message["kind"] = "message"
+        else:
+            message.pop("kind", None)
         role = message.get("role")
         if not isinstance(role, str) or role not in self.roles:
             message["role"] = self.agent
@@ -127,7 +136,8 @@ class WorkerEventReader(Value, frozen=True):
 def _check_common(holder: JsonObject) -> None:
     """Members that readers rely on: null ones are removed, those of a wrong type refused."""
     task, context = holder.get("taskId", ""), holder.get("contextId", "")
-    if not (_is_id(task) and _is_id(context)):
+    # The test of `_is_id`, without two calls for each event.
+    if not (isinstance(task, str) and isinstance(context, str) and len(task) <= _LONGEST_ID and len(context) <= _LONGEST_ID):
         _check_ids(holder)
     if "metadata" in holder:
         _check_metadata(holder)

@@ -411,16 +411,16 @@ async def test_finish_waits_for_running_tasks_and_fails_the_rest_with_a_reason()
     assert (failed.state, failed.text) == ("failed", "stopped")
 
 
-async def test_a_question_of_a_stopped_worker_ends_with_what_to_do() -> None:
+async def test_a_question_of_a_stopped_worker_is_left_to_the_hub() -> None:
+    """It ends the task, with its reason, when the worker withdraws."""
+
     async def handler() -> HandlerStream:
         yield NeedInput("?")
 
     async with worker_of(handler).test() as t:
         asked = await t.send("x")
         assert await t.tasks.finish(0.05, "Stopped.") == 1
-        failed = await t.get(asked.task_id or "")
-    over = "Stopped. The question that it asked ended with it. Send the message again to start a new task."
-    assert (failed.state, failed.text) == ("failed", over)
+        assert (await t.get(asked.task_id or "")).state == "input-required"
 
 
 async def test_the_trace_of_each_turn_reaches_the_handler() -> None:
