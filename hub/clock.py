@@ -31,5 +31,4 @@ class WakingClock:
         self._looked = now
         return now - self.pauses
 
-    def wall(self) -> float:
-        return time.time()
+    wall = staticmethod(time.time)

@@ -198,7 +198,7 @@ class SqliteTasks:
             if found is None:
                 return None
             seq, key, names = found
-            db.executemany(_FREE_NAME, _each(key, names))
+            db.executemany(_FREE_NAME, _split(key, names))
             return int(seq)
 
         def publish(seq: int | None) -> None:
@@ -329,7 +329,7 @@ class SqliteTasks:
 
         def write(db: sqlite3.Connection) -> None:
             for key, names in db.execute(_NAMES_OF_ENDED, (after, upto)).fetchall():
-                db.executemany(_FORGET_NAME, _each(key, names))
+                db.executemany(_FORGET_NAME, _split(key, names))
             db.execute("insert or replace into meta (name, value) values (?, ?)", (_FORGOTTEN, upto))
 
         if count:
@@ -407,13 +407,13 @@ def _joined(names: Sequence[CallName]) -> bytearray:
     return bytearray().join([name.digest for name in names])
 
 
-def _each(key: int, joined: bytes) -> list[tuple[bytes, int]]:
+def _split(key: int, joined: bytes) -> list[tuple[bytes, int]]:
     return [(joined[at : at + _NAME_BYTES], key) for at in range(0, len(joined), _NAME_BYTES)]
 
 
 def _delete(db: sqlite3.Connection, key: int) -> None:
     for (names,) in db.execute(_NAMES, (key,)).fetchall():
-        db.executemany(_FREE_NAME, _each(key, names))
+        db.executemany(_FREE_NAME, _split(key, names))
     db.execute("delete from event where place > (?1 << 24) and place < ((?1 + 1) << 24)", (key,))
     db.execute("delete from turn where task = ?", (key,))
     db.execute("delete from task where key = ?", (key,))
