@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hub.storage.sqlite.files import MIGRATIONS
+from hub.storage.sqlite.files import migrate
 from tests.bench.figures import Case, Figure, Sample, Section, cells, page_table, rows, table_of, text_table
 from tests.bench.filling import fill
 from tests.bench.honesty import check_counts, check_stored
@@ -134,9 +134,8 @@ _SOME = {"TEXT": "x", "INTEGER": 1, "REAL": 100_000.0, "BLOB": b"{}"}
 def test_copies_of_a_task_are_finished_tasks_with_events_and_times_of_their_own(tmp_path: Path) -> None:
     database = tmp_path / "hub.db"
     with closing(sqlite3.connect(database)) as db:
-        for step in sorted(MIGRATIONS.glob("*.sql")):
-            db.executescript(step.read_text())
-        columns = {row[1]: _SOME[row[2].upper()] for row in db.execute("pragma table_info(task)") if row[1] != "caller_key"}
+        migrate(db)
+        columns = {row[1]: _SOME[row[2].upper()] for row in db.execute("pragma table_info(task)")}
         db.execute(f"insert into task ({', '.join(columns)}) values ({', '.join('?' * len(columns))})", [*columns.values()])
         db.execute(
             "insert into event (place, kind, state, dialect, body) values (?, 'task', 'completed', '0.3', x'7b7d')",
