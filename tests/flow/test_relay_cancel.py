@@ -43,12 +43,24 @@ async def test_the_end_that_the_stream_brings_is_logged(system: System) -> None:
     pending, hold = await reaches(system, task(), then=(chunk("x", append=False), status("canceled", "tidied up")))
     row = await system.row()
     system.forwarder.plan_fetch("echo:a", task("canceled", "stopped"))
+    began = system.clock.monotonic()
     cancelling = asyncio.create_task(system.cancel(row.id))
     await asyncio.sleep(0.3)
     hold.release()
+    await cancelling
+    assert system.clock.monotonic() - began == pytest.approx(0.3, abs=0.05)
     for answer in (await cancelling, await pending):
         assert (end(answer), words(answer)) == (("canceled", ""), "tidied up")
     assert len(await frames(await system.subscribe(row.id, after=0))) == 3
+
+
+async def test_a_paused_task_whose_stream_is_still_open_is_cancelled(system: System) -> None:
+    await system.enrol("echo:a")
+    question, _ = await reaches(system, task(), status("input-required", "which?"))
+    task_id = (await question)["id"]
+    assert len(system.hub.relays) == 1
+    system.forwarder.plan_fetch("echo:a", task("canceled"))
+    assert end(await system.cancel(task_id)) == ("canceled", "")
 
 
 async def test_an_end_that_the_worker_reached_before_the_cancel_is_kept(system: System) -> None:

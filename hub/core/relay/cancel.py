@@ -45,7 +45,7 @@ async def _cancel(deps: Dependencies, relay: Relay) -> None:
             raise TaskNotCancelable from error
         raise
     # The stream usually brings the end first, with more detail.
-    if not relay.call_is_open or not await relay.rests_within(_WAIT / 4):
+    if not relay.call_is_open or not await relay.ends_within(_WAIT / 4):
         relay.post(Trigger.SEEN_ENDED if worker_event.state in TERMINAL else Trigger.SEEN, worker_event)
         await relay.caught_up()
 

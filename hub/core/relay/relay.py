@@ -175,13 +175,13 @@ class Relay(Inbox):
         """Return when everything that came so far has been acted on."""
         await self.post_and_wait(Trigger.LOOK)
 
-    async def rests_within(self, seconds: float) -> bool:
-        """Whether the task rests, or comes to rest within that time."""
-        if not self.rests and not self.over:
+    async def ends_within(self, seconds: float) -> bool:
+        """Whether the task has ended, or ends within that time. It returns early if the task comes to rest otherwise."""
+        if not self.log_writer.ended and not self.over:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._rest_waiters.append(waiter)
             await asyncio.wait([waiter], timeout=seconds)
-        return self.rests
+        return self.log_writer.ended
 
     async def show(self) -> None:
         """Log the opening of the task, if its worker has sent nothing yet. LogMoved, StoreUnavailable."""

@@ -113,6 +113,25 @@ async def test_a_paused_call_posts_nothing_until_it_is_resumed(setup: Setup) -> 
     assert setup.triggers == [Trigger.RECEIVED] * 3 + [Trigger.CLOSED]
 
 
+@pytest.mark.parametrize("closed", [True, False])
+async def test_the_call_after_a_paused_one_can_be_paused_and_resumed(setup: Setup, closed: bool) -> None:
+    setup.attach(*((WorkerBroke("echo:a", "cut"),) if closed else (60.0,)))
+    setup.call.pause()
+    if closed:
+        setup.call.resume()
+        await asyncio.sleep(1)
+    else:
+        setup.call.hang_up()
+    setup.posted.clear()
+    setup.attach(0.5, task())
+    setup.call.pause()
+    await asyncio.sleep(5)
+    assert setup.posted == []
+    setup.call.resume()
+    await asyncio.sleep(1)
+    assert setup.triggers == [Trigger.RECEIVED, Trigger.CLOSED]
+
+
 async def test_nothing_is_posted_after_hanging_up(setup: Setup) -> None:
     setup.attach(0.5, task())
     setup.forwarder.plan_fetch("echo:a", task())
