@@ -63,6 +63,21 @@ async def test_a_paused_task_whose_stream_is_still_open_is_cancelled(system: Sys
     assert end(await system.cancel(task_id)) == ("canceled", "")
 
 
+async def test_a_paused_task_whose_stream_ends_during_the_cancel_is_cancelled(system: System) -> None:
+    await system.enrol("echo:a")
+    question, stream_hold = await reaches(system, task(), status("input-required", "which?"))
+    task_id = (await question)["id"]
+    cancel_hold = Hold()
+    system.forwarder.plan_fetch("echo:a", cancel_hold, task("canceled"))
+    cancelling = asyncio.create_task(system.cancel(task_id))
+    await cancel_hold.reached.wait()
+    stream_hold.release()
+    await asyncio.sleep(0.01)
+    assert len(system.hub.relays) == 0
+    cancel_hold.release()
+    assert end(await cancelling) == ("canceled", "")
+
+
 async def test_an_end_that_the_worker_reached_before_the_cancel_is_kept(system: System) -> None:
     await system.enrol("echo:a")
     pending, hold = await reaches(system, task(), then=(status("completed"),))

@@ -59,7 +59,7 @@ class Inbox(ABC):
     def post(self, trigger: Trigger, payload: Any = None) -> None:
         """Act on it, at once or when the store has answered."""
         self._triggers.append((trigger, payload))
-        if self.busy and not self.over:
+        if self.busy:
             if trigger is Trigger.RECEIVED and not self._held:
                 self._held = True
                 self.hold_worker(held=True)
@@ -92,8 +92,9 @@ class Inbox(ABC):
             self._triggers = [entry for entry in self._triggers if entry[0] not in OF_THE_CALL]
 
     def close(self) -> None:
-        """Nothing waits any more."""
+        """Nothing waits any more, also not for what the store still does."""
         self.over = True
+        self.busy = False
         triggers, self._triggers = self._triggers, []
         for _, payload in triggers:
             if isinstance(payload, Awaited):
@@ -104,7 +105,7 @@ class Inbox(ABC):
         self._acting = True
         in_order = False
         try:
-            while self._triggers and (self.over or not self.busy):
+            while self._triggers and not self.busy:
                 trigger, payload = self._triggers.pop(0)
                 while trigger is Trigger.RECEIVED and self._triggers and self._triggers[0][0] is Trigger.RECEIVED:
                     payload = (*payload, *self._triggers.pop(0)[1])
