@@ -14,19 +14,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from tests.helpers.cards import plain_card
 from tests.helpers.raw_server import LAST_CHUNK, Peer, answer, chunk, chunked_head, frame
 
-CARD = {
-    "name": "long",
-    "description": "Writes long tasks.",
-    "version": "1",
-    "protocolVersion": "0.3.0",
-    "url": "http://localhost/",
-    "capabilities": {"streaming": True},
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [],
-}
+CARD = plain_card("long", "Writes long tasks.")
 _NUMBERS = itertools.count(1)
 _AT_ONCE = 2000
 """Events of one write."""

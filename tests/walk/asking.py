@@ -14,21 +14,12 @@ from uuid import uuid4
 
 import httpx
 
+from tests.helpers.cards import plain_card
 from tests.helpers.processes import ROOT, environment
 from tests.helpers.waiting import until
 
 PATIENCE = 10.0
-_CARD = {
-    "name": "echo",
-    "description": "Returns the text of the message.",
-    "version": "1",
-    "protocolVersion": "0.3.0",
-    "url": "http://localhost/",
-    "capabilities": {"streaming": True},
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [],
-}
+_CARD = plain_card("echo", "Returns the text of the message.")
 
 
 def streaming_call() -> bytes:

@@ -76,12 +76,12 @@ class Relay(Inbox):
         "_rest_waiters",
         "_row",
         "_send",
+        "_taken_back",
         "_turns",
         "began",
         "log_writer",
         "phase",
         "started",
-        "taken_back",
         "when_over",
     )
 
@@ -112,7 +112,7 @@ class Relay(Inbox):
         self._answering = False
         self._called_at = deps.clock.monotonic()
         self.started = StartSignal()
-        self.taken_back = False
+        self._taken_back = False
         """Nothing ran, and the caller got that error: the same message may be sent again."""
         self.when_over: list[Callable[[], None]] = []
 
@@ -128,7 +128,7 @@ class Relay(Inbox):
         self._count_load(1)
         if self.began == START:
             self.phase = Phase.CALLING
-            self.post(Trigger.MOVED)
+            self.post(Trigger.ASSIGNED)
         else:
             self.phase = Phase.RESTING
             self.post(Trigger.ANSWERED)
@@ -336,7 +336,7 @@ class Relay(Inbox):
         self._registration = next_one
         self._count_load(1)
         self._deps.observer.failed_over(previous.worker.role)
-        return Trigger.MOVED, None
+        return Trigger.ASSIGNED, None
 
     # --- coming back
 
@@ -410,11 +410,11 @@ class Relay(Inbox):
         if self._error is None:
             self._error = error or InvalidAnswer(str(self.worker), "it ended without an event")
             nothing_processed = isinstance(self._error, NotProcessed | RequestError | RouteError | WorkerFault)
-            self.taken_back = nothing_processed and not self._begun and not self.started.come
-            if not self.taken_back:
+            self._taken_back = nothing_processed and not self._begun and not self.started.come
+            if not self._taken_back:
                 self._report_failure(self._error)
         unknown = isinstance(self._error, WorkerFault) and self._error.task_unknown
-        if not self.taken_back:
+        if not self._taken_back:
             self._conclude(self._error)
         elif self.began == START:
             self._take_back(self._deps.engine.tasks.discard(self._row.id))
@@ -468,9 +468,9 @@ class Relay(Inbox):
     def _drop(self, batch: Sequence[WorkerEvent]) -> None:
         self.log_writer.drop(batch)
 
-    def _close(self, _: Any) -> None:
+    def _report_end(self, _: Any) -> None:
         """The verdict is in the log. Its result is no longer needed, so a worker that may still work is told."""
-        if self.taken_back or isinstance(self._error, InvalidAnswer):
+        if self._taken_back or isinstance(self._error, InvalidAnswer):
             self._fail_start(self._error)
         self._begin(None)
         if isinstance(self._error, LogFull | DeadlinePassed) and self._registration and self.log_writer.ids.worker_task:
@@ -560,7 +560,7 @@ _CARRY_OUT: dict[Effect, Callable[[Relay, Any], None]] = {
     Effect.LOSE: Relay._lose,
     Effect.CANCEL: Relay._cancel,
     Effect.WRITE_LATER: Relay._write_later,
-    Effect.CLOSE: Relay._close,
+    Effect.REPORT_END: Relay._report_end,
     Effect.DROP: Relay._drop,
     Effect.FINISH: Relay._finish,
 }

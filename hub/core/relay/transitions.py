@@ -1,6 +1,6 @@
 """What a relay does when something happens: a table of phases and triggers, and nothing else.
 
-docs/explanation/relay.md shows the table as a diagram; scripts/architecture.py draws it.
+docs/explanation/relay.md shows the table, and a diagram of it; scripts/relay_diagram.py writes both.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Trigger(StrEnum):
     """The log has its last event."""
     SHOWN = "shown"
     """The log has at least the task's opening."""
-    MOVED = "moved"
-    """Another worker has the call."""
+    ASSIGNED = "assigned"
+    """A worker has the call in the store: the first one, or another."""
     TAKEN_BACK = "taken back"
     """The message is no longer in the store."""
     STORE_UNAVAILABLE = "store unavailable"
@@ -147,8 +147,8 @@ class Effect(StrEnum):
     """Write that the task is canceled."""
     WRITE_LATER = auto()
     """Try the verdict again when the store may be back."""
-    CLOSE = auto()
-    """What a verdict leaves to do: tell the worker, and those who wait."""
+    REPORT_END = auto()
+    """The verdict is in the log: tell those who wait, and a worker that may still work."""
     DROP = auto()
     """Count what comes after the end."""
     FINISH = auto()
@@ -233,7 +233,7 @@ TABLE: dict[Phase, dict[Trigger, Step | Choice]] = {
             _to(Phase.ENDING, Effect.SUSPECT, Effect.HANG_UP, Effect.GIVE_UP),
         ),
         Trigger.DECLINED: Choice(Fact.MOVABLE, _to(Phase.CALLING, Effect.MOVE), _GIVEN_UP),
-        Trigger.MOVED: _to(Phase.CALLING, Effect.DELIVER),
+        Trigger.ASSIGNED: _to(Phase.CALLING, Effect.DELIVER),
         Trigger.SEEN: _to(Phase.CALLING, Effect.WRITE_MISSING),
         Trigger.SEEN_ENDED: _to(Phase.CALLING, Effect.HANG_UP, Effect.WRITE_MISSING),
         **_shown_in(Phase.CALLING),
@@ -301,7 +301,7 @@ TABLE: dict[Phase, dict[Trigger, Step | Choice]] = {
     },
     Phase.ENDING: {
         **_FROM_ANYWHERE,
-        Trigger.ENDED: _to(Phase.ENDED, Effect.CLOSE, Effect.FINISH),
+        Trigger.ENDED: _to(Phase.ENDED, Effect.REPORT_END, Effect.FINISH),
         Trigger.TAKEN_BACK: _to(Phase.WITHDRAWN, Effect.FAIL_START, Effect.FINISH),
         Trigger.STORE_UNAVAILABLE: _to(Phase.ENDING, Effect.FAIL_START, Effect.WRITE_LATER),
         Trigger.RETRY: _to(Phase.ENDING, Effect.GIVE_UP),

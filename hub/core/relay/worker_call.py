@@ -38,14 +38,15 @@ class Owner(Protocol):
 
 
 class WorkerCall:
-    __slots__ = ("_answer", "_forwarder", "_owner", "_paused", "_poll", "_supervisor", "_timer")
+    """Posts to its owner what becomes of the one thing that is open."""
+
+    __slots__ = ("_answer", "_forwarder", "_owner", "_poll", "_supervisor", "_timer")
 
     def __init__(self, forwarder: Forwarder, supervisor: Supervisor, owner: Owner) -> None:
         self._forwarder = forwarder
         self._supervisor = supervisor
         self._owner: Owner | None = owner
         self._answer: OpenCall | None = None
-        self._paused = False
         self._poll: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -70,19 +71,16 @@ class WorkerCall:
 
     def pause(self) -> None:
         """Take no more events until `resume`: the worker's stream is held by back-pressure."""
-        if self._answer is not None and not self._paused:
-            self._paused = True
+        if self._answer is not None:
             self._answer.pause()
 
     def resume(self) -> None:
-        if self._paused and self._answer is not None:
-            self._paused = False
+        if self._answer is not None:
             self._answer.resume()
 
     def hang_up(self) -> None:
         """Nothing is posted after this."""
         answer, self._answer = self._answer, None
-        self._paused = False
         if answer is not None:
             answer.hang_up()
         if self._poll is not None:
@@ -112,7 +110,6 @@ class WorkerCall:
 
     def closed(self, error: HubError | None) -> None:
         self._answer = None
-        self._paused = False
         self._post(_trigger(error), error)
 
     def _post(self, trigger: Trigger, payload: Any = None) -> None:

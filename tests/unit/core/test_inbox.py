@@ -112,9 +112,9 @@ async def test_an_operation_of_the_store_holds_the_inbox_and_gives_the_next_trig
         raise StoreUnavailable
 
     async def succeed() -> tuple[Trigger, Any]:
-        return Trigger.MOVED, None
+        return Trigger.ASSIGNED, None
 
-    for operation, trigger in ((succeed(), Trigger.MOVED), (fail(), Trigger.STORE_UNAVAILABLE)):
+    for operation, trigger in ((succeed(), Trigger.ASSIGNED), (fail(), Trigger.STORE_UNAVAILABLE)):
         inbox.store_then("move", operation)
         inbox.post(Trigger.GIVE_UP)
         assert inbox.acted == []

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from hub.core.relay.transitions import OF_THE_CALL, TABLE, Choice, Effect, Fact, Phase, Step, Trigger, step
+from tests.helpers.scripts import load_script
 
-ROOT = Path(__file__).resolve().parents[3]
 _OVER = (Phase.ENDED, Phase.WITHDRAWN)
 _AT_WORK = (Phase.CALLING, Phase.STREAMING, Phase.REATTACHING, Phase.POLLING)
 _LIVE = (*_AT_WORK, Phase.RESTING)
@@ -33,11 +31,7 @@ def after(phase: Phase, trigger: Trigger, *facts: Fact) -> tuple[Phase, tuple[Ef
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("relay_diagram", ROOT / "scripts" / "relay_diagram.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("relay_diagram")
 
 
 def test_the_page_shows_the_table_as_it_is(script: ModuleType) -> None:
@@ -85,7 +79,7 @@ def test_the_store_works_for_one_effect_at_a_time_and_it_is_the_last_one() -> No
 
 def test_a_message_is_delivered_only_when_it_was_stored_or_another_worker_provably_did_nothing() -> None:
     delivering = {(phase, trigger) for phase, trigger, following in steps() if Effect.DELIVER in following.effects}
-    assert delivering == {(Phase.CALLING, Trigger.MOVED), (Phase.RESTING, Trigger.ANSWERED)}
+    assert delivering == {(Phase.CALLING, Trigger.ASSIGNED), (Phase.RESTING, Trigger.ANSWERED)}
     moving = {trigger for _, trigger, following in steps() if Effect.MOVE in following.effects}
     assert moving == {Trigger.UNREACHABLE, Trigger.DECLINED}
 
