@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from quart import Quart
 
 from hub.clock import TICK, WakingClock
-from hub.core.admission.quota import WorkspaceQuota
 from hub.core.hub import Hub, HubLimits
 from hub.core.push.configs import PushConfigs
 from hub.core.push.deliveries import Deliveries, DeliveryPolicy
@@ -25,6 +24,7 @@ from hub.core.registry.reaper import EVERY as SWEEP_EVERY
 from hub.core.registry.reaper import LeaseReaper
 from hub.core.relay.context import Dependencies
 from hub.core.routing.router import Router
+from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
 from hub.identity.tokens import FILE_NAME as TOKENS_FILE
 from hub.identity.tokens import TokenBook
@@ -94,6 +94,7 @@ class Rolecall:
     directory: Directory
     engine: Engine
     push: PushConfigs
+    shares: Shares
     observer: telemetry.Metrics
 
     def drain(self) -> None:
@@ -145,7 +146,7 @@ def parts_of(app: Quart) -> Rolecall:
 @asynccontextmanager
 async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, wrap: Wrap) -> AsyncIterator[Rolecall]:
     """Make the parts, mount them in the application, and keep what runs in the background running."""
-    supervisor = Supervisor()
+    supervisor, shares = Supervisor(), Shares(_share_limits(settings))
     own_addresses = _own_addresses(settings, place)
     guard = Guard(settings.worker_networks, own_addresses, allow_loopback=not place.exposed)
     async with (
@@ -153,7 +154,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
         Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
         Client(webhook_guard := _webhook_guard(settings, own_addresses), _WEBHOOK_LIMITS) as webhook_client,
     ):
-        observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()))
+        observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()), shares.uses)
         vault = _vault(settings)
         parts = Dependencies(
             engine=engine,
@@ -167,13 +168,10 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
             pause_grace=timedelta(seconds=settings.pause_grace),
             max_log=settings.max_log,
             max_log_events=settings.max_log_events,
+            shares=shares,
         )
         deps = wrap(parts)
         limits = HubLimits(
-            open_tasks=settings.max_open_tasks,
-            open_tasks_per_workspace=settings.max_open_tasks_per_workspace,
-            streams=settings.max_streams,
-            streams_per_workspace=settings.max_streams_per_workspace,
             keep_alive=timedelta(seconds=settings.keep_alive),
             retention=timedelta(seconds=settings.retention),
             max_pause=timedelta(seconds=settings.max_pause),
@@ -194,7 +192,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
         deliveries = Deliveries(deps, webhooks, vault, supervisor, DeliveryPolicy(retry=timedelta(seconds=settings.push_retry)))
         push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
         hub = Hub(deps, supervisor, limits, push)
-        rolecall = Rolecall(hub, directory, engine, push, observer)
+        rolecall = Rolecall(hub, directory, engine, push, shares, observer)
         _mount(app, rolecall, settings, place, vault)
         try:
             await hub.settle()
@@ -209,6 +207,16 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
         finally:
             rolecall.drain()
             await supervisor.close()
+
+
+def _share_limits(settings: Settings) -> ShareLimits:
+    return ShareLimits(
+        open_tasks=settings.max_open_tasks,
+        open_tasks_per_workspace=settings.max_open_tasks_per_workspace,
+        streams=settings.max_streams,
+        streams_per_workspace=settings.max_streams_per_workspace,
+        at_once=settings.max_at_once,
+    )
 
 
 def _webhook_guard(settings: Settings, own_addresses: Sequence[tuple[str, int]]) -> WebhookGuard:
@@ -273,8 +281,7 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
     depth, keep_alive = settings.max_depth, settings.keep_alive
     leases = Leases(directory, vault, max_body=settings.max_body, max_depth=depth, max_card=settings.max_card)
     leases.add_to(app)
-    feeds = WorkspaceQuota(settings.max_streams, settings.max_streams_per_workspace, "open feeds", "max_streams")
-    add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=feeds)
+    add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=rolecall.shares.feeds)
     add_tasks(app, hub)
     add_pushes(app, rolecall.push)
     add_operations(app, hub, directory, rolecall.engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
@@ -286,7 +293,15 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
     rate_limiter = RateLimiter(rate=settings.max_rate, at_once=settings.max_at_once)
     rest = Rest(operations, observer, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
     middleware = AsgiMiddleware(
-        authenticator, rate_limiter, rpc, leases, rest, app.asgi_app, observer, max_body=settings.max_body
+        authenticator,
+        rate_limiter,
+        rpc,
+        leases,
+        rest,
+        app.asgi_app,
+        observer,
+        rolecall.shares.starts,
+        max_body=settings.max_body,
     )
     _put_before(app, middleware)
 

@@ -10,7 +10,6 @@ from functools import partial
 from typing import NamedTuple
 
 from hub.core.admission.idempotency import Call, CallNames, Idempotency, names_of
-from hub.core.admission.quota import WorkspaceQuota
 from hub.core.push.configs import PushConfigs
 from hub.core.relay.cancel import cancel
 from hub.core.relay.context import Dependencies
@@ -55,10 +54,6 @@ _SINCE_1_0 = frozenset({"1.0"})
 class HubLimits:
     """Limits that a caller can reach. The settings hold their defaults."""
 
-    open_tasks: int
-    open_tasks_per_workspace: int
-    streams: int
-    streams_per_workspace: int
     keep_alive: timedelta
     """How long a reader waits for an event before it gets an empty batch."""
     retention: timedelta
@@ -85,12 +80,12 @@ class Hub:
         self._task_streams: set[TaskStream] = set()
         self._waiting: set[Subscription] = set()
         self._being_answered: set[TaskId] = set()
-        self._open_tasks = WorkspaceQuota(limits.open_tasks, limits.open_tasks_per_workspace, "open tasks", "max_open_tasks")
-        self.relays = Relays(deps, supervisor, self._open_tasks)
+        self._open_tasks = deps.shares.open_tasks
+        self._streams = deps.shares.streams
+        self.relays = Relays(deps, supervisor)
         self.paused_tasks = PausedTasks(deps, self.relays, supervisor, self._being_answered)
         self._lookup = TaskLookup(self._engine.tasks)
         self._idempotency = Idempotency(self._engine.tasks, self.relays, self._lookup, deps.clock, limits.same_message)
-        self._streams = WorkspaceQuota(limits.streams, limits.streams_per_workspace, "open streams", "max_streams")
         self.decisions = RoutingHistory()
         self.draining = False
 
@@ -112,7 +107,7 @@ class Hub:
 
     async def stream(self, caller: Caller, send: Send) -> TaskStream:
         """The answer to a message as a stream. Returns once the worker has begun to answer."""
-        with self._streams.one(caller.workspace):
+        with self._streams.hold(caller.workspace):
             return await self._stream(caller, send)
 
     async def _stream(self, caller: Caller, send: Send) -> TaskStream:
@@ -126,7 +121,7 @@ class Hub:
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> TaskStream:
         """Resume a task's stream: the task as of the reader's cursor, or as of now, then the events that follow."""
-        with self._streams.one(caller.workspace):
+        with self._streams.hold(caller.workspace):
             return await self._subscribe(caller, command)
 
     async def _subscribe(self, caller: Caller, command: Subscribe) -> TaskStream:
@@ -187,7 +182,7 @@ class Hub:
         """Route, store, and only then call the worker, so that every task that may run can be found again. None: an earlier
         call has one of the names.
         """
-        with self._open_tasks.one(caller.workspace):
+        with self._open_tasks.hold(caller.workspace):
             relay = await self._admit_one(caller, send, turn, names)
         if relay is None:
             return None
@@ -393,7 +388,7 @@ class Hub:
 
     def _on_stream_closed(self, task_stream: TaskStream) -> None:
         self._task_streams.discard(task_stream)
-        self._streams.leave(task_stream.workspace)
+        self._streams.give_back(task_stream.workspace)
 
     # --- start
 

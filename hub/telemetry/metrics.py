@@ -19,6 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from rolecall import __version__
+from rolecall.model.share import ShareUse
 from rolecall.model.worker import ChangeKind, Registration, RegistryChange
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -53,6 +54,12 @@ FAMILIES = {
         Family(
             "registrations_total", "counter", ("role", "outcome"), "Changes of the registry: enrolled, changed, draining, …"
         ),
+        Family("share_limit", "gauge", ("thing",), "How much there is of a scarce thing."),
+        Family("share_used", "gauge", ("thing",), "How much of it is in use."),
+        Family("share_largest", "gauge", ("thing",), "How much of it the workspace uses that uses most."),
+        Family("share_workspaces", "gauge", ("thing",), "How many workspaces use it."),
+        Family("share_waiting", "gauge", ("thing",), "How many wait for it: requests, or workspaces that were refused lately."),
+        Family("share_refused_total", "counter", ("thing",), "How often a workspace was refused it."),
         Family("lease_expirations_total", "counter", ("role",), "Leases that expired without a withdrawal."),
         Family(
             "requests_total", "counter", ("role", "method", "outcome"), "Calls that ended; outcome is ok or an error's reason."
@@ -109,10 +116,11 @@ class _Histogram:
 
 
 class Metrics:
-    """An Observer that counts. `workers` returns the live registrations."""
+    """An Observer that counts. `workers` returns the live registrations, `shares` the use of what is scarce."""
 
-    def __init__(self, workers: Callable[[], Iterable[Registration]]) -> None:
+    def __init__(self, workers: Callable[[], Iterable[Registration]], shares: Callable[[], Iterable[ShareUse]] = tuple) -> None:
         self._workers = workers
+        self._shares = shares
         self._roles: set[str] = set()
         self._roles_read_at = -1.0
         self._lag = 0.0
@@ -218,6 +226,7 @@ class Metrics:
 
     def _families(self) -> Iterator[Metric]:
         self._count_workers()
+        self._count_shares()
         self._counts["event_loop_lag_seconds"][()] = self._lag
         yield InfoMetricFamily(f"{PREFIX}build", FAMILIES["build_info"].about, _build())
         for name, values in self._counts.items():
@@ -226,6 +235,12 @@ class Metrics:
         yield _histogram(FAMILIES["request_duration_seconds"], self._durations)
         yield _histogram(FAMILIES["time_to_first_event_seconds"], self._first)
         yield _histogram(FAMILIES["push_lag_seconds"], self._push_lag)
+
+    def _count_shares(self) -> None:
+        for use in self._shares():
+            for name, value in use._asdict().items():
+                if name != "thing":
+                    self._counts["share_refused_total" if name == "refused" else f"share_{name}"][(use.thing,)] = value
 
     def _count_workers(self) -> None:
         workers = tuple(self._workers())

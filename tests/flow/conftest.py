@@ -27,6 +27,7 @@ from hub.core.push.deliveries import Deliveries
 from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.relay.context import Dependencies
 from hub.core.routing.router import Router
+from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
 from hub.core.tasks.stream import TaskStream
 from hub.identity.vault import SealingVault, random_key
@@ -119,8 +120,8 @@ class System:
     _open: Callable[[], Any]
 
     def restarted(self, *, limits: HubLimits | None = None, **bounds: Any) -> Hub:
-        """Another hub on the same store, as after a kill: the old one is not closed."""
-        deps = replace(self.deps, **bounds)
+        """Another hub on the same store, as after a kill: the old one is not closed, and its shares are not the new one's."""
+        deps = replace(self.deps, **{"shares": Shares(), **bounds})
         return Hub(deps, self.supervisor, limits or hub_limits(), self.push)
 
     async def restart(self, *, limits: HubLimits | None = None, **bounds: Any) -> None:
@@ -137,7 +138,7 @@ class System:
     def with_bounds(self, *, limits: HubLimits | None = None, **bounds: Any) -> None:
         """Replace the hub by one with other limits. Call it first."""
         self.deps = replace(self.deps, **bounds)
-        self.hub = self.restarted(limits=limits)
+        self.hub = Hub(self.deps, self.supervisor, limits or hub_limits(), self.push)
 
     def watch(self) -> None:
         """Watch for silent workers, as a running hub does."""
@@ -192,16 +193,17 @@ class System:
 def hub_limits(**changed: Any) -> HubLimits:
     """The limits of a hub under test: far away, except for a short `keep_alive`."""
     limits = HubLimits(
-        open_tasks=100_000,
-        open_tasks_per_workspace=50_000,
-        streams=10_000,
-        streams_per_workspace=5_000,
         keep_alive=KEEP_ALIVE,
         retention=timedelta(hours=24),
         max_pause=timedelta(days=7),
         same_message=timedelta(seconds=60),
     )
     return replace(limits, **changed)
+
+
+def shares(**limits: int) -> Shares:
+    """What there is of each scarce thing in a hub under test."""
+    return Shares(ShareLimits(**limits))
 
 
 def proof(lease: Registration) -> LeaseProof:

@@ -24,7 +24,7 @@ from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
 from rolecall.model.principal import Kind, Principal
 from rolecall.model.worker import Offer
 from rolecall.protocol.text.jsontext import parse
-from tests.flow.conftest import CALLER, System, frames, hub_limits, say
+from tests.flow.conftest import CALLER, System, frames, say, shares
 from tests.helpers.reading import read_all
 from tests.helpers.scripted import status, task
 
@@ -39,7 +39,7 @@ TASKS, STREAMS = (
 
 async def opened(system: System, *, lasts: float = LONG, **limits: int) -> Hub:
     """A hub with a worker in each of two workspaces; tasks last some seconds."""
-    hub = system.restarted(limits=hub_limits(**limits))
+    hub = system.restarted(shares=shares(**limits))
     await system.enrol("echo:a")
     holder = Principal("holder", Kind.WORKER, OTHER_WORKSPACE.workspace, roles=("*",))
     offer = Offer(WorkerId("echo", "z"), "http://w/echo:z", streaming=True)
@@ -139,7 +139,7 @@ async def test_tasks_that_an_earlier_hub_left_open_count_in_their_workspaces(sys
     before = await opened(system)
     for caller in (CALLER, CALLER, OTHER_WORKSPACE):
         await begin(before, caller)
-    after = system.restarted(limits=hub_limits(open_tasks_per_workspace=2))
+    after = system.restarted(shares=shares(open_tasks_per_workspace=2))
     await after.settle()
     assert len(after.relays) == 3
     with pytest.raises(Overloaded, match=TASKS):
@@ -259,7 +259,7 @@ OUTCOMES = [
 @pytest.mark.parametrize("way_out", OUTCOMES)
 async def test_a_slot_is_released(system: System, way_out: Callable[[System], Awaitable[None]]) -> None:
     """The limits are one: after each outcome there is room for one more call, and not for two."""
-    system.with_bounds(limits=hub_limits(open_tasks=1, streams=1))
+    system.with_bounds(shares=shares(open_tasks=1, streams=1))
     await system.enrol("echo:a")
     for _ in range(3):
         await way_out(system)
@@ -277,7 +277,7 @@ async def test_a_slot_is_released(system: System, way_out: Callable[[System], Aw
 
 async def test_a_paused_task_with_an_open_stream_is_counted_once(system: System) -> None:
     """Its old relay still runs when the answer arrives."""
-    system.with_bounds(limits=hub_limits(open_tasks=2))
+    system.with_bounds(shares=shares(open_tasks=2))
     await system.enrol("echo:a")
     system.forwarder.plan("echo:a", task("input-required", "which?"), LONG)
     system.forwarder.plan("echo:a", status("working"), 1.0, status("completed"))
@@ -294,7 +294,7 @@ async def test_a_paused_task_with_an_open_stream_is_counted_once(system: System)
 
 
 async def test_an_answer_needs_a_slot_like_any_call(system: System) -> None:
-    system.with_bounds(limits=hub_limits(open_tasks=1))
+    system.with_bounds(shares=shares(open_tasks=1))
     await system.enrol("echo:a")
     system.forwarder.plan("echo:a", task("input-required", "which?"))
     system.forwarder.plan("echo:a", task(), LONG)
@@ -307,7 +307,7 @@ async def test_an_answer_needs_a_slot_like_any_call(system: System) -> None:
 
 
 async def test_a_call_holds_a_slot_while_its_task_is_stored(system: System) -> None:
-    system.with_bounds(limits=hub_limits(open_tasks=1, streams=1))
+    system.with_bounds(shares=shares(open_tasks=1, streams=1))
     await system.enrol("echo:a")
     system.forwarder.plan("echo:a", task("completed"))
     hold = system.engine.hold("tasks.admit")
@@ -322,7 +322,7 @@ async def test_a_call_holds_a_slot_while_its_task_is_stored(system: System) -> N
 
 
 async def test_a_repeated_message_needs_no_slot(system: System) -> None:
-    system.with_bounds(limits=hub_limits(open_tasks=1))
+    system.with_bounds(shares=shares(open_tasks=1))
     await system.enrol("echo:a")
     system.forwarder.plan("echo:a", task(), 1.0, status("completed"))
     answers = await asyncio.gather(*(system.send(messageId="m") for _ in range(5)))

@@ -13,7 +13,7 @@ from rolecall.errors import ClientDisconnected, Overloaded
 from rolecall.model.command import GetTask, Subscribe, Target, TaskQuery
 from rolecall.model.ids import TaskId
 from rolecall.protocol.text.jsontext import parse
-from tests.flow.conftest import CALLER, System, frames, hub_limits, say
+from tests.flow.conftest import CALLER, System, frames, say, shares
 from tests.helpers.scripted import chunk, status, task
 
 
@@ -62,7 +62,7 @@ async def test_a_call_ends_when_its_caller_disconnects_and_the_task_continues(sy
 
 
 async def test_streams_beyond_the_limit_are_refused_before_anything_runs(system: System) -> None:
-    hub = system.restarted(limits=hub_limits(streams=1))
+    hub = system.restarted(shares=shares(streams=1))
     await system.enrol("echo:a")
     system.forwarder.plan("echo:a", task(), 0.3, status("completed"))
     first = await hub.stream(CALLER, say())

@@ -19,7 +19,7 @@ from rolecall.errors import (
 from rolecall.model.a2a import WorkerEvent
 from rolecall.model.ids import Caller
 from rolecall.protocol.text.jsontext import parse
-from tests.flow.conftest import CALLER, System, frames, hub_limits, proof, say
+from tests.flow.conftest import CALLER, System, frames, hub_limits, proof, say, shares
 from tests.helpers.scripted import chunk, message, status, task
 
 
@@ -407,7 +407,7 @@ async def test_a_repeat_needs_no_worker_and_no_free_slot(stored_system: System) 
     with pytest.raises(NoLiveWorker):
         await stored_system.send(messageId="other")
     assert await stored_system.send(messageId="m") == first
-    await stored_system.restart(limits=hub_limits(open_tasks=0))
+    await stored_system.restart(shares=shares(open_tasks=0))
     with pytest.raises(Overloaded):
         await stored_system.send(messageId="other")
     assert await stored_system.send(messageId="m") == first

@@ -15,7 +15,7 @@ from rolecall.model.a2a import Logged
 from rolecall.model.ids import TaskId
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.callers import ANY, DialectCaller
-from tests.flow.conftest import CALLER, KEEP_ALIVE, System, frames, hub_limits, say
+from tests.flow.conftest import CALLER, KEEP_ALIVE, System, frames, hub_limits, say, shares
 from tests.helpers.reading import next_batch
 from tests.helpers.scripted import chunk, message, status, task
 from tests.helpers.watched_engine import Hold
@@ -220,7 +220,7 @@ async def test_a_keep_alive_comes_a_whole_idle_time_after_the_last_event(stored_
 
 
 async def test_an_open_stream_is_counted_until_it_is_closed_and_once(system: System) -> None:
-    system.with_bounds(limits=hub_limits(streams=1))
+    system.with_bounds(shares=shares(streams=1))
     task_id, here = await at_work(system)
     assert system.observer.streams == 0
     task_stream = await system.subscribe(task_id)

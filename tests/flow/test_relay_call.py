@@ -24,7 +24,7 @@ from rolecall.model.value import replace
 from rolecall.model.worker import Health
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.callers import enrol
-from tests.flow.conftest import CALLER, System, hub_limits, say
+from tests.flow.conftest import CALLER, System, say, shares
 from tests.flow.relayed import CUT, REFUSED, end, moved, reaches, texts, words
 from tests.helpers.scripted import chunk, message, status, task
 from tests.helpers.watched_engine import Hold
@@ -237,7 +237,7 @@ async def test_a_call_that_never_began_is_an_error_to_its_caller(system: System,
 
 @pytest.mark.parametrize("failure", [WorkerFault(-32602, "no"), REFUSED, WorkerRefused("echo:a")])
 async def test_a_call_that_never_ran_leaves_no_task_and_takes_no_slot(system: System, failure: Exception) -> None:
-    system.with_bounds(limits=hub_limits(open_tasks=1))
+    system.with_bounds(shares=shares(open_tasks=1))
     await system.enrol("echo:a")
     for _ in range(2):
         system.forwarder.plan("echo:a", failure)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rolecall.errors import InvalidParams
-from tests.flow.conftest import System, frames, hub_limits
+from tests.flow.conftest import System, frames, shares
 from tests.flow.relayed import asked, end, reaches, texts, words
 from tests.helpers.scripted import Step, chunk, status, task
 from tests.helpers.watched_engine import Hold
@@ -145,7 +145,7 @@ async def test_a_worker_that_continues_as_its_stream_is_closed_is_followed_to_it
 
 
 async def test_a_paused_task_takes_a_slot_of_the_hub_only_while_its_stream_is_open(system: System) -> None:
-    system.with_bounds(silence=timedelta(seconds=60), limits=hub_limits(open_tasks=1))
+    system.with_bounds(silence=timedelta(seconds=60), shares=shares(open_tasks=1))
     system.watch()
     await paused(system, 3600.0)
     await asyncio.sleep(7)

@@ -1,1 +1,1 @@
-"""Decides whether a call is new, and whether the hub has capacity for it."""
+"""Decides whether a call is new."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from hub.core.observe import Observer
 from hub.core.routing.router import Router
+from hub.core.shares.table import Shares
 from hub.ports.clock import Clock
 from hub.ports.codec import Codec
 from hub.ports.engine import Engine
@@ -30,3 +31,4 @@ class Dependencies:
     pause_grace: timedelta = timedelta(hours=1)
     max_log: int = 64 * 1024 * 1024
     max_log_events: int = 1_000_000
+    shares: Shares = field(default_factory=Shares)

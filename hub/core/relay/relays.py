@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from hub.core.admission.quota import WorkspaceQuota
 from hub.core.relay.context import Dependencies
 from hub.core.relay.relay import Relay
 from hub.core.relay.transitions import Trigger
@@ -26,9 +25,9 @@ _LET_GO_AFTER = 5.0
 
 
 class Relays:
-    def __init__(self, deps: Dependencies, supervisor: Supervisor, open_tasks: WorkspaceQuota) -> None:
-        """Each relay takes one slot of `open_tasks` while it exists."""
-        self._open_tasks = open_tasks
+    def __init__(self, deps: Dependencies, supervisor: Supervisor) -> None:
+        self._open_tasks = deps.shares.open_tasks
+        """Each relay holds one of them while it exists."""
         self._deps = deps
         self._supervisor = supervisor
         self._running: dict[TaskId, Relay] = {}
@@ -128,7 +127,7 @@ class Relays:
         row = relay.row
         if self._running.get(row.id) is relay:
             del self._running[row.id]
-            self._open_tasks.leave(row.caller.workspace)
+            self._open_tasks.give_back(row.caller.workspace)
 
     def _stop(self) -> None:
         for relay in tuple(self._running.values()):

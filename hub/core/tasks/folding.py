@@ -9,15 +9,17 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from hub.ports.shares import Slots
 from rolecall.model.ids import Caller
 
 _Result = TypeVar("_Result")
 
 
 class FoldingThread:
-    """One thread for all callers. Jobs are short, so that the tasks that are being folded take turns; each caller has one."""
+    """One thread. Workspaces use it in rotation, because jobs are short; each caller has one task folded at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: Slots) -> None:
+        self._share = share
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="folding")
         self._locks: WeakValueDictionary[Caller, asyncio.Lock] = WeakValueDictionary()
 
@@ -28,5 +30,6 @@ class FoldingThread:
         async with lock:
             yield
 
-    async def run(self, job: Callable[..., _Result], *arguments: Any) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, job, *arguments)
+    async def run(self, caller: Caller, job: Callable[..., _Result], *arguments: Any) -> _Result:
+        async with self._share.slot(caller.workspace):
+            return await asyncio.get_running_loop().run_in_executor(self._thread, job, *arguments)

@@ -40,7 +40,7 @@ class TaskReader:
     def __init__(self, deps: Dependencies) -> None:
         self._engine = deps.engine
         self._codec = deps.codec
-        self._folding = FoldingThread()
+        self._folding = FoldingThread(deps.shares.folding)
 
     async def now(self, caller: Caller, row: TaskRow, view: TaskView, on_disconnect: OnDisconnect | None = None) -> Answer:
         """The task as of now. A long log is read and folded page by page, as long as its caller is there. TaskNotFound: it is
@@ -58,9 +58,9 @@ class TaskReader:
                 if gone.is_set():
                     raise ClientDisconnected
                 page = await self._engine.events.read(row.id, after=fold.at, upto=Cursor(fold.at + _PAGE))
-                await self._folding.run(fold.add, page)
+                await self._folding.run(caller, fold.add, page)
                 full = len(page) == _PAGE
-            return Answer(EventKind.TASK, view.dialect, await self._folding.run(_snapshot, fold, view))
+            return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view))
 
     async def of(self, caller: Caller, task: TaskId, log: Sequence[Logged], view: TaskView) -> Answer:
         """The task as of the end of `log`, or the bare message if that is the answer. TaskNotFound: it is not revealed yet."""
@@ -83,8 +83,8 @@ class TaskReader:
         async with self._folding.turn(caller):
             fold = self._codec.fold(turns, dialect=view.dialect)
             for start in range(0, len(log), _PAGE):
-                await self._folding.run(fold.add, log[start : start + _PAGE])
-            return Answer(EventKind.TASK, view.dialect, await self._folding.run(_snapshot, fold, view))
+                await self._folding.run(caller, fold.add, log[start : start + _PAGE])
+            return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view))
 
     async def documents(self, caller: Caller, rows: Sequence[TaskRow], view: TaskView) -> Sequence[bytes]:
         """The tasks of a list. One that its dialect cannot express does not hide the others: it is a marked outline."""

@@ -9,7 +9,6 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 from quart import Quart, Response, request
 
-from hub.core.admission.quota import WorkspaceQuota
 from hub.core.registry.directory import Directory
 from hub.inbound.api.answers import (
     Agent,
@@ -29,6 +28,7 @@ from hub.inbound.api.operation import EVENTS, operation
 from hub.inbound.api.requests import AgentFilter, DrainRequest, FeedQuery, Proof, ProofInQuery, WorkerInPath
 from hub.inbound.middleware.audit import recorded
 from hub.inbound.middleware.authentication import caller, enroller
+from hub.ports.shares import Share
 from rolecall.errors import LeaseError, LeaseSuperseded, LeaseUnknown, OfferInvalid, Overloaded
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import AgentQuery
@@ -42,7 +42,7 @@ from rolecall.protocol.text.timestamp import timestamp
 ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one instance."
 
 
-def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, feeds: WorkspaceQuota) -> None:
+def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, feeds: Share) -> None:
     @app.delete("/registry/agents/<name>")
     @operation("Withdraw a worker.", *LEASE_ERRORS, right=Right.ENROL)
     async def withdraw(name: WorkerInPath, body: Proof, query: ProofInQuery) -> Withdrawn | Response:
@@ -102,7 +102,7 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
 
 
 async def _changes(
-    directory: Directory, subscriber: Caller, after: int | None, idle: timedelta, feeds: WorkspaceQuota
+    directory: Directory, subscriber: Caller, after: int | None, idle: timedelta, feeds: Share
 ) -> AsyncGenerator[bytes, None]:
     with directory.changes(subscriber, after=after, idle=idle) as changes:
         feeds.fill(subscriber.workspace)
@@ -111,7 +111,7 @@ async def _changes(
             async for batch in changes:
                 yield b"".join(map(_change_frame, batch)) if batch else KEEP_ALIVE
         finally:
-            feeds.leave(subscriber.workspace)
+            feeds.give_back(subscriber.workspace)
 
 
 def _change_frame(change: RegistryChange) -> bytes:

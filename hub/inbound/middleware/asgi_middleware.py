@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from functools import lru_cache
 
 from hub.core.observe import Observer
+from hub.core.shares.rotation import Rotation
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.leases import Leases
@@ -46,6 +47,7 @@ class AsgiMiddleware:
         rest: Rest,
         quart: App,
         observer: Observer,
+        starts: Rotation,
         *,
         max_body: int,
     ) -> None:
@@ -57,7 +59,7 @@ class AsgiMiddleware:
         self._quart = quart
         self._observer = observer
         self._max_body = max_body
-        self._scheduler = FairScheduler()
+        self._scheduler = FairScheduler(starts)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http":
@@ -98,7 +100,7 @@ class AsgiMiddleware:
             return
         lease_call = self._leases.match(path, method)
         if lease_call is not None:
-            await self._scheduler.turn()
+            await self._scheduler.turn(_workspace(request))
             await self._leases(request, lease_call)
             return
         place = read_route(request.scope["raw_path"].decode("ascii", "replace"), method) if target is None else None
@@ -106,8 +108,13 @@ class AsgiMiddleware:
             await self._rest(request, place)
         else:
             request.check_length(self._max_body)
-            await self._scheduler.turn()
+            await self._scheduler.turn(_workspace(request))
             await self._quart(request.scope, request.receive, request.send)
+
+
+def _workspace(request: Request) -> str:
+    """Requests without a token share one place in the rotation."""
+    return request.principal.caller.workspace if request.principal is not None else ""
 
 
 async def _refuse(request: Request, error: HubError, fault: Fault, *, rpc: bool) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+
+from hub.core.shares.rotation import Rotation
 
 _ITERATIONS = 4
 _INTERVAL = 0.002
@@ -13,25 +14,23 @@ _QUEUE_PER_START = 250
 class FairScheduler:
     """While requests queue, one starts every `_ITERATIONS` iterations of the loop, or every `_INTERVAL` if iterations are long:
     a call takes a dozen iterations, and those between are short. Of a long queue several start at once, so that no heartbeat
-    waits until its lease ends.
+    waits until its lease ends. Workspaces start in rotation.
     """
 
-    def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
+    def __init__(self, starts: Rotation) -> None:
+        self._waiting = starts
         self._active = False
         self._iterations = 0
         self._last = 0.0
 
-    async def turn(self) -> None:
-        """Waits for the caller's turn, first come, first served; returns at once if there is no queue."""
+    async def turn(self, workspace: str) -> None:
+        """Waits for the caller's turn; returns at once if there is no queue."""
         loop = asyncio.get_running_loop()
         if not self._active:
             self._active = True
             self._schedule_next(loop)
             return
-        turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(turn)
-        await turn
+        await self._waiting.add(workspace)
 
     def _schedule_next(self, loop: asyncio.AbstractEventLoop) -> None:
         self._iterations, self._last = 0, loop.time()
@@ -44,11 +43,8 @@ class FairScheduler:
             return
         batch_size = 1 + len(self._waiting) // _QUEUE_PER_START
         started = 0
-        while self._waiting and started < batch_size:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                started += 1
+        while started < batch_size and self._waiting.wake_next():
+            started += 1
         self._active = started > 0
         if self._active:
             self._schedule_next(loop)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from hub.core.relay.context import Dependencies
+from hub.core.shares.table import Shares
 from hub.core.tasks.reader import TaskReader, TaskView
 from rolecall.errors import ClientDisconnected
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState
@@ -42,6 +43,7 @@ class Parts:
     """The parts that a TaskReader needs: one log for every task, and folds that record their threads."""
 
     def __init__(self, log: Sequence[Logged]) -> None:
+        self.shares = Shares()
         self.engine = self.tasks = self.codec = self.events = self
         self.log = log
         self.threads: set[str] = set()

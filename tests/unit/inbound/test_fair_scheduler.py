@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 
+from hub.core.shares.rotation import Rotation
 from hub.inbound.middleware.fair_scheduler import FairScheduler
 
 
 async def _starts(count: int, *, step_seconds: float = 0) -> list[int]:
     """How many start in each iteration of the loop."""
-    scheduler, started = FairScheduler(), list[int]()
+    scheduler, started = FairScheduler(Rotation("starts")), list[int]()
 
     async def one(number: int) -> None:
-        await scheduler.turn()
+        await scheduler.turn("w")
         started.append(number)
 
     waiting = [asyncio.create_task(one(number)) for number in range(count)]
@@ -54,11 +55,11 @@ async def test_several_of_a_long_queue_start_in_one_iteration() -> None:
 
 
 async def test_a_cancelled_request_does_not_delay_others() -> None:
-    scheduler = FairScheduler()
-    requests = [asyncio.create_task(scheduler.turn()) for _ in range(60)]
+    scheduler = FairScheduler(Rotation("starts"))
+    requests = [asyncio.create_task(scheduler.turn("w")) for _ in range(60)]
     await asyncio.sleep(0)
     for waiting in requests[8:58]:
         waiting.cancel()
     await asyncio.wait_for(asyncio.gather(*requests, return_exceptions=True), 1)
     assert not requests[-1].cancelled()
-    await asyncio.wait_for(scheduler.turn(), 1)
+    await asyncio.wait_for(scheduler.turn("w"), 1)

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hub.core.observe import Observer
 from hub.telemetry.metrics import FAMILIES, PREFIX, UNKNOWN, Metrics
 from rolecall.model.ids import WorkerId
+from rolecall.model.share import ShareUse
 from rolecall.model.worker import ChangeKind, Health, Offer, Registration, RegistryChange
 
 
@@ -83,7 +84,7 @@ def test_histograms_are_cumulative_and_complete() -> None:
 
 
 def test_every_family_in_the_table_is_exposed_and_no_other() -> None:
-    metrics = Metrics(lambda: [_worker("echo", "a", capacity=4)])
+    metrics = Metrics(lambda: [_worker("echo", "a", capacity=4)], lambda: [ShareUse("things", 4, 3, 2, 2, 1, 7)])
     _use_everything(metrics)
     exposed = set()
     for name, labels in _samples(metrics):
@@ -95,6 +96,15 @@ def test_every_family_in_the_table_is_exposed_and_no_other() -> None:
         exposed.add(family.name)
     assert exposed == set(FAMILIES)
     assert all("instance" not in family.labels for family in FAMILIES.values())
+
+
+def test_the_use_of_what_is_scarce_is_read_at_each_scrape() -> None:
+    uses = [ShareUse("things", 4, 3, 2, 2, 1, 7)]
+    metrics = Metrics(lambda: [], lambda: uses)
+    names = ("limit", "used", "largest", "workspaces", "waiting", "refused_total")
+    assert [_value(metrics, f"share_{name}", thing="things") for name in names] == [4, 3, 2, 2, 1, 7]
+    uses[0] = uses[0]._replace(used=0)
+    assert _value(metrics, "share_used", thing="things") == 0
 
 
 def test_workers_are_read_at_each_scrape() -> None:

@@ -1,0 +1,1 @@
+"""What is scarce, and the share of it that each workspace gets. Implements ports.shares."""

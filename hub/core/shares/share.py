@@ -1,0 +1,114 @@
+"""A scarce thing that is held. Implements ports.shares.Share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rolecall.errors import Overloaded
+from rolecall.model.share import ShareUse
+
+_COMES_BACK = 10.0
+"""Seconds for which a refused workspace counts as waiting. It is told to try again after half of that."""
+
+
+class WorkspaceShare:
+    """`what`: its users, for people. `setting`: the field that limits the whole; with `_per_workspace` behind it, the cap."""
+
+    def __init__(
+        self,
+        what: str,
+        setting: str,
+        limit: int,
+        per_workspace_limit: int,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what = what
+        self._setting = setting
+        self._limit = limit
+        self._per_workspace_limit = per_workspace_limit
+        self._monotonic = monotonic
+        self._used = 0
+        self._by_workspace: dict[str, int] = {}
+        self._refused = 0
+        self._waiting: dict[str, float] = {}
+        """When each workspace was last refused because the whole was used up. The oldest comes first."""
+
+    def take(self, workspace: str, amount: int = 1) -> None:
+        held = self._by_workspace.get(workspace, 0) + amount
+        if held > self._per_workspace_limit:
+            self._refused += 1
+            setting = f"{self._setting}_per_workspace"
+            raise Overloaded(self._what, self._per_workspace_limit, setting, holder="This workspace")
+        if self._used + amount > self._limit:
+            self._refused += 1
+            self._waiting.pop(workspace, None)
+            self._waiting[workspace] = self._monotonic()
+            raise Overloaded(self._what, self._limit, self._setting)
+        if self._waiting:
+            self._check_equal_share(workspace, held)
+        self._used += amount
+        self._by_workspace[workspace] = held
+
+    def check(self, workspace: str) -> None:
+        self.take(workspace)
+        self.give_back(workspace)
+
+    def fill(self, workspace: str, amount: int = 1) -> None:
+        self._used += amount
+        self._by_workspace[workspace] = self._by_workspace.get(workspace, 0) + amount
+
+    def give_back(self, workspace: str, amount: int = 1) -> None:
+        self._used -= amount
+        left = self._by_workspace[workspace] - amount
+        if left:
+            self._by_workspace[workspace] = left
+        else:
+            del self._by_workspace[workspace]
+
+    def hold(self, workspace: str) -> HeldShare:
+        """One of it, within the block. Overloaded."""
+        return HeldShare(self, workspace)
+
+    @property
+    def use(self) -> ShareUse:
+        self._forget_old_refusals()
+        by = self._by_workspace
+        largest = max(by.values(), default=0)
+        return ShareUse(self._what, self._limit, self._used, largest, len(by), len(self._waiting), self._refused)
+
+    def _check_equal_share(self, workspace: str, held: int) -> None:
+        self._forget_old_refusals()
+        self._waiting.pop(workspace, None)
+        if not self._waiting:
+            return
+        workspaces = len(self._by_workspace.keys() | self._waiting.keys() | {workspace})
+        share = max(1, self._limit // workspaces)
+        if held > share:
+            self._refused += 1
+            raise Overloaded(self._what, share, self._setting, holder="Others wait, and this workspace")
+
+    def _forget_old_refusals(self) -> None:
+        since = self._monotonic() - _COMES_BACK
+        while self._waiting:
+            workspace, refused_at = next(iter(self._waiting.items()))
+            if refused_at > since:
+                return
+            del self._waiting[workspace]
+
+
+class HeldShare:
+    """A class and not a generator, for speed: every call uses it."""
+
+    __slots__ = ("_share", "_workspace")
+
+    def __init__(self, share: WorkspaceShare, workspace: str) -> None:
+        self._share = share
+        self._workspace = workspace
+
+    def __enter__(self) -> None:
+        self._share.take(self._workspace)
+
+    def __exit__(self, *exc: object) -> None:
+        self._share.give_back(self._workspace)

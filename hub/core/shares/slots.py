@@ -1,0 +1,76 @@
+"""A scarce thing that is given back at once. Implements ports.shares.Slots."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hub.core.shares.rotation import Rotation
+from rolecall.errors import Overloaded
+from rolecall.model.share import ShareUse
+
+
+class WorkspaceSlots:
+    """`slots`: how many may be in use at once. `what`: its users, for people. `queue`: how many of one workspace may wait, 0:
+    any number; `setting`: the field that this limit comes from.
+    """
+
+    def __init__(self, what: str, slots: int, *, queue: int, setting: str) -> None:
+        self._what = what
+        self._slots = slots
+        self._queue = queue
+        self._setting = setting
+        self._used: dict[str, int] = {}
+        self._free = slots
+        self._refused = 0
+        self._rotation = Rotation(what)
+
+    def slot(self, workspace: str) -> Slot:
+        return Slot(self, workspace)
+
+    @property
+    def use(self) -> ShareUse:
+        used, largest = self._slots - self._free, max(self._used.values(), default=0)
+        return ShareUse(self._what, self._slots, used, largest, len(self._used), len(self._rotation), self._refused)
+
+    async def acquire(self, workspace: str) -> None:
+        if self._free:
+            self._free -= 1
+        else:
+            if 0 < self._queue <= self._rotation.waiting(workspace):
+                self._refused += 1
+                raise Overloaded(f"waiting {self._what}", self._queue, self._setting, holder="This workspace")
+            waiter = self._rotation.add(workspace)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._pass_on()  # it was this one's turn just then
+                raise
+        self._used[workspace] = self._used.get(workspace, 0) + 1
+
+    def release(self, workspace: str) -> None:
+        left = self._used[workspace] - 1
+        if left:
+            self._used[workspace] = left
+        else:
+            del self._used[workspace]
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """A slot goes from hand to hand as long as somebody waits, so that nobody who has just come gets in between."""
+        if not self._rotation.wake_next():
+            self._free += 1
+
+
+class Slot:
+    __slots__ = ("_share", "_workspace")
+
+    def __init__(self, share: WorkspaceSlots, workspace: str) -> None:
+        self._share = share
+        self._workspace = workspace
+
+    async def __aenter__(self) -> None:
+        await self._share.acquire(self._workspace)
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._share.release(self._workspace)
