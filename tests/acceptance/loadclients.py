@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import os
 import re
 import selectors
 import socket
@@ -186,13 +187,13 @@ class ReaderGroup:
 
 class LatencyProbe:
     """Calls the hub repeatedly from another process. `kind`: `calls` to the role echo, `livez`, or `lag`, the hub's own
-    metric. As a context manager it ends with its block. Its figures remain.
+    metric. As a context manager it ends with its block. Its figures remain. The first call that fails ends it.
     """
 
-    def __init__(self, kind: str, hub: HubProcess, folder: Path, *, pause: float = 0.01) -> None:
+    def __init__(self, kind: str, hub: HubProcess, folder: Path, *, pause: float = 0.01, token: str = "") -> None:
         argv = (sys.executable, "-m", "tests.acceptance.loadclients", kind, str(hub.port), str(pause))
         self._log = folder / f"{kind}-{time.monotonic_ns()}.log"
-        self._process = Process(argv, log=self._log, name=kind)
+        self._process = Process(argv, log=self._log, name=kind, env={"ROLECALL_TOKEN": token})
         self._process.wait_until(lambda: bool(self.figures()))
 
     @property
@@ -259,9 +260,14 @@ def _measure(kind: str, port: int, pause: float) -> None:
 
 def _call(connection: http.client.HTTPConnection) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": text_message("hi")})
-    connection.request("POST", "/agents/echo/", body, {"Content-Type": "application/json"})
+    connection.request("POST", "/agents/echo/", body, {"Content-Type": "application/json", **_token()})
     answer = json.loads(connection.getresponse().read())
     assert answer["result"]["status"]["state"] == "completed", answer
+
+
+def _token() -> dict[str, str]:
+    token = os.environ.get("ROLECALL_TOKEN")
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _alive(connection: http.client.HTTPConnection) -> None:
@@ -270,7 +276,7 @@ def _alive(connection: http.client.HTTPConnection) -> None:
 
 
 def _lag(connection: http.client.HTTPConnection) -> float:
-    connection.request("GET", "/metrics")
+    connection.request("GET", "/metrics", headers=_token())
     found = re.search(rb"^a2a_hub_event_loop_lag_seconds (\S+)$", connection.getresponse().read(), re.MULTILINE)
     assert found is not None
     return float(found[1])
