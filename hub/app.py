@@ -215,6 +215,8 @@ def _share_limits(settings: Settings) -> ShareLimits:
         open_tasks_per_workspace=settings.max_open_tasks_per_workspace,
         streams=settings.max_streams,
         streams_per_workspace=settings.max_streams_per_workspace,
+        message_memory=settings.max_message_memory,
+        message_memory_per_workspace=settings.max_message_memory_per_workspace,
         at_once=settings.max_at_once,
     )
 
@@ -300,7 +302,7 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
         rest,
         app.asgi_app,
         observer,
-        rolecall.shares.starts,
+        rolecall.shares,
         max_body=settings.max_body,
     )
     _put_before(app, middleware)

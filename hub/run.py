@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import gc
 import logging
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 2048
 _ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
+_MAPPED_ABOVE, _LARGE_BLOCK = -3, 256 * 1024
+"""The option's number in glibc, and what it is set to."""
 
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None, wrap: Wrap = unchanged) -> None:
@@ -68,6 +71,7 @@ async def serve(
                 certificate=certificate,
             )
             configure_collector()
+            return_large_blocks()
             async with _timers(http_server, certificate):
                 await http_server.open(listener, backlog=_BACKLOG)
                 if ready is not None:
@@ -126,6 +130,16 @@ def configure_collector() -> None:
     gc.freeze()
     sys.setswitchinterval(0.001)
     gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS, 20, 20)
+
+
+def return_large_blocks() -> None:
+    """Have the C library give large blocks back to the system when they are freed. Left to itself, it keeps more and more of
+    them after the first, and one burst of large messages would stay in the hub's size for ever. Other libraries have no need.
+    """
+    try:
+        ctypes.CDLL(None).mallopt(_MAPPED_ABOVE, _LARGE_BLOCK)
+    except (OSError, AttributeError, TypeError):
+        log.debug("memory is left to the C library", extra={"event": "no_mallopt"})
 
 
 def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

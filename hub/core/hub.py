@@ -14,7 +14,7 @@ from hub.core.push.configs import PushConfigs
 from hub.core.relay.cancel import cancel
 from hub.core.relay.context import Dependencies
 from hub.core.relay.paused import PausedTasks
-from hub.core.relay.relay import Relay
+from hub.core.relay.relay import Relay, message_memory
 from hub.core.relay.relays import Relays
 from hub.core.routing.history import RoutingHistory
 from hub.core.routing.router import Route, Router
@@ -82,6 +82,7 @@ class Hub:
         self._being_answered: set[TaskId] = set()
         self._open_tasks = deps.shares.open_tasks
         self._streams = deps.shares.streams
+        self._messages = deps.shares.messages
         self.relays = Relays(deps, supervisor)
         self.paused_tasks = PausedTasks(deps, self.relays, supervisor, self._being_answered)
         self._lookup = TaskLookup(self._engine.tasks)
@@ -182,7 +183,7 @@ class Hub:
         """Route, store, and only then call the worker, so that every task that may run can be found again. None: an earlier
         call has one of the names.
         """
-        with self._open_tasks.hold(caller.workspace):
+        with self._open_tasks.hold(caller.workspace), self._messages.hold(caller.workspace, message_memory((turn,))):
             relay = await self._admit_one(caller, send, turn, names)
         if relay is None:
             return None

@@ -211,6 +211,14 @@ class Settings(BaseSettings):
     """How many requests of one holder of tokens may be under way, streams included. 0: any number.
     Higher: one caller can hold more of the hub's memory. Beyond it: 429."""
 
+    max_message_memory: Size = Field(256 * 1024 * 1024, ge=1024 * 1024, le=1024**4)
+    """How many bytes of large messages calls under way may hold in memory. One that waits for its worker holds it three times.
+    Higher: more memory. At the limit calls with more than 64 KiB are refused with OVERLOADED."""
+
+    max_message_memory_per_workspace: Size = Field(128 * 1024 * 1024, ge=1024 * 1024, le=1024**4)
+    """How many of these bytes one workspace may hold. Without tokens there is one workspace.
+    Higher: one workspace can fill more of max_message_memory. At the limit its large calls are refused with OVERLOADED."""
+
     max_batch: Integer = Field(50, ge=0, le=1000)
     """How many calls one JSON-RPC batch may hold. 0: batches are refused.
     Higher: one request can start that much work."""

@@ -82,6 +82,32 @@ async def test_a_workspace_with_too_many_open_tasks_is_refused_until_one_of_its_
         await begin(hub, CALLER)
 
 
+MESSAGES = r"^This workspace holds 1000000 bytes of messages, its limit \(ROLECALL_MAX_MESSAGE_MEMORY_PER_WORKSPACE\)"
+
+
+async def test_large_messages_count_as_long_as_their_tasks_run(system: System) -> None:
+    hub = await opened(system, message_memory_per_workspace=1_000_000)
+    large = "x" * 300_000
+    known = str(parse((await hub.send(CALLER, say(large, blocking=False))).body)["id"])
+    with pytest.raises(Overloaded, match=MESSAGES):
+        await hub.send(ALSO_HERE, say(large, blocking=False))
+    assert await begin(hub, CALLER)  # a small one is not counted
+    await hub.send(OTHER_WORKSPACE, say(large, blocking=False))
+    system.forwarder.plan_fetch("echo:a", task("canceled"))
+    await hub.cancel(CALLER, CancelTask(Target(), TaskId(known), "0.3"))
+    await until_over(hub, known)
+    await hub.send(ALSO_HERE, say(large, blocking=False))
+
+
+async def test_a_large_message_that_is_refused_counts_no_more(system: System) -> None:
+    hub = system.restarted(shares=shares(message_memory_per_workspace=1_000_000))
+    for _ in range(5):
+        with pytest.raises(RoleUnknown):
+            await hub.send(CALLER, say("x" * 300_000))
+    with pytest.raises(RoleUnknown):
+        await hub.send(CALLER, say("x" * 300_000))
+
+
 async def test_a_workspace_with_too_many_open_streams_is_refused_and_others_are_not(system: System) -> None:
     hub = await opened(system, lasts=SHORT, streams_per_workspace=2)
     mine = [await hub.stream(caller, say()) for caller in (CALLER, ALSO_HERE)]

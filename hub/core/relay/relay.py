@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 
 _PAUSE = 0.25
 """Seconds before another attempt to write a verdict."""
+_SMALL = 64 * 1024
+"""Bytes of messages that cost little beside the rest of a call."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
 
 
@@ -80,6 +82,7 @@ class Relay(Inbox):
         "_turns",
         "began",
         "log_writer",
+        "message_memory",
         "phase",
         "started",
         "when_over",
@@ -90,6 +93,7 @@ class Relay(Inbox):
         self._deps = deps
         self._row = row
         self._turns = turns
+        self.message_memory = message_memory(turns)
         self._send: Send | None = None
         self._references: dict[str, str] = {}
         self._registration: Registration | None = None
@@ -519,6 +523,7 @@ class Relay(Inbox):
     def _begin(self, _: Any) -> None:
         if not self.started.come:
             self.started.happen()
+            self._send = None  # it is large, perhaps, and the turn has it too
             self._deps.observer.first_event(self._row.role, self._deps.clock.monotonic() - self._called_at)
 
     def _fail_start(self, error: HubError | None) -> None:
@@ -530,6 +535,12 @@ class Relay(Inbox):
         if self._registration is not None and self._counted is (step < 0):
             self._registration.in_flight += step
             self._counted = step > 0
+
+
+def message_memory(turns: Sequence[Turn]) -> int:
+    """Bytes that a relay keeps of its messages, as they are stored and as they are sent. Small ones are not counted."""
+    size = sum([len(turn.params) for turn in turns])
+    return 2 * size if size > _SMALL else 0
 
 
 def _wake(waiters: list[asyncio.Future[None]]) -> None:

@@ -28,6 +28,7 @@ class Relays:
     def __init__(self, deps: Dependencies, supervisor: Supervisor) -> None:
         self._open_tasks = deps.shares.open_tasks
         """Each relay holds one of them while it exists."""
+        self._messages = deps.shares.messages
         self._deps = deps
         self._supervisor = supervisor
         self._running: dict[TaskId, Relay] = {}
@@ -119,6 +120,8 @@ class Relays:
         row = relay.row
         if row.id not in self._running:
             self._open_tasks.fill(row.caller.workspace)
+            if relay.message_memory:
+                self._messages.fill(row.caller.workspace, relay.message_memory)
         self._running[row.id] = relay
         relay.when_over.append(lambda: self._remove(relay))
         return relay
@@ -128,6 +131,8 @@ class Relays:
         if self._running.get(row.id) is relay:
             del self._running[row.id]
             self._open_tasks.give_back(row.caller.workspace)
+            if relay.message_memory:
+                self._messages.give_back(row.caller.workspace, relay.message_memory)
 
     def _stop(self) -> None:
         for relay in tuple(self._running.values()):

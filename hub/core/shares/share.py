@@ -67,9 +67,9 @@ class WorkspaceShare:
         else:
             del self._by_workspace[workspace]
 
-    def hold(self, workspace: str) -> HeldShare:
-        """One of it, within the block. Overloaded."""
-        return HeldShare(self, workspace)
+    def hold(self, workspace: str, amount: int = 1) -> HeldShare:
+        """That much of it, within the block. Overloaded."""
+        return HeldShare(self, workspace, amount)
 
     @property
     def use(self) -> ShareUse:
@@ -101,14 +101,15 @@ class WorkspaceShare:
 class HeldShare:
     """A class and not a generator, for speed: every call uses it."""
 
-    __slots__ = ("_share", "_workspace")
+    __slots__ = ("_amount", "_share", "_workspace")
 
-    def __init__(self, share: WorkspaceShare, workspace: str) -> None:
+    def __init__(self, share: WorkspaceShare, workspace: str, amount: int) -> None:
         self._share = share
         self._workspace = workspace
+        self._amount = amount
 
     def __enter__(self) -> None:
-        self._share.take(self._workspace)
+        self._share.take(self._workspace, self._amount)
 
     def __exit__(self, *exc: object) -> None:
-        self._share.give_back(self._workspace)
+        self._share.give_back(self._workspace, self._amount)

@@ -19,11 +19,14 @@ class ShareLimits:
     open_tasks_per_workspace: int = 50_000
     streams: int = 10_000
     streams_per_workspace: int = 5_000
+    message_memory: int = 256 * 1024 * 1024
+    message_memory_per_workspace: int = 128 * 1024 * 1024
     at_once: int = 2_000
 
 
 class Shares:
-    """`open_tasks`: calls that have not ended. `streams`: answers that are streamed to callers. `feeds`: open feeds of the
+    """`open_tasks`: calls that have not ended. `messages`: bytes of large requests and of the messages that wait for their
+    worker's answer. `streams`: answers that are streamed to callers. `feeds`: open feeds of the
     registry. `starts`: requests other than A2A calls; a few of them start per iteration of the loop. `folding`: the thread
     that folds long logs.
     """
@@ -31,13 +34,16 @@ class Shares:
     def __init__(self, limits: ShareLimits | None = None) -> None:
         limits = limits or ShareLimits()
         self.open_tasks = WorkspaceShare("open tasks", "max_open_tasks", limits.open_tasks, limits.open_tasks_per_workspace)
+        self.messages = WorkspaceShare(
+            "bytes of messages", "max_message_memory", limits.message_memory, limits.message_memory_per_workspace
+        )
         self.streams = WorkspaceShare("open streams", "max_streams", limits.streams, limits.streams_per_workspace)
         self.feeds = WorkspaceShare("open feeds", "max_streams", limits.streams, limits.streams_per_workspace)
         self.starts = Rotation("starts of requests")
         self.folding = WorkspaceSlots("reads of long tasks", 1, queue=limits.at_once, setting="max_at_once")
 
     def __iter__(self) -> Iterator[WorkspaceShare | WorkspaceSlots | Rotation]:
-        yield from (self.open_tasks, self.streams, self.feeds, self.starts, self.folding)
+        yield from (self.open_tasks, self.messages, self.streams, self.feeds, self.starts, self.folding)
 
     def uses(self) -> Iterator[ShareUse]:
         return (share.use for share in self)

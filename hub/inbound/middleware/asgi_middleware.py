@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from functools import lru_cache
 
 from hub.core.observe import Observer
-from hub.core.shares.rotation import Rotation
+from hub.core.shares.table import Shares
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.leases import Leases
@@ -14,14 +14,14 @@ from hub.inbound.middleware.audit import record
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.fair_scheduler import FairScheduler
 from hub.inbound.middleware.rate_limiter import RateLimiter
-from hub.inbound.middleware.refusal import retry_after_of
+from hub.inbound.middleware.refusal import retry_after_of, translate
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import JSON, PROBLEM, App, Receive, Scope, Send
-from rolecall.errors import AccessError, BodyTooLarge, HubError, TooManyAtOnce, TooManyRequests
+from rolecall.errors import AccessError, BodyTooLarge, HubError, Overloaded, TooManyAtOnce, TooManyRequests
 from rolecall.model.command import Target
 from rolecall.model.ids import Caller, is_instance, is_role, split_name
 from rolecall.model.principal import LOCAL
-from rolecall.protocol.faults import Fault, fault_of
+from rolecall.protocol.faults import Fault
 from rolecall.protocol.jsonrpc import NULL, write_error
 from rolecall.protocol.problem import problem_body
 from rolecall.protocol.rest import read_route
@@ -47,7 +47,7 @@ class AsgiMiddleware:
         rest: Rest,
         quart: App,
         observer: Observer,
-        starts: Rotation,
+        shares: Shares,
         *,
         max_body: int,
     ) -> None:
@@ -59,7 +59,8 @@ class AsgiMiddleware:
         self._quart = quart
         self._observer = observer
         self._max_body = max_body
-        self._scheduler = FairScheduler(starts)
+        self._scheduler = FairScheduler(shares.starts)
+        self._messages = shares.messages
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http":
@@ -78,12 +79,17 @@ class AsgiMiddleware:
             if principal is not None and principal is not LOCAL:
                 self._rate_limiter.enter(principal.caller)
                 counted = principal.caller
-            await self._serve(request, target, only)
-        except (AccessError, BodyTooLarge, TooManyRequests, TooManyAtOnce) as error:
+            body_memory = request.body_memory(self._max_body)
+            if not body_memory:
+                await self._serve(request, target, only)
+            else:
+                with self._messages.hold(_workspace(request), body_memory):
+                    await self._serve(request, target, only)
+        except (AccessError, BodyTooLarge, Overloaded, TooManyRequests, TooManyAtOnce) as error:
             record(
                 request.principal.caller if request.principal is not None else None, "turned away", path, type(error).__name__
             )
-            fault = fault_of(error)
+            fault = translate(error)
             self._observer.refused(fault.reason.lower())
             await _refuse(request, error, fault, rpc=target is not None)
         finally:

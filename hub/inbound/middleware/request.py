@@ -11,6 +11,7 @@ from rolecall.model.principal import Principal
 
 _JSON_TYPES = frozenset({JSON, b"application/json-rpc", b"application/a2a+json"})
 _BODY_TIMEOUT = 10.0
+_SMALL_BODY, _MAX_DIGITS = 64 * 1024, 20
 _DISCARD_TIMEOUT, _DISCARD_LIMIT = 1.0, 8 * 1024 * 1024
 
 
@@ -42,6 +43,14 @@ class Request:
         return self._server_stream or SendStream(self.receive, self.send)
 
     # --- the request
+
+    def body_memory(self, limit: int) -> int:
+        """What its body may take in memory; 0: so little that it is not counted, or too much to be read at all."""
+        length = self.headers.get(b"content-length")
+        if length is None:
+            return limit if b"transfer-encoding" in self.headers else 0
+        size = int(length) if length.isdigit() and len(length) < _MAX_DIGITS else 0
+        return size if _SMALL_BODY < size <= limit else 0
 
     def check_length(self, limit: int) -> None:
         """BodyTooLarge if the Content-Length is invalid or above `limit`."""

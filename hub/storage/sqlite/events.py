@@ -201,6 +201,7 @@ class _Append(Item):
         self.cached = cached
         self.entry = entry
         self.logged, self.effect = numbered(entry.events, cached.end)
+        self.size = self.effect.size
         self.now = log.clock.wall()
         self._log = log
         self._done = done

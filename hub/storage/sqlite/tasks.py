@@ -155,7 +155,7 @@ class SqliteTasks:
             if place is not None:
                 self._cache.keep(row.id, CachedTask(row, [turn], key=place, pushes=push is not None))
 
-        return await self._writer.submit(write, publish, short=True) is not None
+        return await self._writer.submit(write, publish, short=True, size=len(turn.params)) is not None
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
         rows = await self._reader.rows(_FIND_CALL, (name, self._clock.wall() - remembered.total_seconds()))
@@ -187,7 +187,7 @@ class SqliteTasks:
                 cached.turns = [*cached.turns, turn]
                 self._cache.keep(task, cached)
 
-        seq = await self._writer.submit(write, publish, short=True)
+        seq = await self._writer.submit(write, publish, short=True, size=len(turn.params))
         if seq == -1:
             raise TaskNotFound
         return seq is not None

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 # Limit of the items that wait for a commit. A relay has one append under way, so this is also the limit of tasks that write.
 QUEUE_LIMIT = 20_000
 BATCH_LIMIT = 500
+BATCH_BYTES = 4 * 1024 * 1024
+"""A batch that holds more ends there: what is not committed is in memory, and everybody waits for it."""
 BUSY_MILLIS = 5_000
 """How long to wait for another process that locks the database."""
 _WAIT_TURNS = 3
@@ -35,12 +37,15 @@ _ITEM_FAULTS = (
 
 
 class Item:
-    """One piece of work for the writer. `short`: it touches few rows, found by key, so it may run on the loop."""
+    """One piece of work for the writer. `short`: it touches few rows, found by key, so it may run on the loop. `size`: bytes
+    of content that it writes.
+    """
 
-    __slots__ = ("error", "result", "short")
+    __slots__ = ("error", "result", "short", "size")
 
-    def __init__(self, *, short: bool) -> None:
+    def __init__(self, *, short: bool, size: int = 0) -> None:
         self.short = short
+        self.size = size
         self.result: Any = None
         self.error: Exception | None = None
 
@@ -65,8 +70,9 @@ class _Submitted(Item, Generic[T]):
         future: asyncio.Future[T],
         *,
         short: bool,
+        size: int,
     ) -> None:
-        super().__init__(short=short)
+        super().__init__(short=short, size=size)
         self._work = work
         self._then = then
         self._future = future
@@ -112,6 +118,8 @@ class Writer:
         self._batch: list[Item] = []
         self._maintenance: Callable[[sqlite3.Connection], object] | None = None
         self._waiting = 0
+        self._waiting_bytes = 0
+        """Of what is queued, and not in a batch yet."""
         self._open = False
         self._busy = False
         self._db: sqlite3.Connection
@@ -128,13 +136,18 @@ class Writer:
         self._open = True
 
     def submit(
-        self, work: Callable[[sqlite3.Connection], T], then: Callable[[T], None] | None = None, *, short: bool = False
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        then: Callable[[T], None] | None = None,
+        *,
+        short: bool = False,
+        size: int = 0,
     ) -> asyncio.Future[T]:
-        """A future that is done when the work is durable. `then` runs on the loop just before. `short`: the work touches few
-        rows, found by key, so it may run on the loop. Work must be repeatable: see the class.
+        """A future that is done when the work is durable. `then` runs on the loop just before. `short`, `size`: see Item. Work
+        must be repeatable: see the class.
         """
         future: asyncio.Future[T] = self._loop.create_future()
-        self.enqueue(_Submitted(work, then, future, short=short))
+        self.enqueue(_Submitted(work, then, future, short=short, size=size))
         return future
 
     def enqueue(self, item: Item) -> None:
@@ -144,6 +157,7 @@ class Writer:
         if not self._open or self._waiting >= QUEUE_LIMIT:
             raise StoreUnavailable
         self._waiting += 1
+        self._waiting_bytes += item.size
         self._queue.append(item)
         if not self._busy:
             self._busy = True
@@ -179,7 +193,7 @@ class Writer:
             maintenance, self._maintenance = self._maintenance, None
             self._orders.put(lambda db: self._run_maintenance(db, maintenance))
             return
-        batch = self._batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_LIMIT))]
+        batch = self._batch = self._take_batch()
         if not batch:
             self._busy = False
             if not self._open:
@@ -193,6 +207,21 @@ class Writer:
             self._orders.put(None)  # a bug: ends the thread, see _settle_end
             raise
         self._orders.put(lambda db: order(db, batch))
+
+    def _take_batch(self) -> list[Item]:
+        queue = self._queue
+        if self._waiting_bytes <= BATCH_BYTES and len(queue) <= BATCH_LIMIT:
+            batch = list(queue)
+            queue.clear()
+            self._waiting_bytes = 0
+            return batch
+        batch, size = [], 0
+        while queue and len(batch) < BATCH_LIMIT and (size <= BATCH_BYTES or not batch):
+            item = queue.popleft()
+            batch.append(item)
+            size += item.size
+        self._waiting_bytes -= size
+        return batch
 
     def _run_on_loop(self, batch: list[Item]) -> bool:
         """False: it failed, for example on another process's lock. It is rolled back; the thread must wait and run it again."""

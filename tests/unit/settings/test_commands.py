@@ -6,6 +6,7 @@ A case is the lines of its files (`rolecall.toml: port = 1`, in Latin-1), a comm
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +37,12 @@ def _case(setup: str, terminal: str) -> Case:
         file, _, content = line.partition(":")
         files[file] = files.get(file, "") + content.removeprefix(" ") + "\n"
     command, _, output = terminal.partition("\n")
-    return Case(name, files, shlex.split(command), output.strip())
+    return Case(name, files, shlex.split(command), _narrow(output.strip()))
+
+
+def _narrow(table: str) -> str:
+    """Two spaces between columns: how wide they are depends on the longest name of all settings."""
+    return re.sub(" {2,}", "  ", table)
 
 
 def case_id(case: Case) -> str:
@@ -62,7 +68,7 @@ def terminal(case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     code = run(case.words[start + 1 :])
     lines = [line.rstrip() for line in "".join(capsys.readouterr()).splitlines()]
     shown = "\n".join(line for line in lines if not line.endswith("  default"))
-    return code, shown.replace(f"of {len(SPECS)} settings", "of all settings")
+    return code, _narrow(shown).replace(f"of {len(SPECS)} settings", "of all settings")
 
 
 @pytest.mark.parametrize("case", cases("wrong.txt"), ids=case_id)

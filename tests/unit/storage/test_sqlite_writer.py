@@ -394,3 +394,26 @@ async def test_beats_that_could_not_be_stored_are_stored_by_the_next_sweep(
     await engine.registry.sweep()
     assert other.execute("select in_flight from beat").fetchall() == [(7,)]
     other.close()
+
+
+async def test_a_batch_ends_when_it_holds_many_bytes_and_the_order_stays(engine: SqliteEngine) -> None:
+    done: list[int] = []
+    sizes = [0, 3, 2, 9, 0, 4, 1]
+    async with blocked_writer(engine):
+        before = engine.writer.commits
+        waiting = [
+            engine.writer.submit(lambda _, n=number: done.append(n), short=True, size=size * writer_module.BATCH_BYTES // 4)
+            for number, size in enumerate(sizes)
+        ]
+    await asyncio.gather(*waiting)
+    assert done == list(range(len(sizes)))
+    # One commit is the blocking item's. Each batch ends with the item by which it holds more than its limit.
+    assert engine.writer.commits - before == 1 + 3
+
+
+async def test_many_small_items_are_one_batch(engine: SqliteEngine) -> None:
+    async with blocked_writer(engine):
+        before = engine.writer.commits
+        waiting = [engine.writer.submit(lambda _: None, short=True, size=100) for _ in range(300)]
+    await asyncio.gather(*waiting)
+    assert engine.writer.commits - before == 2
