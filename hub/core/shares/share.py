@@ -99,7 +99,7 @@ class WorkspaceShare:
 
 
 class HeldShare:
-    """A class and not a generator, for speed: every call uses it."""
+    """A class and not a generator, for speed: every call uses it. Of nothing it holds nothing."""
 
     __slots__ = ("_amount", "_share", "_workspace")
 
@@ -109,7 +109,9 @@ class HeldShare:
         self._amount = amount
 
     def __enter__(self) -> None:
-        self._share.take(self._workspace, self._amount)
+        if self._amount:
+            self._share.take(self._workspace, self._amount)
 
     def __exit__(self, *exc: object) -> None:
-        self._share.give_back(self._workspace, self._amount)
+        if self._amount:
+            self._share.give_back(self._workspace, self._amount)

@@ -90,6 +90,13 @@ def test_one_is_held_within_the_block_and_given_back_after_an_error() -> None:
     share.check("b")
 
 
+def test_nothing_can_be_held_by_several_at_once() -> None:
+    share = three()
+    with share.hold("a", 0), share.hold("a", 0):
+        assert share.use.used == 0
+    assert share.use.workspaces == 0
+
+
 def test_what_is_there_already_counts_above_the_limit() -> None:
     share = three()
     for _ in range(5):
