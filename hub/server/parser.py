@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NoReturn, Protocol
 from urllib.parse import unquote
 
@@ -39,6 +40,12 @@ class RequestParser:
         self._parser: Any = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._first_line = bytearray()
+        """What was fed since the first line of a request began, as long as that may be incomplete."""
+        self._input: bytes | bytearray = b""
+        """That, and what is being fed."""
+        self._begins_input = False
+        """The next request with a complete first line begins where the input begins."""
         self._bytes_since_progress = 0
         """Bytes since the request began, or since the last bytes of its body."""
         self._error: HubError | None = None
@@ -47,10 +54,22 @@ class RequestParser:
         """Returns the error if the input cannot be parsed; nothing may be fed after that. Endless heads and trailers are
         detected here, because httptools reports a header only when it is complete.
         """
+        if self._first_line:
+            self._first_line += data
+            self._input = self._first_line
+        else:
+            self._input = data
+            self._begins_input = self.reading is None and not self.in_head
         try:
             self._feed(data)
         except httptools.HttpParserError:
             return self._error or _UNREADABLE
+        if self.in_head and not self._headers:
+            if not self._first_line:
+                self._first_line += data
+        elif self._first_line:
+            self._first_line = bytearray()
+        self._input = b""
         if self.in_head or self.reading is not None:
             self._bytes_since_progress += len(data)
             if self._bytes_since_progress > self._max_head:
@@ -73,11 +92,15 @@ class RequestParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.in_head:  # a trailer is ignored: the request was authorized without it
-            if len(self._headers) == _MAX_HEADERS_READ:
+            if not self._headers:
+                self._check_protocol(name + b":")
+            elif len(self._headers) == _MAX_HEADERS_READ:
                 self._fail(HeadTooLarge(MAX_HEADERS, self._max_head // 2))
-            self._headers.append((name.lower(), value))
+            self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
+        if not self._headers:
+            self._check_protocol(b"\r\n")
         if self._parser.should_upgrade():
             return  # see _feed
         self.in_head = False
@@ -113,6 +136,19 @@ class RequestParser:
                 version = self._parser.get_http_version().encode()
                 data = b"%b %b HTTP/%b\r\n%b\r\n%b" % (method, self._url, version, kept, data[end:])
                 self._parser = httptools.HttpRequestParser(self)
+
+    def _check_protocol(self, rest: bytes) -> None:
+        """httptools takes RTSP and ICE for HTTP without saying so, so the first line is looked up in what was received. Where
+        that does not begin with it, it is found by what it says and by what follows it.
+        """
+        if self._begins_input:
+            self._begins_input = False
+            if self._input.startswith(b" HTTP/", self._input.find(self._url) + len(self._url)):
+                return
+        if b" RTSP/" in self._input or b" ICE/" in self._input:
+            method, url, rest = map(re.escape, (self._parser.get_method(), self._url, rest))
+            if re.search(rb"%b +%b +(RTSP|ICE)/[0-9.]+\r\n%b" % (method, url, rest), self._input):
+                self._fail()
 
     def _check(self, version: str) -> bool:
         """Whether the client waits for 100 Continue."""

@@ -80,11 +80,18 @@ def test_18_a_length_beside_chunks_is_refused_and_the_connection_closed(hub: Hub
         b"GET /a b HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+        b"GET /livez RTSP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     ],
 )
 def test_19_an_ambiguous_head_is_refused(hub: HubProcess, data: bytes) -> None:
     answer = exchange(hub.port, data)
     assert (answer.status, answer.closed) == (400, True)
+
+
+def test_white_space_behind_a_value_is_legal(hub: HubProcess) -> None:
+    call = with_length(f"{len(GET_X)} \t", more=["Connection: close"]).replace(b"Host: localhost", b"Host: localhost\t")
+    answer = exchange(hub.port, call)
+    assert (answer.status, b"-32001" in answer.text) == (200, True)
 
 
 def test_19_an_unknown_transfer_coding_is_refused(hub: HubProcess) -> None:

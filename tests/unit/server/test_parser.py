@@ -9,7 +9,7 @@ import pytest
 
 from hub.server.asgi import Scope
 from hub.server.cycle import RequestCycle
-from hub.server.parser import RequestParser
+from hub.server.parser import _UNREADABLE, RequestParser
 
 UPGRADE = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
 REQUESTS = (
@@ -72,6 +72,46 @@ def test_a_head_with_too_many_headers_is_refused() -> None:
     parsed, error = read(head % (b"a:\r\n" * 300), [])
     assert not parsed
     assert "200 headers" in error
+
+
+@pytest.mark.parametrize("space", [b" ", b"\t", b" \t  "])
+def test_white_space_behind_a_value_is_no_part_of_it(space: bytes) -> None:
+    head = b"POST / HTTP/1.1\r\nHost: a b%b\r\nContent-Length: 2%b\r\nExpect: 100-continue%b\r\nX:%b\r\n\r\nhi"
+    data = head.replace(b"%b", space)
+    for split_at in ([], [*range(1, len(data))]):
+        (only,), error = read(data, split_at)
+        assert error == ""
+        assert only.scope["headers"] == [
+            (b"host", b"a b"),
+            (b"content-length", b"2"),
+            (b"expect", b"100-continue"),
+            (b"x", b""),
+        ]
+        assert (only.expects_continue, bytes(only.body)) == (True, b"hi")
+
+
+@pytest.mark.parametrize("protocol", [b"RTSP/1.0", b"RTSP/1.1"])
+@pytest.mark.parametrize("rest", [b"Host: a\r\n\r\n", b"Host: a\r\n" + UPGRADE + b"\r\n", b"\r\n"])
+@pytest.mark.parametrize("line", [b"GET /a?b ", b"POST /  ", b"SETUP rtsp://a/ "])
+def test_another_protocol_is_refused(line: bytes, rest: bytes, protocol: bytes) -> None:
+    data = line + protocol + b"\r\n" + rest
+    for before in (b"", REQUESTS[1], b"GET /a?b HTTP/1.1\r\nHost: a\r\n\r\n"):
+        for split_at in ([], [len(before + data) // 2], [*range(1, len(before + data))]):
+            parsed, error = read(before + data, split_at)
+            assert (len(parsed), error) == (len(before) and 1, str(_UNREADABLE))
+
+
+def test_icecast_is_refused() -> None:
+    assert read(b"SOURCE /a ICE/1.0\r\nHost: a\r\n\r\n", [])[1] == str(_UNREADABLE)
+
+
+def test_another_protocol_may_be_named_anywhere_but_in_the_first_line() -> None:
+    text = b'{"a": "GET / RTSP/1.0\\r\\n"}'
+    head = b"GET / HTTP/1.1\r\nX: GET / RTSP/1.0\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b"
+    data = (head % (len(text), text)) * 2
+    for split_at in ([], [*range(1, len(data))]):
+        parsed, error = read(data, split_at)
+        assert (len(parsed), error) == (2, "")
 
 
 @pytest.mark.parametrize("seed", range(5))
