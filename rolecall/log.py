@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import time
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
@@ -69,9 +70,20 @@ def set_up_audit(name: str, path: Path | None) -> None:
         old.close()
     audit.setLevel(logging.CRITICAL + 1 if path is None else logging.INFO)
     if path is not None:
-        handler = logging.handlers.WatchedFileHandler(path, encoding="utf-8", delay=True)
+        handler = PrivateFileHandler(path, encoding="utf-8", delay=True)
         handler.setFormatter(JsonFormatter())
         audit.addHandler(handler)
+
+
+class PrivateFileHandler(logging.handlers.WatchedFileHandler):
+    """Creates its file readable only by its owner. The permissions of a file that exists stay as they are."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, errors=self.errors, opener=_open_private)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 class JsonFormatter(logging.Formatter):

@@ -180,6 +180,7 @@ def test_the_audit_log_records_who_did_what_and_no_content(tmp_path: Path) -> No
         for shown in (token, "rc_wrong"):
             headers = {"Authorization": f"Bearer {shown}"}
             httpx.post(f"{hub.url}/agents/nobody/", json=body, headers=headers, trust_env=False)
+    assert audit_file.stat().st_mode & 0o777 == 0o600
     lines = [json.loads(line) for line in audit_file.read_text().splitlines()]
     assert [(line["event"], line.get("who"), line["on"], line["outcome"]) for line in lines] == [
         ("message/send", "anna", "nobody", "role_unknown"),
