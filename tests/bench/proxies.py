@@ -15,6 +15,7 @@ from tests.bench import machine
 from tests.bench.asking import ask, free_port, until_answering
 from tests.bench.checkouts import CURRENT, ROOT, Checkout
 from tests.bench.machine import RestRoute
+from tests.helpers.tools import find_nginx
 
 HERE = Path(__file__).parent
 HUB_ON_HYPERCORN = "hub-hypercorn"
@@ -82,7 +83,7 @@ def start_nginx(place: RestRoute, worker: int) -> Proxy:
     user = "user root;\n" if os.geteuid() == 0 else ""
     config, log = place.folder / "nginx.conf", place.folder / "nginx.log"
     config.write_text(_NGINX.format(user=user, folder=place.folder, worker=worker, port=port))
-    process = place.start([nginx() or "nginx", "-c", config, "-e", log], log="nginx")
+    process = place.start([find_nginx() or "nginx", "-c", config, "-e", log], log="nginx")
     until_answering(port)
     return Proxy("nginx", process.pid, port, machine.age(process.pid))
 
@@ -179,7 +180,7 @@ def missing_tools(proxies: Iterable[str] = tuple(START_FUNCTIONS)) -> list[str]:
     """Missing tools of these proxies. The worker and the client are always C programs."""
     tools = {"a C compiler": bool(c_command())}
     if "nginx" in (wanted := set(proxies)):
-        tools["nginx"] = bool(nginx())
+        tools["nginx"] = bool(find_nginx())
     agents = {"sdk-1.3": AGENT_EXECUTABLE, "sdk-0.3": OLD_AGENT_EXECUTABLE}
     tools |= {str(python.relative_to(ROOT)): python.exists() for name, python in agents.items() if name in wanted}
     return [name for name, found in tools.items() if not found]
@@ -193,8 +194,3 @@ def compile_c(program: str, folder: Path) -> Path:
 
 def c_command() -> str | None:
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-
-
-def nginx() -> str | None:
-    """Its path. It is often in a folder that is not in a normal user's PATH."""
-    return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")

@@ -28,6 +28,15 @@ def node() -> Path:
     return _needed(Path(shutil.which("node") or "node is not on the path"), "Node")
 
 
+def nginx() -> Path:
+    return _needed(Path(find_nginx() or "nginx is not on the path"), "nginx")
+
+
+def find_nginx() -> str | None:
+    """Its path. It is often in a folder that is not in a normal user's PATH."""
+    return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+
+
 def _needed(path: Path, what: str) -> Path:
     if not path.exists():
         missing(f"{what} is not installed: {INSTALL}")
