@@ -27,6 +27,7 @@ from hub.core.routing.router import Router
 from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
 from hub.identity.tokens import FILE_NAME as TOKENS_FILE
+from hub.identity.tokens import MARK_NAME as TOKENS_MARK
 from hub.identity.tokens import TokenBook
 from hub.identity.vault import SealingVault, kept_key, key_from, random_key
 from hub.inbound.a2a.cards import Cards, add_cards
@@ -66,7 +67,9 @@ _WEBHOOK_LIMITS = ClientLimits(per_origin=16, overall=256)
 _EXTENSION = "hub"
 """Where Quart keeps the parts of the running hub."""
 _MAKE_TOKEN = f"Make one: rolecall tokens new --kind admin --name me, or set {variable('admin_token')}"
+_PUBLIC = f"public_url says that others call the hub at {{url}}, and there are no tokens. {_MAKE_TOKEN}; or unset public_url."
 _EXPOSED = f"host {{host}} lets other machines call the hub, and there are no tokens. {_MAKE_TOKEN}; or listen on 127.0.0.1."
+_NO_TOKENS = "the hub has had tokens and has none now, so it refuses every caller. Make one: rolecall tokens new"
 _TLS_ELSEWHERE = (
     "tls_cert and tls_key are for `rolecall serve`. Give another server the certificate in its own way, unset both here, "
     f"and set {variable('public_url')} to the https address."
@@ -79,10 +82,13 @@ _UNLOCKED = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the hub listens, and the URL under which callers reach it. `exposed`: other machines may be able to."""
+    """Where the hub listens, and the URL under which callers reach it. `on_loopback`: only this machine can connect.
+    `exposed`: callers elsewhere may be able to reach it, also through a proxy here.
+    """
 
     port: int
     url: str
+    on_loopback: bool
     exposed: bool
 
 
@@ -119,10 +125,9 @@ def create_app(settings: Settings, *, port: int | None = None, clock: Clock | No
     """
     if port is None and settings.tls_cert is not None:
         raise ConfigError([_TLS_ELSEWHERE])
-    exposed = _is_exposed(settings, own_server=port is not None)
-    place = Place(settings.port if port is None else port, settings.url(port), exposed)
-    if place.exposed and not has_tokens(settings):
-        raise ConfigError([_UNLOCKED if is_loopback(settings.host) else _EXPOSED.format(host=settings.host)])
+    place = _place(settings, port)
+    if place.exposed and _tokens(settings).empty:
+        raise ConfigError([_without_tokens(settings, place)])
     app = create_api(settings.max_body, settings.max_depth)
 
     @app.while_serving
@@ -148,7 +153,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
     """Make the parts, mount them in the application, and keep what runs in the background running."""
     supervisor, shares = Supervisor(), Shares(_share_limits(settings))
     own_addresses = _own_addresses(settings, place)
-    guard = Guard(settings.worker_networks, own_addresses, allow_loopback=not place.exposed)
+    guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback)
     async with (
         open_engine(_store_url(settings), data_dir=settings.data_dir, clock=clock) as engine,
         Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
@@ -237,27 +242,41 @@ def _own_addresses(settings: Settings, place: Place) -> Sequence[tuple[str, int]
     return [*((name, place.port) for name in here), *((public.hostname or "", port) for port in ports)]
 
 
-def _is_exposed(settings: Settings, *, own_server: bool) -> bool:
+def _place(settings: Settings, port: int | None) -> Place:
     """Of another server's address the hub knows only what its operator says: that `host` is loopback."""
-    return not is_loopback(settings.host) or not (own_server or "host" in settings.model_fields_set)
+    on_loopback = is_loopback(settings.host) and (port is not None or "host" in settings.model_fields_set)
+    exposed = not on_loopback or (settings.public_url is not None and not is_loopback(_name_in(settings.public_url)))
+    return Place(settings.port if port is None else port, settings.url(port), on_loopback, exposed)
 
 
-def has_tokens(settings: Settings) -> bool:
-    """Whether callers of this hub must show a token."""
-    return not _tokens(settings).empty
+def _without_tokens(settings: Settings, place: Place) -> str:
+    """Why the hub does not start."""
+    if not is_loopback(settings.host):
+        return _EXPOSED.format(host=settings.host)
+    return _PUBLIC.format(url=settings.public_url) if place.on_loopback else _UNLOCKED
+
+
+def needs_tokens(settings: Settings) -> bool:
+    """Whether callers of this hub must show a token, wherever they are."""
+    return _tokens(settings).required
 
 
 def _tokens(settings: Settings) -> TokenBook:
-    path = settings.tokens or (settings.data_dir / TOKENS_FILE if settings.store != "memory:" else None)
-    return TokenBook(path, shared=settings.admin_token)
+    folder = settings.data_dir if settings.store != "memory:" else None
+    path = settings.tokens or (folder / TOKENS_FILE if folder is not None else None)
+    return TokenBook(path, mark=folder / TOKENS_MARK if folder is not None else None, shared=settings.admin_token)
+
+
+def _name_in(url: str) -> str:
+    return urlsplit(url).hostname or ""
 
 
 def _hosts(settings: Settings, place: Place) -> Sequence[str]:
     """The Host names that a hub on loopback accepts. Any other one is DNS rebinding: another site uses the browser."""
-    if place.exposed:
+    if not place.on_loopback:
         return ()
-    public = urlsplit(settings.public_url).hostname if settings.public_url else None
-    return [name for name in ("localhost", "127.0.0.1", "[::1]", settings.host, public) if name]
+    names = ("localhost", "127.0.0.1", "::1", settings.host, _name_in(settings.public_url or ""))
+    return [f"[{name}]" if ":" in name else name for name in names if name]
 
 
 def _vault(settings: Settings) -> SealingVault:
@@ -269,7 +288,10 @@ def _vault(settings: Settings) -> SealingVault:
 def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vault: SealingVault) -> None:
     """Add the routes to the application, and the middleware that answers A2A calls before Quart sees them."""
     hub, directory, observer = rolecall.hub, rolecall.directory, rolecall.observer
-    authenticator = Authenticator(_tokens(settings), _hosts(settings, place), max_head=settings.max_head, exposed=place.exposed)
+    tokens = _tokens(settings)
+    if tokens.required and tokens.empty:
+        log.warning(_NO_TOKENS, extra={"event": "no_tokens"})
+    authenticator = Authenticator(tokens, _hosts(settings, place), max_head=settings.max_head, exposed=place.exposed)
     cards = Cards(
         directory,
         name=settings.name,

@@ -8,8 +8,9 @@
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
     │   └── KeyConflict
     ├── AccessError             the caller, or the form of the HTTP request
-    │   └── Unauthenticated  NotLocal  Forbidden  RoleForbidden  HubWide  BadHost  CrossSite  Smuggled
-    │       HeadTooLarge  HeadEndless  CodingUnknown
+    │   ├── Unauthenticated  NoTokens (an Unauthenticated)  NotLocal  ThroughProxy (a NotLocal)
+    │   └── Forbidden  RoleForbidden  HubWide  BadHost  CrossSite  Smuggled  HeadTooLarge  HeadEndless
+    │       CodingUnknown
     ├── TaskError               one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
@@ -162,8 +163,16 @@ class Unauthenticated(AccessError):
     """A token is needed: Authorization: Bearer TOKEN, or X-API-Key. Make one with `rolecall tokens new`."""
 
 
+class NoTokens(Unauthenticated):
+    """This hub has had tokens and has none now, so it refuses every caller. Make one where it runs: `rolecall tokens new`."""
+
+
 class NotLocal(AccessError):
     """This hub has no tokens, so it answers callers on its own machine only. Make one with `rolecall tokens new`."""
+
+
+class ThroughProxy(NotLocal):
+    """A proxy forwarded this request, and this hub has no tokens. Make one with `rolecall tokens new`, and send it."""
 
 
 _NEEDS = {

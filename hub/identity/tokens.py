@@ -2,6 +2,9 @@
 
 A token is 256 random bits, so one SHA-256 is enough: it cannot be guessed, so the hash need not be slow. The file may change
 while the hub runs; the hub checks it at most once a second.
+
+Once there has been a token, callers need one, also when the last is revoked or the file is lost: a mark beside the data says
+so.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import fcntl
 import hashlib
 import hmac
 import json
+import logging
 import os
 import secrets
 import time
@@ -23,9 +27,14 @@ from typing import Any
 from rolecall.errors import StoreError
 from rolecall.model.principal import Kind, Principal
 
+log = logging.getLogger(__name__)
+
 PREFIX = "rc_"
 FILE_NAME = "tokens.json"
+MARK_NAME = "tokens.required"
+_MARK = "This hub has had tokens, so every caller needs one. Make one: rolecall tokens new --kind admin --name me\n"
 _RELOAD_SECONDS = 1.0
+_UNREAD = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +56,21 @@ def digest_of(token: str) -> str:
 
 
 class TokenBook:
-    """Finds the principal of a token. `shared`: one token that is not in the file and has every right."""
+    """Finds the principal of a token. `mark`: the file that keeps tokens required. `shared`: one token that is not in the file
+    and has every right.
+    """
 
     def __init__(
         self,
         path: Path | None,
         *,
+        mark: Path | None = None,
         shared: str | None = None,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
+        self._mark = _Mark(mark) if mark is not None else None
         admin = Principal("admin", Kind.ADMIN)
         self._shared = TokenEntry("", digest_of(shared), admin, 0.0, None) if shared is not None else None
         self._wall = wall
@@ -65,14 +78,19 @@ class TokenBook:
         self._entries: dict[str, TokenEntry] = {}
         self._recent: dict[str, TokenEntry] = {}
         """Valid tokens since the last check of the file, so that a busy caller is hashed once."""
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: tuple[int, int, int] | None = _UNREAD
         self._read_at = float("-inf")
+        self._required = shared is not None
 
     @property
     def empty(self) -> bool:
-        """There are no tokens, so none can be required."""
         self._reload()
         return self._shared is None and not self._entries
+
+    @property
+    def required(self) -> bool:
+        self._reload()
+        return self._required
 
     def find(self, token: str) -> Principal | None:
         self._reload()
@@ -90,21 +108,64 @@ class TokenBook:
         return entry if entry is not None and hmac.compare_digest(entry.digest, digest) else None
 
     def _reload(self) -> None:
-        """If the file cannot be read, the entries stay as they are: a broken file neither grants nor revokes access."""
         now = self._monotonic()
         if now - self._read_at < _RELOAD_SECONDS:
             return
         self._read_at = now
         self._recent.clear()
-        if self._path is None:
-            return
-        stamp = _stamp(self._path)
+        if self._path is not None:
+            self._read_file(self._path)
+        if self._mark is not None:
+            self._required = self._mark.keep(self._required)
+
+    def _read_file(self, path: Path) -> None:
+        """If the file cannot be read, the entries stay as they are: a broken file neither grants nor revokes access. Any file
+        shows that there has been a token.
+        """
+        stamp = _stamp(path)
+        if stamp is not None:
+            self._required = True
         if stamp != self._stamp:
             try:
-                self._entries = {entry.digest: entry for entry in read(self._path)}
+                self._entries = {entry.digest: entry for entry in read(path)}
             except StoreError:
+                self._required = True
                 return
             self._stamp = stamp
+
+
+class _Mark:
+    """A file that keeps tokens required, whatever happens to them. It is written once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written = self._failed = False
+
+    def keep(self, required: bool) -> bool:
+        """Whether tokens are required: because of what was found, or because they were before."""
+        if self._written:
+            return True
+        try:
+            self._written = self._exists()
+            if required and not self._written:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w") as file:
+                    file.write(_MARK)
+                self._written = True
+        except OSError as error:
+            if not self._failed:
+                self._failed = True
+                facts = {"event": "tokens_mark", "path": str(self._path), "why": error.strerror}
+                log.warning("the mark that tokens are required cannot be read or written", extra=facts)
+            return True
+        return self._written
+
+    def _exists(self) -> bool:
+        try:
+            self._path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
 
 def read(path: Path) -> Sequence[TokenEntry]:

@@ -12,7 +12,11 @@ class Tokens(Protocol):
 
     @property
     def empty(self) -> bool:
-        """There are no tokens, so no caller can be asked for one."""
+        """There are no tokens."""
+
+    @property
+    def required(self) -> bool:
+        """Every caller needs a token: there are some, or there have been."""
 
     def find(self, token: str) -> Principal | None:
         """None: unknown, revoked, expired. Takes the same time in each case."""

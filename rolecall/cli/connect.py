@@ -36,6 +36,7 @@ EXIT_CODES = {
     "TLS_REQUIRED": 3,
     "OVERLOADED": 3,
     "UNAUTHENTICATED": 4,
+    "NO_TOKENS": 4,
     "FORBIDDEN": 4,
     "LEASE_UNKNOWN": 5,
     "NO_LIVE_WORKER": 5,

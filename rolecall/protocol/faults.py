@@ -45,6 +45,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.ExtendedCardNotConfigured: Row(-32007, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
     errors.KeyConflict: Row(-32000, 409, "CONFLICT"),
     errors.Unauthenticated: Row(-32000, 401, "UNAUTHENTICATED"),
+    errors.NoTokens: Row(-32000, 401, "NO_TOKENS"),
     errors.NotLocal: Row(-32000, 403, "FORBIDDEN"),
     errors.Forbidden: Row(-32000, 403, "FORBIDDEN"),
     errors.RoleForbidden: Row(-32000, 403, "FORBIDDEN"),

@@ -36,6 +36,9 @@ class Tokens:
     client: str
 
 
+PUBLIC_TOKEN = "t" * 40
+
+
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokens]:
     data = tmp_path_factory.mktemp("tokens")
@@ -269,12 +272,12 @@ async def test_39_the_hub_cannot_enrol_itself_under_any_of_its_names(
     "url", ["https://hub.example/", "https://HUB.example.:443/a2a", "http://hub.example/", "https://hub.example/agents/x/"]
 )
 async def test_39_the_hub_cannot_enrol_itself_under_its_public_name(public: HubProcess, url: str) -> None:
-    async with client_of(public) as http:
+    async with client_of(public, PUBLIC_TOKEN) as http:
         assert (await enrol(http, "loop:a", url)).status_code == 422
         assert (await enrol(http, "fine:a", "https://worker.hub.example/")).status_code in (200, 201)
 
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    with start_hub(tmp_path_factory.mktemp("public"), public_url="https://hub.example") as hub:
+    with start_hub(tmp_path_factory.mktemp("public"), public_url="https://hub.example", admin_token=PUBLIC_TOKEN) as hub:
         yield hub

@@ -166,8 +166,9 @@ def rpc_error(error: JsonObject, status: int = 200) -> RolecallError:
 
 def _problem(status: int, document: Any) -> RolecallError:
     if status in (401, 403):
-        detail = document.get("detail") if isinstance(document, dict) else None
-        return AuthError(str(detail or f"The hub did not accept the token (HTTP {status}). Check ROLECALL_TOKEN."))
+        members = document if isinstance(document, dict) else {}
+        text = str(members.get("detail") or f"The hub did not accept the token (HTTP {status}). Check ROLECALL_TOKEN.")
+        return AuthError(text, reason=str(members.get("reason") or ""))
     if not isinstance(document, dict):
         return RolecallError(f"The hub answered HTTP {status}. Is this address a hub?")
     facts = {"retryAfter": str(document["retry_after"])} if document.get("retry_after") is not None else {}

@@ -13,15 +13,29 @@ from quart import request
 from hub.inbound.middleware.request import Request
 from hub.ports.tokens import Tokens
 from hub.server.asgi import MAX_HEADERS, Scope
-from rolecall.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, HubWide, NotLocal, Smuggled, Unauthenticated
+from rolecall.errors import (
+    BadHost,
+    CrossSite,
+    Forbidden,
+    HeadTooLarge,
+    HubWide,
+    NotLocal,
+    NoTokens,
+    Smuggled,
+    ThroughProxy,
+    Unauthenticated,
+)
 from rolecall.model.ids import Caller, is_loopback
 from rolecall.model.principal import LOCAL, Principal, Right
 
 _KEY = "rolecall.principal"
 _OPEN_PATHS = ("/.well-known/", "/livez", "/readyz", "/health")
+_PROBES = ("/livez", "/readyz")
+"""They say nothing about workers or tasks, and a load balancer asks them."""
 _BEARER = "bearer "
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES = (b"same-origin", b"same-site", b"none")
+_PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-real-ip"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]{1,5})?")
 
 
@@ -37,19 +51,19 @@ class Authenticator:
         self._hosts = frozenset(host.lower() for host in hosts)
 
     def admit(self, request: Request) -> Principal | None:
-        """Sets the request's principal; None: no valid token, on an open path. Unauthenticated, NotLocal, BadHost, CrossSite,
-        Smuggled, HeadTooLarge.
+        """Sets the request's principal; None: no valid token, on an open path. Unauthenticated, NoTokens, NotLocal,
+        ThroughProxy, BadHost, CrossSite, Smuggled, HeadTooLarge.
         """
         self._check_headers(request)
         found = request.principal = request.scope[_KEY] = self._find(request)
         if found is None and not is_open(request.path):
-            raise Unauthenticated
+            raise NoTokens if self._tokens is not None and self._tokens.empty else Unauthenticated
         return found
 
     @property
     def locked(self) -> bool:
         """A token is needed."""
-        return self._tokens is not None and (self._exposed or not self._tokens.empty)
+        return self._tokens is not None and (self._exposed or self._tokens.required)
 
     def _find(self, request: Request) -> Principal | None:
         token = _token(request.headers)
@@ -58,6 +72,8 @@ class Authenticator:
             return found
         if not _is_local(request.scope):
             raise NotLocal
+        if _came_by_proxy(request.headers) and request.path not in _PROBES:
+            raise ThroughProxy
         return LOCAL
 
     def _check_headers(self, request: Request) -> None:
@@ -80,6 +96,11 @@ def _is_local(scope: Scope) -> bool:
     """
     client, server = scope.get("client") or ("",), scope.get("server") or ("",)
     return _is_loopback(client[0]) and _is_loopback(server[0])
+
+
+def _came_by_proxy(headers: dict[bytes, bytes]) -> bool:
+    """Whoever is behind a proxy on this machine may be anybody. A proxy that adds no header cannot be recognised."""
+    return not _PROXY_HEADERS.isdisjoint(headers) or b"x-forwarded-" in b" ".join(headers)
 
 
 _is_loopback = lru_cache(maxsize=256)(is_loopback)

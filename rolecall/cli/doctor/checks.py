@@ -29,6 +29,7 @@ _PATIENCE = 15.0
 _WITHOUT_A_CARD = frozenset({"name", "skills", "capabilities"})
 """The hub's card of a worker that enrolled without one has no other members."""
 _STREAM = "stream"
+_REFUSED = EXIT_CODES["UNAUTHENTICATED"]
 _NO_TOKEN = """\
 on the hub's machine: rolecall tokens new --name me --kind admin
 then set ROLECALL_TOKEN to what it prints, or use --token"""
@@ -102,6 +103,8 @@ async def _hub(hub: HubClient) -> Check:
         return failed("connection", str(error), "see ROLECALL_CA_FILE", EXIT_CODES["CONFIG"])
     except HubUnreachable as error:
         return failed("hub", str(error), error.hint, EXIT_CODES["HUB_UNREACHABLE"])
+    except AuthError as error:
+        return failed("hub", str(error), _NO_TOKEN, _REFUSED)
     except RolecallError as error:
         fix = "does --hub (ROLECALL_HUB) name the hub itself, with the right port and no path?"
         return failed("hub", str(error), fix, EXIT_CODES["NOT_A_HUB"])
@@ -120,9 +123,11 @@ async def _token(hub: HubClient, token: str | None) -> Check:
         await hub.roles()
         needed = await hub.asks_for_a_token()
     except AuthError as error:
+        if error.reason == "NO_TOKENS":
+            return failed("token", str(error), _NO_TOKEN, _REFUSED)
         fix = _OTHER_TOKEN if token else _NO_TOKEN
         about = "the hub does not know this token" if token else "the hub requires a token, and none is given"
-        return failed("token", about, fix, EXIT_CODES[error.reason])
+        return failed("token", about, fix, _REFUSED)
     except RolecallError as error:
         return failed("token", str(error), error.hint, EXIT_CODES.get(error.reason, 1))
     if needed:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hub.app import has_tokens
+from hub.app import needs_tokens
 from hub.run import serve
 from hub.settings.model import Settings
 from rolecall import __version__
@@ -38,7 +38,7 @@ _PARENT_EXIT_SIGNAL = 1  # PR_SET_PDEATHSIG
 def run_dev(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT; stop the workers first, then the hub."""
     own = settings.admin_token
-    if own is None and has_tokens(settings):
+    if own is None and needs_tokens(settings):
         # The demo workers need a token too: one that is valid until this process ends.
         settings = settings.model_copy(update={"admin_token": secrets.token_urlsafe(32)})
     asyncio.run(_dev(_open_to_the_demo(settings), token_command=_token_command(own, settings.admin_token)))

@@ -75,12 +75,15 @@ def ls(path: Path, as_json: bool) -> None:
 @click.pass_obj
 def revoke(path: Path, name: str) -> None:
     """Revoke one token by its id, or all tokens of a holder by NAME. It takes effect within a second."""
+    from hub.identity.tokens import read
     from hub.identity.tokens import revoke as revoke_tokens
 
     revoked = revoke_tokens(path, name)
     if not revoked:
         raise CommandError(f"no token {name}", "TOKEN_UNKNOWN", 1, "rolecall tokens ls")
     print_notice(f"revoked: {', '.join(entry.id for entry in revoked)}")
+    if not read(path):
+        print_notice("it was the last one: the hub refuses every caller until there is another (rolecall tokens new)")
 
 
 def _principal(name: str, kind: str, workspace: str, roles: tuple[str, ...], networks: tuple[str, ...]) -> Principal:

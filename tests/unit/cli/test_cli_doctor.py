@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from rolecall.cli import run
+from rolecall.errors import NoTokens, ThroughProxy
+from rolecall.protocol.faults import fault_of
+from rolecall.protocol.problem import problem_body
 from tests.helpers.certificates import new_authority
 from tests.helpers.processes import free_port
 from tests.unit.cli.scripted_hub import Response, ScriptedHub, scripted_hub
@@ -184,3 +187,18 @@ def test_an_unknown_token_exits_with_4(healthy_hub: ScriptedHub, capsys: pytest.
     code, found = run_doctor(capsys, "--token", "rc_old")
     assert (code, found["token"]["about"]) == (4, "the hub does not know this token")
     assert list(found) == ["settings", "hub", "token"]
+
+
+def test_a_hub_that_has_lost_its_tokens_is_reported(healthy_hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    healthy_hub.on("GET /registry/agents", Response(json.loads(problem_body(fault_of(NoTokens()))), 401))
+    code, found = run_doctor(capsys, "--token", "rc_old")
+    assert (code, found["token"]["about"]) == (4, NoTokens().message)
+    assert "rolecall tokens new --name me --kind admin" in found["token"]["fix"]
+    assert list(found) == ["settings", "hub", "token"]
+
+
+def test_a_proxy_before_a_hub_without_tokens_is_reported(healthy_hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    healthy_hub.on("GET /health", Response(json.loads(problem_body(fault_of(ThroughProxy()))), 403))
+    code, found = run_doctor(capsys)
+    assert (code, found["hub"]["about"]) == (4, ThroughProxy().message)
+    assert "rolecall tokens new --name me --kind admin" in found["hub"]["fix"]

@@ -44,10 +44,20 @@ def test_a_token_is_valid_until_it_is_revoked(file: Path, capsys: Output) -> Non
     assert (entry.expires, entry.digest) == (None, tokens.digest_of(token))
     assert entry.principal == Principal("anna", Kind.CLIENT)
     assert run(["tokens", "--tokens", str(file), "revoke", "anna"]) == 0
-    assert entry.id in capsys.readouterr().err
+    text = capsys.readouterr().err
+    assert entry.id in text
+    assert "it was the last one: the hub refuses every caller" in text
     assert tokens.read(file) == []
     assert run(["tokens", "--tokens", str(file), "revoke", "anna"]) == 1
     assert "no token anna" in capsys.readouterr().err
+
+
+def test_only_of_the_last_token_it_is_said_that_it_was(file: Path, capsys: Output) -> None:
+    made(file, capsys)
+    made(file, capsys)
+    first, _ = tokens.read(file)
+    assert run(["tokens", "--tokens", str(file), "revoke", first.id]) == 0
+    assert "the last one" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "soon"])

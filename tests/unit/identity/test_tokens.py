@@ -89,11 +89,81 @@ def test_a_broken_file_neither_grants_nor_revokes_access(path: Path) -> None:
         tokens.read(path)
 
 
+def test_a_file_that_is_broken_from_the_start_opens_nothing(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("{")
+    book = tokens.TokenBook(path)
+    assert (book.empty, book.required) == (True, True)
+
+
+def test_a_file_that_cannot_be_reached_opens_nothing(path: Path) -> None:
+    path.parent.mkdir()
+    path.symlink_to(path)
+    book = tokens.TokenBook(path)
+    assert (book.empty, book.required) == (True, True)
+
+
+@pytest.mark.parametrize("how", ["revoked", "file", "folder"])
+def test_tokens_stay_required_when_the_last_one_goes(path: Path, how: str) -> None:
+    clock = ManualClock()
+    mark = path.with_name(tokens.MARK_NAME)
+
+    def book() -> tokens.TokenBook:
+        return tokens.TokenBook(path, mark=mark, wall=clock.wall, monotonic=clock.monotonic)
+
+    running = book()
+    assert not running.required
+    assert not path.parent.exists()
+    token, _ = tokens.new(path, CLIENT, lasts=None, now=0)
+    clock.advance(1.1)
+    assert running.required
+    assert mark.stat().st_mode & 0o777 == 0o600
+    assert "rolecall tokens new" in mark.read_text()
+    if how == "revoked":
+        tokens.revoke(path, "anna")
+    else:
+        path.unlink()
+    if how == "folder":
+        mark.unlink()
+    clock.advance(1.1)
+    assert (running.find(token), running.empty, running.required) == (None, True, True)
+    assert book().required == (how != "folder")
+    fresh, _ = tokens.new(path, CLIENT, lasts=None, now=1)
+    clock.advance(1.1)
+    assert (running.find(fresh), running.empty) == (CLIENT, False)
+
+
+@pytest.mark.parametrize("how", ["a token", "the shared token", "a broken file"])
+def test_a_folder_with_tokens_and_without_the_mark_gets_it_at_once(path: Path, how: str) -> None:
+    mark = path.with_name(tokens.MARK_NAME)
+    tokens.new(path, CLIENT, lasts=None, now=0)
+    if how == "the shared token":
+        path.unlink()
+    if how == "a broken file":
+        path.write_text("{")
+    assert tokens.TokenBook(path, mark=mark, shared="a-long-shared-token" if how == "the shared token" else None).required
+    assert mark.exists()
+    path.unlink(missing_ok=True)
+    assert tokens.TokenBook(path, mark=mark).required
+
+
+def test_a_mark_that_cannot_be_written_opens_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    tokens.new(path, CLIENT, lasts=None, now=0)
+    book = tokens.TokenBook(path, mark=path / "below a file", monotonic=clock.monotonic)
+    for _ in range(3):
+        assert book.required
+        clock.advance(1.1)
+    path.unlink()
+    assert book.required
+    assert [record.getMessage() for record in caplog.records] == ["the mark that tokens are required cannot be read or written"]
+
+
 def test_without_a_file_only_the_shared_token_is_valid(path: Path) -> None:
-    assert tokens.TokenBook(path).empty
-    assert tokens.TokenBook(None).empty
+    for nothing in (tokens.TokenBook(path), tokens.TokenBook(None), tokens.TokenBook(path, mark=path.with_name("mark"))):
+        assert (nothing.empty, nothing.required) == (True, False)
     book = tokens.TokenBook(None, shared="a-long-shared-token")
-    assert not book.empty
+    assert (book.empty, book.required) == (False, True)
     found = book.find("a-long-shared-token")
     assert found is not None
     assert found.kind is Kind.ADMIN

@@ -10,7 +10,17 @@ import pytest
 from hub.inbound.middleware.authentication import Authenticator, is_open, require
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import MAX_HEADERS
-from rolecall.errors import BadHost, CrossSite, Forbidden, HeadTooLarge, NotLocal, Smuggled, Unauthenticated
+from rolecall.errors import (
+    BadHost,
+    CrossSite,
+    Forbidden,
+    HeadTooLarge,
+    NotLocal,
+    NoTokens,
+    Smuggled,
+    ThroughProxy,
+    Unauthenticated,
+)
 from rolecall.model.principal import LOCAL, Kind, Principal, Right
 
 CLIENT = Principal("alice", Kind.CLIENT)
@@ -18,10 +28,11 @@ LOCAL_ADDRESS = ("127.0.0.1", 8420)
 
 
 class TokenTable:
-    """Each token is its principal's name."""
+    """Each token is its principal's name. `required`: there have been others."""
 
-    def __init__(self, *known: Principal) -> None:
+    def __init__(self, *known: Principal, required: bool = False) -> None:
         self.known = {principal.name: principal for principal in known}
+        self.required = required or bool(known)
 
     @property
     def empty(self) -> bool:
@@ -130,6 +141,35 @@ def test_without_tokens_nothing_is_served_but_to_and_from_loopback(path: str, ad
 @pytest.mark.parametrize("address", [("127.0.0.1", 1), ("127.9.9.9", 1), ("::1", 1, 0, 0)])
 def test_without_tokens_loopback_is_served(address: Any) -> None:
     assert authenticator().admit(request(addresses=(address, address))) == LOCAL
+
+
+@pytest.mark.parametrize(
+    "name", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Anything", "X-Real-IP", "Via"]
+)
+@pytest.mark.parametrize("path", ["/", "/registry/agents", "/health", "/.well-known/agent-card.json"])
+def test_without_tokens_nothing_is_served_through_a_proxy(path: str, name: str) -> None:
+    header = {name.lower(): ""}
+    for method in ("GET", "POST"):
+        with pytest.raises(ThroughProxy):
+            authenticator().admit(request(path, method, authorization="Bearer alice", **header))
+    assert authenticator(CLIENT).admit(request(path, x_api_key="alice", **header)) == CLIENT
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+def test_a_proxy_may_ask_whether_the_hub_is_alive(path: str) -> None:
+    assert authenticator().admit(request(path, "GET", x_forwarded_for="192.0.2.7")) == LOCAL
+
+
+def test_headers_that_are_like_those_of_proxies_are_no_sign_of_one() -> None:
+    assert authenticator().admit(request(forward="1", viable="1", x_forward="1", x_real="1")) == LOCAL
+
+
+def test_a_hub_that_has_had_tokens_refuses_everybody_and_says_so() -> None:
+    left = Authenticator(TokenTable(required=True), max_head=1_000)
+    assert left.locked
+    assert left.admit(request("/health", "GET")) is None
+    with pytest.raises(NoTokens):
+        left.admit(request(x_api_key="alice"))
 
 
 @pytest.mark.parametrize(
