@@ -44,6 +44,7 @@ from hub.inbound.api.registry import add_registry
 from hub.inbound.api.tasks import add_tasks
 from hub.inbound.middleware.asgi_middleware import AsgiMiddleware
 from hub.inbound.middleware.authentication import Authenticator
+from hub.inbound.middleware.origins import Origins
 from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.outbound.client import Client, ClientLimits
 from hub.outbound.forwarder import HttpForwarder
@@ -291,7 +292,13 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
     tokens = _tokens(settings)
     if tokens.required and tokens.empty:
         log.warning(_NO_TOKENS, extra={"event": "no_tokens"})
-    authenticator = Authenticator(tokens, _hosts(settings, place), max_head=settings.max_head, exposed=place.exposed)
+    authenticator = Authenticator(
+        tokens,
+        _hosts(settings, place),
+        Origins(settings.allowed_origins, settings.public_url),
+        max_head=settings.max_head,
+        exposed=place.exposed,
+    )
     cards = Cards(
         directory,
         name=settings.name,

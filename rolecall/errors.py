@@ -209,7 +209,9 @@ class BadHost(AccessError):
 
 
 class CrossSite(AccessError):
-    """A page of another site sent this request. Only the hub's own pages may send requests that change something."""
+    """A page of another origin sent this request. For pages that may use this hub, list their origin in {setting}."""
+
+    setting = "allowed_origins"
 
 
 class Smuggled(AccessError):

@@ -24,6 +24,7 @@ from hub.settings.values import (
     Integer,
     LocalPath,
     Networks,
+    PageOrigins,
     Role,
     Seconds,
     SecretKey,
@@ -84,7 +85,11 @@ class Settings(BaseSettings):
 
     public_url: Url | None = Field(None, json_schema_extra={"aliases": ["A2A_AGENT_URL"], "default": "made from host and port"})
     """The URL under which callers reach the hub. Every card contains it.
-    Set it behind a proxy, or clients are sent to an address they cannot reach."""
+    Set it behind a proxy, or clients are sent to an address they cannot reach. If it is not loopback, the hub needs tokens."""
+
+    allowed_origins: PageOrigins = ()
+    """Origins of web pages, separated by commas, that may use the hub from a browser, such as https://app.example.com.
+    Their pages can do what their users' tokens allow; on a hub without tokens, everything."""
 
     lease_ttl: Seconds = Field(120.0, ge=0, le=86_400, json_schema_extra={"aliases": ["A2A_AGENT_DISCOVERY_MAX_AGE"]})
     """How long a worker's registration lasts without a heartbeat.

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Strict, StringConstraints
 
 from hub.settings.fields import Expected, quoted, refusal
 from rolecall.model.ids import is_role
+from rolecall.protocol.text.origin import read_origin
 
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _BYTES = {"": 1.0, "b": 1.0, "k": 2.0**10, "kib": 2.0**10, "m": 2.0**20, "mib": 2.0**20, "g": 2.0**30, "gib": 2.0**30}
@@ -58,6 +59,13 @@ def _url(text: str) -> str:
     if parts.username is not None:
         raise refusal("must not hold a user or password: use ROLECALL_TOKEN")
     return text.rstrip("/")
+
+
+def _origin(text: str) -> str:
+    origin = text.lower().rstrip("/")
+    if read_origin(origin) is None:
+        raise ValueError
+    return origin
 
 
 def _role(text: str) -> str:
@@ -101,6 +109,11 @@ Networks = Annotated[
     tuple[Annotated[IPv4Network | IPv6Network, BeforeValidator(str)], ...],
     _of_text(_items),
     Expected("networks such as 10.0.0.0/8 or fd00::/8"),
+]
+PageOrigins = Annotated[
+    tuple[Annotated[str, AfterValidator(_origin)], ...],
+    _of_text(_items),
+    Expected("origins such as https://app.example.com or http://localhost:5173"),
 ]
 
 Token = Annotated[

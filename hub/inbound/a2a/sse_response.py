@@ -33,7 +33,7 @@ class EventStream:
     def __init__(self, request: Request, keep_alive: float, headers: Headers = ()) -> None:
         self._stream = request.stream
         self._keep_alive = keep_alive
-        self._headers = headers
+        self._headers = (*headers, *request.cors)
         self._encoder: StreamEncoder
         self._gone = False
         self._on_disconnect: Callable[[], object] | None = None

@@ -13,6 +13,7 @@ from hub.inbound.api.leases import Leases
 from hub.inbound.middleware.audit import record
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.fair_scheduler import FairScheduler
+from hub.inbound.middleware.origins import answer_preflight, is_preflight, with_cors
 from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.inbound.middleware.refusal import retry_after_of, translate
 from hub.inbound.middleware.request import Request
@@ -76,6 +77,9 @@ class AsgiMiddleware:
         counted: Caller | None = None
         try:
             principal = self._authenticator.admit(request)
+            if request.cors and is_preflight(request):
+                await answer_preflight(request)
+                return
             if principal is not None and principal is not LOCAL:
                 self._rate_limiter.enter(principal.caller)
                 counted = principal.caller
@@ -115,7 +119,8 @@ class AsgiMiddleware:
         else:
             request.check_length(self._max_body)
             await self._scheduler.turn(_workspace(request))
-            await self._quart(request.scope, request.receive, request.send)
+            send = with_cors(request.send, request.cors) if request.cors else request.send
+            await self._quart(request.scope, request.receive, send)
 
 
 def _workspace(request: Request) -> str:

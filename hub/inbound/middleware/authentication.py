@@ -10,12 +10,12 @@ from typing import cast
 
 from quart import request
 
+from hub.inbound.middleware.origins import Origins, is_preflight
 from hub.inbound.middleware.request import Request
 from hub.ports.tokens import Tokens
 from hub.server.asgi import MAX_HEADERS, Scope
 from rolecall.errors import (
     BadHost,
-    CrossSite,
     Forbidden,
     HeadTooLarge,
     HubWide,
@@ -33,19 +33,27 @@ _OPEN_PATHS = ("/.well-known/", "/livez", "/readyz", "/health")
 _PROBES = ("/livez", "/readyz")
 """They say nothing about workers or tasks, and a load balancer asks them."""
 _BEARER = "bearer "
-_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_OWN_SITES = (b"same-origin", b"same-site", b"none")
 _PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-real-ip"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]{1,5})?")
 
 
 class Authenticator:
-    """`tokens` None: every request comes from the one local caller. `hosts`: accepted Host headers; empty: any. `exposed`:
-    other machines can reach the hub, so a token is always needed. `max_head`: bytes of all headers.
+    """`tokens` None: every request comes from the one local caller. `hosts`: accepted Host headers; empty: any. `origins`:
+    whose pages may do what. `exposed`: other machines can reach the hub, so a token is always needed. `max_head`: bytes of all
+    headers.
     """
 
-    def __init__(self, tokens: Tokens | None, hosts: Sequence[str] = (), *, max_head: int, exposed: bool = False) -> None:
+    def __init__(
+        self,
+        tokens: Tokens | None,
+        hosts: Sequence[str] = (),
+        origins: Origins | None = None,
+        *,
+        max_head: int,
+        exposed: bool = False,
+    ) -> None:
         self._tokens = tokens
+        self._origins = origins or Origins()
         self._max_head = max_head
         self._exposed = exposed
         self._hosts = frozenset(host.lower() for host in hosts)
@@ -56,7 +64,7 @@ class Authenticator:
         """
         self._check_headers(request)
         found = request.principal = request.scope[_KEY] = self._find(request)
-        if found is None and not is_open(request.path):
+        if found is None and not is_open(request.path) and not is_preflight(request):
             raise NoTokens if self._tokens is not None and self._tokens.empty else Unauthenticated
         return found
 
@@ -84,10 +92,8 @@ class Authenticator:
             raise Smuggled
         if self._hosts and _host_in(headers.get(b"host") or headers.get(b":authority") or b"") not in self._hosts:
             raise BadHost
-        if request.method not in _SAFE_METHODS:
-            site = headers.get(b"sec-fetch-site")
-            if site is not None and site not in _OWN_SITES:
-                raise CrossSite
+        if b"origin" in headers or b"sec-fetch-site" in headers:
+            self._origins.admit(request)
 
 
 def _is_local(scope: Scope) -> bool:

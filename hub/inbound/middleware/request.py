@@ -16,9 +16,11 @@ _DISCARD_TIMEOUT, _DISCARD_LIMIT = 1.0, 8 * 1024 * 1024
 
 
 class Request:
-    """`headers`: by lower-case name, the first of each. `principal`: set by the Authenticator."""
+    """`headers`: by lower-case name, the first of each. `principal`: set by the Authenticator. `cors`: headers that every
+    answer has, where the request comes from a page of an allowed origin.
+    """
 
-    __slots__ = ("_server_stream", "headers", "method", "path", "principal", "receive", "scope", "send")
+    __slots__ = ("_server_stream", "cors", "headers", "method", "path", "principal", "receive", "scope", "send")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -28,6 +30,7 @@ class Request:
         self.method: str = scope["method"]
         self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         self.principal: Principal | None = None
+        self.cors: Headers = ()
         self._server_stream: ServerStream | None = (scope.get("extensions") or {}).get(STREAM)
         """Only the hub's own server has it."""
 
@@ -98,7 +101,7 @@ class Request:
     # --- the answer
 
     async def answer(self, body: bytes, *, status: int = 200, media: bytes = JSON, headers: Headers = ()) -> None:
-        head = [(b"content-type", media), (b"content-length", b"%d" % len(body)), *headers]
+        head = [(b"content-type", media), (b"content-length", b"%d" % len(body)), *headers, *self.cors]
         await self.send({"type": "http.response.start", "status": status, "headers": head})
         await self.send({"type": "http.response.body", "body": body})
 
@@ -106,7 +109,8 @@ class Request:
         """Answers a request whose body was not read. The rest of the body is read and discarded for a moment: closing with
         unread bytes would reset the connection, and the answer would be lost.
         """
-        head = [(b"content-type", media), (b"content-length", b"%d" % len(body)), (b"connection", b"close"), *headers]
+        about = [(b"content-type", media), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+        head = [*about, *headers, *self.cors]
         await self.send({"type": "http.response.start", "status": status, "headers": head})
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
         left = _DISCARD_LIMIT

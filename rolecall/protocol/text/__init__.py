@@ -1,1 +1,1 @@
-"""Values as text: JSON, members of documents, timestamps."""
+"""Values as text: JSON, members of documents, timestamps, origins of web pages."""

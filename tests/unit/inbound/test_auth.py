@@ -12,7 +12,6 @@ from hub.inbound.middleware.request import Request
 from hub.server.asgi import MAX_HEADERS
 from rolecall.errors import (
     BadHost,
-    CrossSite,
     Forbidden,
     HeadTooLarge,
     NotLocal,
@@ -192,17 +191,6 @@ def test_a_hub_with_configured_hosts_refuses_others(host: str, fits: bool) -> No
     else:
         with pytest.raises(BadHost):
             named.admit(request(host=host))
-
-
-@pytest.mark.parametrize(("method", "refused"), [("POST", True), ("DELETE", True), ("GET", False), ("HEAD", False)])
-def test_a_cross_site_request_may_read_and_not_write(method: str, refused: bool) -> None:
-    if refused:
-        with pytest.raises(CrossSite):
-            authenticator().admit(request(method=method, sec_fetch_site="cross-site"))
-    else:
-        assert authenticator().admit(request(method=method, sec_fetch_site="cross-site")) == LOCAL
-    for own in ("same-origin", "same-site", "none"):
-        assert authenticator().admit(request(method=method, sec_fetch_site=own)) == LOCAL
 
 
 def test_a_body_with_two_lengths_is_refused_as_smuggling() -> None:

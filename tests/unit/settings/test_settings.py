@@ -81,6 +81,11 @@ def test_all_problems_are_reported_at_once() -> None:
         ("default_role", "agents"),
         ("worker_networks", "10.0.0.1/8"),
         ("worker_networks", 3),
+        ("allowed_origins", "*"),
+        ("allowed_origins", "null"),
+        ("allowed_origins", "app.example.com"),
+        ("allowed_origins", "https://app.example.com/page"),
+        ("allowed_origins", ["https://app.example.com", 3]),
         ("log_level", "loud"),
         ("card_version", "2.0"),
         ("store", "redis://u:secret@h"),
@@ -106,6 +111,13 @@ def test_networks_are_text_or_a_list(file: Path) -> None:
     from_text = Settings.of(worker_networks="10.0.0.0/8, fd00::/8")
     assert load(env={}, file=file).settings.worker_networks == from_text.worker_networks
     assert [str(network) for network in from_text.worker_networks] == ["10.0.0.0/8", "fd00::/8"]
+
+
+def test_origins_are_text_or_a_list_in_any_case_also_with_a_slash(file: Path) -> None:
+    file.write_text('allowed_origins = ["https://app.example.com/", "HTTP://localhost:5173"]\n')
+    from_text = Settings.of(allowed_origins="https://App.example.com http://localhost:5173/")
+    assert from_text.allowed_origins == ("https://app.example.com", "http://localhost:5173")
+    assert load(env={}, file=file).settings.allowed_origins == from_text.allowed_origins
 
 
 def test_heartbeat_must_be_shorter_than_the_lease() -> None:
