@@ -189,7 +189,7 @@ class Hub:
             return None
         if self.draining:
             self.relays.drain()
-        return Call(relay.log_writer.ids.task, relay.role, relay.began, relay)
+        return Call(relay.row.id, relay.row.role, relay.began, relay)
 
     async def _admit_one(self, caller: Caller, send: Send, turn: Turn, names: CallNames) -> Relay | None:
         row = await self._find_answered(caller, send) if send.task_id or send.alias or send.context_id else None

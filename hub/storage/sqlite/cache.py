@@ -88,15 +88,13 @@ class Cache:
         if (self._ended if cached.closed else self._open).put(task, cached) and not moved:
             self._known[task] = cached
 
-    def on_append(self, cached: CachedTask) -> bool:
-        """An append to a task that is held has been committed. False: the task has been dropped meanwhile."""
+    def on_append(self, cached: CachedTask, *, dropped: bool) -> None:
+        """An append to a task that is held has been committed. Small growth is noticed later, because that costs less.
+        `dropped`: the task was dropped before the commit.
+        """
         if self._loading:
             self._mark_outdated(cached.task)
-        return not cached.closed
-
-    def keep_appended(self, cached: CachedTask) -> None:
-        """The same as `keep` after an append, at a lower cost: small growth is noticed later."""
-        if cached.closed or abs(cached.size - cached.kept_size) > _GROWTH:
+        if not dropped and (cached.closed or abs(cached.size - cached.kept_size) > _GROWTH):
             self.keep(cached.task, cached)
 
     def drop(self, task: TaskId) -> None:
