@@ -174,7 +174,7 @@ class LogFollower(IdleWait):
             self.wake()
         elif self._call(self._deliver, events):
             self.after = events[-1].cursor
-            if tail.closed:
+            if tail.closed and not self._stopped:
                 self.wake()
 
     def wake(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hub.ports.clock import Clock
 from hub.ports.event_log import LogEntry
-from hub.storage.common.cached_task import CachedTask, Outcome, numbered, with_ids
+from hub.storage.common.cached_task import CachedTask, Outcome, numbered
 from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
@@ -67,6 +67,7 @@ _ROW_BEHIND = 200
 
 
 _IDS = ("context", "worker_task", "worker_context")
+"""An empty one does not replace a known one."""
 
 
 @lru_cache(maxsize=64)
@@ -91,7 +92,7 @@ class SqliteLog:
         self._loading: set[asyncio.Task[None]] = set()
 
     def open(self, task: TaskId) -> SqliteOpenLog:
-        return SqliteOpenLog(self, task)
+        return SqliteOpenLog(self, task, self._cache.find(task))
 
     async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:
         cached = self._cache.find(task)
@@ -160,10 +161,10 @@ class SqliteOpenLog:
 
     __slots__ = ("_cached", "_log", "_task")
 
-    def __init__(self, log: SqliteLog, task: TaskId) -> None:
+    def __init__(self, log: SqliteLog, task: TaskId, cached: CachedTask | None) -> None:
         self._log = log
         self._task = task
-        self._cached = log.find(task)
+        self._cached = cached
 
     def append(self, entry: LogEntry, *, after: Cursor, done: Callable[[HubError | None], None]) -> None:
         cached = self._cached or self._log.find(self._task)
@@ -261,8 +262,11 @@ def _row_change(cached: CachedTask, entry: LogEntry, effect: Outcome, end: Curso
     if effect.terminal:
         row_change |= {"idle_since": now, "hidden": effect.hidden}
     if entry.ids is not None:
-        before, after = cached.row.ids, with_ids(cached.row, entry.ids).ids
-        row_change |= {name: getattr(after, name) for name in _IDS if getattr(after, name) != getattr(before, name)}
+        row = cached.row
+        for name in _IDS:
+            known = getattr(entry.ids, name)
+            if known and known != getattr(row, name):
+                row_change[name] = known
     return _update(tuple(row_change)), (*row_change.values(), cached.key, cached.task, (cached.key << CURSOR_BITS) + end + 1)
 
 

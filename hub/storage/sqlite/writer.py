@@ -237,22 +237,19 @@ class Writer:
             return False
         return True
 
-    def _settle(self, batch: list[Item]) -> None:
-        self._waiting -= len(batch)
-        self._settle_items(iter(batch))
-
-    def _settle_items(self, batch: Iterator[Item]) -> None:
+    def _settle(self, batch: Iterator[Item]) -> None:
         """A bug in one item's `then` fails that item only: the loop logs it, and the other items are completed."""
         finished = False
         try:
             for item in batch:
+                self._waiting -= 1
                 item.settle()
             finished = True
         finally:
             if finished:
                 self._gather(0)
             else:
-                self._loop.call_soon(self._settle_items, batch)
+                self._loop.call_soon(self._settle, batch)
 
     def _settle_start(self, started: asyncio.Future[None], error: Exception | None) -> None:
         if started.done():
@@ -296,7 +293,7 @@ class Writer:
             self.commits += 1
         except sqlite3.Error as error:
             self._fail(db, batch, error)
-        self._loop.call_soon_threadsafe(self._settle, batch)
+        self._loop.call_soon_threadsafe(self._settle, iter(batch))
 
     def _run_maintenance(self, db: sqlite3.Connection, maintenance: Callable[[sqlite3.Connection], object]) -> None:
         try:
@@ -309,7 +306,7 @@ class Writer:
         db.execute(f"pragma busy_timeout = {BUSY_MILLIS}")
         self._write_together(db, batch)
         db.execute("pragma busy_timeout = 0")
-        self._loop.call_soon_threadsafe(self._settle, batch)
+        self._loop.call_soon_threadsafe(self._settle, iter(batch))
 
     def _write_together(self, db: sqlite3.Connection, batch: list[Item]) -> None:
         try:
