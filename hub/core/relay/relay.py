@@ -206,7 +206,7 @@ class Relay(Inbox):
 
     def mark_alive(self) -> None:
         """The worker gave a sign of life."""
-        self._budget.heard_at = self._deps.clock.monotonic()
+        self._budget.last_sign = self._deps.clock.monotonic()
 
     def mark_unchanged(self) -> None:
         """The worker reports the task as unfinished."""
@@ -216,7 +216,7 @@ class Relay(Inbox):
     # --- told by the forwarder
 
     def received(self, batch: Sequence[WorkerEvent]) -> None:
-        self._budget.heard_at = self._deps.clock.monotonic()
+        self._budget.last_sign = self._deps.clock.monotonic()
         if batch:
             self.post(Trigger.RECEIVED, batch)
 

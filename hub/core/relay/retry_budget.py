@@ -30,7 +30,7 @@ class _Opened(NamedTuple):
 
     at: float
     end: object
-    heard_at: float
+    last_sign: float
     unchanged_at: float
     delivers: bool
 
@@ -46,12 +46,12 @@ class RetryBudget:
         "_still_paused",
         "_stream_ended",
         "_unchanged_at",
-        "heard_at",
+        "last_sign",
     )
 
     def __init__(self, silence: float, now: float) -> None:
         self._silence = silence
-        self.heard_at = now
+        self.last_sign = now
         """When the worker last sent something, or its task changed: to be set."""
         self._unchanged_at = now
         """When a report that the task is unfinished last counted as a sign of life."""
@@ -65,14 +65,14 @@ class RetryBudget:
     @property
     def alive_at(self) -> float:
         """The last sign of life."""
-        return max(self.heard_at, self._unchanged_at)
+        return max(self.last_sign, self._unchanged_at)
 
     def unchanged(self, now: float, *, streams: bool) -> None:
         """The worker reports the task as unfinished. If it can stream and does not, this counts for a limited time only: agents
         whose handler crashed keep reporting it (decision 0003).
         """
         alive_for = self._silence * (0 if self._stream_ended else _UNCHANGED if streams else float("inf"))
-        if now - self.heard_at < alive_for:
+        if now - self.last_sign < alive_for:
             self._unchanged_at = now
 
     def still_paused(self, worker: str) -> None:
@@ -83,7 +83,7 @@ class RetryBudget:
 
     def opened(self, now: float, end: object, *, delivers: bool) -> None:
         """A stream is asked for. `end`: of the log. `delivers`: the stream is the answer to a message."""
-        self._opened = _Opened(now, end, self.heard_at, self._unchanged_at, delivers)
+        self._opened = _Opened(now, end, self.last_sign, self._unchanged_at, delivers)
 
     def closed(self, now: float, end: object, worker: str, *, streams: bool) -> float:
         """The worker ended the stream properly. The pause before the next attempt; none if the stream brought something.
@@ -95,7 +95,7 @@ class RetryBudget:
         if opened.end != end:
             return 0.0
         if now - opened.at < _SHORTEST_STREAM:  # it is no sign of life
-            self.heard_at, self._unchanged_at = opened.heard_at, opened.unchanged_at
+            self.last_sign, self._unchanged_at = opened.last_sign, opened.unchanged_at
             self._check_silence(now, worker)
         return _PAUSE
 
@@ -103,7 +103,7 @@ class RetryBudget:
         """The pause before the next attempt. WorkerLost, WorkerSilent, InvalidAnswer."""
         match error:
             case StoreUnavailable():
-                self.heard_at = now  # a failing store is not silence of the worker
+                self.last_sign = now  # a failing store is not silence of the worker
             case WorkerUnreachable():
                 self._check_refusals(now, worker)
                 self._check_silence(now, worker)
