@@ -108,17 +108,16 @@ class Hub:
 
     async def stream(self, caller: Caller, send: Send) -> TaskStream:
         """The answer to a message as a stream. Returns once the worker has begun to answer."""
-        with self._streams.hold(caller.workspace):
-            return await self._stream(caller, send)
-
-    async def _stream(self, caller: Caller, send: Send) -> TaskStream:
-        call = await self._begin(caller, send)
-        await call.started()
-        if call.began == START:
-            return self._task_stream(caller, call.task, call.role, send.dialect, send.alias, after=START, first=None)
-        # The first frame shows the task after it was answered, not while it was paused.
-        first = await self._reader.as_of(caller, call.task, Cursor(call.began + 1))
-        return self._task_stream(caller, call.task, call.role, send.dialect, send.alias, after=first.cursor, first=first)
+        self._streams.take(caller.workspace)
+        try:
+            call = await self._begin(caller, send)
+            await call.started()
+            # The first frame of an answer shows the task after it was answered, not while it was paused.
+            first = await self._reader.as_of(caller, call.task, Cursor(call.began + 1)) if call.began > START else None
+            after = first.cursor if first is not None else START
+            return self._task_stream(caller, call.task, call.role, send.dialect, send.alias, after=after, first=first)
+        finally:
+            self._streams.give_back(caller.workspace)
 
     async def subscribe(self, caller: Caller, command: Subscribe) -> TaskStream:
         """Resume a task's stream: the task as of the reader's cursor, or as of now, then the events that follow."""
@@ -189,7 +188,7 @@ class Hub:
             return None
         if self.draining:
             self.relays.drain()
-        return Call(relay.log_writer.ids.task, relay.role, relay.began, relay)
+        return Call(relay.row.id, relay.row.role, relay.began, relay)
 
     async def _admit_one(self, caller: Caller, send: Send, turn: Turn, names: CallNames) -> Relay | None:
         row = await self._find_answered(caller, send) if send.task_id or send.alias or send.context_id else None
@@ -227,13 +226,13 @@ class Hub:
 
     async def _route(self, caller: Caller, send: Send) -> Route:
         """Choose a worker, at once or within the time that the caller accepts to wait."""
-        deadline = self._deps.clock.monotonic() + send.wait
+        deadline = self._deps.clock.monotonic() + send.wait if send.wait else None
         while True:
             try:
                 return await self._router.choose(caller, send)
             except RouteError as error:
                 may_wait = isinstance(error, RoleUnknown | NoLiveWorker | WorkerBusy) and not self.draining
-                if not may_wait or self._deps.clock.monotonic() >= deadline:
+                if not may_wait or deadline is None or self._deps.clock.monotonic() >= deadline:
                     role = send.target.path_role or send.target.role or ""
                     self._deps.observer.routed(role, "role", type(error).__name__)
                     raise

@@ -15,7 +15,7 @@ class Call(Response):
     `_silent` is asked after everything that it is told.
     """
 
-    __slots__ = ("_answer", "_form", "_listener", "_paused", "_scheduled", "_unread")
+    __slots__ = ("_answer", "_form", "_listener", "_paused", "_scheduled")
 
     def __init__(self, form: AnswerForm, listener: AnswerListener) -> None:
         super().__init__(form.worker)
@@ -23,8 +23,6 @@ class Call(Response):
         self._listener: AnswerListener | None = listener
         """None: it has hung up, or has been told the end."""
         self._answer: Answer | None = None
-        self._unread = b""
-        """Taken from `chunks`, but not parsed."""
         self._paused = False
         self._scheduled = False
         """The rest is told on the next turn of the loop."""
@@ -57,16 +55,16 @@ class Call(Response):
             answer = self._open(listener)
             if answer is None:
                 return
-        if self._unread or self.chunks or self.complete:
-            piece = self._next_piece(answer.piece_size)
-            batch = answer.read(piece, last=self.complete and not (self._unread or self.chunks))
+        chunks = self.chunks
+        if chunks or self.complete:
+            piece = self.take(answer.piece_size)
+            batch = answer.read(piece, last=self.complete and not chunks)
             if answer.failure is not None:
                 self._break_off(answer.failure)
             if batch is not None:
                 listener.received(batch)
-        unused = self._unread or self.chunks
-        if (unused or self.complete or self.failure is not None) and not self._silent:
-            if unused:
+        if (chunks or self.complete or self.failure is not None) and not self._silent:
+            if chunks:
                 self._schedule()
             else:
                 self._end(self.failure)
@@ -92,20 +90,9 @@ class Call(Response):
         listener.received(())
         return None if self._silent else answer
 
-    def _next_piece(self, size: int) -> bytes:
-        piece, chunks = self._unread, self.chunks
-        if not piece:
-            if not chunks:
-                return b""
-            piece = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-            chunks.clear()
-        piece, self._unread = (piece, b"") if len(piece) <= size else (piece[:size], piece[size:])
-        self.used(len(piece))
-        return piece
-
     def _is_pending(self) -> bool:
         opened = self._answer is not None or not self.status
-        return bool(self._unread or self.chunks or self.complete or self.failure is not None or not opened)
+        return bool(self.chunks or self.complete or self.failure is not None or not opened)
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -119,7 +106,7 @@ class Call(Response):
     def _break_off(self, failure: HubError) -> None:
         """What follows does not count."""
         self.close()
-        self.failure, self._unread = failure, b""
+        self.failure = failure
         self.chunks.clear()
 
     def _end(self, error: HubError | None) -> None:
@@ -133,5 +120,4 @@ class Call(Response):
 
     def _forget(self) -> None:
         self._listener = self._answer = None
-        self._unread = b""
         self.chunks.clear()

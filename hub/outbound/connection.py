@@ -34,8 +34,8 @@ class Owner(Protocol):
 class Response:
     """One answer as it arrives. Once it is complete, its connection returns to the pool.
 
-    `worker`: who is called, for the text of errors. `chunks`: bytes of the body that the subclass has not taken. `buffered`:
-    the size of these and of what it has taken and not used. A `failure` comes after the bytes that were received before it.
+    `worker`: who is called, for the text of errors. `chunks`: bytes of the body that the subclass has not taken; `buffered`:
+    their size. A `failure` comes after the bytes that were received before it.
     """
 
     __slots__ = (
@@ -67,11 +67,20 @@ class Response:
         """The head, a part of the body, the proper end or the failure has come. Never called from within the parser."""
         raise NotImplementedError
 
-    def used(self, size: int) -> None:
-        """The subclass has used that much of the body."""
-        self.buffered -= size
+    def take(self, limit: int) -> bytes:
+        """The next bytes of the body, at most `limit`; empty if there are none."""
+        chunks = self.chunks
+        if not chunks:
+            return b""
+        taken = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
+        if len(taken) > limit:
+            chunks.append(taken[limit:])
+            taken = taken[:limit]
+        self.buffered -= len(taken)
         if not self.buffered and self._connection is not None and self._connection.paused:
             self._connection.resume(self)
+        return taken
 
     def limit(self, seconds: float, why: str) -> None:
         """WorkerBroke if the answer is not complete by then. Replaces an earlier limit."""

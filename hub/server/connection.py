@@ -130,11 +130,12 @@ class ServerConnection(asyncio.Protocol):
             await drained(self)
 
     def resume_reading(self) -> None:
-        if self._ignore_input or self._input_full():
+        waits = self._pending_input or self._read_paused
+        if not waits or self._ignore_input or self._input_full():
             return
         if self._pending_input:
             self._loop.call_soon(self._parse_pending)
-        elif self._read_paused:
+        else:
             self._resume_transport()
 
     # --- asyncio.Protocol

@@ -106,10 +106,10 @@ class Registration:
     registered_at: float = 0.0
     """Wall clock, for people. The engine decides on expiry with its own clock."""
     last_seen: float = 0.0
+    worker: WorkerId = field(init=False)
 
-    @property
-    def worker(self) -> WorkerId:
-        return self.offer.worker
+    def __post_init__(self) -> None:
+        self.worker = self.offer.worker
 
     @property
     def load(self) -> int:

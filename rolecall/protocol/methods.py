@@ -63,7 +63,7 @@ METHOD_NAMES = frozenset(_METHODS)
 def read_method(name: str, version: str | None) -> tuple[Operation, str | None]:
     """The name decides. A requested version matters only for shared names, but it must be a supported one."""
     known = _METHODS.get(name)
-    requested = read_version(version)
+    requested = read_version(version) if version else None
     if known is None:
         raise MethodNotFound(name)
     operation, dialect = known

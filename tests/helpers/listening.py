@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from sys import maxsize
 from typing import Any
 
 from hub.outbound.client import Client
@@ -79,10 +80,7 @@ class BodyResponse(Response):
 
     def changed(self) -> None:
         if self.reads:
-            piece = b"".join(self.chunks)
-            self.chunks.clear()
-            self.body += piece
-            self.used(len(piece))
+            self.body += self.take(maxsize)
         self._changed.set()
 
     async def head(self) -> None:

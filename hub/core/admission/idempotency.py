@@ -48,29 +48,26 @@ class Call(NamedTuple):
 
 
 class CallNames(NamedTuple):
-    """`own`: of this message; None if only the alias identifies it. `alias`: of the task."""
+    """`own`: of this message; None if only the alias identifies it. `alias`: of the task. `of_task`, `of_answer`: those under
+    which a new task or an answer is stored.
+    """
 
     own: CallName | None
     alias: CallName | None
-
-    @property
-    def of_task(self) -> tuple[CallName, ...]:
-        """The names under which a new task is stored."""
-        return self.of_answer if self.alias is None else (*self.of_answer, self.alias)
-
-    @property
-    def of_answer(self) -> tuple[CallName, ...]:
-        return (self.own,) if self.own is not None else ()
+    of_task: Sequence[CallName]
+    of_answer: Sequence[CallName]
 
 
 def names_of(caller: Caller, send: Send, turn: Turn) -> CallNames:
     content = digest(turn.params) if send.alias or send.key is not None else b""
     alias = CallName(alias_digest(caller, send.alias), content) if send.alias else None
     if send.key is not None:
-        return CallNames(CallName(digest(*caller, _BY_KEY, send.key), content), alias)
-    if alias is not None:
-        return CallNames(None, alias)
-    return CallNames(CallName(digest(*caller, send.target.path_role or "", turn.params)), None)
+        own = CallName(digest(*caller, _BY_KEY, send.key), content)
+    elif alias is not None:
+        return CallNames(None, alias, (alias,), ())
+    else:
+        own = CallName(digest(*caller, send.target.path_role or "", turn.params))
+    return CallNames(own, alias, (own,) if alias is None else (own, alias), (own,))
 
 
 class _Admission(StartSignal):
@@ -120,7 +117,7 @@ class Idempotency:
         being admitted, its repeats wait, and get the same error if it is not admitted. KeyConflict if a key was used for
         other content.
         """
-        own, alias = names
+        own, alias = names.own, names.alias
         while True:
             if own is not None and (known := self._known.get(own.digest)) is not None:
                 return await known.call(own.content)
@@ -170,7 +167,7 @@ class Idempotency:
 
     async def _find(self, caller: Caller, send: Send, names: CallNames) -> Call | None:
         """The stored call that has the name. KeyConflict."""
-        own, alias = names
+        own, alias = names.own, names.alias
         stored = await self._tasks.find_call(own.digest, remembered=self._window) if own is not None else None
         if own is not None and stored is not None:
             if stored.content != own.content:

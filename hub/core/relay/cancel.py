@@ -51,5 +51,5 @@ async def _cancel(deps: Dependencies, relay: Relay) -> None:
 
 
 async def _end(relay: Relay) -> None:
-    await relay.cancel(WorkerLost(f"Canceled. {relay.worker or relay.role} could not be notified."))
+    await relay.cancel(WorkerLost(f"Canceled. {relay.worker or relay.row.role} could not be notified."))
     relay.post(Trigger.LET_GO)

@@ -77,13 +77,14 @@ class Inbox(ABC):
         self.busy = True
         self._supervisor.run_once(name, self._await_store(operation))
 
-    def store_done(self, trigger: Trigger, payload: Any = None, *, then: Outcome | None = None) -> None:
-        """The outcome comes before everything that waits; `then` follows it."""
+    def store_done(self, trigger: Trigger | None, payload: Any = None, *, then: Outcome | None = None) -> None:
+        """The outcome comes before everything that waits; `then` follows it. None: nothing follows from the outcome."""
         self.busy = False
         if then is not None:
             self._triggers.insert(0, then)
-        self._triggers.insert(0, (trigger, payload))
-        if not self._acting:
+        if trigger is not None:
+            self._triggers.insert(0, (trigger, payload))
+        if (self._triggers or self._held) and not self._acting:
             self._work()
 
     def forget_call(self) -> None:

@@ -102,6 +102,7 @@ class TaskLogWriter:
             if self.at == START:
                 self._open()
             self._new_events.append(self._codec.verdict(self._new_ids, state, error))
+            self._new_ended = True
         self._store()
 
     def use_dialect(self, log_dialect: str) -> None:
@@ -219,8 +220,8 @@ class TaskLogWriter:
                 size += len(event.body)
                 if event.kind is not CONTENT:
                     self.state = event.state or self.state
-                    self.ended = self.ended or event.is_last
             self.size += size
+            self.ended = self._new_ended
             self._observer.events_logged(self._role, len(events), size)
         if error is None:
             self.ids, self.position = self._new_ids, self._new_position

@@ -20,8 +20,8 @@ from hub.core.relay.inbox import Awaited, Inbox, Outcome, outcome_for_caller, ou
 from hub.core.relay.log_writer import TaskLogWriter
 from hub.core.relay.retry_budget import RetryBudget
 from hub.core.relay.start_signal import StartSignal
-from hub.core.relay.transitions import Effect, Fact, Phase, Trigger, step
-from hub.core.relay.worker_call import WorkerCall, suspect
+from hub.core.relay.transitions import TABLE, Effect, Fact, Phase, Trigger, step
+from hub.core.relay.worker_call import WorkerCall, suspect, trigger_of
 from hub.core.routing.router import Route
 from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach, Dispatch
@@ -74,9 +74,7 @@ class Relay(Inbox):
         "_next_poll",
         "_references",
         "_refused",
-        "_registration",
         "_rest_waiters",
-        "_row",
         "_send",
         "_taken_back",
         "_turns",
@@ -84,19 +82,22 @@ class Relay(Inbox):
         "log_writer",
         "message_memory",
         "phase",
+        "registration",
+        "row",
         "started",
         "when_over",
     )
 
     def __init__(self, deps: Dependencies, supervisor: Supervisor, row: TaskRow, turns: Sequence[Turn]) -> None:
         super().__init__(supervisor)
+        now = deps.clock.monotonic()
         self._deps = deps
-        self._row = row
+        self.row = row
         self._turns = turns
         self.message_memory = message_memory(turns)
         self._send: Send | None = None
         self._references: dict[str, str] = {}
-        self._registration: Registration | None = None
+        self.registration: Registration | None = None
         self._refused: frozenset[WorkerId] = frozenset()
         self._can_fail_over = False
         self._cut = True
@@ -107,14 +108,14 @@ class Relay(Inbox):
         self._error: HubError | None = None
         """Why the task is given up."""
         self._counted = False
-        self._budget = RetryBudget(deps.silence.total_seconds(), deps.clock.monotonic())
+        self._budget = RetryBudget(deps.silence.total_seconds(), now)
         self._call = WorkerCall(deps.forwarder, supervisor, self)
         self._rest_waiters: list[asyncio.Future[None]] = []
         self.phase = Phase.RESTING if row.state in PAUSED else Phase.REATTACHING
         self.log_writer = TaskLogWriter(deps.engine.events, deps.codec, deps.observer, supervisor, row, turns)
         self.began = self._known_end = row.at
         self._answering = False
-        self._called_at = deps.clock.monotonic()
+        self._called_at = now
         self.started = StartSignal()
         self._taken_back = False
         """Nothing ran, and the caller got that error: the same message may be sent again."""
@@ -125,7 +126,7 @@ class Relay(Inbox):
     def deliver(self, send: Send, route: Route, references: dict[str, str]) -> None:
         """Deliver a message that is stored: a task's first one, or the answer to its question."""
         self._send, self._references = send, references
-        self._registration = route.registration
+        self.registration = route.registration
         self._can_fail_over = self.began == START and route.rule not in ("owner", "instance")
         self._answering = self.began > START
         self._cut = False
@@ -139,8 +140,8 @@ class Relay(Inbox):
 
     def resume(self) -> None:
         """Continue a task that an earlier hub left open."""
-        self._answering = self._row.has_open_answer(self._turns)
-        since = self._row.created if len(self._turns) == 1 else self._row.updated
+        self._answering = self.row.has_open_answer(self._turns)
+        since = self.row.created if len(self._turns) == 1 else self.row.updated
         self._called_at -= max(0.0, self._deps.clock.wall() - since)
         self.phase = Phase.REATTACHING
         self.post(Trigger.RETRY)
@@ -155,20 +156,8 @@ class Relay(Inbox):
         return self.log_writer.ended or (self.log_writer.rests and not (self._answering and self.log_writer.at == self.began))
 
     @property
-    def role(self) -> str:
-        return self._row.role
-
-    @property
-    def row(self) -> TaskRow:
-        return self._row
-
-    @property
     def worker(self) -> WorkerId | None:
-        return self._registration.worker if self._registration else self._row.worker
-
-    @property
-    def registration(self) -> Registration | None:
-        return self._registration
+        return self.registration.worker if self.registration else self.row.worker
 
     @property
     def call_is_open(self) -> bool:
@@ -216,12 +205,24 @@ class Relay(Inbox):
         return self._deps.clock.monotonic() - self._budget.alive_at
 
     def mark_alive(self) -> None:
-        self._budget.alive(self._deps.clock.monotonic())
+        """The worker gave a sign of life."""
+        self._budget.last_sign = self._deps.clock.monotonic()
 
     def mark_unchanged(self) -> None:
         """The worker reports the task as unfinished."""
-        streams = self._registration is None or self._registration.offer.streaming
+        streams = self.registration is None or self.registration.offer.streaming
         self._budget.unchanged(self._deps.clock.monotonic(), streams=streams)
+
+    # --- told by the forwarder
+
+    def received(self, batch: Sequence[WorkerEvent]) -> None:
+        self._budget.last_sign = self._deps.clock.monotonic()
+        if batch:
+            self.post(Trigger.RECEIVED, batch)
+
+    def closed(self, error: HubError | None) -> None:
+        self._call.closed()
+        self.post(trigger_of(error), error)
 
     # --- what a trigger means
 
@@ -249,7 +250,7 @@ class Relay(Inbox):
             case Fact.KNOWN:
                 return bool(self.log_writer.ids.worker_task)
             case Fact.FOLLOWABLE:
-                replays = self._registration is not None and self._registration.offer.replays
+                replays = self.registration is not None and self.registration.offer.replays
                 return replays or bool(self.log_writer.ids.worker_task)
             case Fact.STREAM_OPEN:
                 return self._call.streams
@@ -289,7 +290,8 @@ class Relay(Inbox):
                 then = Trigger.GIVE_UP, LogFull(self._deps.max_log)
             elif writer.at > self._deps.max_log_events:
                 then = Trigger.GIVE_UP, LogTooLong(self._deps.max_log_events)
-            self.store_done(Trigger.LOGGED if writer.at != before else Trigger.UNCHANGED, then=then)
+            news = Trigger.LOGGED if writer.at != before else Trigger.UNCHANGED
+            self.store_done(news if news in TABLE[self.phase] else None, then=then)
 
     def _show(self, awaited: Awaited | None) -> None:
         def revealed(error: HubError | None) -> None:
@@ -307,7 +309,7 @@ class Relay(Inbox):
         """Deliver the message; to another worker, as long as it is certain that none has processed it."""
         registration = self._live_registration()
         if registration is not None:
-            send = self._send or self._deps.codec.recall(self._turns[-1], self._row)
+            send = self._send or self._deps.codec.recall(self._turns[-1], self.row)
             self._budget.opened(self._deps.clock.monotonic(), self._end, delivers=True)
             try:
                 self._call.deliver(registration.offer, Dispatch(send, self.log_writer.ids, self._references))
@@ -316,7 +318,7 @@ class Relay(Inbox):
 
     def _move(self, error: NotProcessed) -> None:
         """Move to the next worker of the role. If there is none, the first refusal is the answer."""
-        deps, previous = self._deps, self._registration
+        deps, previous = self._deps, self.registration
         assert previous is not None  # its lease may have ended by now, but it certainly did nothing
         self._refused |= {previous.worker}
         deps.observer.worker_failed(previous.worker.role, type(error).__name__)
@@ -327,17 +329,17 @@ class Relay(Inbox):
         except RouteError as failure:
             self.post(Trigger.GIVE_UP, failure)
         else:
-            self.store_then(f"move {self._row.id}", self._assign(route.registration, previous))
+            self.store_then(f"move {self.row.id}", self._assign(route.registration, previous))
 
     async def _assign(self, next_one: Registration, previous: Registration) -> Outcome:
-        log_dialect = next_one.offer.preferred_dialect(self._row.dialect)
+        log_dialect = next_one.offer.preferred_dialect(self.row.dialect)
         try:
-            await self._deps.engine.tasks.assign(self._row.id, next_one.worker, next_one.epoch, log_dialect)
+            await self._deps.engine.tasks.assign(self.row.id, next_one.worker, next_one.epoch, log_dialect)
         except StoreUnavailable as error:
             return Trigger.GIVE_UP, error
         self.log_writer.use_dialect(log_dialect)
         self._count_load(-1)
-        self._registration = next_one
+        self.registration = next_one
         self._count_load(1)
         self._deps.observer.failed_over(previous.worker.role)
         return Trigger.ASSIGNED, None
@@ -355,9 +357,9 @@ class Relay(Inbox):
         try:
             if error is not None:
                 pause = self._budget.failed(now, error, worker)
-                log.info("connection cut", extra={"event": "relay_cut", "task": self._row.id, "why": type(error).__name__})
+                log.info("connection cut", extra={"event": "relay_cut", "task": self.row.id, "why": type(error).__name__})
             else:
-                streams = self._registration is not None and self._registration.offer.streaming
+                streams = self.registration is not None and self.registration.offer.streaming
                 pause = self._budget.closed(now, self._end, worker, streams=streams)
         except HubError as hopeless:
             self.post(Trigger.GIVE_UP, hopeless)
@@ -391,8 +393,8 @@ class Relay(Inbox):
         self._fetch(after=pause)
 
     def _fetch(self, *, after: float) -> None:
-        assert self._registration is not None
-        self._call.poll(self._registration.offer, self.log_writer.ids, after=after)
+        assert self.registration is not None
+        self._call.poll(self.registration.offer, self.log_writer.ids, after=after)
 
     def _note_news(self, _: Any) -> None:
         """A poll brought something new."""
@@ -421,11 +423,11 @@ class Relay(Inbox):
         if not self._taken_back:
             self._conclude(self._error)
         elif self.began == START:
-            self._take_back(self._deps.engine.tasks.discard(self._row.id))
+            self._take_back(self._deps.engine.tasks.discard(self.row.id))
         elif unknown:
             self._conclude(WorkerLost(f"{self.worker} no longer knows the task."))
         else:
-            self._take_back(self._deps.engine.tasks.drop_turn(self._row.id, self._turns[-1]))
+            self._take_back(self._deps.engine.tasks.drop_turn(self.row.id, self._turns[-1]))
 
     def _lose(self, error: HubError) -> None:
         if isinstance(error, WorkerFault):
@@ -456,13 +458,13 @@ class Relay(Inbox):
             await removal
             return Trigger.TAKEN_BACK, self._error
 
-        self.store_then(f"take back {self._row.id}", remove())
+        self.store_then(f"take back {self.row.id}", remove())
 
     def _report_failure(self, error: HubError) -> None:
-        self._deps.observer.worker_failed(self._row.role, type(error).__name__)
+        self._deps.observer.worker_failed(self.row.role, type(error).__name__)
         log.warning(
             "task given up",
-            extra={"event": "task_failed", "task": self._row.id, "worker": str(self.worker), "why": type(error).__name__},
+            extra={"event": "task_failed", "task": self.row.id, "worker": str(self.worker), "why": type(error).__name__},
         )
 
     def _write_later(self, _: Any) -> None:
@@ -477,8 +479,8 @@ class Relay(Inbox):
         if self._taken_back or isinstance(self._error, InvalidAnswer):
             self._fail_start(self._error)
         self._begin(None)
-        if isinstance(self._error, LogFull | DeadlinePassed) and self._registration and self.log_writer.ids.worker_task:
-            self._call.call_off(self._registration.offer, self.log_writer.ids)
+        if isinstance(self._error, LogFull | DeadlinePassed) and self.registration and self.log_writer.ids.worker_task:
+            self._call.call_off(self.registration.offer, self.log_writer.ids)
 
     def _finish(self, _: Any) -> None:
         """The relay is over: tell everybody, before any waiter of this relay continues."""
@@ -495,19 +497,19 @@ class Relay(Inbox):
 
     def _live_registration(self) -> Registration | None:
         """The worker's current lease. None: it ended or passed to another process, and its tasks end with it."""
-        known = self._registration
-        workspace, worker = self._row.caller.workspace, self.worker
-        epoch = known.epoch if known is not None else self._row.epoch
+        known = self.registration
+        workspace, worker = self.row.caller.workspace, self.worker
+        epoch = known.epoch if known is not None else self.row.epoch
         current = self._deps.engine.registry.get(workspace, worker) if worker else None
         if current is None or current.epoch != epoch:
             self.post(Trigger.LEASE_LOST, WorkerLost(f"{worker} is gone. What it had not sent is lost."))
             return None
-        self._registration = current
+        self.registration = current
         return current
 
     def _suspect(self, error: WorkerUnreachable) -> None:
-        if self._registration is not None:
-            self._supervisor.run_once(f"suspect {self.worker}", suspect(self._deps.engine.registry, self._registration, error))
+        if self.registration is not None:
+            self._supervisor.run_once(f"suspect {self.worker}", suspect(self._deps.engine.registry, self.registration, error))
 
     def _hang_up(self, _: Any) -> None:
         """What the call still brought is not acted on: the worker has it, and the log continues after its own end."""
@@ -524,7 +526,7 @@ class Relay(Inbox):
         if not self.started.come:
             self.started.happen()
             self._send = None  # it is large, perhaps, and the turn has it too
-            self._deps.observer.first_event(self._row.role, self._deps.clock.monotonic() - self._called_at)
+            self._deps.observer.first_event(self.row.role, self._deps.clock.monotonic() - self._called_at)
 
     def _fail_start(self, error: HubError | None) -> None:
         """Callers that wait for the start get this error."""
@@ -532,8 +534,8 @@ class Relay(Inbox):
 
     def _count_load(self, step: int) -> None:
         """Add this relay to its worker's load, or remove it; each at most once."""
-        if self._registration is not None and self._counted is (step < 0):
-            self._registration.in_flight += step
+        if self.registration is not None and self._counted is (step < 0):
+            self.registration.in_flight += step
             self._counted = step > 0
 
 

@@ -30,8 +30,8 @@ class _Opened(NamedTuple):
 
     at: float
     end: object
-    changed_at: float
-    alive_at: float
+    last_sign: float
+    unchanged_at: float
     delivers: bool
 
 
@@ -39,19 +39,22 @@ class RetryBudget:
     """Knows the worker's last sign of life. Its methods raise the reason to give the task up at the limit of their kind."""
 
     __slots__ = (
-        "_changed_at",
         "_invalid_answers",
         "_opened",
         "_refused_at",
         "_silence",
         "_still_paused",
         "_stream_ended",
-        "alive_at",
+        "_unchanged_at",
+        "last_sign",
     )
 
     def __init__(self, silence: float, now: float) -> None:
         self._silence = silence
-        self._changed_at = self.alive_at = now
+        self.last_sign = now
+        """When the worker last sent something, or its task changed: to be set."""
+        self._unchanged_at = now
+        """When a report that the task is unfinished last counted as a sign of life."""
         self._opened: _Opened | None = None
         self._stream_ended = False
         """The worker has ended a whole answer, and its task had not ended."""
@@ -59,16 +62,18 @@ class RetryBudget:
         self._invalid_answers = 0
         self._still_paused = 0
 
-    def alive(self, now: float) -> None:
-        self._changed_at = self.alive_at = now
+    @property
+    def alive_at(self) -> float:
+        """The last sign of life."""
+        return max(self.last_sign, self._unchanged_at)
 
     def unchanged(self, now: float, *, streams: bool) -> None:
         """The worker reports the task as unfinished. If it can stream and does not, this counts for a limited time only: agents
         whose handler crashed keep reporting it (decision 0003).
         """
         alive_for = self._silence * (0 if self._stream_ended else _UNCHANGED if streams else float("inf"))
-        if now - self._changed_at < alive_for:
-            self.alive_at = now
+        if now - self.last_sign < alive_for:
+            self._unchanged_at = now
 
     def still_paused(self, worker: str) -> None:
         """The connection was cut after the caller's answer was sent. A task that stays paused did not get it. WorkerRefused."""
@@ -78,7 +83,7 @@ class RetryBudget:
 
     def opened(self, now: float, end: object, *, delivers: bool) -> None:
         """A stream is asked for. `end`: of the log. `delivers`: the stream is the answer to a message."""
-        self._opened = _Opened(now, end, self._changed_at, self.alive_at, delivers)
+        self._opened = _Opened(now, end, self.last_sign, self._unchanged_at, delivers)
 
     def closed(self, now: float, end: object, worker: str, *, streams: bool) -> float:
         """The worker ended the stream properly. The pause before the next attempt; none if the stream brought something.
@@ -90,7 +95,7 @@ class RetryBudget:
         if opened.end != end:
             return 0.0
         if now - opened.at < _SHORTEST_STREAM:  # it is no sign of life
-            self._changed_at, self.alive_at = opened.changed_at, opened.alive_at
+            self.last_sign, self._unchanged_at = opened.last_sign, opened.unchanged_at
             self._check_silence(now, worker)
         return _PAUSE
 
@@ -98,7 +103,7 @@ class RetryBudget:
         """The pause before the next attempt. WorkerLost, WorkerSilent, InvalidAnswer."""
         match error:
             case StoreUnavailable():
-                self.alive(now)  # a failing store is not silence of the worker
+                self.last_sign = now  # a failing store is not silence of the worker
             case WorkerUnreachable():
                 self._check_refusals(now, worker)
                 self._check_silence(now, worker)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from hub.core.relay.transitions import Trigger
 from hub.core.supervisor import Supervisor
-from hub.ports.forwarder import Attach, Dispatch, Forwarder, OpenCall
+from hub.ports.forwarder import AnswerListener, Attach, Dispatch, Forwarder, OpenCall
 from hub.ports.registry import Registry
 from rolecall.errors import (
     HubError,
@@ -20,25 +19,21 @@ from rolecall.errors import (
     WorkerFault,
     WorkerUnreachable,
 )
-from rolecall.model.a2a import Ids, WorkerEvent
+from rolecall.model.a2a import Ids
 from rolecall.model.worker import Health, Offer, Registration
 
 log = logging.getLogger(__name__)
 
 
-class Owner(Protocol):
-    """Gets RECEIVED with a batch; CLOSED; CUT, INVALID, UNREACHABLE, DECLINED, FAULT or GIVE_UP with the error; and RETRY after
-    a pause.
-    """
+class Owner(AnswerListener, Protocol):
+    """Is told by the forwarder itself what the worker answers."""
 
-    def post(self, trigger: Trigger, payload: Any = None) -> None: ...
-
-    def mark_alive(self) -> None:
-        """The worker gave a sign of life."""
+    def post(self, trigger: Trigger, payload: Any = None) -> None:
+        """Gets RECEIVED with a polled task, or the trigger of the error why there is none; and RETRY after a pause."""
 
 
 class WorkerCall:
-    """Posts to its owner what becomes of the one thing that is open."""
+    """The one thing that is open. Its owner must tell it when the answer is `closed`."""
 
     __slots__ = ("_answer", "_forwarder", "_owner", "_poll", "_supervisor", "_timer")
 
@@ -57,10 +52,12 @@ class WorkerCall:
 
     def deliver(self, offer: Offer, dispatch: Dispatch) -> None:
         """RequestError: the message cannot be expressed for this worker."""
-        self._answer = self._forwarder.deliver(offer, dispatch, self)
+        assert self._owner is not None
+        self._answer = self._forwarder.deliver(offer, dispatch, self._owner)
 
     def attach(self, offer: Offer, attach: Attach) -> None:
-        self._answer = self._forwarder.attach(offer, attach, self)
+        assert self._owner is not None
+        self._answer = self._forwarder.attach(offer, attach, self._owner)
 
     def poll(self, offer: Offer, ids: Ids, *, after: float) -> None:
         """Fetch the worker's task, after a pause."""
@@ -78,8 +75,12 @@ class WorkerCall:
         if self._answer is not None:
             self._answer.resume()
 
+    def closed(self) -> None:
+        """The answer is over."""
+        self._answer = None
+
     def hang_up(self) -> None:
-        """Nothing is posted after this."""
+        """Nothing is told or posted after this."""
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.hang_up()
@@ -99,19 +100,6 @@ class WorkerCall:
         """The task's result is no longer needed. Nothing depends on the outcome."""
         self._supervisor.run_once(f"call off {ids.task}", self._cancel(offer, ids))
 
-    # --- told by the forwarder
-
-    def received(self, batch: Sequence[WorkerEvent]) -> None:
-        owner = self._owner
-        if owner is not None:
-            owner.mark_alive()
-            if batch:
-                owner.post(Trigger.RECEIVED, batch)
-
-    def closed(self, error: HubError | None) -> None:
-        self._answer = None
-        self._post(_trigger(error), error)
-
     def _post(self, trigger: Trigger, payload: Any = None) -> None:
         if self._owner is not None:
             self._owner.post(trigger, payload)
@@ -122,7 +110,7 @@ class WorkerCall:
             worker_event = await self._forwarder.fetch(offer, ids)
         except HubError as error:
             self._poll = None
-            self._post(_trigger(error), error)
+            self._post(trigger_of(error), error)
         else:
             self._poll = None
             self._post(Trigger.RECEIVED, (worker_event,))
@@ -143,7 +131,8 @@ async def suspect(registry: Registry, registration: Registration, error: WorkerU
         log.info("not marked", extra={"event": "suspect_not_stored", "worker": str(registration.worker)})
 
 
-def _trigger(error: HubError | None) -> Trigger:
+def trigger_of(error: HubError | None) -> Trigger:
+    """What the end of an answer or a poll means; None: the worker ended it properly."""
     match error:
         case None:
             return Trigger.CLOSED

@@ -28,16 +28,18 @@ class StreamEncoder(Protocol):
 class EventStream:
     """One SSE response. If the answer takes long, the response starts with comments, so that the client sees it alive."""
 
-    __slots__ = ("_encoder", "_gone", "_headers", "_keep_alive", "_on_disconnect", "_stream", "open")
+    __slots__ = ("_encoder", "_gone", "_keep_alive", "_on_disconnect", "_stream", "open")
 
     def __init__(self, request: Request, keep_alive: float, headers: Headers = ()) -> None:
         self._stream = request.stream
+        head = [*RESPONSE_HEADERS, *headers, *request.cors]
+        self._stream.begin({"type": "http.response.start", "status": 200, "headers": head})
         self._keep_alive = keep_alive
-        self._headers = (*headers, *request.cors)
         self._encoder: StreamEncoder
         self._gone = False
         self._on_disconnect: Callable[[], object] | None = None
         self.open = False
+        """Something has been written, and the head before it."""
 
     async def wait_for(self, opening: asyncio.Task[TaskStream]) -> TaskStream:
         """The task stream, once its worker has begun to answer; comments keep the connection alive until then.
@@ -103,21 +105,18 @@ class EventStream:
         if self._on_disconnect is not None:
             self._on_disconnect()
 
-    def _try_write(self, body: bytes) -> bool:
-        if not self.open:
-            self.open = True
-            self._stream.begin({"type": "http.response.start", "status": 200, "headers": [*RESPONSE_HEADERS, *self._headers]})
-        return self._stream.try_write(body)
-
     async def _write(self, body: bytes) -> None:
-        while not self._try_write(body):
+        self.open = True
+        while not self._stream.try_write(body):
             await drained(self._stream)
 
     def _write_now(self, events: Sequence[Logged]) -> bool:
         try:
-            return self._try_write(self._encoder.frames(events) if events else KEEP_ALIVE)
+            body = self._encoder.frames(events) if events else KEEP_ALIVE
         except HubError:
             return False  # one of them cannot be encoded: see _write_events
+        self.open = True
+        return self._stream.try_write(body)
 
     async def _write_events(self, page: Sequence[Logged]) -> None:
         try:

@@ -134,6 +134,7 @@ class LogFollower(IdleWait):
         self._task = task
         self._tail = tail
         self._over = False
+        """Its task was deleted."""
         self._deliver: Deliver | None = None
         """Set while it is live."""
 
@@ -146,9 +147,8 @@ class LogFollower(IdleWait):
         page = tail.page(self.after) if tail.covers(self.after) else await self._stored.page(self._task, self.after)
         if page:
             self.after = page[-1].cursor
-            self._over = page[-1].event.is_last
         else:
-            self._over = True  # the log was deleted while it was read
+            self._over = True
         return page
 
     async def live(self, deliver: Deliver) -> bool:
@@ -174,7 +174,7 @@ class LogFollower(IdleWait):
             self.wake()
         elif self._call(self._deliver, events):
             self.after = events[-1].cursor
-            if tail.closed:
+            if tail.closed and not self._stopped:
                 self.wake()
 
     def wake(self) -> None:

@@ -18,33 +18,30 @@ _GROWTH = 2048
 class _LruBucket:
     """An LRU bucket with a limit of tasks and of bytes."""
 
-    __slots__ = ("_limit", "_size", "_tasks", "_weight")
+    __slots__ = ("_limit", "_size", "_weight", "tasks")
 
     def __init__(self, limit: int, size: int) -> None:
         self._limit = limit
         self._size = size
-        self._tasks: OrderedDict[TaskId, tuple[CachedTask, int]] = OrderedDict()
+        self.tasks: OrderedDict[TaskId, tuple[CachedTask, int]] = OrderedDict()
+        """Each with the weight with which it counts."""
         self._weight = 0
-
-    def find(self, task: TaskId) -> CachedTask | None:
-        found = self._tasks.get(task)
-        return found[0] if found is not None else None
 
     def put(self, task: TaskId, cached: CachedTask) -> bool:
         """Add or update a task. Evicted tasks drop their contents. True: the task is new here."""
         new = not self.remove(task)
         weight = cached.weight
-        self._tasks[task] = cached, weight
+        self.tasks[task] = cached, weight
         self._weight += weight
-        while len(self._tasks) > self._limit or (self._weight > self._size and len(self._tasks) > 1):
-            _, (oldest, its_weight) = self._tasks.popitem(last=False)
+        while len(self.tasks) > self._limit or (self._weight > self._size and len(self.tasks) > 1):
+            _, (oldest, its_weight) = self.tasks.popitem(last=False)
             self._weight -= its_weight
             oldest.drop_contents()
         return new
 
     def remove(self, task: TaskId) -> bool:
         """True: it was there."""
-        found = self._tasks.pop(task, None)
+        found = self.tasks.pop(task, None)
         if found is None:
             return False
         self._weight -= found[1]
@@ -79,7 +76,8 @@ class Cache:
         return len(self._loading)
 
     def find(self, task: TaskId) -> CachedTask | None:
-        return self._open.find(task) or self._ended.find(task) or self._known.get(task)
+        found = self._open.tasks.get(task) or self._ended.tasks.get(task)
+        return found[0] if found is not None else self._known.get(task)
 
     def keep(self, task: TaskId, cached: CachedTask) -> None:
         """Add the task, or update its size and whether it has ended."""
@@ -88,15 +86,13 @@ class Cache:
         if (self._ended if cached.closed else self._open).put(task, cached) and not moved:
             self._known[task] = cached
 
-    def on_append(self, cached: CachedTask) -> bool:
-        """An append to a task that is held has been committed. False: the task has been dropped meanwhile."""
+    def on_append(self, cached: CachedTask, *, dropped: bool) -> None:
+        """An append to a task that is held has been committed. Small growth is noticed later, because that costs less.
+        `dropped`: the task was dropped before the commit.
+        """
         if self._loading:
             self._mark_outdated(cached.task)
-        return not cached.closed
-
-    def keep_appended(self, cached: CachedTask) -> None:
-        """The same as `keep` after an append, at a lower cost: small growth is noticed later."""
-        if cached.closed or abs(cached.size - cached.kept_size) > _GROWTH:
+        if not dropped and (cached.closed or abs(cached.size - cached.kept_size) > _GROWTH):
             self.keep(cached.task, cached)
 
     def drop(self, task: TaskId) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hub.ports.clock import Clock
 from hub.ports.event_log import LogEntry
-from hub.storage.common.cached_task import CachedTask, Outcome, numbered, with_ids
+from hub.storage.common.cached_task import CachedTask, Outcome, numbered
 from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
@@ -67,6 +67,7 @@ _ROW_BEHIND = 200
 
 
 _IDS = ("context", "worker_task", "worker_context")
+"""An empty one does not replace a known one."""
 
 
 @lru_cache(maxsize=64)
@@ -91,7 +92,7 @@ class SqliteLog:
         self._loading: set[asyncio.Task[None]] = set()
 
     def open(self, task: TaskId) -> SqliteOpenLog:
-        return SqliteOpenLog(self, task)
+        return SqliteOpenLog(self, task, self._cache.find(task))
 
     async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:
         cached = self._cache.find(task)
@@ -129,12 +130,12 @@ class SqliteLog:
     def publish(self, append: _Append, stored_end: Cursor) -> None:
         """Show a committed append to readers. `stored_end`: the end that the task's stored row now includes."""
         cached = append.cached
-        held = self._cache.on_append(cached)
-        if held:
+        dropped = cached.closed
+        if not dropped:
             cached.stored_end = stored_end
             cached.advance(append.entry, append.logged, append.effect, append.now)
-            self._cache.keep_appended(cached)
-        if cached.pushes or not held:
+        self._cache.on_append(cached, dropped=dropped)
+        if cached.pushes or dropped:
             self._notifier.notify()
 
     async def _load(self, task: TaskId, then: Callable[[CachedTask | HubError], None]) -> None:
@@ -160,10 +161,10 @@ class SqliteOpenLog:
 
     __slots__ = ("_cached", "_log", "_task")
 
-    def __init__(self, log: SqliteLog, task: TaskId) -> None:
+    def __init__(self, log: SqliteLog, task: TaskId, cached: CachedTask | None) -> None:
         self._log = log
         self._task = task
-        self._cached = log.find(task)
+        self._cached = cached
 
     def append(self, entry: LogEntry, *, after: Cursor, done: Callable[[HubError | None], None]) -> None:
         cached = self._cached or self._log.find(self._task)
@@ -192,10 +193,10 @@ class SqliteOpenLog:
 class _Append(Item):
     """One append on its way to the disk. `stored_end`, the result of `work`, is None if another writer was first."""
 
-    __slots__ = ("_done", "_end", "_log", "_only_events", "_row_change", "_rows", "cached", "effect", "entry", "logged", "now")
+    __slots__ = ("_done", "_end", "_log", "_only_events", "_row_change", "cached", "effect", "entry", "logged", "now")
+    short = True
 
     def __init__(self, log: SqliteLog, cached: CachedTask, entry: LogEntry, done: Callable[[HubError | None], None]) -> None:
-        super().__init__(short=True)
         if entry.position is None and cached.position is not None:
             entry = replace(entry, position=cached.position)  # only the last event's position is read
         self.cached = cached
@@ -206,16 +207,15 @@ class _Append(Item):
         self._log = log
         self._done = done
         self._end = Cursor(cached.end + len(self.logged))
-        self._rows = _rows(cached.key, self.logged, entry.position)
-        needs_row = self.effect.state is not None or entry.ids is not None or cached.pushes or not self._rows
+        needs_row = self.effect.state is not None or entry.ids is not None or cached.pushes or not self.logged
         self._only_events = not needs_row and self._end - cached.stored_end < _ROW_BEHIND
         self._row_change: tuple[str, Sequence[Any]] | None = None
 
     def work(self, db: sqlite3.Connection) -> Cursor | None:
         cached = self.cached
-        if self._only_events and _add_all(db, _ADD_EVENTS_ONLY, self._rows, cached):
+        if self._only_events and self._add_events(db, _ADD_EVENTS_ONLY):
             return cached.stored_end
-        if self._rows and not _add_all(db, _ADD_FIRST, self._rows, cached):
+        if self.logged and not self._add_events(db, _ADD_FIRST):
             return None
         if self._row_change is None:
             self._row_change = _row_change(cached, self.entry, self.effect, self._end, self.now)
@@ -230,33 +230,26 @@ class _Append(Item):
         finally:
             self._done(None if published else self._failure())
 
+    def _add_events(self, db: sqlite3.Connection, first: str) -> bool:
+        """Insert all events, or none. True: inserted. The worker's position is stored with the last one."""
+        cached, rows = self.cached, list[tuple[Any, ...]]()
+        base, position = cached.key << CURSOR_BITS, self.entry.position or ""
+        for logged in self.logged:
+            cursor, event = logged.cursor, logged.event
+            held, body = position if cursor == self._end else "", bytearray(event.body)
+            rows.append((base + cursor, _KIND_TEXT[event.kind], _STATE_TEXT[event.state], event.dialect, held, body))
+        if db.execute(first, (*rows[0], cached.key, cached.task)).rowcount != 1:
+            return False
+        if len(rows) > 1:
+            db.executemany(_ADD, rows[1:])
+        return True
+
     def _failure(self) -> HubError:
         if self.error is None and self.result is None:
             return LogMoved()
         failure = StoreUnavailable()
         failure.__cause__ = self.error
         return failure
-
-
-def _rows(key: int, logged: Sequence[Logged], position: str | None) -> list[tuple[Any, ...]]:
-    """The worker's position is stored with the last event."""
-    base, rows, last = key << CURSOR_BITS, list[tuple[Any, ...]](), len(logged)
-    for item in logged:
-        event = item.event
-        last -= 1
-        held = position if position is not None and not last else ""
-        kind, state = _KIND_TEXT[event.kind], _STATE_TEXT[event.state]
-        rows.append((base + item.cursor, kind, state, event.dialect, held, bytearray(event.body)))
-    return rows
-
-
-def _add_all(db: sqlite3.Connection, first: str, rows: Sequence[tuple[Any, ...]], cached: CachedTask) -> bool:
-    """Insert all rows, or none. True: inserted."""
-    if db.execute(first, (*rows[0], cached.key, cached.task)).rowcount != 1:
-        return False
-    if len(rows) > 1:
-        db.executemany(_ADD, rows[1:])
-    return True
 
 
 def _row_change(cached: CachedTask, entry: LogEntry, effect: Outcome, end: Cursor, now: float) -> tuple[str, Sequence[Any]]:
@@ -269,8 +262,11 @@ def _row_change(cached: CachedTask, entry: LogEntry, effect: Outcome, end: Curso
     if effect.terminal:
         row_change |= {"idle_since": now, "hidden": effect.hidden}
     if entry.ids is not None:
-        before, after = cached.row.ids, with_ids(cached.row, entry.ids).ids
-        row_change |= {name: getattr(after, name) for name in _IDS if getattr(after, name) != getattr(before, name)}
+        row = cached.row
+        for name in _IDS:
+            known = getattr(entry.ids, name)
+            if known and known != getattr(row, name):
+                row_change[name] = known
     return _update(tuple(row_change)), (*row_change.values(), cached.key, cached.task, (cached.key << CURSOR_BITS) + end + 1)
 
 

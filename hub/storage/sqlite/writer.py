@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -41,13 +42,11 @@ class Item:
     of content that it writes.
     """
 
-    __slots__ = ("error", "result", "short", "size")
-
-    def __init__(self, *, short: bool, size: int = 0) -> None:
-        self.short = short
-        self.size = size
-        self.result: Any = None
-        self.error: Exception | None = None
+    __slots__ = ("error", "result", "size")
+    short: bool
+    size: int
+    result: Any
+    error: Exception | None
 
     def work(self, db: sqlite3.Connection) -> Any:
         """Must be repeatable: see Writer."""
@@ -61,7 +60,7 @@ class Item:
 class _Submitted(Item, Generic[T]):
     """Work whose result somebody awaits."""
 
-    __slots__ = ("_future", "_then", "_work")
+    __slots__ = ("_future", "_then", "_work", "short")
 
     def __init__(
         self,
@@ -72,7 +71,8 @@ class _Submitted(Item, Generic[T]):
         short: bool,
         size: int,
     ) -> None:
-        super().__init__(short=short, size=size)
+        self.short = short
+        self.size = size
         self._work = work
         self._then = then
         self._future = future
@@ -156,6 +156,7 @@ class Writer:
         """
         if not self._open or self._waiting >= QUEUE_LIMIT:
             raise StoreUnavailable
+        item.result = item.error = None
         self._waiting += 1
         self._waiting_bytes += item.size
         self._queue.append(item)
@@ -201,12 +202,12 @@ class Writer:
             return
         order = self._write
         try:
-            if all(item.short for item in batch) and self._run_on_loop(batch):
+            if all([item.short for item in batch]) and self._run_on_loop(batch):
                 order = self._commit
         except BaseException:
             self._orders.put(None)  # a bug: ends the thread, see _settle_end
             raise
-        self._orders.put(lambda db: order(db, batch))
+        self._orders.put(partial(order, batch=batch))
 
     def _take_batch(self) -> list[Item]:
         queue = self._queue
@@ -236,22 +237,19 @@ class Writer:
             return False
         return True
 
-    def _settle(self, batch: list[Item]) -> None:
-        self._waiting -= len(batch)
-        self._settle_items(iter(batch))
-
-    def _settle_items(self, batch: Iterator[Item]) -> None:
+    def _settle(self, batch: Iterator[Item]) -> None:
         """A bug in one item's `then` fails that item only: the loop logs it, and the other items are completed."""
         finished = False
         try:
             for item in batch:
+                self._waiting -= 1
                 item.settle()
             finished = True
         finally:
             if finished:
                 self._gather(0)
             else:
-                self._loop.call_soon(self._settle_items, batch)
+                self._loop.call_soon(self._settle, batch)
 
     def _settle_start(self, started: asyncio.Future[None], error: Exception | None) -> None:
         if started.done():
@@ -295,7 +293,7 @@ class Writer:
             self.commits += 1
         except sqlite3.Error as error:
             self._fail(db, batch, error)
-        self._loop.call_soon_threadsafe(self._settle, batch)
+        self._loop.call_soon_threadsafe(self._settle, iter(batch))
 
     def _run_maintenance(self, db: sqlite3.Connection, maintenance: Callable[[sqlite3.Connection], object]) -> None:
         try:
@@ -308,7 +306,7 @@ class Writer:
         db.execute(f"pragma busy_timeout = {BUSY_MILLIS}")
         self._write_together(db, batch)
         db.execute("pragma busy_timeout = 0")
-        self._loop.call_soon_threadsafe(self._settle, batch)
+        self._loop.call_soon_threadsafe(self._settle, iter(batch))
 
     def _write_together(self, db: sqlite3.Connection, batch: list[Item]) -> None:
         try:

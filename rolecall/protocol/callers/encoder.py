@@ -104,9 +104,10 @@ class SseEncoder:
     with the event names of 0.1.
     """
 
-    __slots__ = ("_call_id", "_encode", "_wrappers")
+    __slots__ = ("_call_id", "_dialect", "_encode", "_wrappers")
 
     def __init__(self, event_encoder: EventEncoder, call_id: bytes | None = None, *, named: bool = False) -> None:
+        self._dialect = event_encoder.dialect
         self._encode = event_encoder.encode
         self._call_id = call_id or b""
         self._wrappers = _wrappers(event_encoder.dialect, call_id is not None, named)
@@ -116,7 +117,8 @@ class SseEncoder:
         for logged in batch:
             event = logged.event
             before, between, behind = self._wrappers[event.kind]
-            pieces += (b"id: %d\n" % logged.cursor, before, self._call_id, between, self._encode(event), behind)
+            body = event.body if event.dialect == self._dialect else self._encode(event)
+            pieces += (b"id: %d\n" % logged.cursor, before, self._call_id, between, body, behind)
         return b"".join(pieces)
 
 

@@ -41,7 +41,7 @@ class Kept:
             await asyncio.sleep(0)
             return Call(TaskId("t"), "echo", START, cast(Relay, relay))
 
-        await self.idempotency.once(ANNA, say(), CallNames(CallName(name), None), start)
+        await self.idempotency.once(ANNA, say(), CallNames(CallName(name), None, (CallName(name),), ()), start)
 
 
 async def test_calls_that_have_ended_are_not_kept_in_memory() -> None:

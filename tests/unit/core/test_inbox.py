@@ -74,6 +74,21 @@ def test_the_worker_is_held_while_its_events_wait_each_time() -> None:
         inbox.holds.clear()
 
 
+def test_an_outcome_from_which_nothing_follows_lets_what_waits_go_on() -> None:
+    inbox = RecordingInbox()
+    inbox.post(*received("a"))
+    inbox.store_done(None)
+    inbox.post(*received("b"))
+    inbox.post(*received("c"))
+    inbox.store_done(None)
+    assert inbox.acted == [received("a"), received("b"), received("c")]
+    inbox.store_done(None)
+    assert inbox.holds == [True, False]
+    inbox.post(*received("d"))
+    inbox.store_done(None, then=(Trigger.LET_GO, None))
+    assert inbox.acted[3:] == [received("d"), (Trigger.LET_GO, None)]
+
+
 def test_a_trigger_of_the_hub_does_not_hold_the_worker() -> None:
     inbox = RecordingInbox()
     inbox.post(*received("a"))

@@ -40,7 +40,7 @@ def test_a_failure_after_too_long_a_silence_is_the_end(error: HubError) -> None:
 
 def test_a_sign_of_life_begins_the_silence_anew() -> None:
     budget = a_budget()
-    budget.alive(30.0)
+    budget.last_sign = 30.0
     assert budget.failed(90.0, CUT, "echo:a") == PAUSE
     with pytest.raises(WorkerSilent):
         budget.failed(91.0, CUT, "echo:a")
@@ -80,7 +80,7 @@ def test_a_stream_that_brought_events_is_asked_for_again_at_once() -> None:
 def test_a_stream_that_ends_at_once_without_an_event_is_no_sign_of_life() -> None:
     budget = a_budget()
     budget.opened(1.0, (1, None), delivers=False)
-    budget.alive(1.1)
+    budget.last_sign = 1.1
     assert budget.closed(1.2, (1, None), "echo:a", streams=True) == PAUSE
     assert budget.alive_at == 0.0
     budget.opened(61.0, (1, None), delivers=False)
@@ -91,7 +91,7 @@ def test_a_stream_that_ends_at_once_without_an_event_is_no_sign_of_life() -> Non
 def test_a_stream_that_lasted_a_while_is_a_sign_of_life_without_an_event() -> None:
     budget = a_budget()
     budget.opened(1.0, (1, None), delivers=False)
-    budget.alive(2.0)
+    budget.last_sign = 2.0
     assert budget.closed(2.0, (1, None), "echo:a", streams=True) == PAUSE
     assert budget.alive_at == 2.0
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from hub.core.relay.transitions import Trigger
-from hub.core.relay.worker_call import WorkerCall
+from hub.core.relay.worker_call import WorkerCall, trigger_of
 from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach
 from rolecall.errors import (
@@ -21,7 +21,7 @@ from rolecall.errors import (
     WorkerRefused,
     WorkerUnreachable,
 )
-from rolecall.model.a2a import Ids
+from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.ids import WorkerId, new_task_id
 from rolecall.model.worker import Offer
 from tests.helpers.scripted import ScriptedForwarder, chunk, task
@@ -55,8 +55,14 @@ class Setup:
     def post(self, trigger: Trigger, payload: Any = None) -> None:
         self.posted.append((trigger, payload))
 
-    def mark_alive(self) -> None:
+    def received(self, batch: Sequence[WorkerEvent]) -> None:
         self.signs_of_life += 1
+        if batch:
+            self.post(Trigger.RECEIVED, batch)
+
+    def closed(self, error: HubError | None) -> None:
+        self.call.closed()
+        self.post(trigger_of(error), error)
 
 
 @pytest.fixture
