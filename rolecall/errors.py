@@ -15,7 +15,7 @@
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
-    │       Overloaded  TooManyRequests  TooManyAtOnce  TooManyRegistrations  GoesInCircles
+    │       Overloaded  ListTooSlow  TooManyRequests  TooManyAtOnce  TooManyRegistrations  GoesInCircles
     ├── WorkerError             a call to a worker
     │   ├── NotProcessed        the worker provably did nothing: the hub may try another
     │   │   └── WorkerUnreachable  WorkerRefused
@@ -380,6 +380,14 @@ class Overloaded(RouteError):
     def __init__(self, what: str, limit: int, setting: str, *, holder: str = "The hub") -> None:
         super().__init__(f"{holder} holds {limit} {what}, its limit ({{setting}}). Try again later.")
         self.setting = setting
+        self.retry_after = 5.0
+
+
+class ListTooSlow(RouteError):
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"Reading this list took longer than {seconds:g} s. Ask for less: one context, or what changed lately."
+        )
         self.retry_after = 5.0
 
 

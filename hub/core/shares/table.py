@@ -10,6 +10,9 @@ from hub.core.shares.share import WorkspaceShare
 from hub.core.shares.slots import WorkspaceSlots
 from rolecall.model.share import ShareUse
 
+_LISTS = 2
+"""A thread each while they read."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShareLimits:
@@ -28,7 +31,7 @@ class Shares:
     """`open_tasks`: calls that have not ended. `messages`: bytes of large requests and of the messages that wait for their
     worker's answer. `streams`: answers that are streamed to callers. `feeds`: open feeds of the
     registry. `starts`: requests other than A2A calls; a few of them start per iteration of the loop. `folding`: the thread
-    that folds long logs.
+    that folds long logs. `lists`: lists of tasks that are read at once.
     """
 
     def __init__(self, limits: ShareLimits | None = None) -> None:
@@ -41,9 +44,10 @@ class Shares:
         self.feeds = WorkspaceShare("open feeds", "max_streams", limits.streams, limits.streams_per_workspace)
         self.starts = Rotation("starts of requests")
         self.folding = WorkspaceSlots("reads of long tasks", 1, queue=limits.at_once, setting="max_at_once")
+        self.lists = WorkspaceSlots("lists of tasks", _LISTS, queue=limits.at_once, setting="max_at_once")
 
     def __iter__(self) -> Iterator[WorkspaceShare | WorkspaceSlots | Rotation]:
-        yield from (self.open_tasks, self.messages, self.streams, self.feeds, self.starts, self.folding)
+        yield from vars(self).values()
 
     def uses(self) -> Iterator[ShareUse]:
         return (share.use for share in self)

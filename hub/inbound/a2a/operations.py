@@ -111,7 +111,7 @@ class Operations:
 
     async def _list(self, call: OperationCall) -> bytes:
         command = requests.read_list(call.params, call.target, call.dialect)
-        found = await self._hub.list(call.caller, command)
+        found = await self._hub.list(call.caller, command, call.on_disconnect)
         return answers.task_page(found.tasks, token=found.next_page, size=command.query.limit, total=found.total)
 
     async def _cancel(self, call: OperationCall) -> bytes:

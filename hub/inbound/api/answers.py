@@ -153,7 +153,7 @@ class TaskItem(Answer):
 
 
 class Tasks(Answer):
-    """Last changed first."""
+    """Last changed first. `total` stops at 10,000, which means at least so many."""
 
     tasks: list[TaskItem]
     total: Count

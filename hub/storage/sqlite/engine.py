@@ -13,6 +13,7 @@ from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints
 from hub.storage.sqlite.events import SqliteLog
 from hub.storage.sqlite.files import FileLock, migrate, prepare
+from hub.storage.sqlite.list_readers import ListReaders
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.registry import SqliteRegistry
@@ -37,11 +38,12 @@ class SqliteEngine:
         self._lock = FileLock(database)
         self._writer = Writer(self._connect)
         self._reader = SqliteReader(database)
+        self._list_readers = ListReaders(database)
         self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._restart_log)
         self.registry = SqliteRegistry(clock, self._writer, self._reader)
         notifier = Notifier()
         self.pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
-        self.tasks = SqliteTasks(self._writer, self._reader, cache, clock, self.pushes)
+        self.tasks = SqliteTasks(self._writer, self._reader, self._list_readers, cache, clock, self.pushes)
         self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier)
         self._undo = AsyncExitStack()
 
@@ -72,6 +74,8 @@ class SqliteEngine:
             undo.push_async_callback(asyncio.to_thread, self._checkpoints.close)
             await self._reader.start()
             undo.push_async_callback(self._reader.close)
+            self._list_readers.start()
+            undo.push_async_callback(self._list_readers.close)
             undo.push_async_callback(self.events.close)
             await self.registry.load()
             await self.pushes.load()

@@ -10,6 +10,7 @@ from typing import Any
 from hub.ports.clock import Clock
 from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.sqlite.cache import Cache
+from hub.storage.sqlite.list_readers import ListReaders
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.writer import Writer
@@ -19,7 +20,7 @@ from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId, split_name
 from rolecall.model.push import SealedConfig
-from rolecall.model.task import Conversation, Holder, TaskPage, TaskRow, Turn
+from rolecall.model.task import COUNTED, Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
 
 MEMBERS = (
@@ -120,9 +121,12 @@ FORGET_CALLS = 100
 
 
 class SqliteTasks:
-    def __init__(self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, pushes: SqlitePushes) -> None:
+    def __init__(
+        self, writer: Writer, reader: SqliteReader, lists: ListReaders, cache: Cache, clock: Clock, pushes: SqlitePushes
+    ) -> None:
         self._writer = writer
         self._reader = reader
+        self._lists = lists
         self._cache = cache
         self._clock = clock
         self._pushes = pushes
@@ -249,28 +253,12 @@ class SqliteTasks:
         return [Turn(*members) for *members, _ in await self._reader.rows(_TURNS, (task,))]
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
-        where, values = _filter(caller, query.context_id, query.role)
-        no_filter = query.context_id is None and query.state is None and query.since is None
-        if no_filter:
-            total = await self._reader.rows(f"select coalesce(sum(tasks), 0) from tally where {where}", values)
-        where += " and not hidden"
-        if query.state is not None:
-            where += " and state = ?"
-            values.append(query.state)
-        if query.since is not None:
-            where += " and updated >= ?"
-            values.append(query.since)
-        if not no_filter:
-            total = await self._reader.rows(f"select count(*) from task where {where}", values)
-        if query.before is not None:
-            where += " and (updated, id) < (?, ?)"
-            values.extend(PageMark.parse(query.before))
-        found = await self._reader.rows(
-            f"select {MEMBERS} from task_now where {where} order by updated desc, id desc limit ?", [*values, query.limit + 1]
-        )
+        page = list_page(caller, query)
+        ((total,),) = await self._lists.rows(*list_count(caller, query))
+        found = await self._lists.rows(*page) if total else ()
         rows = [row_of(members) for members in found[: query.limit]]
         more = len(found) > len(rows) > 0
-        return TaskPage(rows, int(total[0][0]), str(PageMark(rows[-1].updated, rows[-1].id)) if more else None)
+        return TaskPage(rows, total, str(PageMark(rows[-1].updated, rows[-1].id)) if more else None)
 
     async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
         where, values = _filter(caller, context, role)
@@ -336,6 +324,40 @@ class SqliteTasks:
             await self._writer.submit(write, short=True)
             self._calls_forgotten = upto
         return int(count)
+
+
+def list_count(caller: Caller, query: TaskQuery) -> tuple[str, list[Any]]:
+    """The statement that counts a list, and its values."""
+    if query.context_id is None and query.state is None and query.since is None:
+        where, values = _filter(caller, None, query.role)
+        return f"select min(coalesce(sum(tasks), 0), {COUNTED}) from tally where {where}", values
+    where, values = _list_filter(caller, query)
+    return f"select count(*) from (select 1 from task where {where} limit {COUNTED})", values
+
+
+def list_page(caller: Caller, query: TaskQuery) -> tuple[str, list[Any]]:
+    """The statement that reads one row more than the page."""
+    where, values = _list_filter(caller, query)
+    if query.before is not None:
+        where += " and (updated, id) < (?, ?)"
+        values.extend(PageMark.parse(query.before))
+    sql = f"select {MEMBERS} from task_now where {where} order by updated desc, id desc limit ?"
+    return sql, [*values, query.limit + 1]
+
+
+def _list_filter(caller: Caller, query: TaskQuery) -> tuple[str, list[Any]]:
+    where, values = _filter(caller, query.context_id, query.role)
+    if query.state in (None, TaskState.COMPLETED):
+        where += " and not hidden"  # a hidden task is completed
+    else:
+        where += " and state <> 'completed'"  # needed to use the partial index
+    if query.state is not None:
+        where += " and state = ?"
+        values.append(query.state)
+    if query.since is not None:
+        where += " and updated >= ?"
+        values.append(query.since)
+    return where, values
 
 
 def _within_limit(expired: Sequence[tuple[int, TaskId, int]]) -> Sequence[tuple[int, TaskId, int]]:
