@@ -30,18 +30,19 @@ from hub.identity.tokens import FILE_NAME as TOKENS_FILE
 from hub.identity.tokens import MARK_NAME as TOKENS_MARK
 from hub.identity.tokens import TokenBook
 from hub.identity.vault import SealingVault, kept_key, key_from, random_key
-from hub.inbound.a2a.cards import Cards, add_cards
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.application import create_api
-from hub.inbound.api.catalog import Catalog, add_catalog
 from hub.inbound.api.health import add_operations
 from hub.inbound.api.leases import Leases
 from hub.inbound.api.openapi import add_description
 from hub.inbound.api.pushes import add_pushes
 from hub.inbound.api.registry import add_registry
 from hub.inbound.api.tasks import add_tasks
+from hub.inbound.cards.cards import Cards, add_cards
+from hub.inbound.cards.catalog import Catalog, add_catalog
+from hub.inbound.cards.documents import Documents
 from hub.inbound.middleware.asgi_middleware import AsgiMiddleware
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.origins import Origins
@@ -299,16 +300,19 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
         max_head=settings.max_head,
         exposed=place.exposed,
     )
+    documents = Documents(directory, rolecall.shares.documents)
     cards = Cards(
         directory,
+        documents,
         name=settings.name,
         description=settings.description,
         public_url=place.url,
         version=settings.card_version,
         authenticator=authenticator,
+        max_card=settings.max_card,
     )
     add_cards(app, cards)
-    add_catalog(app, Catalog(directory, name=settings.name, public_url=place.url))
+    add_catalog(app, Catalog(documents, name=settings.name, public_url=place.url))
     depth, keep_alive = settings.max_depth, settings.keep_alive
     leases = Leases(directory, vault, max_body=settings.max_body, max_depth=depth, max_card=settings.max_card)
     leases.add_to(app)

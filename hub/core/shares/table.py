@@ -32,6 +32,7 @@ class Shares:
     worker's answer. `streams`: answers that are streamed to callers. `feeds`: open feeds of the
     registry. `starts`: requests other than A2A calls; a few of them start per iteration of the loop. `folding`: the thread
     that folds long logs. `lists`: lists of tasks that are read at once.
+    `documents`: cards and catalogs that are made at once, in pieces on the loop.
     """
 
     def __init__(self, limits: ShareLimits | None = None) -> None:
@@ -44,6 +45,7 @@ class Shares:
         self.feeds = WorkspaceShare("open feeds", "max_streams", limits.streams, limits.streams_per_workspace)
         self.starts = Rotation("starts of requests")
         self.folding = WorkspaceSlots("reads of long tasks", 1, queue=limits.at_once, setting="max_at_once")
+        self.documents = WorkspaceSlots("cards being made", 1, queue=limits.at_once, setting="max_at_once")
         self.lists = WorkspaceSlots("lists of tasks", _LISTS, queue=limits.at_once, setting="max_at_once")
 
     def __iter__(self) -> Iterator[WorkspaceShare | WorkspaceSlots | Rotation]:
