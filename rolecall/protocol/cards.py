@@ -15,7 +15,7 @@ from rolecall.model.a2a import JsonObject
 from rolecall.model.card import HTTP_JSON, JSONRPC, Capabilities, Extension, Interface, Profile, Requirement, Skill
 from rolecall.protocol import v0_3 as v03
 from rolecall.protocol import v1_0 as v10
-from rolecall.protocol.text.jsontext import dump
+from rolecall.protocol.text.jsontext import size_of
 from rolecall.protocol.text.members import drop_empty
 
 _Item = TypeVar("_Item")
@@ -167,7 +167,7 @@ class FirstOfEach(Generic[_Item]):
             return
         if not self._full:
             item = read()
-            self._left -= len(dump(self._write(item)))
+            self._left -= size_of(self._write(item))
             self._full = self._left < 0
             if not self._full:
                 self._names.add(name)

@@ -24,7 +24,7 @@ from rolecall.protocol.text.jsontext import dump
 _KEPT = 16 * 1024 * 1024
 """Bytes of documents that are kept."""
 _REST = 20
-_CHEAP = 0.005
+_BRIEF = 0.005
 """When to make a document, or to look at its sources, has cost more of the processor than this many seconds, it is looked at
 again after `_REST` times as long. So the changes of a wide role cost a twentieth of the hub at most, and those
 of a small one are seen at once.
@@ -139,7 +139,7 @@ class Documents:
             began = self._spent()
             if not _are_same(kept.sources, self._sources(caller, role)):
                 return None
-            kept.revision, kept.rests_until = revision, self._rested_from(began)
+            kept.revision, kept.rests_until = revision, self._rest_after(began)
         self._kept.move_to_end(key)
         return kept.document
 
@@ -148,13 +148,13 @@ class Documents:
         sources = self._sources(caller, role)
         body = dump(await make(sources, Pace(self._spent)))
         kept = _Kept(Document(body, f'"{sha256(body).hexdigest()[:32]}"'), sources, revision)
-        kept.rests_until = self._rested_from(began)
+        kept.rests_until = self._rest_after(began)
         self._keep(key, kept)
         return kept.document
 
-    def _rested_from(self, began: float) -> float:
+    def _rest_after(self, began: float) -> float:
         cost = self._spent() - began
-        return self._monotonic() + (_REST * cost if cost > _CHEAP else 0.0)
+        return self._monotonic() + (_REST * cost if cost > _BRIEF else 0.0)
 
     def _sources(self, caller: Caller, role: str | None) -> Sequence[Source]:
         return [Source(one.offer, one.registered_at) for one in self._directory.live(caller, role)]

@@ -23,11 +23,11 @@ from rolecall.protocol.text.jsontext import parse
 from tests.helpers.clock import ManualClock
 from tests.helpers.scripted import ScriptedForwarder
 
-ME = LOCAL.caller
+VIEWER = LOCAL.caller
 MAX_CARD = 2_000
 
 
-class Rig:
+class System:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.spent = 0.0
@@ -59,7 +59,7 @@ class Rig:
         await self.directory.enrol(LOCAL, offer, boot=boot)
 
     async def card(self, role: str | None = "echo", version: str | None = None) -> dict[str, Any]:
-        card: dict[str, Any] = parse((await self.cards.public(ME, role, version)).body)
+        card: dict[str, Any] = parse((await self.cards.public(VIEWER, role, version)).body)
         return card
 
     async def skills(self, role: str | None = "echo") -> list[str]:
@@ -67,14 +67,14 @@ class Rig:
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def system() -> System:
+    return System()
 
 
-async def test_a_role_has_the_skills_of_its_workers_once_per_id_in_the_order_of_their_names(rig: Rig) -> None:
-    await rig.enrol("echo:b", {"id": "late"}, {"id": "both", "name": "of b"})
-    await rig.enrol("echo:a", {"id": "both", "name": "of a"}, {"name": "unnamed"}, "no skill")  # type: ignore[arg-type]
-    card = await rig.card()
+async def test_a_role_has_the_skills_of_its_workers_once_per_id_in_the_order_of_their_names(system: System) -> None:
+    await system.enrol("echo:b", {"id": "late"}, {"id": "both", "name": "of b"})
+    await system.enrol("echo:a", {"id": "both", "name": "of a"}, {"name": "unnamed"}, "no skill")  # type: ignore[arg-type]
+    card = await system.card()
     assert [(skill["id"], skill["name"]) for skill in card["skills"]] == [
         ("both", "of a"),
         ("unnamed", "unnamed"),
@@ -83,77 +83,80 @@ async def test_a_role_has_the_skills_of_its_workers_once_per_id_in_the_order_of_
     assert card["description"] == "echos"
 
 
-async def test_skills_that_do_not_fit_are_left_out_and_counted_whatever_the_order_of_enrolment(rig: Rig) -> None:
+async def test_skills_that_do_not_fit_are_left_out_and_counted_whatever_the_order_of_enrolment(system: System) -> None:
     names = [f"echo:{number:02}" for number in range(12)]
     for name in reversed(names):
-        await rig.enrol(name, {"id": f"own-{name[-2:]}", "description": "d" * 500}, {"id": "of all"})
-    card = await rig.card()
+        await system.enrol(name, {"id": f"own-{name[-2:]}", "description": "d" * 500}, {"id": "of all"})
+    card = await system.card()
     assert [skill["id"] for skill in card["skills"]] == ["own-00", "of all", *(f"own-{number:02}" for number in range(1, 7))]
     assert card["description"] == "echos (5 more skills are not listed)"
-    assert len((await rig.cards.public(ME, "echo", None)).body) < 4 * MAX_CARD + 1_000
+    assert len((await system.cards.public(VIEWER, "echo", None)).body) < 4 * MAX_CARD + 1_000
 
 
-async def test_extensions_and_modes_have_room_as_well_and_no_more(rig: Rig) -> None:
+async def test_extensions_and_modes_have_room_as_well_and_no_more(system: System) -> None:
     for number in range(20):
         uri = f"https://e/{number:02}"
         extensions = {"extensions": [{"uri": uri, "params": {"p": "x" * 500}}]}
-        await rig.enrol(f"echo:{number:02}", capabilities=extensions, defaultInputModes=[f"{number:02}/{'m' * 300}"])
-    card = await rig.card(version="1.0")
+        await system.enrol(f"echo:{number:02}", capabilities=extensions, defaultInputModes=[f"{number:02}/{'m' * 300}"])
+    card = await system.card(version="1.0")
     assert [found["uri"] for found in card["capabilities"]["extensions"]] == [f"https://e/{number:02}" for number in range(3)]
     assert [mode[:2] for mode in card["defaultInputModes"]] == ["00", "01", "02"]
 
 
 @pytest.mark.parametrize("modes", [True, 7, "text/plain", {"a": 1}, [None, "text/x"]])
-async def test_modes_of_a_wrong_type_are_ignored(rig: Rig, modes: Any) -> None:
-    await rig.enrol("echo:a", defaultInputModes=modes)
-    assert (await rig.card())["defaultInputModes"] in (["text/plain"], ["text/x"])
+async def test_modes_of_a_wrong_type_are_ignored(system: System, modes: Any) -> None:
+    await system.enrol("echo:a", defaultInputModes=modes)
+    assert (await system.card())["defaultInputModes"] in (["text/plain"], ["text/x"])
 
 
-async def test_the_hub_lists_the_roles_that_fit_and_says_how_many_do_not(rig: Rig) -> None:
+async def test_the_hub_lists_the_roles_that_fit_and_says_how_many_do_not(system: System) -> None:
     for number in range(60):
-        await rig.enrol(f"role-{number:02}:a", {"id": "s", "tags": ["t" * 30]})
-    card = await rig.card(None)
+        await system.enrol(f"role-{number:02}:a", {"id": "s", "tags": ["t" * 30]})
+    card = await system.card(None)
     roles = [skill["id"] for skill in card["skills"]]
     assert roles == [f"role-{number:02}" for number in range(len(roles))]
     assert card["description"] == f"The hub ({60 - len(roles)} more roles are not listed)"
-    catalog = parse((await rig.catalog.document(ME)).body)
+    catalog = parse((await system.catalog.document(VIEWER)).body)
     assert [entry["displayName"] for entry in catalog["entries"]] == [f"role-{number:02}" for number in range(60)]
     assert "note" not in catalog
 
 
-async def test_a_document_is_made_once_for_all_who_ask_and_again_when_its_own_workers_change(rig: Rig) -> None:
-    await rig.enrol("echo:a", {"id": "one"})
-    first = await asyncio.gather(*(rig.cards.public(ME, "echo", None) for _ in range(5)))
+async def test_a_document_is_made_once_for_all_who_ask_and_again_when_its_own_workers_change(system: System) -> None:
+    await system.enrol("echo:a", {"id": "one"})
+    first = await asyncio.gather(*(system.cards.public(VIEWER, "echo", None) for _ in range(5)))
     assert all(found is first[0] for found in first)
-    await rig.enrol("other:a", {"id": "other"})
-    await rig.directory.drain(ME, WorkerId("echo", "a"), "why")
-    assert await rig.cards.public(ME, "echo", None) is first[0]
-    await rig.enrol("echo:b", {"id": "two"})
-    assert await rig.skills() == ["one", "two"]
-    await rig.enrol("echo:b", {"id": "three"})
-    assert await rig.skills() == ["one", "three"]
-    assert [entry["displayName"] for entry in parse((await rig.catalog.document(ME)).body)["entries"]] == ["echo", "other"]
+    await system.enrol("other:a", {"id": "other"})
+    await system.directory.drain(VIEWER, WorkerId("echo", "a"), "why")
+    assert await system.cards.public(VIEWER, "echo", None) is first[0]
+    await system.enrol("echo:b", {"id": "two"})
+    assert await system.skills() == ["one", "two"]
+    await system.enrol("echo:b", {"id": "three"})
+    assert await system.skills() == ["one", "three"]
+    assert [entry["displayName"] for entry in parse((await system.catalog.document(VIEWER)).body)["entries"]] == [
+        "echo",
+        "other",
+    ]
 
 
-async def test_a_document_that_is_costly_to_make_is_served_as_it_was_for_a_while(rig: Rig) -> None:
-    make = rig.cards._role
+async def test_a_document_that_is_costly_to_make_is_served_as_it_was_for_a_while(system: System) -> None:
+    make = system.cards._role
 
-    async def costly(*arguments: Any) -> Any:
-        rig.spent += 0.5
+    async def slow(*arguments: Any) -> Any:
+        system.spent += 0.5
         return await make(*arguments)
 
-    rig.cards._role = costly  # type: ignore[method-assign]
-    await rig.enrol("echo:a", {"id": "one"})
-    assert await rig.skills() == ["one"]
-    await rig.enrol("echo:b", {"id": "two"})
-    rig.clock.advance(9.9)
-    assert await rig.skills() == ["one"]
-    rig.clock.advance(0.2)
-    assert await rig.skills() == ["one", "two"]
+    system.cards._role = slow  # type: ignore[method-assign]
+    await system.enrol("echo:a", {"id": "one"})
+    assert await system.skills() == ["one"]
+    await system.enrol("echo:b", {"id": "two"})
+    system.clock.advance(9.9)
+    assert await system.skills() == ["one"]
+    system.clock.advance(0.2)
+    assert await system.skills() == ["one", "two"]
 
 
 @pytest.mark.virtual_time
-async def test_a_document_that_takes_long_to_make_leaves_half_of_the_time_to_others(rig: Rig) -> None:
+async def test_a_document_that_takes_long_to_make_leaves_half_of_the_time_to_others(system: System) -> None:
     loop = asyncio.get_running_loop()
 
     class Slow(dict[str, Any]):
@@ -161,18 +164,18 @@ async def test_a_document_that_takes_long_to_make_leaves_half_of_the_time_to_oth
 
         def get(self, name: Any, default: Any = None) -> Any:
             if name == "skills":
-                rig.spent += 0.004
+                system.spent += 0.004
             return super().get(name, default)
 
     for number in range(25):
         offer = Offer(WorkerId("echo", f"{number:02}"), "http://w/", "echos", Slow(skills=[{"id": str(number)}]))
-        await rig.directory.enrol(LOCAL, offer, boot="b")
+        await system.directory.enrol(LOCAL, offer, boot="b")
     began = loop.time()
-    assert len(await rig.skills()) == 25
+    assert len(await system.skills()) == 25
     assert loop.time() - began >= 0.1
 
 
-async def test_cards_are_made_one_at_a_time_and_workspaces_take_turns(rig: Rig) -> None:
+async def test_cards_are_made_one_at_a_time_and_workspaces_take_turns(system: System) -> None:
     order: list[str] = []
     go_on = asyncio.Event()
 
@@ -182,7 +185,7 @@ async def test_cards_are_made_one_at_a_time_and_workspaces_take_turns(rig: Rig) 
         return {}
 
     asked = [
-        asyncio.create_task(rig.documents.get(Caller(workspace, "me"), role, "card", lambda *_, name=name: make(name)))
+        asyncio.create_task(system.documents.get(Caller(workspace, "me"), role, "card", lambda *_, name=name: make(name)))
         for workspace, role, name in (("a", "1", "a1"), ("a", "2", "a2"), ("a", "3", "a3"), ("b", "1", "b1"))
     ]
     await asyncio.sleep(0.01)
@@ -192,10 +195,10 @@ async def test_cards_are_made_one_at_a_time_and_workspaces_take_turns(rig: Rig) 
     assert order.index("b1") <= 2
 
 
-async def test_the_oldest_documents_go_when_too_many_are_kept(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_oldest_documents_go_when_too_many_are_kept(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hub.inbound.cards.documents._KEPT", 30_000)
     for number in range(30):
-        await rig.enrol(f"role-{number:02}:a", {"id": "s"})
-    cards = [await rig.cards.public(ME, f"role-{number:02}", None) for number in range(30)]
-    assert await rig.cards.public(ME, "role-29", None) is cards[29]
-    assert await rig.cards.public(ME, "role-00", None) is not cards[0]
+        await system.enrol(f"role-{number:02}:a", {"id": "s"})
+    cards = [await system.cards.public(VIEWER, f"role-{number:02}", None) for number in range(30)]
+    assert await system.cards.public(VIEWER, "role-29", None) is cards[29]
+    assert await system.cards.public(VIEWER, "role-00", None) is not cards[0]
