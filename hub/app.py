@@ -157,7 +157,9 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
     own_addresses = _own_addresses(settings, place)
     guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback)
     async with (
-        open_engine(_store_url(settings), data_dir=settings.data_dir, clock=clock) as engine,
+        open_engine(
+            _store_url(settings), data_dir=settings.data_dir, clock=clock, disk_reserve=settings.disk_reserve
+        ) as engine,
         Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
         Client(webhook_guard := _webhook_guard(settings, own_addresses), _WEBHOOK_LIMITS) as webhook_client,
     ):

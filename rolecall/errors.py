@@ -26,7 +26,7 @@
     ├── LeaseError              a registration
     │   └── LeaseUnknown  LeaseSuperseded  InstanceConflict  OfferInvalid
     ├── StoreError              the engine
-    │   └── LogMoved  StoreUnavailable  SecretUnreadable
+    │   └── LogMoved  StoreUnavailable  DiskLow (a StoreUnavailable)  SecretUnreadable
     └── ConfigError             the settings
 
 A message has three parts: what happened, why, and what to do. Facts are also attributes. No message contains a library's text.
@@ -560,6 +560,18 @@ class LogMoved(StoreError):
 
 class StoreUnavailable(StoreError):
     """The hub's store cannot write at the moment; nothing was changed. Try again later."""
+
+
+class DiskLow(StoreUnavailable):
+    """`limit`: bytes that should be free."""
+
+    setting = "disk_reserve"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"The hub's disk has less than {limit} bytes free, which {{setting}} keeps for the ends of tasks. New calls, "
+            "answers and workers are refused until there is more room."
+        )
 
 
 class SecretUnreadable(StoreError):

@@ -11,11 +11,11 @@ from rolecall.errors import StoreError
 FILE_NAME = "rolecall.db"
 
 
-def open_engine(url: str, *, data_dir: Path | None = None, clock: Clock) -> Engine:
+def open_engine(url: str, *, data_dir: Path | None = None, clock: Clock, disk_reserve: int = 0) -> Engine:
     """The engine for a store address. It is an async context manager: entering opens it.
 
     `memory:` stores nothing on disk. `sqlite:///var/lib/rolecall.db` is that file, `sqlite:other.db` a file in the data
-    directory, `sqlite:` the default file there.
+    directory, `sqlite:` the default file there. `disk_reserve`: bytes to keep free on the disk for small writes.
     """
     scheme, _, rest = url.partition(":")
     if scheme == "memory" and not rest:
@@ -25,7 +25,7 @@ def open_engine(url: str, *, data_dir: Path | None = None, clock: Clock) -> Engi
     if scheme == "sqlite":
         from hub.storage.sqlite.engine import SqliteEngine
 
-        return SqliteEngine(_file(rest, data_dir), clock)
+        return SqliteEngine(_file(rest, data_dir), clock, disk_reserve=disk_reserve)
     raise StoreError(f"Unknown store {url[:200]!r}. Known: memory:, sqlite:, sqlite:///path/to/file.")
 
 

@@ -17,6 +17,7 @@ from hub.storage.sqlite.list_readers import ListReaders
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.registry import SqliteRegistry
+from hub.storage.sqlite.reserve import Reserve
 from hub.storage.sqlite.tasks import SqliteTasks
 from hub.storage.sqlite.writer import BUSY_MILLIS, Writer
 from rolecall.errors import StoreError
@@ -32,19 +33,20 @@ _PRAGMAS = (
 
 
 class SqliteEngine:
-    def __init__(self, database: Path, clock: Clock, *, cache: Cache | None = None) -> None:
+    def __init__(self, database: Path, clock: Clock, *, cache: Cache | None = None, disk_reserve: int = 0) -> None:
         cache = Cache() if cache is None else cache
         self._database = database
         self._lock = FileLock(database)
-        self._writer = Writer(self._connect)
+        self._reserve = reserve = Reserve(database, disk_reserve)
+        self._writer = Writer(self._connect, make_room=reserve.make_room)
         self._reader = SqliteReader(database)
         self._list_readers = ListReaders(database)
-        self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._restart_log)
-        self.registry = SqliteRegistry(clock, self._writer, self._reader)
+        self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._restart_log, look=reserve.look)
+        self.registry = SqliteRegistry(clock, self._writer, self._reader, reserve)
         notifier = Notifier()
         self.pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
-        self.tasks = SqliteTasks(self._writer, self._reader, self._list_readers, cache, clock, self.pushes)
-        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier)
+        self.tasks = SqliteTasks(self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve)
+        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve)
         self._undo = AsyncExitStack()
 
     @property
@@ -70,6 +72,8 @@ class SqliteEngine:
                     "Restore a backup, or use another data directory."
                 ) from error
             undo.push_async_callback(self._writer.close)
+            await asyncio.to_thread(self._reserve.open)
+            undo.callback(self._reserve.close)
             self._checkpoints.start()
             undo.push_async_callback(asyncio.to_thread, self._checkpoints.close)
             await self._reader.start()
@@ -87,6 +91,7 @@ class SqliteEngine:
             await self.registry.sweep()
 
     async def ping(self) -> None:
+        self._reserve.check()
         await self._writer.submit(_write_something)
 
     def _restart_log(self) -> None:

@@ -16,6 +16,7 @@ from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.reader import SqliteReader
+from hub.storage.sqlite.reserve import Reserve
 from hub.storage.sqlite.tasks import MEMBERS, row_of
 from hub.storage.sqlite.writer import Item, Writer
 from rolecall.errors import HubError, LogMoved, StoreUnavailable, TaskNotFound
@@ -82,12 +83,15 @@ def _update(columns: tuple[str, ...]) -> str:
 class SqliteLog:
     """`notifier` is notified of each append that a webhook receiver may be owed."""
 
-    def __init__(self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, notifier: Notifier) -> None:
+    def __init__(
+        self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, notifier: Notifier, reserve: Reserve
+    ) -> None:
         self.writer = writer
         self.clock = clock
         self._reader = reader
         self._cache = cache
         self._notifier = notifier
+        self.reserve = reserve
         self._loading: set[asyncio.Task[None]] = set()
 
     def open(self, task: TaskId) -> SqliteOpenLog:
@@ -175,6 +179,8 @@ class SqliteOpenLog:
             asyncio.get_running_loop().call_soon(done, LogMoved())
             return
         try:
+            if not self._log.reserve.takes(entry.events):
+                raise StoreUnavailable
             self._log.writer.enqueue(_Append(self._log, cached, entry, done))
         except StoreUnavailable as error:
             asyncio.get_running_loop().call_soon(done, error)

@@ -13,6 +13,7 @@ from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.list_readers import ListReaders
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.reader import SqliteReader
+from hub.storage.sqlite.reserve import Reserve
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import TaskNotFound
 from rolecall.model.a2a import PAUSED, TaskState
@@ -122,7 +123,14 @@ FORGET_CALLS = 100
 
 class SqliteTasks:
     def __init__(
-        self, writer: Writer, reader: SqliteReader, lists: ListReaders, cache: Cache, clock: Clock, pushes: SqlitePushes
+        self,
+        writer: Writer,
+        reader: SqliteReader,
+        lists: ListReaders,
+        cache: Cache,
+        clock: Clock,
+        pushes: SqlitePushes,
+        reserve: Reserve,
     ) -> None:
         self._writer = writer
         self._reader = reader
@@ -130,6 +138,7 @@ class SqliteTasks:
         self._cache = cache
         self._clock = clock
         self._pushes = pushes
+        self._reserve = reserve
         self._calls_forgotten: float | None = None
 
     async def admit(
@@ -141,6 +150,7 @@ class SqliteTasks:
         remembered: timedelta = timedelta(),
         push: SealedConfig | None = None,
     ) -> bool:
+        self._reserve.check()
         values = (*_values(row), turn.after, turn.message_id, turn.dialect, bytearray(turn.params), _joined(names))
         free_before = self._clock.wall() - remembered.total_seconds()
         set_config = self._pushes.config_work(row.caller, push, limit=1) if push is not None else None
@@ -168,6 +178,7 @@ class SqliteTasks:
     async def add_turn(
         self, task: TaskId, turn: Turn, *, names: Sequence[CallName] = (), remembered: timedelta = timedelta()
     ) -> bool:
+        self._reserve.check()
         values = (turn.after, turn.message_id, turn.dialect, turn.params, _joined(names))
         now = self._clock.wall()
         free_before = now - remembered.total_seconds()
