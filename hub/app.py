@@ -158,7 +158,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
     guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback)
     async with (
         open_engine(
-            _store_url(settings), data_dir=settings.data_dir, clock=clock, disk_reserve=settings.disk_reserve
+            _store_url(settings), data_dir=settings.data_dir, clock=clock, disk_reserve=settings.disk_reserve, disk=shares.disk
         ) as engine,
         Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
         Client(webhook_guard := _webhook_guard(settings, own_addresses), _WEBHOOK_LIMITS) as webhook_client,
@@ -227,6 +227,8 @@ def _share_limits(settings: Settings) -> ShareLimits:
         message_memory=settings.max_message_memory,
         message_memory_per_workspace=settings.max_message_memory_per_workspace,
         at_once=settings.max_at_once,
+        disk=settings.max_disk,
+        disk_per_workspace=settings.max_disk_per_workspace,
     )
 
 
@@ -321,7 +323,9 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
     add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=rolecall.shares.feeds)
     add_tasks(app, hub)
     add_pushes(app, rolecall.push)
-    add_operations(app, hub, directory, rolecall.engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
+    add_operations(
+        app, hub, directory, rolecall.engine, rolecall.shares.disk, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE
+    )
     add_description(app)
     operations = Operations(hub, rolecall.push, cards.extended)
     rpc = JsonRpc(

@@ -20,7 +20,7 @@
     │   ├── NotProcessed        the worker provably did nothing: the hub may try another
     │   │   └── WorkerUnreachable  WorkerRefused
     │   ├── WorkerBroke         the call was sent: it may have run, so it is never repeated
-    │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  LogTooLong (a LogFull)  DeadlinePassed
+    │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  LogTooLong  DiskFull (each a LogFull)  DeadlinePassed
     │   ├── WorkerFault         the worker answered with a JSON-RPC error
     │   └── InvalidAnswer       the worker's answer is not A2A
     ├── LeaseError              a registration
@@ -480,6 +480,14 @@ class LogTooLong(LogFull):
         WorkerError.__init__(
             self, f"The worker sent more than {limit} events, the limit of a task's log ({{setting}} on the hub)."
         )
+
+
+class DiskFull(LogFull):
+    """`excess`: which limit was exceeded."""
+
+    def __init__(self, excess: Overloaded) -> None:
+        WorkerError.__init__(self, str(excess.args[0]))
+        self.setting = excess.setting
 
 
 class DeadlinePassed(WorkerError):

@@ -13,6 +13,10 @@ COUNTED = 10_000
 """Lists are counted up to here: as a total it means that there are at least so many."""
 
 
+ROW_SIZE = 1_000
+"""Bytes on disk that a task counts beside its messages and its log."""
+
+
 class Turn(Value, frozen=True):
     """One message of the caller to a task, unchanged. It is stored before it is sent to the worker.
 

@@ -27,6 +27,7 @@ from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import (
     DeadlinePassed,
+    DiskFull,
     HubError,
     HubRestarted,
     InvalidAnswer,
@@ -289,6 +290,8 @@ class Relay(Inbox):
                 then = Trigger.GIVE_UP, LogFull(self._deps.max_log)
             elif writer.at > self._deps.max_log_events:
                 then = Trigger.GIVE_UP, LogTooLong(self._deps.max_log_events)
+            elif (excess := self._deps.shares.disk.excess(self._row.caller.workspace)) is not None:
+                then = Trigger.GIVE_UP, DiskFull(excess)
             self.store_done(Trigger.LOGGED if writer.at != before else Trigger.UNCHANGED, then=then)
 
     def _show(self, awaited: Awaited | None) -> None:

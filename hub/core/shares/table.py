@@ -25,6 +25,8 @@ class ShareLimits:
     message_memory: int = 256 * 1024 * 1024
     message_memory_per_workspace: int = 128 * 1024 * 1024
     at_once: int = 2_000
+    disk: int = 200 * 1024**3
+    disk_per_workspace: int = 100 * 1024**3
 
 
 class Shares:
@@ -32,7 +34,7 @@ class Shares:
     worker's answer. `streams`: answers that are streamed to callers. `feeds`: open feeds of the
     registry. `starts`: requests other than A2A calls; a few of them start per iteration of the loop. `folding`: the thread
     that folds long logs. `lists`: lists of tasks that are read at once.
-    `documents`: cards and catalogs that are made at once, in pieces on the loop.
+    `disk`: bytes of tasks, messages and logs that are stored. `documents`: cards and catalogs that are made at once, in pieces.
     """
 
     def __init__(self, limits: ShareLimits | None = None) -> None:
@@ -43,6 +45,7 @@ class Shares:
         )
         self.streams = WorkspaceShare("open streams", "max_streams", limits.streams, limits.streams_per_workspace)
         self.feeds = WorkspaceShare("open feeds", "max_streams", limits.streams, limits.streams_per_workspace)
+        self.disk = WorkspaceShare("bytes on disk", "max_disk", limits.disk, limits.disk_per_workspace)
         self.starts = Rotation("starts of requests")
         self.folding = WorkspaceSlots("reads of long tasks", 1, queue=limits.at_once, setting="max_at_once")
         self.documents = WorkspaceSlots("cards being made", 1, queue=limits.at_once, setting="max_at_once")

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from hub.ports.clock import Clock
+from hub.ports.shares import Share, Unlimited
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints
@@ -33,7 +34,10 @@ _PRAGMAS = (
 
 
 class SqliteEngine:
-    def __init__(self, database: Path, clock: Clock, *, cache: Cache | None = None, disk_reserve: int = 0) -> None:
+    def __init__(
+        self, database: Path, clock: Clock, *, cache: Cache | None = None, disk_reserve: int = 0, disk: Share | None = None
+    ) -> None:
+        disk = disk or Unlimited()
         cache = Cache() if cache is None else cache
         self._database = database
         self._lock = FileLock(database)
@@ -45,8 +49,8 @@ class SqliteEngine:
         self.registry = SqliteRegistry(clock, self._writer, self._reader, reserve)
         notifier = Notifier()
         self.pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
-        self.tasks = SqliteTasks(self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve)
-        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve)
+        self.tasks = SqliteTasks(self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve, disk)
+        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve, disk)
         self._undo = AsyncExitStack()
 
     @property
@@ -81,6 +85,7 @@ class SqliteEngine:
             self._list_readers.start()
             undo.push_async_callback(self._list_readers.close)
             undo.push_async_callback(self.events.close)
+            await self.tasks.load()
             await self.registry.load()
             await self.pushes.load()
             self._undo = undo.pop_all()

@@ -11,6 +11,7 @@ from typing import Any
 
 from hub.ports.clock import Clock
 from hub.ports.event_log import LogEntry
+from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, Outcome, numbered, with_ids
 from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower
 from hub.storage.common.notifier import Notifier
@@ -84,7 +85,14 @@ class SqliteLog:
     """`notifier` is notified of each append that a webhook receiver may be owed."""
 
     def __init__(
-        self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, notifier: Notifier, reserve: Reserve
+        self,
+        writer: Writer,
+        reader: SqliteReader,
+        cache: Cache,
+        clock: Clock,
+        notifier: Notifier,
+        reserve: Reserve,
+        disk: Share,
     ) -> None:
         self.writer = writer
         self.clock = clock
@@ -92,6 +100,7 @@ class SqliteLog:
         self._cache = cache
         self._notifier = notifier
         self.reserve = reserve
+        self._disk = disk
         self._loading: set[asyncio.Task[None]] = set()
 
     def open(self, task: TaskId) -> SqliteOpenLog:
@@ -138,6 +147,7 @@ class SqliteLog:
             cached.stored_end = stored_end
             cached.advance(append.entry, append.logged, append.effect, append.now)
             self._cache.keep_appended(cached)
+            self._disk.fill(cached.workspace, append.effect.size)
         if cached.pushes or not held:
             self._notifier.notify()
 
