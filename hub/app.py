@@ -30,18 +30,19 @@ from hub.identity.tokens import FILE_NAME as TOKENS_FILE
 from hub.identity.tokens import MARK_NAME as TOKENS_MARK
 from hub.identity.tokens import TokenBook
 from hub.identity.vault import SealingVault, kept_key, key_from, random_key
-from hub.inbound.a2a.cards import Cards, add_cards
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.application import create_api
-from hub.inbound.api.catalog import Catalog, add_catalog
 from hub.inbound.api.health import add_operations
 from hub.inbound.api.leases import Leases
 from hub.inbound.api.openapi import add_description
 from hub.inbound.api.pushes import add_pushes
 from hub.inbound.api.registry import add_registry
 from hub.inbound.api.tasks import add_tasks
+from hub.inbound.cards.cards import Cards, add_cards
+from hub.inbound.cards.catalog import Catalog, add_catalog
+from hub.inbound.cards.documents import Documents
 from hub.inbound.middleware.asgi_middleware import AsgiMiddleware
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.origins import Origins
@@ -156,7 +157,9 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
     own_addresses = _own_addresses(settings, place)
     guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback)
     async with (
-        open_engine(_store_url(settings), data_dir=settings.data_dir, clock=clock) as engine,
+        open_engine(
+            _store_url(settings), data_dir=settings.data_dir, clock=clock, disk_reserve=settings.disk_reserve, disk=shares.disk
+        ) as engine,
         Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
         Client(webhook_guard := _webhook_guard(settings, own_addresses), _WEBHOOK_LIMITS) as webhook_client,
     ):
@@ -224,6 +227,8 @@ def _share_limits(settings: Settings) -> ShareLimits:
         message_memory=settings.max_message_memory,
         message_memory_per_workspace=settings.max_message_memory_per_workspace,
         at_once=settings.max_at_once,
+        disk=settings.max_disk,
+        disk_per_workspace=settings.max_disk_per_workspace,
     )
 
 
@@ -299,23 +304,28 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
         max_head=settings.max_head,
         exposed=place.exposed,
     )
+    documents = Documents(directory, rolecall.shares.documents)
     cards = Cards(
         directory,
+        documents,
         name=settings.name,
         description=settings.description,
         public_url=place.url,
         version=settings.card_version,
         authenticator=authenticator,
+        max_card=settings.max_card,
     )
     add_cards(app, cards)
-    add_catalog(app, Catalog(directory, name=settings.name, public_url=place.url))
+    add_catalog(app, Catalog(documents, name=settings.name, public_url=place.url))
     depth, keep_alive = settings.max_depth, settings.keep_alive
     leases = Leases(directory, vault, max_body=settings.max_body, max_depth=depth, max_card=settings.max_card)
     leases.add_to(app)
     add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=rolecall.shares.feeds)
     add_tasks(app, hub)
     add_pushes(app, rolecall.push)
-    add_operations(app, hub, directory, rolecall.engine, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE)
+    add_operations(
+        app, hub, directory, rolecall.engine, rolecall.shares.disk, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE
+    )
     add_description(app)
     operations = Operations(hub, rolecall.push, cards.extended)
     rpc = JsonRpc(

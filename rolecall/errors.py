@@ -15,18 +15,18 @@
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
-    │       Overloaded  TooManyRequests  TooManyAtOnce  TooManyRegistrations  GoesInCircles
+    │       Overloaded  ListTooSlow  TooManyRequests  TooManyAtOnce  TooManyRegistrations  GoesInCircles
     ├── WorkerError             a call to a worker
     │   ├── NotProcessed        the worker provably did nothing: the hub may try another
     │   │   └── WorkerUnreachable  WorkerRefused
     │   ├── WorkerBroke         the call was sent: it may have run, so it is never repeated
-    │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  LogTooLong (a LogFull)  DeadlinePassed
+    │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  LogTooLong  DiskFull (each a LogFull)  DeadlinePassed
     │   ├── WorkerFault         the worker answered with a JSON-RPC error
     │   └── InvalidAnswer       the worker's answer is not A2A
     ├── LeaseError              a registration
     │   └── LeaseUnknown  LeaseSuperseded  InstanceConflict  OfferInvalid
     ├── StoreError              the engine
-    │   └── LogMoved  StoreUnavailable  SecretUnreadable
+    │   └── LogMoved  StoreUnavailable  DiskLow (a StoreUnavailable)  SecretUnreadable
     └── ConfigError             the settings
 
 A message has three parts: what happened, why, and what to do. Facts are also attributes. No message contains a library's text.
@@ -383,6 +383,14 @@ class Overloaded(RouteError):
         self.retry_after = 5.0
 
 
+class ListTooSlow(RouteError):
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"Reading this list took longer than {seconds:g} s. Ask for less: one context, or what changed lately."
+        )
+        self.retry_after = 5.0
+
+
 class GoesInCircles(RouteError):
     def __init__(self, limit: int) -> None:
         super().__init__(f"The call passed through {limit} hubs, the limit. Check that no hub is enrolled as its own worker.")
@@ -474,6 +482,14 @@ class LogTooLong(LogFull):
         )
 
 
+class DiskFull(LogFull):
+    """`excess`: which limit was exceeded."""
+
+    def __init__(self, excess: Overloaded) -> None:
+        WorkerError.__init__(self, str(excess.args[0]))
+        self.setting = excess.setting
+
+
 class DeadlinePassed(WorkerError):
     setting = "task_deadline"
 
@@ -552,6 +568,18 @@ class LogMoved(StoreError):
 
 class StoreUnavailable(StoreError):
     """The hub's store cannot write at the moment; nothing was changed. Try again later."""
+
+
+class DiskLow(StoreUnavailable):
+    """`limit`: bytes that should be free."""
+
+    setting = "disk_reserve"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"The hub's disk has less than {limit} bytes free, which {{setting}} keeps for the ends of tasks. New calls, "
+            "answers and workers are refused until there is more room."
+        )
 
 
 class SecretUnreadable(StoreError):

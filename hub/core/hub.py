@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import NamedTuple
 
 from hub.core.admission.idempotency import Call, CallNames, Idempotency, names_of
 from hub.core.push.configs import PushConfigs
@@ -19,8 +18,9 @@ from hub.core.relay.relays import Relays
 from hub.core.routing.history import RoutingHistory
 from hub.core.routing.router import Route, Router
 from hub.core.supervisor import Supervisor
+from hub.core.tasks.lists import TaskList, TaskLists
 from hub.core.tasks.lookup import TaskLookup
-from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, answered_in, readable
+from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, answered_in
 from hub.core.tasks.stream import TaskStream
 from hub.ports.event_log import Subscription
 from rolecall.errors import (
@@ -40,7 +40,6 @@ from rolecall.model.a2a import PAUSED, Answer, Logged, TaskState
 from rolecall.model.command import CancelTask, GetTask, ListTasks, Send, Subscribe, Target, TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, TaskId, new_task_id
 from rolecall.model.task import TaskPage, TaskRow, Turn
-from rolecall.model.value import replace
 
 _REVEAL_AFTER = 1.0
 """A caller that does not block gets the current task after this many seconds."""
@@ -62,18 +61,13 @@ class HubLimits:
     """How long after its call has ended a repeated message is still recognised."""
 
 
-class TaskList(NamedTuple):
-    tasks: Sequence[bytes]
-    total: int
-    next_page: str | None
-
-
 class Hub:
     def __init__(self, deps: Dependencies, supervisor: Supervisor, limits: HubLimits, push: PushConfigs) -> None:
         self._deps = deps
         self._engine = deps.engine
         self._router: Router = deps.router
         self._reader = TaskReader(deps)
+        self._lists = TaskLists(deps, self._reader)
         self._limits = limits
         self._push = push
         self._supervisor = supervisor
@@ -153,20 +147,17 @@ class Hub:
         log = await self._engine.events.read(row.id)
         return await self._reader.of(caller, row.id, log, TaskView(answered_in(command.dialect, row), None, row.alias))
 
-    async def list(self, caller: Caller, command: ListTasks) -> TaskList:
-        page = await self._engine.tasks.page(caller, command.query)
-        count = readable(page.rows)
-        if count < len(page.rows):
-            page = await self._engine.tasks.page(caller, replace(command.query, limit=count))
-        view = TaskView(command.dialect, command.history_length, artifacts=command.artifacts)
-        return TaskList(await self._reader.documents(caller, page.rows, view), page.total, page.before)
+    def list(self, caller: Caller, command: ListTasks, on_disconnect: OnDisconnect | None = None) -> Awaitable[TaskList]:
+        """ListTooSlow, ClientDisconnected."""
+        return self._lists.documents(caller, command, on_disconnect)
 
     async def task(self, caller: Caller, task: TaskId, target: Target) -> TaskRow:
         """The task under its id or its caller's alias. TaskNotFound."""
         return await self._lookup.find(caller, task, target)
 
-    async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
-        return await self._engine.tasks.page(caller, query)
+    def page(self, caller: Caller, query: TaskQuery) -> Awaitable[TaskPage]:
+        """The rows of a list. ListTooSlow."""
+        return self._lists.rows(caller, query)
 
     # --- how a call begins
 

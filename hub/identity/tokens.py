@@ -9,6 +9,7 @@ so.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import hmac
@@ -201,21 +202,47 @@ def revoke(path: Path, name: str) -> Sequence[TokenEntry]:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[list[TokenEntry]]:
-    """Change the entries under a lock. The new file replaces the old one atomically."""
+    """Change the entries under a lock. The new file replaces the old one atomically, or is written over it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         entries = list(read(path))
         yield entries
-        temporary = path.with_name(path.name + ".new")
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({"tokens": [_document(entry) for entry in entries]}, file, indent=1)
+        _replace(path, json.dumps({"tokens": [_document(entry) for entry in entries]}, indent=1).encode())
+    finally:
+        os.close(lock)
+
+
+def _replace(path: Path, text: bytes) -> None:
+    temporary = path.with_name(path.name + ".new")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    finally:
-        os.close(lock)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not _overwrite(path, text):
+            raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _overwrite(path: Path, text: bytes) -> bool:
+    """On a full disk a revocation needs no new room: its text is not longer than the old one. False: it is longer, or there is
+    no old one. A reader that sees half of it keeps what it has read before, and reads it again.
+    """
+    try:
+        with path.open("r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            if len(text) > size:
+                return False
+            file.write(text.ljust(size))
+            file.flush()
+            os.fsync(file.fileno())
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _document(entry: TokenEntry) -> dict[str, Any]:

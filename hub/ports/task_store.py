@@ -58,7 +58,9 @@ class TaskStore(Protocol):
         """In the order of their arrival; the first is the one of `admit`."""
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
-        """Latest update first."""
+        """Latest update first. It may take long, but delays no other operation of the store; whoever calls it limits how many
+        run at once. When it is cancelled it ends.
+        """
 
     async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
         """The worker that holds that context's newest task; only tasks of `role` if it is given."""

@@ -184,6 +184,18 @@ class Settings(BaseSettings):
     """How many events one task's log may hold. One that grows beyond it fails.
     Higher: longer streams, and a task that takes longer to read: about 2 microseconds of a thread for each event."""
 
+    max_disk: Size = Field(200 * 1024**3, ge=1024**2, le=1024**5)
+    """How many bytes of tasks, messages and logs the hub stores.
+    Higher: more disk. At the limit new calls are refused with OVERLOADED, and running tasks that need more fail."""
+
+    max_disk_per_workspace: Size = Field(100 * 1024**3, ge=1024**2, le=1024**5)
+    """How many bytes of tasks, messages and logs one workspace may store. Without tokens there is one workspace.
+    Higher: one workspace can fill more of max_disk. At the limit only its calls are refused, and its running tasks fail."""
+
+    disk_reserve: Size = Field(256 * 1024**2, ge=0, le=1024**5)
+    """How many bytes of the data folder's disk are kept free. 0: none.
+    Below it new calls, answers and workers are refused with OVERLOADED; ends of tasks, withdrawals and heartbeats pass."""
+
     max_connections: Integer = Field(20_000, ge=1, le=10_000_000)
     """How many connections callers and workers may have open to the hub.
     Higher: more memory. At the limit a new one, also for /livez, is answered with OVERLOADED and closed."""

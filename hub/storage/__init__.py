@@ -6,26 +6,30 @@ from pathlib import Path
 
 from hub.ports.clock import Clock
 from hub.ports.engine import Engine
+from hub.ports.shares import Share
 from rolecall.errors import StoreError
 
 FILE_NAME = "rolecall.db"
 
 
-def open_engine(url: str, *, data_dir: Path | None = None, clock: Clock) -> Engine:
+def open_engine(
+    url: str, *, data_dir: Path | None = None, clock: Clock, disk_reserve: int = 0, disk: Share | None = None
+) -> Engine:
     """The engine for a store address. It is an async context manager: entering opens it.
 
     `memory:` stores nothing on disk. `sqlite:///var/lib/rolecall.db` is that file, `sqlite:other.db` a file in the data
-    directory, `sqlite:` the default file there.
+    directory, `sqlite:` the default file there. `disk_reserve`: bytes to keep free on the disk for small writes. `disk`: bytes
+    that are stored; None: any number.
     """
     scheme, _, rest = url.partition(":")
     if scheme == "memory" and not rest:
         from hub.storage.memory.engine import MemoryEngine
 
-        return MemoryEngine(clock)
+        return MemoryEngine(clock, disk=disk)
     if scheme == "sqlite":
         from hub.storage.sqlite.engine import SqliteEngine
 
-        return SqliteEngine(_file(rest, data_dir), clock)
+        return SqliteEngine(_file(rest, data_dir), clock, disk_reserve=disk_reserve, disk=disk)
     raise StoreError(f"Unknown store {url[:200]!r}. Known: memory:, sqlite:, sqlite:///path/to/file.")
 
 

@@ -10,6 +10,7 @@ from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow, text_of
 from rolecall.cli.connect import reaches_hub
 from rolecall.cli.output import print_data, print_facts, print_json, print_notice, print_table
 from rolecall.model.a2a import TaskState
+from rolecall.model.task import COUNTED
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient
@@ -38,7 +39,8 @@ async def list_tasks(hub: HubClient, /, as_json: bool, limit: int, **filters: st
         return
     rows = [(t["id"], t["role"], t.get("worker") or "—", t["state"], t["events"], t["updated"]) for t in found]
     print_table(("TASK", "ROLE", "WORKER", "STATE", "EVENTS", "UPDATED"), rows)
-    print_notice(f"{len(found)} of {page['total']} · hub {hub.url}", "dim")
+    total = page["total"] if page["total"] < COUNTED else f"{COUNTED:,}+"
+    print_notice(f"{len(found)} of {total} · hub {hub.url}", "dim")
 
 
 @tasks.command("show")

@@ -9,6 +9,13 @@ from rolecall.model.a2a import TERMINAL, Ids, TaskState
 from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
 from rolecall.model.value import Value
 
+COUNTED = 10_000
+"""Lists are counted up to here: as a total it means that there are at least so many."""
+
+
+ROW_SIZE = 1_000
+"""Bytes on disk that a task counts beside its messages and its log."""
+
 
 class Turn(Value, frozen=True):
     """One message of the caller to a task, unchanged. It is stored before it is sent to the worker.
@@ -72,6 +79,7 @@ class Holder(NamedTuple):
 class TaskPage(Value, frozen=True):
     rows: Sequence[TaskRow]
     total: int
+    """At most COUNTED."""
     before: str | None
     """Pass it to get the next page; None on the last."""
 

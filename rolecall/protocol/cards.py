@@ -6,14 +6,19 @@ Cards of agents are untrusted: members of a wrong type are ignored, and nothing 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import HTTP_JSON, JSONRPC, Capabilities, Extension, Interface, Profile, Requirement, Skill
 from rolecall.protocol import v0_3 as v03
 from rolecall.protocol import v1_0 as v10
+from rolecall.protocol.text.jsontext import size_of
 from rolecall.protocol.text.members import drop_empty
+
+_Item = TypeVar("_Item")
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where an agent serves its card, below its address: the current path, and the one of 0.2 and before."""
@@ -21,6 +26,9 @@ _BINDINGS = (JSONRPC, HTTP_JSON)
 _CARD_VERSION_03 = "0.3.0"
 _VERSION = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?(?:\.\w+)*", re.ASCII)
 _LONGEST_URL = 2048
+_PIECE = 100
+_COUNTED = 10_000
+"""Names that are left out are counted up to here."""
 _WRAPPERS = {
     "apiKey": "apiKeySecurityScheme",
     "http": "httpAuthSecurityScheme",
@@ -107,9 +115,13 @@ def _read_extensions(entries: Iterable[Any]) -> Iterator[Extension]:
 
 
 def _read_skill(skill: JsonObject) -> Skill:
-    name = _text(skill, "id") or _text(skill, "name") or "skill"
+    name = _id_of(skill)
     tags, examples, takes, gives = (_texts(skill, member) for member in ("tags", "examples", "inputModes", "outputModes"))
     return Skill(name, _text(skill, "name") or name, _text(skill, "description") or name, tags, examples, takes, gives)
+
+
+def _id_of(skill: JsonObject) -> str:
+    return _text(skill, "id") or _text(skill, "name") or "skill"
 
 
 def _member(holder: Any, name: str) -> Any:
@@ -132,6 +144,84 @@ def _text(holder: Any, name: str) -> str | None:
 
 def _texts(holder: Any, name: str) -> tuple[str, ...]:
     return tuple(item for item in _list(holder, name) if isinstance(item, str))
+
+
+# --- several cards as one
+
+
+class FirstOfEach(Generic[_Item]):
+    """Items of several cards, the first of each name, as long as they fit into `limit` bytes of JSON. Behind the first that
+    does not fit, all are left out. `write`: an item's JSON.
+    """
+
+    def __init__(self, limit: int, write: Callable[[_Item], Any]) -> None:
+        self.items: list[_Item] = []
+        self._write = write
+        self._left = limit
+        self._full = False
+        self._names: set[str] = set()
+        self._left_out: set[str] = set()
+
+    def add(self, name: str, read: Callable[[], _Item]) -> None:
+        if name in self._names:
+            return
+        if not self._full:
+            item = read()
+            self._left -= size_of(self._write(item))
+            self._full = self._left < 0
+            if not self._full:
+                self._names.add(name)
+                self.items.append(item)
+                return
+        if len(self._left_out) < _COUNTED:
+            self._left_out.add(name)
+
+    def left_out(self, what: str) -> str:
+        """How many names there are beside those of the items, for people; empty if there are none."""
+        count = len(self._left_out)
+        if not count:
+            return ""
+        return f"{count:,} more {what} are not listed" if count < _COUNTED else f"{_COUNTED:,} or more {what} are not listed"
+
+
+class MergedSkills(FirstOfEach[Skill]):
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit, _skill)
+
+    def add_card(self, card: Any) -> Iterator[None]:
+        """This and the other `add_card` stop after each piece."""
+        for piece in _pieces(_list(card, "skills")):
+            for skill in piece:
+                if isinstance(skill, dict):
+                    self.add(_id_of(skill), partial(_read_skill, skill))
+            yield
+
+
+class MergedExtensions(FirstOfEach[Extension]):
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit, _extension)
+
+    def add_card(self, card: Any) -> Iterator[None]:
+        for piece in _pieces(capabilities(card).extensions):
+            for extension in piece:
+                self.add(extension.uri, partial(replace, extension))
+            yield
+
+
+class MergedModes(FirstOfEach[str]):
+    def __init__(self, limit: int, member: str) -> None:
+        super().__init__(limit, str)
+        self._member = member
+
+    def add_card(self, card: Any) -> Iterator[None]:
+        for piece in _pieces(_texts(card, self._member)):
+            for mode in piece:
+                self.add(mode, partial(str, mode))
+            yield
+
+
+def _pieces(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (items[start : start + _PIECE] for start in range(0, len(items), _PIECE))
 
 
 # --- writing our own
@@ -205,11 +295,14 @@ def _common(profile: Profile) -> JsonObject:
 
 def _capabilities(profile: Profile) -> JsonObject:
     able = profile.capabilities
-    extensions = [
-        drop_empty(uri=extension.uri, description=extension.description, required=extension.required, params=extension.params)
-        for extension in able.extensions
-    ]
+    extensions = [_extension(extension) for extension in able.extensions]
     return {"streaming": able.streaming, "pushNotifications": able.push_notifications} | drop_empty(extensions=extensions)
+
+
+def _extension(extension: Extension) -> JsonObject:
+    return drop_empty(
+        uri=extension.uri, description=extension.description, required=extension.required, params=extension.params
+    )
 
 
 def _skill(skill: Skill) -> JsonObject:

@@ -75,6 +75,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.TooManyAtOnce: Row(-32000, 429, "OVERLOADED"),
     errors.TooManyRegistrations: Row(-32000, 429, "OVERLOADED"),
     errors.Overloaded: Row(-32000, 503, "OVERLOADED"),
+    errors.ListTooSlow: Row(-32000, 503, "OVERLOADED"),
     errors.WorkerRefused: Row(-32000, 503, "WORKER_BUSY"),
     errors.WorkerUnreachable: Row(-32000, 502, "WORKER_UNREACHABLE"),
     errors.WorkerBroke: Row(-32000, 502, "WORKER_LOST"),

@@ -11,8 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
+from hub.identity.tokens import new, read, revoke
+from rolecall.errors import StoreError
+from rolecall.model.principal import Kind, Principal
 from rolecall.protocol.text.jsontext import dump, parse
-from tests.acceptance.syncs.rooms import OWN_MOUNTS, ROOMS, ReadOnlyDisk, Room, check_mounts
+from tests.acceptance.syncs.rooms import OWN_MOUNTS, ROOMS, ReadOnlyDisk, Room, SmallDisk, check_mounts
 from tests.acceptance.syncs.stored import lost
 from tests.helpers.client import Reader, call, get_task, send, text_message, texts
 from tests.helpers.processes import ROLECALL, HubProcess, Process, start_worker, status_of, wait_for
@@ -20,6 +23,7 @@ from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, answer, chunk,
 
 RECOVER_WITHIN = 5.0
 REFUSED = "OVERLOADED"
+MANY = 40
 
 
 def worker(hub: HubProcess, name: str, attribute: str, folder: Path) -> Process:
@@ -47,7 +51,7 @@ def test_a_hub_that_cannot_write_refuses_loses_nothing_and_recovers_by_itself(hu
         wait_for(lambda: all(len(reader.chunks) > 5 for reader in readers))
         _take(room, hub)
         began = time.monotonic()
-        _check_refusals(hub)
+        _check_refusals(hub, small_writes_pass=room.full)
         assert get_task(hub.url, old["id"]) == old
         assert httpx.get(f"{hub.url}/registry/agents", trust_env=False).json()["count"] == 2
         full = room.stored(hub)
@@ -77,7 +81,7 @@ def _give_back(room: Room, hub: HubProcess) -> None:
     wait_for(lambda: status_of(f"{hub.url}/readyz") == 200, RECOVER_WITHIN)
 
 
-def _check_refusals(hub: HubProcess) -> None:
+def _check_refusals(hub: HubProcess, *, small_writes_pass: bool) -> None:
     """Each names the cause in the hub's own words, not the library's."""
     refusals = [call(f"{hub.url}/agents/echo/", "message/send", text_message("refused"))["error"]]
     streaming = Reader(hub.url, "echo", "refused")
@@ -85,23 +89,76 @@ def _check_refusals(hub: HubProcess) -> None:
     assert streaming.frames == []
     for error in [*refusals, *streaming.errors]:
         assert (error["code"], error["data"][0]["reason"]) == (-32000, REFUSED)
-        _check_words(error["message"])
+        _check_words(error["message"], small_writes_pass)
     offer = {"url": "http://127.0.0.1:9/", "description": "refused", "boot": "one"}
-    for answered in (
-        httpx.put(f"{hub.url}/registry/agents/late/a", json=offer, trust_env=False),
-        httpx.post(f"{hub.url}/registry/agents/echo:a/drain", json={}, trust_env=False),
-    ):
+    enrolled = httpx.put(f"{hub.url}/registry/agents/late/a", json=offer, trust_env=False)
+    drained = httpx.post(f"{hub.url}/registry/agents/counter:a/drain", json={}, trust_env=False)
+    for answered in [enrolled] if small_writes_pass else [enrolled, drained]:
         assert (answered.status_code, answered.json()["reason"]) == (503, REFUSED)
         assert answered.headers["content-type"] == "application/problem+json"
-        _check_words(answered.text)
+        _check_words(answered.text, small_writes_pass)
+    assert drained.status_code == (200 if small_writes_pass else 503)
     ready = httpx.get(f"{hub.url}/readyz", trust_env=False)
     assert (ready.status_code, ready.text) == (503, "not ready: store\n")
     assert status_of(f"{hub.url}/livez") == 200
 
 
-def _check_words(text: str) -> None:
-    assert "store cannot write" in text
+def _check_words(text: str, small_writes_pass: bool) -> None:
+    assert ("ROLECALL_DISK_RESERVE" if small_writes_pass else "store cannot write") in text
     assert not [word for word in ("Traceback", "sqlite", "Errno", "disk I/O") if word in text]
+
+
+def test_a_full_disk_stops_no_end_of_a_task_no_withdrawal_and_no_revocation(tmp_path: Path) -> None:
+    room = SmallDisk(tmp_path)
+    with room.start() as hub:
+        tokens = room.seen_from_outside(hub) / "tokens.json"
+        mine, _ = new(tokens, Principal("me", Kind.ADMIN), lasts=None, now=0.0)
+        theirs, _ = new(tokens, Principal("they", Kind.CLIENT), lasts=None, now=0.0)
+        with httpx.Client(base_url=hub.url, headers={"Authorization": f"Bearer {mine}"}, trust_env=False) as http:
+
+            def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
+                body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                document: dict[str, Any] = http.post("/agents/counter/", json=body).json()
+                return document
+
+            def status_with(token: str) -> int:
+                headers = {"Authorization": f"Bearer {token}"}
+                return httpx.get(f"{hub.url}/registry/tasks", headers=headers, trust_env=False).status_code
+
+            def begin() -> str:
+                started = ask("message/send", {**text_message("2 600"), "configuration": {"blocking": False}})
+                return str(started["result"]["id"])
+
+            def state(task: str) -> str:
+                return str(ask("tasks/get", {"id": task})["result"]["status"]["state"])
+
+            env = {"ROLECALL_TOKEN": mine, "RUNS": str(tmp_path / "runs")}
+            source = "tests.acceptance.workers"
+            idle = start_worker(f"{source}:instant", "echo:a", hub.url, log=tmp_path / "a.log", env=env, enrolled=False)
+            killed = start_worker(f"{source}:counter", "counter:b", hub.url, log=tmp_path / "b.log", env=env, enrolled=False)
+            with idle, killed:
+                wait_for(lambda: http.get("/registry/agents").json().get("count") == 2)
+                canceled = [begin() for _ in range(MANY)]
+                _take(room, hub)
+                assert ask("message/send", text_message("no"))["error"]["data"][0]["reason"] == REFUSED
+                for task in canceled[: MANY // 2]:
+                    assert ask("tasks/cancel", {"id": task})["result"]["status"]["state"] == "canceled"
+                killed.kill9()
+                idle.stop()
+                wait_for(lambda: {state(task) for task in canceled[MANY // 2 :]} == {"failed"}, 15)
+                wait_for(lambda: http.get("/registry/agents").json()["count"] == 0, 15)
+                assert status_with(theirs) == 200
+                began = time.monotonic()
+                revoke(tokens, "they")
+                wait_for(lambda: status_with(theirs) == 401, 2)
+                print(f"\na full disk: {MANY} tasks ended, a token revoked after {time.monotonic() - began:.1f} s")
+                assert status_with(mine) == 200
+                assert [entry.principal.name for entry in read(tokens)] == ["me"]
+                with pytest.raises(StoreError, match="No space left"):
+                    new(tokens, Principal("late" * 200, Kind.CLIENT), lasts=None, now=0.0)
+                assert [entry.principal.name for entry in read(tokens)] == ["me"]
+                _give_back(room, hub)
+                assert {state(task) for task in canceled} == {"canceled", "failed"}
 
 
 def test_a_task_whose_worker_was_killed_during_the_outage_fails_after_it(tmp_path: Path) -> None:

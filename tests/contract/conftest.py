@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hub.core.shares.share import WorkspaceShare
 from hub.ports.engine import Engine
 from hub.storage import open_engine
 from tests.helpers.clock import ManualClock
@@ -15,15 +16,18 @@ from tests.helpers.clock import ManualClock
 
 @dataclass
 class Store:
-    """The URL of an engine, and the open engine."""
+    """The URL of an engine, and the open engine. `disk`: what it has stored, counted anew by each engine that is opened."""
 
     url: str
     on_disk: bool
     clock: ManualClock
+    limits: tuple[int, int] = (10**9, 10**9)
+    disk: WorkspaceShare = field(init=False)
     _open: list[Engine] = field(default_factory=list)
 
     async def open(self) -> Engine:
-        engine = await open_engine(self.url, clock=self.clock).__aenter__()
+        self.disk = WorkspaceShare("bytes on disk", "max_disk", *self.limits)
+        engine = await open_engine(self.url, clock=self.clock, disk=self.disk).__aenter__()
         self._open.append(engine)
         return engine
 

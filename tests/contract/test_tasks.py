@@ -316,6 +316,32 @@ async def test_totals_follow_what_is_hidden_discarded_and_forgotten(engine: Engi
     assert [await totals(), await totals("echo")] == [[1, 1], [0, 0]]
 
 
+async def test_a_total_is_counted_up_to_a_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for storage in ("memory", "sqlite"):
+        monkeypatch.setattr(f"hub.storage.{storage}.tasks.COUNTED", 3)
+    for state in (TaskState.WORKING, TaskState.FAILED, TaskState.COMPLETED):
+        for _ in range(5):
+            await append(engine, await admitted(engine), status(state))
+        for query in (TaskQuery(), TaskQuery(state=state), TaskQuery(state=state, role="echo"), TaskQuery(since=0.0)):
+            page = await engine.tasks.page(ANNA, query)
+            assert (len(page.rows), page.total) == (5 if query.state else len(page.rows), 3)
+    assert len(await ids_of(engine, TaskQuery())) == 15
+
+
+@pytest.mark.parametrize("state", TaskState)
+async def test_a_list_by_state_follows_each_change(engine: Engine, state: TaskState) -> None:
+    tasks = [await admitted(engine) for _ in range(3)]
+    before = set(await ids_of(engine, TaskQuery(state=state)))
+    await append(engine, tasks[1], status(TaskState.WORKING))
+    await append(engine, tasks[1], status(state), after=1)
+    before -= {tasks[1]}
+    assert set(await ids_of(engine, TaskQuery(state=state))) == before | {tasks[1]}
+    assert (await engine.tasks.page(ANNA, TaskQuery(state=state, role="coder"))).total == 0
+    assert (await engine.tasks.page(BERT, TaskQuery(state=state))).total == 0
+    await engine.tasks.discard(tasks[1])
+    assert set(await ids_of(engine, TaskQuery(state=state))) == before
+
+
 async def test_an_invalid_page_token_is_refused(engine: Engine) -> None:
     for token in ("", "x", "nothing/at-all"):
         with pytest.raises(InvalidParams):

@@ -29,6 +29,26 @@ async def test_a_task_whose_log_grows_too_large_fails_and_is_cancelled_at_its_wo
     assert system.forwarder.asked("cancel") == ["echo:a"]
 
 
+@pytest.mark.parametrize(
+    ("holder", "setting"), [("default", "ROLECALL_MAX_DISK_PER_WORKSPACE"), ("elsewhere", "ROLECALL_MAX_DISK")]
+)
+async def test_a_task_that_needs_more_disk_than_there_is_fails_with_the_setting(
+    system: System, holder: str, setting: str
+) -> None:
+    disk = system.deps.shares.disk
+    disk.fill(holder, disk.cap if holder == "default" else 2 * disk.cap)
+    hub = system.restarted(shares=system.deps.shares)
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", task(), chunk("x"), 5.0, status("completed"))
+    disk.give_back(holder, 1)
+    system.engine.before("events.append", lambda: disk.fill(holder, 2))
+    answer = parse((await hub.send(CALLER, say())).body)
+    assert answer["status"]["state"] == "failed"
+    assert f"({setting})" in answer["status"]["message"]["parts"][0]["text"]
+    await asyncio.sleep(0)
+    assert system.forwarder.asked("cancel") == ["echo:a"]
+
+
 async def test_a_task_that_takes_too_long_fails_and_is_cancelled_at_its_worker(system: System) -> None:
     hub = system.restarted(deadline=timedelta(seconds=30), silence=timedelta(seconds=60))
     system.supervisor.keep_running("watch", hub.relays.watch)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from hub.core.hub import TaskList
 from hub.core.tasks import reader as views
-from rolecall.errors import InvalidParams
+from hub.core.tasks.lists import TaskList
+from rolecall.errors import ClientDisconnected, InvalidParams, ListTooSlow
+from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Caller
 from rolecall.protocol.callers import requests
 from rolecall.protocol.text.jsontext import parse
@@ -155,3 +158,67 @@ async def test_a_page_ends_before_too_many_bytes_are_read(
     assert [len(page) for page in seen_ids] == [2, 2, 1]
     monkeypatch.setattr(views, "_READ_AT_ONCE", 1)
     assert len((await list_tasks(system)).tasks) == 1
+
+
+# --- turns
+
+
+async def test_lists_are_read_two_at_a_time_and_workspaces_take_turns(system: System) -> None:
+    read: list[str] = []
+
+    async def list_of(workspace: str) -> None:
+        await list_tasks(system, Caller(workspace, "anna"))
+        read.append(workspace)
+
+    holds = [system.engine.hold("tasks.page") for _ in range(2)]
+    first = [asyncio.create_task(list_of("busy")) for _ in range(5)]
+    for hold in holds:
+        await hold.reached.wait()
+    quiet = asyncio.create_task(list_of("quiet"))
+    await asyncio.sleep(0)
+    assert len(system.engine.arguments("tasks.page")) == 2
+    holds[0].release()
+    await quiet
+    assert read.index("quiet") <= 2
+    holds[1].release()
+    await asyncio.gather(*first)
+
+
+async def test_a_list_whose_caller_disconnects_ends_and_leaves_its_turn(system: System) -> None:
+    for _ in range(5):
+        hold = system.engine.hold("tasks.page")
+        leave: list[Callable[[], None]] = []
+        answer = asyncio.create_task(system.hub.list(CALLER, requests.read_list({}, ANY, "1.0"), leave.append))
+        await hold.reached.wait()
+        leave[0]()
+        with pytest.raises(ClientDisconnected):
+            await answer
+        leave[0]()
+    assert (await list_tasks(system)).total == 0
+
+
+async def test_a_list_whose_caller_disconnects_while_it_waits_is_not_read(system: System) -> None:
+    holds = [system.engine.hold("tasks.page") for _ in range(2)]
+    running = [asyncio.create_task(list_tasks(system)) for _ in range(2)]
+    for hold in holds:
+        await hold.reached.wait()
+    leave: list[Callable[[], None]] = []
+    waiting = asyncio.create_task(system.hub.list(CALLER, requests.read_list({}, ANY, "1.0"), leave.append))
+    await asyncio.sleep(0)
+    leave[0]()
+    with pytest.raises(ClientDisconnected):
+        await waiting
+    for hold in holds:
+        hold.release()
+    await asyncio.gather(*running)
+    assert len(system.engine.arguments("tasks.page")) == 2
+
+
+async def test_a_list_that_takes_too_long_ends_with_a_reason(system: System) -> None:
+    for read in (lambda: list_tasks(system), lambda: system.hub.page(CALLER, TaskQuery())):
+        hold = system.engine.hold("tasks.page")
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(ListTooSlow, match="longer than 10 s"):
+            await read()
+        assert asyncio.get_running_loop().time() - began == pytest.approx(10)
+        hold.release()

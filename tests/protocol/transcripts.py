@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hub.core.observe import NullObserver
-from hub.inbound.a2a.cards import Cards
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
+from hub.inbound.cards.cards import Cards
+from hub.inbound.cards.documents import Documents
 from hub.inbound.middleware.asgi_middleware import rpc_target
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.request import Request
@@ -214,7 +215,14 @@ def app_of(system: System) -> App:
     """Both bindings, without authentication."""
     authenticator = Authenticator(None, max_head=10_000)
     cards = Cards(
-        system.directory, name="hub", description="", public_url="http://hub", version=None, authenticator=authenticator
+        system.directory,
+        Documents(system.directory, system.deps.shares.documents),
+        name="hub",
+        description="",
+        public_url="http://hub",
+        version=None,
+        authenticator=authenticator,
+        max_card=10_000,
     )
     operations, keep_alive = Operations(system.hub, system.push, cards.extended), 15.0
     rpc = JsonRpc(operations, NullObserver(), max_body=10_000, max_depth=100, max_batch=50, keep_alive=keep_alive)

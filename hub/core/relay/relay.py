@@ -27,6 +27,7 @@ from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import (
     DeadlinePassed,
+    DiskFull,
     HubError,
     HubRestarted,
     InvalidAnswer,
@@ -290,6 +291,8 @@ class Relay(Inbox):
                 then = Trigger.GIVE_UP, LogFull(self._deps.max_log)
             elif writer.at > self._deps.max_log_events:
                 then = Trigger.GIVE_UP, LogTooLong(self._deps.max_log_events)
+            elif (excess := self._deps.shares.disk.excess(self.row.caller.workspace)) is not None:
+                then = Trigger.GIVE_UP, DiskFull(excess)
             news = Trigger.LOGGED if writer.at != before else Trigger.UNCHANGED
             self.store_done(news if news in TABLE[self.phase] else None, then=then)
 

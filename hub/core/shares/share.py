@@ -55,6 +55,21 @@ class WorkspaceShare:
         self.take(workspace)
         self.give_back(workspace)
 
+    def held(self, workspace: str) -> int:
+        return self._by_workspace.get(workspace, 0)
+
+    @property
+    def cap(self) -> int:
+        """How much of it one workspace may hold."""
+        return min(self._per_workspace_limit, self._limit)
+
+    def excess(self, workspace: str) -> Overloaded | None:
+        """What was filled in is more than the workspace, or all together, may hold."""
+        if self.held(workspace) > self._per_workspace_limit:
+            setting = f"{self._setting}_per_workspace"
+            return Overloaded(self._what, self._per_workspace_limit, setting, holder="This workspace")
+        return Overloaded(self._what, self._limit, self._setting) if self._used > self._limit else None
+
     def fill(self, workspace: str, amount: int = 1) -> None:
         self._used += amount
         self._by_workspace[workspace] = self._by_workspace.get(workspace, 0) + amount

@@ -10,6 +10,9 @@ from hub.core.shares.share import WorkspaceShare
 from hub.core.shares.slots import WorkspaceSlots
 from rolecall.model.share import ShareUse
 
+_LISTS = 2
+"""A thread each while they read."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShareLimits:
@@ -22,13 +25,16 @@ class ShareLimits:
     message_memory: int = 256 * 1024 * 1024
     message_memory_per_workspace: int = 128 * 1024 * 1024
     at_once: int = 2_000
+    disk: int = 200 * 1024**3
+    disk_per_workspace: int = 100 * 1024**3
 
 
 class Shares:
     """`open_tasks`: calls that have not ended. `messages`: bytes of large requests and of the messages that wait for their
     worker's answer. `streams`: answers that are streamed to callers. `feeds`: open feeds of the
     registry. `starts`: requests other than A2A calls; a few of them start per iteration of the loop. `folding`: the thread
-    that folds long logs.
+    that folds long logs. `lists`: lists of tasks that are read at once.
+    `disk`: bytes of tasks, messages and logs that are stored. `documents`: cards and catalogs that are made at once, in pieces.
     """
 
     def __init__(self, limits: ShareLimits | None = None) -> None:
@@ -39,11 +45,14 @@ class Shares:
         )
         self.streams = WorkspaceShare("open streams", "max_streams", limits.streams, limits.streams_per_workspace)
         self.feeds = WorkspaceShare("open feeds", "max_streams", limits.streams, limits.streams_per_workspace)
+        self.disk = WorkspaceShare("bytes on disk", "max_disk", limits.disk, limits.disk_per_workspace)
         self.starts = Rotation("starts of requests")
         self.folding = WorkspaceSlots("reads of long tasks", 1, queue=limits.at_once, setting="max_at_once")
+        self.documents = WorkspaceSlots("cards being made", 1, queue=limits.at_once, setting="max_at_once")
+        self.lists = WorkspaceSlots("lists of tasks", _LISTS, queue=limits.at_once, setting="max_at_once")
 
     def __iter__(self) -> Iterator[WorkspaceShare | WorkspaceSlots | Rotation]:
-        yield from (self.open_tasks, self.messages, self.streams, self.feeds, self.starts, self.folding)
+        yield from vars(self).values()
 
     def uses(self) -> Iterator[ShareUse]:
         return (share.use for share in self)

@@ -1,1 +1,1 @@
-"""A2A's own calls: JSON-RPC and REST, streams and agent cards."""
+"""A2A's own calls: JSON-RPC and REST, and streams."""

@@ -56,7 +56,7 @@ def right_for(operation: Operation) -> Right:
     return Right.READ if operation in _READS else Right.CALL
 
 
-ExtendedCard = Callable[[Caller, str | None, str], bytes]
+ExtendedCard = Callable[[Caller, str | None, str], Awaitable[bytes]]
 """(caller, role, dialect) to the JSON of the role's or the hub's card. ExtendedCardNotConfigured, RoleUnknown."""
 
 
@@ -111,7 +111,7 @@ class Operations:
 
     async def _list(self, call: OperationCall) -> bytes:
         command = requests.read_list(call.params, call.target, call.dialect)
-        found = await self._hub.list(call.caller, command)
+        found = await self._hub.list(call.caller, command, call.on_disconnect)
         return answers.task_page(found.tasks, token=found.next_page, size=command.query.limit, total=found.total)
 
     async def _cancel(self, call: OperationCall) -> bytes:
@@ -141,7 +141,7 @@ class Operations:
 
     async def _card(self, call: OperationCall) -> bytes:
         role = requests.read_card(call.params, call.target, call.dialect)
-        return self._extended_card(call.caller, role, call.dialect or V0_3)
+        return await self._extended_card(call.caller, role, call.dialect or V0_3)
 
 
 def _read_send(call: OperationCall) -> Send:

@@ -153,7 +153,7 @@ class TaskItem(Answer):
 
 
 class Tasks(Answer):
-    """Last changed first."""
+    """Last changed first. `total` stops at 10,000, which means at least so many."""
 
     tasks: list[TaskItem]
     total: Count
@@ -210,9 +210,16 @@ class Ready(Answer):
     checks: Checks
 
 
+class DiskUse(Answer):
+    """Bytes of the workspace's tasks, messages and logs, and how many it may store."""
+
+    used: Count
+    limit: Count
+
+
 class HealthReport(Answer):
-    """`workers` and `roles` count the caller's workspace. `running_tasks` counts all workspaces, and is shown only to callers
-    that may read /metrics.
+    """`workers`, `roles` and `disk` count the caller's workspace; `disk` is shown only with a token. `running_tasks` counts all
+    workspaces, and is shown only to callers that may read /metrics.
     """
 
     status: Literal["ok", "degraded"]
@@ -221,6 +228,7 @@ class HealthReport(Answer):
     checks: Checks
     workers: Count
     roles: Count
+    disk: DiskUse | UnsetType = UNSET
     running_tasks: Count | UnsetType = UNSET
 
 

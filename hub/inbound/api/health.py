@@ -10,14 +10,16 @@ from quart import Quart, Response
 
 from hub.core.hub import Hub
 from hub.core.registry.directory import Directory
-from hub.inbound.api.answers import Checks, HealthReport, Ready
+from hub.core.shares.share import WorkspaceShare
+from hub.inbound.api.answers import Checks, DiskUse, HealthReport, Ready
 from hub.inbound.api.application import reply
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import HealthQuery
-from hub.inbound.middleware.authentication import operators_view, sees_all, viewer
+from hub.inbound.middleware.authentication import may, operators_view, sees_all, viewer
 from hub.ports.engine import Engine
 from rolecall import __version__
 from rolecall.errors import HubWide, StoreError
+from rolecall.model.principal import Right
 
 _WELCOME = """<!doctype html><meta charset="utf-8"><title>Rolecall</title>
 <h1>Rolecall</h1><p>A hub for A2A agents. <a href="/registry/agents">Agents</a>, <a href="/registry/tasks">tasks</a>,
@@ -27,7 +29,14 @@ _READINESS = {"text/plain": str, "application/json": Ready}
 
 
 def add_operations(
-    app: Quart, hub: Hub, directory: Directory, engine: Engine, *, metrics: Callable[[], bytes], metrics_type: str
+    app: Quart,
+    hub: Hub,
+    directory: Directory,
+    engine: Engine,
+    disk: WorkspaceShare,
+    *,
+    metrics: Callable[[], bytes],
+    metrics_type: str,
 ) -> None:
     started = time.monotonic()
 
@@ -65,6 +74,8 @@ def add_operations(
             workers=len(live),
             roles=len(directory.roles(viewer())),
         )
+        if may(Right.READ):
+            report.disk = DiskUse(used=disk.held(viewer().workspace), limit=disk.cap)
         if sees_all():
             report.running_tasks = len(hub.relays)
         return report

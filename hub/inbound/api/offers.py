@@ -23,7 +23,7 @@ from rolecall.model.card import JSONRPC, Interface, can_replay
 from rolecall.model.ids import WorkerId, is_instance, is_role, split_name
 from rolecall.model.worker import Beat, LeaseProof, Offer
 from rolecall.protocol.cards import interfaces
-from rolecall.protocol.text.jsontext import dump
+from rolecall.protocol.text.jsontext import size_of
 
 _MAX_INTERFACES = 8
 _HTTP_SCHEMES = frozenset({"basic", "bearer", "digest"})
@@ -116,7 +116,7 @@ def _whole(number: float | UnsetType | None) -> int | None:
 def _card(enrolment: Enrolment, worker: WorkerId, max_card: int) -> JsonObject:
     """The worker's card, or one made of the flat members. Capabilities get the spelling of cards."""
     card: JsonObject = {"name": str(worker), "skills": []} if enrolment.card is None else enrolment.card
-    if len(dump(card)) > max_card:
+    if size_of(card) > max_card:
         raise OfferInvalid("card", f"must be at most {max_card} bytes of JSON ({{setting}} on the hub)", setting="max_card")
     capabilities = {**(card.get("capabilities") or {}), **(enrolment.capabilities or {})}
     card["capabilities"] = {_CAMEL.get(name, name): value for name, value in capabilities.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 
@@ -39,6 +40,7 @@ from rolecall.protocol.sse import KEEP_ALIVE, RESPONSE_HEADERS, write_frame
 from rolecall.protocol.text.jsontext import dump
 from rolecall.protocol.text.timestamp import timestamp
 
+_CHANGES_AT_ONCE = 50
 ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one instance."
 
 
@@ -109,7 +111,11 @@ async def _changes(
         try:
             yield KEEP_ALIVE
             async for batch in changes:
-                yield b"".join(map(_change_frame, batch)) if batch else KEEP_ALIVE
+                if not batch:
+                    yield KEEP_ALIVE
+                for start in range(0, len(batch), _CHANGES_AT_ONCE):
+                    yield b"".join(map(_change_frame, batch[start : start + _CHANGES_AT_ONCE]))
+                    await asyncio.sleep(0)  # a feed from an old cursor has ten thousand
         finally:
             feeds.give_back(subscriber.workspace)
 

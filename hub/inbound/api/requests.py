@@ -216,6 +216,10 @@ class HealthQuery(Query):
     verbose: Annotated[str | None, Field(description="With any value: each check, as JSON.")] = None
 
 
+class CatalogQuery(Query):
+    etag: Annotated[str, Header("If-None-Match")] = ""
+
+
 class CardQuery(Query):
     version: Annotated[
         str | None,

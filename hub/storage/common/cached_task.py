@@ -102,6 +102,10 @@ class CachedTask(LogTail):
         self.turns = None
 
     @property
+    def workspace(self) -> str:
+        return self._row.caller.workspace
+
+    @property
     def row(self) -> TaskRow:
         """Built on demand: most appends need no row."""
         if self._row.at != self.end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hub.ports.clock import Clock
+from hub.ports.shares import Share, Unlimited
 from hub.storage.common.cached_task import CachedTask
 from hub.storage.memory.events import MemoryLog
 from hub.storage.memory.pushes import MemoryPushes
@@ -12,12 +13,13 @@ from rolecall.model.ids import TaskId
 
 
 class MemoryEngine:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, disk: Share | None = None) -> None:
+        disk = disk or Unlimited()
         tasks: dict[TaskId, CachedTask] = {}
         self._registry = MemoryRegistry(clock)
         self._pushes = MemoryPushes(tasks, clock)
-        self._tasks = MemoryTasks(tasks, clock, self._pushes)
-        self._events = MemoryLog(tasks, clock, self._pushes)
+        self._tasks = MemoryTasks(tasks, clock, self._pushes, disk)
+        self._events = MemoryLog(tasks, clock, self._pushes, disk)
 
     @property
     def registry(self) -> MemoryRegistry:

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from hub.ports.clock import Clock
 from hub.ports.event_log import LogEntry
+from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, numbered
 from hub.storage.common.log_tail import LogFollower, LogTail
 from hub.storage.memory.pushes import MemoryPushes
@@ -17,10 +18,11 @@ from rolecall.model.ids import START, Cursor, TaskId
 
 
 class MemoryLog:
-    def __init__(self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes) -> None:
+    def __init__(self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes, disk: Share) -> None:
         self._tasks = tasks
         self._clock = clock
         self._pushes = pushes
+        self._disk = disk
 
     def open(self, task: TaskId) -> MemoryOpenLog:
         return MemoryOpenLog(self, task)
@@ -31,6 +33,7 @@ class MemoryLog:
             return LogMoved()
         logged, effect = numbered(entry.events, after)
         cached.advance(entry, logged, effect, self._clock.wall())
+        self._disk.fill(cached.workspace, effect.size)
         if cached.pushes:
             self._pushes.on_append(task)
         return None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 from hub.ports.clock import Clock
+from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.memory.pushes import MemoryPushes
 from rolecall.errors import StoreUnavailable, TaskNotFound
@@ -14,17 +16,20 @@ from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
-from rolecall.model.task import Conversation, Holder, TaskPage, TaskRow, Turn
+from rolecall.model.task import COUNTED, ROW_SIZE, Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
 
 FORGET_LIMIT = 200
+_PIECE = 500
+"""Rows of a list that are looked at together."""
 
 
 class MemoryTasks:
-    def __init__(self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes) -> None:
+    def __init__(self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes, disk: Share) -> None:
         self._tasks = tasks
         self._clock = clock
         self._pushes = pushes
+        self._disk = disk
         self._calls: dict[bytes, StoredCall] = {}
         self._names: dict[TaskId, list[bytes]] = {}
 
@@ -37,11 +42,13 @@ class MemoryTasks:
         remembered: timedelta = timedelta(),
         push: SealedConfig | None = None,
     ) -> bool:
+        self._disk.check(row.caller.workspace)
         if row.id in self._tasks:
             raise StoreUnavailable
         if any(self._call(name.digest, remembered) for name in names):
             return False
         self._tasks[row.id] = CachedTask(row, [turn], whole=True)
+        self._disk.fill(row.caller.workspace, ROW_SIZE + len(turn.params))
         self._add_names(row, names, START)
         if push is not None:
             await self._pushes.set(row.caller, push, limit=1)
@@ -58,6 +65,7 @@ class MemoryTasks:
             return False
         self._add_names(cached.row, names, turn.after)
         cached.turns = [*(cached.turns or ()), turn]
+        self._disk.fill(cached.workspace, len(turn.params))
         cached.touch(self._clock.wall())
         return True
 
@@ -71,6 +79,7 @@ class MemoryTasks:
             and (turns[-1].after, turns[-1].message_id) == (turn.after, turn.message_id)
         ):
             cached.turns = turns[:-1]
+            self._disk.give_back(cached.workspace, len(turns[-1].params))
             self._drop_names(task, lambda call: call.began == turn.after)
 
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, log_dialect: str) -> None:
@@ -78,9 +87,8 @@ class MemoryTasks:
         cached.replace_row(replace(cached.row, worker=worker, epoch=epoch, log_dialect=log_dialect))
 
     async def discard(self, task: TaskId) -> None:
-        cached = self._tasks.pop(task, None)
-        if cached is not None:
-            cached.close()
+        if task in self._tasks:
+            self._delete(task)
         self._pushes.forget(task)
         self._drop_names(task)
 
@@ -93,13 +101,14 @@ class MemoryTasks:
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
         since = query.since or 0
-        rows = [
-            row
-            for row in self._rows(caller, query.context_id, query.role)
-            if query.state in (None, row.state) and row.updated >= since
-        ]
+        rows = []
+        for number, row in enumerate(list(self._rows(caller, query.context_id, query.role))):
+            if number % _PIECE == 0:
+                await asyncio.sleep(0)  # others run meanwhile
+            if query.state in (None, row.state) and row.updated >= since:
+                rows.append(row)
         rows.sort(key=lambda row: (row.updated, row.id), reverse=True)
-        total = len(rows)
+        total = min(len(rows), COUNTED)
         if query.before is not None:
             mark = PageMark.parse(query.before)
             rows = [row for row in rows if (row.updated, row.id) < mark]
@@ -139,10 +148,16 @@ class MemoryTasks:
             )
         ]
         for task in old[:FORGET_LIMIT]:
-            self._tasks.pop(task).close()
+            self._delete(task)
             self._pushes.forget(task)
             self._drop_names(task)
         return len(old[:FORGET_LIMIT])
+
+    def _delete(self, task: TaskId) -> None:
+        cached = self._tasks.pop(task)
+        turns = sum(len(turn.params) for turn in cached.turns or ())
+        self._disk.give_back(cached.workspace, ROW_SIZE + cached.logged + turns)
+        cached.close()
 
     def _paused_rows(self) -> Iterator[TaskRow]:
         return (cached.row for cached in self._tasks.values() if cached.row.state in PAUSED)

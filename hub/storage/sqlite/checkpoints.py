@@ -19,6 +19,7 @@ CHECKPOINT = "pragma wal_checkpoint(passive)"
 class Checkpoints:
     """`commit_count` returns the number of commits so far: without new ones there is nothing to do. `restart_log` is called on
     this thread when the log is long. Its last pages can be copied, and the log restarted, only while nothing is written.
+    `look` is called on it each time.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Checkpoints:
         commit_count: Callable[[], int],
         restart_log: Callable[[], None],
         *,
+        look: Callable[[], None] = lambda: None,
         interval: float = _EVERY_SECONDS,
         restart_pages: int = _RESTART_PAGES,
     ) -> None:
@@ -35,6 +37,7 @@ class Checkpoints:
         self._database = database
         self._commit_count = commit_count
         self._restart_log = restart_log
+        self._look = look
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -54,6 +57,7 @@ class Checkpoints:
         try:
             db.execute("pragma synchronous = full")
             while not self._closed.wait(self._interval):
+                self._look()
                 if last_count != (commit_count := self._commit_count()):
                     last_count = commit_count
                     self._checkpoint(db)

@@ -8,14 +8,17 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from hub.ports.clock import Clock
+from hub.ports.shares import Share, Unlimited
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints
 from hub.storage.sqlite.events import SqliteLog
 from hub.storage.sqlite.files import FileLock, migrate, prepare
+from hub.storage.sqlite.list_readers import ListReaders
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.registry import SqliteRegistry
+from hub.storage.sqlite.reserve import Reserve
 from hub.storage.sqlite.tasks import SqliteTasks
 from hub.storage.sqlite.writer import BUSY_MILLIS, Writer
 from rolecall.errors import StoreError
@@ -31,18 +34,23 @@ _PRAGMAS = (
 
 
 class SqliteEngine:
-    def __init__(self, database: Path, clock: Clock, *, cache: Cache | None = None) -> None:
+    def __init__(
+        self, database: Path, clock: Clock, *, cache: Cache | None = None, disk_reserve: int = 0, disk: Share | None = None
+    ) -> None:
+        disk = disk or Unlimited()
         cache = Cache() if cache is None else cache
         self._database = database
         self._lock = FileLock(database)
-        self._writer = Writer(self._connect)
+        self._reserve = reserve = Reserve(database, disk_reserve)
+        self._writer = Writer(self._connect, make_room=reserve.make_room)
         self._reader = SqliteReader(database)
-        self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._restart_log)
-        self.registry = SqliteRegistry(clock, self._writer, self._reader)
+        self._list_readers = ListReaders(database)
+        self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._restart_log, look=reserve.look)
+        self.registry = SqliteRegistry(clock, self._writer, self._reader, reserve)
         notifier = Notifier()
         self.pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
-        self.tasks = SqliteTasks(self._writer, self._reader, cache, clock, self.pushes)
-        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier)
+        self.tasks = SqliteTasks(self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve, disk)
+        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve, disk)
         self._undo = AsyncExitStack()
 
     @property
@@ -68,11 +76,16 @@ class SqliteEngine:
                     "Restore a backup, or use another data directory."
                 ) from error
             undo.push_async_callback(self._writer.close)
+            await asyncio.to_thread(self._reserve.open)
+            undo.callback(self._reserve.close)
             self._checkpoints.start()
             undo.push_async_callback(asyncio.to_thread, self._checkpoints.close)
             await self._reader.start()
             undo.push_async_callback(self._reader.close)
+            self._list_readers.start()
+            undo.push_async_callback(self._list_readers.close)
             undo.push_async_callback(self.events.close)
+            await self.tasks.load()
             await self.registry.load()
             await self.pushes.load()
             self._undo = undo.pop_all()
@@ -83,6 +96,7 @@ class SqliteEngine:
             await self.registry.sweep()
 
     async def ping(self) -> None:
+        self._reserve.check()
         await self._writer.submit(_write_something)
 
     def _restart_log(self) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 
 from hub.ports.clock import Clock
 from hub.ports.event_log import LogEntry
+from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, Outcome, numbered
 from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.reader import SqliteReader
+from hub.storage.sqlite.reserve import Reserve
 from hub.storage.sqlite.tasks import MEMBERS, row_of
 from hub.storage.sqlite.writer import Item, Writer
 from rolecall.errors import HubError, LogMoved, StoreUnavailable, TaskNotFound
@@ -83,12 +85,23 @@ def _update(columns: tuple[str, ...]) -> str:
 class SqliteLog:
     """`notifier` is notified of each append that a webhook receiver may be owed."""
 
-    def __init__(self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        reader: SqliteReader,
+        cache: Cache,
+        clock: Clock,
+        notifier: Notifier,
+        reserve: Reserve,
+        disk: Share,
+    ) -> None:
         self.writer = writer
         self.clock = clock
         self._reader = reader
         self._cache = cache
         self._notifier = notifier
+        self.reserve = reserve
+        self._disk = disk
         self._loading: set[asyncio.Task[None]] = set()
 
     def open(self, task: TaskId) -> SqliteOpenLog:
@@ -134,6 +147,7 @@ class SqliteLog:
         if not dropped:
             cached.stored_end = stored_end
             cached.advance(append.entry, append.logged, append.effect, append.now)
+            self._disk.fill(cached.workspace, append.effect.size)
         self._cache.on_append(cached, dropped=dropped)
         if cached.pushes or dropped:
             self._notifier.notify()
@@ -176,6 +190,8 @@ class SqliteOpenLog:
             asyncio.get_running_loop().call_soon(done, LogMoved())
             return
         try:
+            if not self._log.reserve.takes(entry.events):
+                raise StoreUnavailable
             self._log.writer.enqueue(_Append(self._log, cached, entry, done))
         except StoreUnavailable as error:
             asyncio.get_running_loop().call_soon(done, error)

@@ -1,4 +1,4 @@
-"""The only read connection. Queries run on its thread."""
+"""The read connection of calls. Queries run on its thread, so each must be short: those of lists have their own."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class SqliteReader:
         self._db: aiosqlite.Connection | None = None
 
     async def start(self) -> None:
-        self._db = await aiosqlite.connect(self._database, isolation_level=None)
-        await self._db.execute_fetchall("pragma query_only = 1")
+        self._db = await open_reader(self._database)
 
     async def close(self) -> None:
         if self._db is not None:
@@ -33,3 +32,9 @@ class SqliteReader:
             return [tuple(row) for row in await self._db.execute_fetchall(sql, parameters)]
         except (sqlite3.Error, ValueError) as error:
             raise StoreUnavailable from error
+
+
+async def open_reader(database: Path) -> aiosqlite.Connection:
+    db = await aiosqlite.connect(database, isolation_level=None)
+    await db.execute_fetchall("pragma query_only = 1")
+    return db

@@ -15,6 +15,7 @@ from hub.ports.clock import Clock
 from hub.storage.common.feed import KEPT
 from hub.storage.common.leases import Key, LeaseChange, LeaseRecord, LeaseTable, PendingChange, health_after, record_of
 from hub.storage.sqlite.reader import SqliteReader
+from hub.storage.sqlite.reserve import Reserve
 from hub.storage.sqlite.tasks import PAUSED_STATE
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import LeaseUnknown
@@ -75,10 +76,11 @@ _LeaseRows = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 class SqliteRegistry(LeaseTable):
-    def __init__(self, clock: Clock, writer: Writer, reader: SqliteReader) -> None:
+    def __init__(self, clock: Clock, writer: Writer, reader: SqliteReader, reserve: Reserve) -> None:
         super().__init__(clock, b"")
         self._writer = writer
         self._reader = reader
+        self._reserve = reserve
         self._beats_to_store: set[Key] = set()
         self._enrolling = asyncio.Semaphore(_ENROL_LIMIT)
         # Names with a write under way: the next operation on that name is decided after it.
@@ -97,6 +99,7 @@ class SqliteRegistry(LeaseTable):
                     self.apply(change, ())
                     self._beats_to_store.add(change.key)
                 else:
+                    self._reserve.check()
                     await self._store([change])
         finally:
             if counted:

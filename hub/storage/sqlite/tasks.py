@@ -8,10 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 from hub.ports.clock import Clock
+from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.sqlite.cache import Cache
+from hub.storage.sqlite.list_readers import ListReaders
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.reader import SqliteReader
+from hub.storage.sqlite.reserve import Reserve
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import TaskNotFound
 from rolecall.model.a2a import PAUSED, TaskState
@@ -19,7 +22,7 @@ from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId, split_name
 from rolecall.model.push import SealedConfig
-from rolecall.model.task import Conversation, Holder, TaskPage, TaskRow, Turn
+from rolecall.model.task import COUNTED, ROW_SIZE, Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
 
 MEMBERS = (
@@ -107,6 +110,23 @@ limit ?3
 """
 # Two searches with a union: for one search with an "or" SQLite would scan all tasks.
 _UNFINISHED = f"select {MEMBERS} from task_now where idle_since is null order by key"
+_SIZE = f"""
+select workspace, {ROW_SIZE} + (select size from task_now where key = ?1) + length(turn_params)
+  + (select coalesce(sum(length(params)), 0) from turn where task = ?1)
+from task where key = ?1
+"""
+# The row of an open task may be behind its log: the second part adds that.
+_ALL_SIZES = f"""
+select workspace, sum(size) from (
+  select workspace, {ROW_SIZE} + size + length(turn_params) as size from task
+  union all
+  select task.workspace, task_now.size - task.size from task join task_now on task_now.key = task.key
+  where task.idle_since is null
+  union all
+  select workspace, length(params) from turn join task on task.key = turn.task
+) group by workspace
+"""
+_NO_TASK = (-1, "")
 _STILL_EXPIRED = f"""
 select 1 from task where key = ?3 and id = ?4 and (
   idle_since < ?1 or idle_since is null and updated < ?2 and {PAUSED_STATE}
@@ -120,12 +140,25 @@ FORGET_CALLS = 100
 
 
 class SqliteTasks:
-    def __init__(self, writer: Writer, reader: SqliteReader, cache: Cache, clock: Clock, pushes: SqlitePushes) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        reader: SqliteReader,
+        lists: ListReaders,
+        cache: Cache,
+        clock: Clock,
+        pushes: SqlitePushes,
+        reserve: Reserve,
+        disk: Share,
+    ) -> None:
         self._writer = writer
         self._reader = reader
+        self._lists = lists
         self._cache = cache
         self._clock = clock
         self._pushes = pushes
+        self._reserve = reserve
+        self._disk = disk
         self._calls_forgotten: float | None = None
 
     async def admit(
@@ -137,6 +170,8 @@ class SqliteTasks:
         remembered: timedelta = timedelta(),
         push: SealedConfig | None = None,
     ) -> bool:
+        self._reserve.check()
+        self._disk.check(row.caller.workspace)
         values = (*_values(row), turn.after, turn.message_id, turn.dialect, bytearray(turn.params), _joined(names))
         free_before = self._clock.wall() - remembered.total_seconds()
         set_config = self._pushes.config_work(row.caller, push, limit=1) if push is not None else None
@@ -154,6 +189,7 @@ class SqliteTasks:
         def publish(place: int | None) -> None:
             if place is not None:
                 self._cache.keep(row.id, CachedTask(row, [turn], key=place, pushes=push is not None))
+                self._disk.fill(row.caller.workspace, ROW_SIZE + len(turn.params))
 
         return await self._writer.submit(write, publish, short=True, size=len(turn.params)) is not None
 
@@ -164,47 +200,57 @@ class SqliteTasks:
     async def add_turn(
         self, task: TaskId, turn: Turn, *, names: Sequence[CallName] = (), remembered: timedelta = timedelta()
     ) -> bool:
+        self._reserve.check()
         values = (turn.after, turn.message_id, turn.dialect, turn.params, _joined(names))
         now = self._clock.wall()
         free_before = now - remembered.total_seconds()
 
-        def write(db: sqlite3.Connection) -> int | None:
-            """The number of the turn. None: an earlier call has one of the names. -1: there is no such task."""
-            found = db.execute("select key from task where id = ?", (task,)).fetchone()
+        def write(db: sqlite3.Connection) -> tuple[int, str] | None:
+            """The number of the turn, and the workspace. None: an earlier call has one of the names."""
+            found = db.execute("select key, workspace from task where id = ?", (task,)).fetchone()
             if found is None:
-                return -1
-            if not _add_calls(db, found[0], turn.after, names, free_before):
+                return _NO_TASK
+            key, workspace = found
+            if not _add_calls(db, key, turn.after, names, free_before):
                 return None
-            seq = int(db.execute(_ADD_TURN, (*found, *values)).fetchone()[0])
+            seq = int(db.execute(_ADD_TURN, (key, *values)).fetchone()[0])
             db.execute("update task set updated = ? where id = ? and idle_since is null", (now, task))
-            return seq
+            return seq, workspace
 
-        def publish(seq: int | None) -> None:
-            cached = self._cache.on_write(task) if seq is not None and seq >= 0 else None
+        def publish(added: tuple[int, str] | None) -> None:
+            if added in (None, _NO_TASK):
+                return
+            seq, workspace = added
+            self._disk.fill(workspace, len(turn.params))
+            cached = self._cache.on_write(task)
             if cached is not None:
                 cached.touch(now)
-            if cached is not None and cached.turns is not None and seq is not None and len(cached.turns) == seq + 1:
+            if cached is not None and cached.turns is not None and len(cached.turns) == seq + 1:
                 cached.turns = [*cached.turns, turn]
                 self._cache.keep(task, cached)
 
-        seq = await self._writer.submit(write, publish, short=True, size=len(turn.params))
-        if seq == -1:
+        added = await self._writer.submit(write, publish, short=True, size=len(turn.params))
+        if added == _NO_TASK:
             raise TaskNotFound
-        return seq is not None
+        return added is not None
 
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
-        def write(db: sqlite3.Connection) -> int | None:
+        def write(db: sqlite3.Connection) -> tuple[int, str] | None:
             found = db.execute(_DROP_TURN, (task, turn.after, turn.message_id)).fetchone()
             if found is None:
                 return None
             seq, key, names = found
             db.executemany(_FREE_NAME, _split(key, names))
-            return int(seq)
+            return int(seq), db.execute("select workspace from task where key = ?", (key,)).fetchone()[0]
 
-        def publish(seq: int | None) -> None:
-            cached = self._cache.on_write(task) if seq is not None else None
+        def publish(dropped: tuple[int, str] | None) -> None:
+            if dropped is None:
+                return
+            seq, workspace = dropped
+            self._disk.give_back(workspace, len(turn.params))
+            cached = self._cache.on_write(task)
             # The first turn has no seq.
-            if cached is not None and cached.turns is not None and seq is not None and len(cached.turns) == seq + 2:
+            if cached is not None and cached.turns is not None and len(cached.turns) == seq + 2:
                 cached.turns = cached.turns[:-1]
                 self._cache.keep(task, cached)
 
@@ -224,11 +270,16 @@ class SqliteTasks:
             raise TaskNotFound
 
     async def discard(self, task: TaskId) -> None:
-        def write(db: sqlite3.Connection) -> None:
-            for key in db.execute("select key from task where id = ?", (task,)).fetchall():
-                _delete(db, *key)
+        def write(db: sqlite3.Connection) -> tuple[str, int] | None:
+            found = db.execute("select key from task where id = ?", (task,)).fetchone()
+            return _delete(db, *found) if found is not None else None
 
-        await self._writer.submit(write, lambda _: self._cache.drop(task))
+        def publish(freed: tuple[str, int] | None) -> None:
+            self._cache.drop(task)
+            if freed is not None:
+                self._disk.give_back(*freed)
+
+        await self._writer.submit(write, publish)
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         cached = self._cache.find(task)
@@ -249,28 +300,17 @@ class SqliteTasks:
         return [Turn(*members) for *members, _ in await self._reader.rows(_TURNS, (task,))]
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
-        where, values = _filter(caller, query.context_id, query.role)
-        no_filter = query.context_id is None and query.state is None and query.since is None
-        if no_filter:
-            total = await self._reader.rows(f"select coalesce(sum(tasks), 0) from tally where {where}", values)
-        where += " and not hidden"
-        if query.state is not None:
-            where += " and state = ?"
-            values.append(query.state)
-        if query.since is not None:
-            where += " and updated >= ?"
-            values.append(query.since)
-        if not no_filter:
-            total = await self._reader.rows(f"select count(*) from task where {where}", values)
-        if query.before is not None:
-            where += " and (updated, id) < (?, ?)"
-            values.extend(PageMark.parse(query.before))
-        found = await self._reader.rows(
-            f"select {MEMBERS} from task_now where {where} order by updated desc, id desc limit ?", [*values, query.limit + 1]
-        )
+        page = list_page(caller, query)
+        ((total,),) = await self._lists.rows(*list_count(caller, query))
+        found = await self._lists.rows(*page) if total else ()
         rows = [row_of(members) for members in found[: query.limit]]
         more = len(found) > len(rows) > 0
-        return TaskPage(rows, int(total[0][0]), str(PageMark(rows[-1].updated, rows[-1].id)) if more else None)
+        return TaskPage(rows, total, str(PageMark(rows[-1].updated, rows[-1].id)) if more else None)
+
+    async def load(self) -> None:
+        """Count the bytes of all tasks that an earlier hub has stored."""
+        for workspace, size in await self._lists.rows(_ALL_SIZES):
+            self._disk.fill(workspace, size)
 
     async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
         where, values = _filter(caller, context, role)
@@ -304,15 +344,14 @@ class SqliteTasks:
         expired = _within_limit(await self._reader.rows(_EXPIRED, (*before, FORGET_TASKS)))
         short = sum(last for _, _, last in expired) <= FORGET_EVENTS
 
-        def write(db: sqlite3.Connection) -> list[TaskId]:
+        def write(db: sqlite3.Connection) -> list[tuple[TaskId, tuple[str, int]]]:
             gone = [(key, task) for key, task, _ in expired if db.execute(_STILL_EXPIRED, (*before, key, task)).fetchone()]
-            for key, _ in gone:
-                _delete(db, key)
-            return [task for _, task in gone]
+            return [(task, _delete(db, key)) for key, task in gone]
 
-        def publish(gone: list[TaskId]) -> None:
-            for task in gone:
+        def publish(gone: list[tuple[TaskId, tuple[str, int]]]) -> None:
+            for task, freed in gone:
                 self._cache.drop(task)
+                self._disk.give_back(*freed)
 
         if not expired:
             return 0
@@ -336,6 +375,40 @@ class SqliteTasks:
             await self._writer.submit(write, short=True)
             self._calls_forgotten = upto
         return int(count)
+
+
+def list_count(caller: Caller, query: TaskQuery) -> tuple[str, list[Any]]:
+    """The statement that counts a list, and its values."""
+    if query.context_id is None and query.state is None and query.since is None:
+        where, values = _filter(caller, None, query.role)
+        return f"select min(coalesce(sum(tasks), 0), {COUNTED}) from tally where {where}", values
+    where, values = _list_filter(caller, query)
+    return f"select count(*) from (select 1 from task where {where} limit {COUNTED})", values
+
+
+def list_page(caller: Caller, query: TaskQuery) -> tuple[str, list[Any]]:
+    """The statement that reads one row more than the page."""
+    where, values = _list_filter(caller, query)
+    if query.before is not None:
+        where += " and (updated, id) < (?, ?)"
+        values.extend(PageMark.parse(query.before))
+    sql = f"select {MEMBERS} from task_now where {where} order by updated desc, id desc limit ?"
+    return sql, [*values, query.limit + 1]
+
+
+def _list_filter(caller: Caller, query: TaskQuery) -> tuple[str, list[Any]]:
+    where, values = _filter(caller, query.context_id, query.role)
+    if query.state in (None, TaskState.COMPLETED):
+        where += " and not hidden"  # a hidden task is completed
+    else:
+        where += " and state <> 'completed'"  # needed to use the partial index
+    if query.state is not None:
+        where += " and state = ?"
+        values.append(query.state)
+    if query.since is not None:
+        where += " and updated >= ?"
+        values.append(query.since)
+    return where, values
 
 
 def _within_limit(expired: Sequence[tuple[int, TaskId, int]]) -> Sequence[tuple[int, TaskId, int]]:
@@ -411,9 +484,12 @@ def _split(key: int, joined: bytes) -> list[tuple[bytes, int]]:
     return [(joined[at : at + _NAME_BYTES], key) for at in range(0, len(joined), _NAME_BYTES)]
 
 
-def _delete(db: sqlite3.Connection, key: int) -> None:
+def _delete(db: sqlite3.Connection, key: int) -> tuple[str, int]:
+    """The workspace of the task, and how many bytes it counted."""
+    workspace, size = db.execute(_SIZE, (key,)).fetchone()
     for (names,) in db.execute(_NAMES, (key,)).fetchall():
         db.executemany(_FREE_NAME, _split(key, names))
     db.execute("delete from event where place > (?1 << 24) and place < ((?1 + 1) << 24)", (key,))
     db.execute("delete from turn where task = ?", (key,))
     db.execute("delete from task where key = ?", (key,))
+    return workspace, size

@@ -102,6 +102,8 @@ class Writer:
 
     An item that cannot be stored fails alone. If the transaction fails, all its items fail, and nothing of it is stored.
 
+    On a full disk `make_room` is called, and the batch written again as long as it returns True.
+
     Work must be repeatable. After a fault the transaction is rolled back and the work runs again: the batch on the thread if
     it ran on the loop, then each item alone if one of them is at fault. So work must not change state outside the database
     that a second run would get wrong. Only its last result counts. `then` runs at most once, after the commit.
@@ -111,8 +113,9 @@ class Writer:
     any other batch as a whole, or for maintenance. `call_soon_threadsafe` hands it back to the loop (docs/decisions/0008).
     """
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], *, make_room: Callable[[], bool] = lambda: False) -> None:
         self._connect = connect
+        self._make_room = make_room
         self._queue: deque[Item] = deque()
         self._orders: SimpleQueue[Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
         self._batch: list[Item] = []
@@ -324,6 +327,9 @@ class Writer:
         if isinstance(error, _ITEM_FAULTS) and len(batch) > 1:
             for item in batch:
                 self._write_together(db, [item])
+            return
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL and self._make_room():
+            self._write_together(db, batch)
             return
         for item in batch:
             item.error = StoreUnavailable()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from itertools import accumulate
+from json import JSONEncoder
 from typing import Any
 
 from msgspec import MsgspecError
@@ -30,6 +31,14 @@ class Nested(NotJson):
 
 _decode = Decoder().decode
 dump = Encoder().encode
+_spell = JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
+
+def size_of(value: Any) -> int:
+    """Bytes of the JSON of a value that is kept. `dump` would leave the UTF-8 form of each string in memory as long as the
+    string lives.
+    """
+    return len(_spell(value).encode("utf-8", "surrogatepass"))
 
 
 def parse(text: bytes | bytearray, max_depth: int = DEEPEST) -> Any:

@@ -35,6 +35,9 @@ class Room(ABC):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    full = False
+    """Small writes pass: the hub has kept room for them."""
+
     @abstractmethod
     def start(self, *, silence: float = 5) -> HubProcess: ...
 
@@ -60,13 +63,21 @@ class Room(ABC):
 class SmallDisk(Room):
     """A private file system that only the hub sees, filled completely: ENOSPC."""
 
+    full = True
+
     def start(self, *, silence: float = 5) -> HubProcess:
         data = self.folder / "small"
         data.mkdir()
         check_mounts(data)
         argv = (*OWN_MOUNTS, "sh", "-c", _MOUNT_AND_RUN, "sh", *ROLECALL, "serve")
         return start_hub(
-            data, log=self.folder / "hub.log", argv=argv, lease_ttl=_TTL, heartbeat=_HEARTBEAT, worker_silence=silence
+            data,
+            log=self.folder / "hub.log",
+            argv=argv,
+            lease_ttl=_TTL,
+            heartbeat=_HEARTBEAT,
+            worker_silence=silence,
+            disk_reserve="2MiB",
         )
 
     def take(self, hub: HubProcess) -> None:

@@ -105,13 +105,20 @@ def test_worker_that_is_not_live_exits_with_5(hub: ScriptedHub, capsys: pytest.C
     assert run(["agents", command, "echo"]) == 2
 
 
+def test_a_list_that_was_not_counted_to_its_end_says_so(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    for total, shown in ((9_999, "0 of 9999 "), (10_000, "0 of 10,000+ ")):
+        hub.on("GET /registry/tasks", Response({"tasks": [], "total": total, "next_cursor": None}))
+        assert run(["tasks", "ls"]) == 0
+        assert capsys.readouterr().err.startswith(shown)
+
+
 def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"id": "t1", "role": "echo", "worker": None, "context_id": "c", "state": "working", "updated": "now", "events": 3}
     hub.on("GET /registry/tasks", Response({"tasks": [row], "total": 7, "next_cursor": None}))
     assert run(["tasks", "ls", "--state", "working", "--limit", "1"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[1].split() == ["t1", "echo", "—", "working", "3", "now"]
-    assert err.startswith("1 of 7")
+    assert err.startswith("1 of 7 ")
     assert set(hub.requests[-1].query.split("&")) == {"limit=1", "state=working"}
     hub.result("tasks/get", task("completed", artifacts=[{"artifactId": "a", "name": "story", "parts": [{"text": "once"}]}]))
     decision = {"task": "t1", "role": "echo", "worker": "echo:b", "rule": "only suspects left", "candidates": 3, "at": "now"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 
 import pytest
@@ -106,6 +107,18 @@ def test_what_is_there_already_counts_above_the_limit() -> None:
     is_refused(share, "a", MINE)
     share.give_back("a")
     share.check("a")
+
+
+def test_what_exceeds_a_limit_is_told_with_the_setting() -> None:
+    share = three()
+    assert (share.cap, share.held("a"), share.excess("a")) == (2, 0, None)
+    share.fill("a", 2)
+    assert (share.held("a"), share.excess("a")) == (2, None)
+    share.fill("a")
+    assert re.match(MINE, share.excess("a").message)  # type: ignore[union-attr]
+    assert share.excess("b") is None
+    share.fill("b")
+    assert re.match(HUB, share.excess("b").message)  # type: ignore[union-attr]
 
 
 def test_while_another_workspace_waits_nobody_gets_more_than_an_equal_share() -> None:

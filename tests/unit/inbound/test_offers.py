@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -128,3 +129,14 @@ def test_role_and_instance_win_over_the_name(document: dict[str, Any], worker: W
 def test_an_enrolment_names_a_role(document: dict[str, Any], refusal: str) -> None:
     with pytest.raises(OfferInvalid, match=f"^{refusal}"):
         read_flat_name(validate(FlatEnrolment, {"url": "http://w/", **document}))
+
+
+def test_the_size_of_a_card_is_measured_without_a_copy_of_its_texts_in_memory() -> None:
+    """CPython keeps the UTF-8 form of a string, once it was asked for, as long as the string lives: here with the lease."""
+    text = "語" * 900
+    before = sys.getsizeof(text)
+    card = card_of(description=text, skills=[{"id": "s", "name": text}])
+    assert card["description"] is text
+    assert sys.getsizeof(text) == before
+    dump(text)
+    assert sys.getsizeof(text) > before + 2_000

@@ -38,6 +38,35 @@ async def enrol(http: httpx.AsyncClient, instance: str = "a") -> dict[str, Any]:
     return lease
 
 
+async def read_feed(app: Quart, query: str, header: str | None, frames: int) -> list[list[bytes]]:
+    """The feed's first frames, by the pieces in which they are sent."""
+    pieces: list[list[bytes]] = []
+    headers = [(b"host", b"localhost"), *([(b"last-event-id", header.encode())] if header is not None else [])]
+    address = {"path": "/registry/events", "raw_path": b"/registry/events", "query_string": query.encode(), "root_path": ""}
+    scope: Scope = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "headers": headers, **address}
+    scope |= {"client": LOCAL, "server": LOCAL}
+    unread: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
+    closed = asyncio.Event()
+    untyped: Any = app
+
+    async def receive() -> Message:
+        if unread:
+            return unread.pop()
+        await closed.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        found = [frame for frame in message.get("body", b"").split(b"\n\n") if b"data: " in frame]
+        if found:
+            pieces.append(found)
+        if sum(map(len, pieces)) >= frames:
+            closed.set()
+
+    async with asyncio.timeout(10):
+        await untyped.asgi_app(scope, receive, send)
+    return pieces
+
+
 @pytest.mark.parametrize(
     ("query", "body", "status"),
     [
@@ -76,27 +105,25 @@ async def test_the_header_of_a_feed_wins_over_its_query(
 ) -> None:
     for instance in ("a", "b"):
         await enrol(http, instance)
-    sent: asyncio.Queue[bytes] = asyncio.Queue()
-    headers = [(b"host", b"localhost"), *([(b"last-event-id", header.encode())] if header is not None else [])]
-    address = {"path": "/registry/events", "raw_path": b"/registry/events", "query_string": query.encode(), "root_path": ""}
-    scope: Scope = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "headers": headers, **address}
-    scope |= {"client": LOCAL, "server": LOCAL}
-    unread: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
-    closed = asyncio.Event()
-    untyped: Any = app
+    pieces = await read_feed(app, query, header, 1)
+    assert pieces[0][0].startswith(b"id: %d\n" % revision)
 
-    async def receive() -> Message:
-        if unread:
-            return unread.pop()
-        await closed.wait()
-        return {"type": "http.disconnect"}
 
-    async def send(message: Message) -> None:
-        await sent.put(message.get("body", b""))
+async def test_a_feed_from_an_old_cursor_comes_in_pieces_between_which_others_run(app: Quart, http: httpx.AsyncClient) -> None:
+    for _ in range(60):
+        await enrol(http, "a")
+        await http.delete(ADDRESS)
+    turns = 0
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-        group.create_task(untyped.asgi_app(scope, receive, send))
-        while b"data: " not in (frame := await sent.get()):
-            pass
-        closed.set()
-    assert frame.startswith(b"id: %d\n" % revision)
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(count())
+    pieces = await read_feed(app, "after=0", None, 120)
+    others.cancel()
+    assert [len(piece) for piece in pieces] == [50, 50, 20]
+    assert [frame.split(b"\n")[0] for piece in pieces for frame in piece] == [b"id: %d" % (at + 1) for at in range(120)]
+    assert turns > 3

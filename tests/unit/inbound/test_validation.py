@@ -199,6 +199,7 @@ def test_every_member_that_can_be_refused_has_a_reason() -> None:
         "DeadLetterQuery": ("cursor",),
         "HealthQuery": ("verbose",),
         "CardQuery": ("version", "etag"),
+        "CatalogQuery": ("etag",),
         "DrainRequest": ("reason",),
     }
     assert without == {(kind, name) for kind, names in texts.items() for name in names}

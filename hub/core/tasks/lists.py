@@ -1,0 +1,73 @@
+"""Lists of tasks: read two at a time, workspaces in rotation, each for a limited time and as long as its caller is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from hub.core.relay.context import Dependencies
+from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, readable
+from rolecall.errors import ClientDisconnected, ListTooSlow
+from rolecall.model.command import ListTasks, TaskQuery
+from rolecall.model.ids import Caller
+from rolecall.model.task import TaskPage
+from rolecall.model.value import replace
+
+_LONGEST = 10.0
+"""Seconds that one list may be read for, without the wait for its turn."""
+
+
+class TaskList(NamedTuple):
+    """`total`: at most COUNTED."""
+
+    tasks: Sequence[bytes]
+    total: int
+    next_page: str | None
+
+
+class TaskLists:
+    def __init__(self, deps: Dependencies, reader: TaskReader) -> None:
+        self._tasks = deps.engine.tasks
+        self._share = deps.shares.lists
+        self._reader = reader
+
+    async def rows(self, caller: Caller, query: TaskQuery) -> TaskPage:
+        """ListTooSlow."""
+        async with self._turn(caller, None):
+            return await self._tasks.page(caller, query)
+
+    async def documents(self, caller: Caller, command: ListTasks, on_disconnect: OnDisconnect | None) -> TaskList:
+        """The page ends early where its logs are long. ListTooSlow, ClientDisconnected."""
+        async with self._turn(caller, on_disconnect):
+            page = await self._tasks.page(caller, command.query)
+            count = readable(page.rows)
+            if count < len(page.rows):
+                page = await self._tasks.page(caller, replace(command.query, limit=count))
+            view = TaskView(command.dialect, command.history_length, artifacts=command.artifacts)
+            return TaskList(await self._reader.documents(caller, page.rows, view), page.total, page.before)
+
+    @asynccontextmanager
+    async def _turn(self, caller: Caller, on_disconnect: OnDisconnect | None) -> AsyncIterator[None]:
+        """Whatever is read within the block is cancelled when the time is over or the caller disconnects."""
+        loop, gone, over = asyncio.get_running_loop(), False, False
+
+        def disconnected() -> None:
+            nonlocal gone
+            if not over and not gone:
+                gone = True
+                bound.reschedule(loop.time())
+
+        try:
+            async with asyncio.timeout(None) as bound:
+                if on_disconnect is not None:
+                    on_disconnect(disconnected)
+                async with self._share.slot(caller.workspace):
+                    if not gone:
+                        bound.reschedule(loop.time() + _LONGEST)
+                    yield
+        except TimeoutError as error:
+            raise ClientDisconnected if gone else ListTooSlow(_LONGEST) from error
+        finally:
+            over = True

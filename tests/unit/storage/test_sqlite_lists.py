@@ -1,0 +1,100 @@
+"""Lists of tasks: the index that each uses, and the statements that their callers give up."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hub.storage.sqlite.engine import SqliteEngine
+from hub.storage.sqlite.list_readers import ListReaders
+from hub.storage.sqlite.tasks import list_count, list_page
+from rolecall.errors import StoreUnavailable
+from rolecall.model.a2a import TaskState
+from rolecall.model.command import TaskQuery
+from tests.contract.words import ANNA
+
+ENDLESS = "with recursive n (i) as (select 1 union all select i + 1 from n) select count(*) from n"
+
+
+@pytest.fixture
+async def readers(engine: SqliteEngine, database: Path) -> AsyncIterator[ListReaders]:
+    readers = ListReaders(database)
+    readers.start()
+    yield readers
+    await readers.close()
+
+
+def plan(database: Path, sql: str, values: list[object]) -> str:
+    with closing(sqlite3.connect(database)) as db:
+        return "\n".join(str(row[3]) for row in db.execute(f"explain query plan {sql}", values))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("role", [None, "echo"])
+@pytest.mark.parametrize("state", sorted(set(TaskState) - {TaskState.COMPLETED}))
+def test_a_list_by_state_is_read_from_its_index(
+    engine: SqliteEngine, database: Path, state: TaskState, role: str | None
+) -> None:
+    query = TaskQuery(state=state, role=role)
+    assert "COVERING INDEX task_state (workspace=? AND caller=? AND state=?)" in plan(database, *list_count(ANNA, query))
+    page = plan(database, *list_page(ANNA, query))
+    assert "USING INDEX task_state (workspace=? AND caller=? AND state=?)" in page
+    assert "TEMP B-TREE" not in page
+
+
+def test_completed_tasks_are_read_from_the_newest_change_on(engine: SqliteEngine, database: Path) -> None:
+    page = plan(database, *list_page(ANNA, TaskQuery(state=TaskState.COMPLETED)))
+    assert "USING INDEX task_newest (workspace=? AND caller=?)" in page
+    assert "TEMP B-TREE" not in page
+
+
+async def test_a_statement_that_is_given_up_is_interrupted_and_its_connection_is_used_again(readers: ListReaders) -> None:
+    threads = threading.active_count()
+    for _ in range(3):
+        endless = asyncio.create_task(readers.rows(ENDLESS))
+        await asyncio.sleep(0.02)
+        began = time.process_time()
+        endless.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await endless
+        assert await readers.rows("select 1") == [(1,)]
+        await asyncio.sleep(0.1)
+        assert time.process_time() - began < 0.09, "the statement still runs"
+    assert threading.active_count() == threads + 1
+
+
+@pytest.mark.parametrize("turns", range(1, 8))
+async def test_a_statement_may_be_given_up_at_any_moment(readers: ListReaders, turns: int) -> None:
+    endless = asyncio.create_task(readers.rows(ENDLESS))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    endless.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await endless
+    assert await asyncio.gather(*(readers.rows("select 1") for _ in range(3))) == [[(1,)]] * 3
+
+
+async def test_two_statements_run_beside_each_other(readers: ListReaders) -> None:
+    endless = asyncio.create_task(readers.rows(ENDLESS))
+    await asyncio.sleep(0.01)
+    assert await readers.rows("select 2") == [(2,)]
+    endless.cancel()
+    await asyncio.gather(endless, return_exceptions=True)
+
+
+async def test_closing_ends_what_still_runs(engine: SqliteEngine, database: Path) -> None:
+    readers = ListReaders(database)
+    readers.start()
+    endless = asyncio.create_task(readers.rows(ENDLESS))
+    await asyncio.sleep(0.02)
+    await readers.close()
+    with pytest.raises(StoreUnavailable):
+        await endless
+    with pytest.raises(StoreUnavailable):
+        await readers.rows("select 1")
