@@ -59,7 +59,7 @@ class Registry(Protocol):
         """
 
     def revision(self) -> int:
-        """Rises with each change in the feed."""
+        """Rises with each change of any workspace. Only for comparison within this process."""
 
     def __len__(self) -> int:
         """The number of leases, including those that are being taken, or have expired and are not swept yet."""
@@ -86,5 +86,6 @@ class Registry(Protocol):
 
     def changes(self, workspace: str | None, *, after: int | None, idle: timedelta) -> RegistryFeed:
         """A workspace's changes with a revision above `after`, stored then live, no gap, no repeat; None: from now on.
-        `workspace` None: all workspaces. The newest 10,000 are kept; an older `after` gets those that are left.
+        A workspace's revisions tell nothing of others. `workspace` None: all workspaces, only from now on. The newest
+        10,000 of the hub are kept; an older `after` gets those that are left.
         """

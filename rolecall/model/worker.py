@@ -140,7 +140,9 @@ class ChangeKind(StrEnum):
 
 
 class RegistryChange(NamedTuple):
-    """One entry of the registry feed. `revision` rises by one with each change of a hub's registry, also across restarts."""
+    """One entry of the registry feed. `revision` rises by one with each change of the workspace, also across restarts.
+    `reason`: of the health.
+    """
 
     revision: int
     kind: ChangeKind
@@ -149,3 +151,4 @@ class RegistryChange(NamedTuple):
     epoch: int
     health: Health | None
     at: float
+    reason: str = ""

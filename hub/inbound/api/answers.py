@@ -135,6 +135,7 @@ class Change(Answer):
     instance_id: Instance
     epoch: Count
     state: Health | None
+    reason: str
     at: Time
 
 

@@ -71,7 +71,12 @@ class LeaseChange(NamedTuple):
 
     def with_revision(self, pending: PendingChange, revision: int) -> RegistryChange:
         workspace, worker = self.key
-        return RegistryChange(revision, pending.kind, workspace, worker, pending.epoch, pending.health, self.at)
+        health, reason = pending.health, self.reason_of(pending)
+        return RegistryChange(revision, pending.kind, workspace, worker, pending.epoch, health, self.at, reason)
+
+    def reason_of(self, pending: PendingChange) -> str:
+        """Of the health, if the change sets one."""
+        return self.record.reason if self.record is not None and pending.health is not None else ""
 
 
 @dataclass(slots=True)
@@ -165,7 +170,7 @@ class LeaseTable:
                     yield live
 
     def revision(self) -> int:
-        return self._feed.revision
+        return self._feed.count
 
     def __len__(self) -> int:
         return len(self._leases) + len(self._expected)
