@@ -23,6 +23,7 @@ from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.registry.reaper import EVERY as SWEEP_EVERY
 from hub.core.registry.reaper import LeaseReaper
 from hub.core.relay.context import Dependencies
+from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router
 from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
@@ -162,11 +163,13 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
     ):
         observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()), shares.uses)
         vault = _vault(settings)
+        failing = FailingWorkers(engine.registry, clock, supervisor)
         parts = Dependencies(
             engine=engine,
             forwarder=HttpForwarder(client, vault=vault),
             codec=Codec(clock.wall),
-            router=Router(engine.registry, engine.tasks, default_role=settings.default_role),
+            router=Router(engine.registry, engine.tasks, failing, default_role=settings.default_role),
+            failing=failing,
             observer=observer,
             clock=clock,
             silence=timedelta(seconds=settings.worker_silence),

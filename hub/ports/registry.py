@@ -22,7 +22,8 @@ class Registry(Protocol):
     """Leases with a TTL, in memory for fast reads and in the store for restarts.
 
     `live`, `get` and `roles` are plain calls, cheap enough for every request, and never return an expired lease. Their
-    `Registration`s are shared objects: only the registry changes their health and lease, only the hub their `in_flight`.
+    `Registration`s are shared objects: only the registry changes their health and lease, only the hub what it counts of their
+    calls.
     """
 
     async def enrol(
@@ -43,7 +44,9 @@ class Registry(Protocol):
         """End the lease. Errors as for `beat`; an old epoch changes nothing."""
 
     async def mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> None:
-        """Set health. No effect if that epoch is not live, or has this health already. Only an enrolment ends DRAINING."""
+        """Set health. No effect if that epoch is not live, or has this health already. Only an enrolment ends DRAINING. SUSPECT
+        does not replace FAILING, which only a mark, another boot, or reopening the store ends.
+        """
 
     def live(self, workspace: str, role: str | None = None) -> Sequence[Registration]:
         """All live leases, or a role's. The sequence must not be kept across an await."""

@@ -26,6 +26,7 @@ from hub.core.push.configs import PushConfigs
 from hub.core.push.deliveries import Deliveries
 from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.relay.context import Dependencies
+from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router
 from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
@@ -268,11 +269,13 @@ async def _assemble(
     supervisor, guard = Supervisor(), WebhookGuard((), [ip_network("127.0.0.0/8")], ())
     watched = WatchedEngine(await stack.enter_async_context(engine))
     client = await stack.enter_async_context(Client(guard))
+    failing = FailingWorkers(watched.registry, clock, supervisor)
     deps = Dependencies(
         engine=watched,
         forwarder=forwarder,
         codec=Codec(clock.wall),
-        router=Router(watched.registry, watched.tasks, default_role=None, rng=Random(7)),
+        router=Router(watched.registry, watched.tasks, failing, default_role=None, rng=Random(7)),
+        failing=failing,
         observer=observer,
         clock=clock,
         silence=timedelta(seconds=SILENCE),

@@ -135,7 +135,7 @@ async def test_a_context_of_another_role_does_not_steer_a_call(system: System) -
 async def test_the_default_role_is_the_last_resort(system: System) -> None:
     await enrol(system, "echo:a", "other:a")
     registry, tasks = system.engine.registry, system.engine.tasks
-    system.with_bounds(router=Router(registry, tasks, default_role="echo"))
+    system.with_bounds(router=Router(registry, tasks, system.deps.failing, default_role="echo"))
     await decided(system, role="other", contextId="c")
     for members, expected in (
         ({"role": None}, ("echo:a", "default role")),

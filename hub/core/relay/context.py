@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from hub.core.observe import Observer
+from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router
 from hub.core.shares.table import Shares
 from hub.ports.clock import Clock
@@ -24,6 +25,7 @@ class Dependencies:
     forwarder: Forwarder
     codec: Codec
     router: Router
+    failing: FailingWorkers
     observer: Observer
     clock: Clock
     silence: timedelta

@@ -251,7 +251,7 @@ class SqliteRegistry(LeaseTable):
 
     async def load(self) -> None:
         """Every lease gets its full TTL again, because no worker could renew it while the hub was down. A worker whose lease
-        expired meanwhile becomes a suspect: it may still be alive and run tasks.
+        expired meanwhile becomes a suspect: it may still be alive and run tasks. A failing one gets calls again.
         """
         secret, floor, leases, changes = await self._writer.submit(_read)
         self._hub_secret, self._floor = secret, floor
@@ -261,9 +261,9 @@ class SqliteRegistry(LeaseTable):
             state = Health(health) if health is not None else None
             self._publish(RegistryChange(revision, ChangeKind(kind), workspace, worker, epoch, state, at, reason))
         wall = self._clock.wall()
-        suspects = [change for row in leases if (change := self._load_lease(row, wall))]
-        if suspects:
-            await self._store(suspects)
+        marked = [change for row in leases if (change := self._load_lease(row, wall))]
+        if marked:
+            await self._store(marked)
 
     def _load_lease(self, row: tuple[Any, ...], wall: float) -> LeaseChange | None:
         workspace, role, instance, owner, epoch, boot, offer, ttl, health, reason, registered_at, *beat_columns = row
@@ -272,6 +272,8 @@ class SqliteRegistry(LeaseTable):
         record = LeaseRecord(_offer(offer, capacity), owner, epoch, boot, lasts, Health(health), reason, registered_at)
         registration = self._renew_or_create(key, record, lasts)
         registration.reported_in_flight, registration.last_seen = in_flight, last_seen
+        if record.health is Health.FAILING:  # nothing is known of its calls any more
+            return self.decide_mark(workspace, key[1], epoch, Health.READY, "")
         if expires_at is None or expires_at > wall:
             return None
         return self.decide_mark(workspace, key[1], epoch, Health.SUSPECT, "its lease expired while the hub was down")
