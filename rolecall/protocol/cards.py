@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import HTTP_JSON, JSONRPC, Capabilities, Extension, Interface, Profile, Requirement, Skill
@@ -57,6 +58,14 @@ def skills(card: Any) -> tuple[Skill, ...]:
     return tuple(_read_skill(skill) for skill in _list(card, "skills") if isinstance(skill, dict))
 
 
+def input_modes(card: Any) -> tuple[str, ...]:
+    return _texts(card, "defaultInputModes")
+
+
+def output_modes(card: Any) -> tuple[str, ...]:
+    return _texts(card, "defaultOutputModes")
+
+
 def _interfaces_10(card: Any) -> Iterator[Interface]:
     for entry in _list(card, "supportedInterfaces"):
         # Only 1.0 has this list, so an entry without a version is of 1.0.
@@ -81,7 +90,11 @@ def _interface(url: Any, binding: Any, dialect: str | None, tenant: str | None =
 def _is_address(url: Any) -> bool:
     if not isinstance(url, str) or len(url) > _LONGEST_URL or not url.isprintable() or " " in url:
         return False
-    return url.lower().startswith(("http://", "https://"))
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.netloc)
+    except ValueError:
+        return False
 
 
 def _dialect(version: Any, otherwise: str) -> str | None:

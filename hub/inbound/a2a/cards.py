@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from itertools import chain
 from typing import NamedTuple
 
 from quart import Quart, Response, request
@@ -21,7 +22,7 @@ from rolecall.model.a2a import JsonObject
 from rolecall.model.card import HTTP_JSON, JSONRPC, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile, Skill
 from rolecall.model.ids import Caller
 from rolecall.model.worker import Registration
-from rolecall.protocol.cards import CARD_PATHS, capabilities, merged, pure_03, pure_10, skills
+from rolecall.protocol.cards import CARD_PATHS, capabilities, input_modes, merged, output_modes, pure_03, pure_10, skills
 from rolecall.protocol.dialect import V0_3, V1_0
 from rolecall.protocol.methods import read_version
 from rolecall.protocol.text.jsontext import dump
@@ -108,8 +109,8 @@ class Cards:
         profile = replace(
             self._profile(role, _description(live), f"{base}/", base),
             skills=_merged_skills(cards),
-            input_modes=_merged(cards, "defaultInputModes") or _TEXT,
-            output_modes=_merged(cards, "defaultOutputModes") or _TEXT,
+            input_modes=_once_each(map(input_modes, cards)) or _TEXT,
+            output_modes=_once_each(map(output_modes, cards)) or _TEXT,
         )
         capabilities_of_role = replace(profile.capabilities, extensions=_merged_extensions(cards))
         return _render(replace(profile, capabilities=capabilities_of_role), version)
@@ -194,6 +195,5 @@ def _merged_extensions(cards: Sequence[JsonObject]) -> tuple[Extension, ...]:
     return tuple(found.values())
 
 
-def _merged(cards: Sequence[JsonObject], member: str) -> tuple[str, ...]:
-    modes = [mode for card in cards for mode in card.get(member) or () if isinstance(mode, str)]
-    return tuple(dict.fromkeys(modes))
+def _once_each(modes: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(modes)))
