@@ -365,6 +365,15 @@ async def test_a_trial_call_that_cannot_be_stored_is_tried_with_another(system: 
     assert (await spread(system, 1))["bad"] == 1
 
 
+async def test_a_call_that_another_worker_refused_is_no_trial_call(system: System) -> None:
+    lease = await a_role(system, "a", "b", "c")
+    await fail(system, lease)
+    await asyncio.sleep(4.9)
+    for name in "abc":
+        plan(system, name, 0.5, WorkerRefused(f"echo:{name}"))
+    assert "bad" not in await spread(system, 1)
+
+
 async def test_a_full_worker_gets_no_trial_call(system: System) -> None:
     lease = await system.enrol("echo:bad", capacity=1)
     plan(system, "bad", FAILED)
