@@ -38,7 +38,7 @@ from rolecall.errors import (
 )
 from rolecall.model.a2a import PAUSED, Answer, Logged, TaskState
 from rolecall.model.command import CancelTask, GetTask, ListTasks, Send, Subscribe, Target, TaskQuery
-from rolecall.model.ids import START, Caller, Cursor, TaskId, new_task_id
+from rolecall.model.ids import START, Caller, Cursor, TaskId, new_context_id, new_task_id
 from rolecall.model.task import TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
 
@@ -310,7 +310,7 @@ class Hub:
             role=worker.role,
             worker=worker,
             epoch=route.registration.epoch,
-            context=send.context_id or "",
+            context=send.context_id or new_context_id(),
             worker_task="",
             worker_context=route.conversation.worker_context if route.conversation else "",
             dialect=send.dialect,

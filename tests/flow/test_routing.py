@@ -24,10 +24,11 @@ from rolecall.errors import (
 from rolecall.model.command import Target
 from rolecall.model.ids import TaskId
 from rolecall.model.principal import LOCAL
+from rolecall.model.value import replace
 from rolecall.model.worker import Health, Registration
 from rolecall.protocol.v0_3 import requests as v03
 from tests.flow.conftest import CALLER, System, proof
-from tests.helpers.scripted import status, task
+from tests.helpers.scripted import message, status, task
 
 DONE = task("completed")
 
@@ -194,6 +195,21 @@ async def test_a_new_worker_of_a_context_gets_the_callers_name_for_it(system: Sy
     await system.send(contextId="mine")
     assert first["contextId"] == "mine"
     assert [sent.get("contextId") for sent in system.forwarder.delivered_messages()] == ["mine", "mine"]
+
+
+@pytest.mark.parametrize("answered", ["message", "task"])
+async def test_a_worker_cannot_catch_a_callers_next_message_by_the_context_that_it_chooses(
+    system: System, answered: str
+) -> None:
+    """Its own context is never the public one, which alone steers routing."""
+    await enrol(system, "echo:a")
+    await system.send(contextId="secret-project")
+    chosen = task("completed", contextId="secret-project") if answered == "task" else message("hi")
+    await system.enrol("other:b")
+    system.forwarder.plan("other:b", replace(chosen, context="secret-project"))
+    answer = await system.send(role="other")
+    assert answer["contextId"] != "secret-project"
+    assert await went(system, role=None, contextId="secret-project") == ("a", "context affinity", 1)
 
 
 async def test_an_instance_is_pinned_by_its_name(system: System) -> None:

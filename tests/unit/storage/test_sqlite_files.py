@@ -200,6 +200,15 @@ OLD_TASK = {
 }
 
 
+async def test_a_task_stored_without_a_public_context_gets_one(database: Path, clock: ManualClock, tmp_path: Path) -> None:
+    with closing(at_version(database, 7, tmp_path)) as db:
+        for task, context in (("its id", ""), ("another", "mine")):
+            row = {**OLD_TASK, "id": task, "updated": 0.0, "turn_params": b"{}", "context": context}
+            db.execute(f"insert into task ({', '.join(row)}) values ({', '.join('?' * len(row))})", tuple(row.values()))
+    async with SqliteEngine(database, clock) as engine:
+        assert {row.id: row.context for row in await engine.tasks.unfinished()} == {"its id": "its id", "another": "mine"}
+
+
 async def test_calls_stored_before_the_call_table_are_recognised(database: Path, clock: ManualClock, tmp_path: Path) -> None:
     now, codec = time.time(), Codec(clock.wall)
     message = {"role": "user", "parts": [{"type": "text", "text": "hi"}]}
