@@ -28,6 +28,7 @@ from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.relay.context import Dependencies
 from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router
+from hub.core.routing.waiting import WaitingCalls
 from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
 from hub.core.tasks.stream import TaskStream
@@ -276,6 +277,7 @@ async def _assemble(
         codec=Codec(clock.wall),
         router=Router(watched.registry, watched.tasks, failing, default_role=None, rng=Random(7)),
         failing=failing,
+        waiting=(waiting := WaitingCalls(watched.registry)),
         observer=observer,
         clock=clock,
         silence=timedelta(seconds=SILENCE),
@@ -289,8 +291,10 @@ async def _assemble(
         forwarder,
         observer,
         LeaseTerms(TTL, timedelta(seconds=45)),
+        on_beat=waiting.wake,
         check_url=lambda url, networks: None,
         limit=100,
         per_holder_limit=100,
     )
+    supervisor.keep_running("waiting calls", waiting.watch)
     return System(hub, directory, watched, forwarder, clock, supervisor, deps, push, observer, opened)

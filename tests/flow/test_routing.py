@@ -402,11 +402,13 @@ async def test_a_caller_that_waited_in_vain_gets_the_reason_and_retry_after(syst
 
 
 async def test_a_caller_may_wait_for_a_full_worker(system: System) -> None:
-    (lease,) = await enrol(system, "echo:a", capacity=1)
-    lease.in_flight = 1
+    await system.enrol("echo:a", capacity=1)
+    system.forwarder.plan("echo:a", task("working"), 3.0, DONE)
+    system.forwarder.plan("echo:a", DONE)
+    running = asyncio.create_task(system.send("first"))
+    await asyncio.sleep(0.1)
     waiting = asyncio.create_task(system.send(metadata={"waitSeconds": 10}))
-    await asyncio.sleep(3)
-    lease.in_flight = 0
+    await running
     assert (await waiting)["status"]["state"] == "completed"
 
 

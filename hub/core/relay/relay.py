@@ -547,6 +547,7 @@ class Relay(Inbox):
             registration.in_flight -= 1
             self._counted = False
             self._deps.failing.call_ended(registration, self.row.id, writer.state, self._error, rests=writer.rests)
+            self._deps.waiting.wake(registration.workspace, registration.worker)
 
 
 def message_memory(turns: Sequence[Turn]) -> int:
