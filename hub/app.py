@@ -23,7 +23,9 @@ from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.registry.reaper import EVERY as SWEEP_EVERY
 from hub.core.registry.reaper import LeaseReaper
 from hub.core.relay.context import Dependencies
+from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router
+from hub.core.routing.waiting import WaitingCalls
 from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
 from hub.identity.tokens import FILE_NAME as TOKENS_FILE
@@ -165,11 +167,14 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
     ):
         observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()), shares.uses)
         vault = _vault(settings)
+        failing = FailingWorkers(engine.registry, clock, supervisor)
         parts = Dependencies(
             engine=engine,
             forwarder=HttpForwarder(client, vault=vault),
             codec=Codec(clock.wall),
-            router=Router(engine.registry, engine.tasks, default_role=settings.default_role),
+            router=Router(engine.registry, engine.tasks, failing, default_role=settings.default_role),
+            failing=failing,
+            waiting=WaitingCalls(engine.registry),
             observer=observer,
             clock=clock,
             silence=timedelta(seconds=settings.worker_silence),
@@ -192,6 +197,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
             deps.forwarder,
             observer,
             terms,
+            on_beat=deps.waiting.wake,
             check_url=guard.check_url,
             limit=settings.max_agents,
             per_holder_limit=settings.max_agents_per_token,
@@ -207,6 +213,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
             await hub.settle()
             supervisor.keep_running("silence watch", hub.relays.watch)
             supervisor.keep_running("paused tasks", hub.paused_tasks.watch)
+            supervisor.keep_running("waiting calls", deps.waiting.watch)
             supervisor.keep_running("lease sweep", lambda: _every(SWEEP_EVERY, reaper.look))
             supervisor.keep_running("registry observer", directory.observe)
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
@@ -224,6 +231,8 @@ def _share_limits(settings: Settings) -> ShareLimits:
         open_tasks_per_workspace=settings.max_open_tasks_per_workspace,
         streams=settings.max_streams,
         streams_per_workspace=settings.max_streams_per_workspace,
+        waiting=settings.max_waiting,
+        waiting_per_workspace=settings.max_waiting_per_workspace,
         message_memory=settings.max_message_memory,
         message_memory_per_workspace=settings.max_message_memory_per_workspace,
         at_once=settings.max_at_once,

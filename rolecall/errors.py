@@ -498,7 +498,7 @@ class DeadlinePassed(WorkerError):
 
 
 _TASK_NOT_FOUND, _TASK_NOT_CANCELABLE = -32001, -32002
-"""The only A2A codes that the hub's decisions depend on."""
+_ABOUT_THE_REQUEST = frozenset({-32600, -32602, -32001, -32002, -32003, -32004, -32005, -32007, -32008, -32009})
 
 
 class WorkerFault(WorkerError):
@@ -515,6 +515,11 @@ class WorkerFault(WorkerError):
     @property
     def too_late_to_cancel(self) -> bool:
         return self.code == _TASK_NOT_CANCELABLE
+
+    @property
+    def may_be_the_callers(self) -> bool:
+        """The code says that the request is wrong, and not the worker."""
+        return self.code in _ABOUT_THE_REQUEST
 
 
 class InvalidAnswer(WorkerError):

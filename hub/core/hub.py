@@ -38,13 +38,13 @@ from rolecall.errors import (
 )
 from rolecall.model.a2a import PAUSED, Answer, Logged, TaskState
 from rolecall.model.command import CancelTask, GetTask, ListTasks, Send, Subscribe, Target, TaskQuery
-from rolecall.model.ids import START, Caller, Cursor, TaskId, new_task_id
+from rolecall.model.ids import START, Caller, Cursor, TaskId, new_context_id, new_task_id
 from rolecall.model.task import TaskPage, TaskRow, Turn
 
 _REVEAL_AFTER = 1.0
 """A caller that does not block gets the current task after this many seconds."""
 _AT_WORK = "The task is working and takes no message now. Wait until it asks for input, or cancel it."
-_LOOK_AGAIN = 0.1
+_TRY_AGAIN = 0.1
 _SINCE_1_0 = frozenset({"1.0"})
 """In these versions a subscription to an ended task is an error, and a context alone continues no task."""
 
@@ -88,7 +88,7 @@ class Hub:
 
     async def send(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None = None) -> Answer:
         """The answer to a message: a Task, or the worker's bare Message. ClientDisconnected."""
-        call = await self._begin(caller, send)
+        call = await self._begin(caller, send, on_disconnect)
         if not send.blocking:
             await self._started_or_shown(call)
             log = await self._engine.events.read(call.task)
@@ -100,11 +100,13 @@ class Hub:
             log = await self._engine.events.read(call.task)
         return await self._reader.of(caller, call.task, log, TaskView(send.dialect, send.history_length, send.alias))
 
-    async def stream(self, caller: Caller, send: Send) -> TaskStream:
-        """The answer to a message as a stream. Returns once the worker has begun to answer."""
+    async def stream(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None = None) -> TaskStream:
+        """The answer to a message as a stream. Returns once the worker has begun to answer. ClientDisconnected: before there
+        was a worker.
+        """
         self._streams.take(caller.workspace)
         try:
-            call = await self._begin(caller, send)
+            call = await self._begin(caller, send, on_disconnect)
             await call.started()
             # The first frame of an answer shows the task after it was answered, not while it was paused.
             first = await self._reader.as_of(caller, call.task, Cursor(call.began + 1)) if call.began > START else None
@@ -161,32 +163,49 @@ class Hub:
 
     # --- how a call begins
 
-    def _begin(self, caller: Caller, send: Send) -> Awaitable[Call]:
+    def _begin(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None) -> Awaitable[Call]:
         """Return the call of a repeated message, or admit a new one."""
         if self.draining:
             raise HubDraining
         turn = self._deps.codec.record(send, after=START)
         names = names_of(caller, send, turn)
-        return self._idempotency.once(caller, send, names, partial(self._admit, caller, send, turn, names))
+        return self._idempotency.once(caller, send, names, partial(self._admit, caller, send, turn, names, on_disconnect))
 
-    async def _admit(self, caller: Caller, send: Send, turn: Turn, names: CallNames) -> Call | None:
+    async def _admit(
+        self, caller: Caller, send: Send, turn: Turn, names: CallNames, on_disconnect: OnDisconnect | None
+    ) -> Call | None:
         """Route, store, and only then call the worker, so that every task that may run can be found again. None: an earlier
         call has one of the names.
         """
         with self._open_tasks.hold(caller.workspace), self._messages.hold(caller.workspace, message_memory((turn,))):
-            relay = await self._admit_one(caller, send, turn, names)
+            relay = await self._admit_one(caller, send, turn, names, on_disconnect)
         if relay is None:
             return None
         if self.draining:
             self.relays.drain()
         return Call(relay.row.id, relay.row.role, relay.began, relay)
 
-    async def _admit_one(self, caller: Caller, send: Send, turn: Turn, names: CallNames) -> Relay | None:
+    async def _admit_one(
+        self, caller: Caller, send: Send, turn: Turn, names: CallNames, on_disconnect: OnDisconnect | None
+    ) -> Relay | None:
         row = await self._find_answered(caller, send) if send.task_id or send.alias or send.context_id else None
         references = await self._references(caller, send) if send.references else {}
         if row is not None:
             return await self._continue(caller, row, send, references, names)
-        route = await self._route(caller, send)
+        route = await self._route(caller, send, on_disconnect)
+        # The place is taken from now on, and not only when the call is stored.
+        chosen = route.registration
+        chosen.in_flight += 1
+        try:
+            return await self._start(caller, send, turn, names, route, references)
+        finally:
+            chosen.in_flight -= 1
+            if not chosen.full:
+                self._deps.waiting.wake(chosen.workspace, chosen.worker)
+
+    async def _start(
+        self, caller: Caller, send: Send, turn: Turn, names: CallNames, route: Route, references: dict[str, str]
+    ) -> Relay | None:
         row = self._new_row(caller, send, route)
         push_config = await self._push.prepare(send.push.of(row.id)) if send.push is not None else None
         tasks, window = self._engine.tasks, self._limits.same_message
@@ -211,23 +230,27 @@ class Hub:
                     await write()
                     return
                 except StoreUnavailable:
-                    await asyncio.sleep(_LOOK_AGAIN)
+                    await asyncio.sleep(_TRY_AGAIN)
 
         await asyncio.wait([self._supervisor.run_once(f"taking back {task}", retry())])
 
-    async def _route(self, caller: Caller, send: Send) -> Route:
-        """Choose a worker, at once or within the time that the caller accepts to wait."""
-        deadline = self._deps.clock.monotonic() + send.wait if send.wait else None
-        while True:
+    async def _route(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None) -> Route:
+        """Choose a worker, at once or within the time that the caller accepts to wait. ClientDisconnected."""
+        try:
             try:
                 return await self._router.choose(caller, send)
-            except RouteError as error:
-                may_wait = isinstance(error, RoleUnknown | NoLiveWorker | WorkerBusy) and not self.draining
-                if not may_wait or deadline is None or self._deps.clock.monotonic() >= deadline:
-                    role = send.target.path_role or send.target.role or ""
-                    self._deps.observer.routed(role, "role", type(error).__name__)
+            except (RoleUnknown, NoLiveWorker, WorkerBusy) as refusal:
+                if not send.wait or self.draining or _cannot_agree(send.target):
                     raise
-            await asyncio.sleep(_LOOK_AGAIN)
+                choose = partial(self._router.choose, caller, send)
+                with self._deps.shares.waiting.hold(caller.workspace):
+                    return await self._deps.waiting.place(
+                        caller.workspace, refusal, choose, within=send.wait, on_disconnect=on_disconnect
+                    )
+        except RouteError as error:
+            role = send.target.path_role or send.target.role or ""
+            self._deps.observer.routed(role, "role", type(error).__name__)
+            raise
 
     async def _continue(
         self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str], names: CallNames
@@ -301,7 +324,7 @@ class Hub:
             role=worker.role,
             worker=worker,
             epoch=route.registration.epoch,
-            context=send.context_id or "",
+            context=send.context_id or new_context_id(),
             worker_task="",
             worker_context=route.conversation.worker_context if route.conversation else "",
             dialect=send.dialect,
@@ -398,6 +421,7 @@ class Hub:
             task_stream.break_off()
         for subscription in tuple(self._waiting):
             subscription.stop()
+        self._deps.waiting.stop()
 
     async def forget(self) -> None:
         """Delete tasks that ended long ago, and the names of calls that are no longer recognised, a piece at a time. Sleep as
@@ -410,6 +434,11 @@ class Hub:
             if not await tasks.forget(ended_for=limits.retention, paused_for=limits.max_pause) and not forgotten:
                 return
             await asyncio.sleep(clock.monotonic() - began)
+
+
+def _cannot_agree(target: Target) -> bool:
+    """The message names another role than the path: no worker could change that."""
+    return target.role is not None and target.path_role not in (None, target.role)
 
 
 async def _read_to_rest(subscription: Subscription, after: Cursor) -> None:

@@ -22,7 +22,8 @@ class Registry(Protocol):
     """Leases with a TTL, in memory for fast reads and in the store for restarts.
 
     `live`, `get` and `roles` are plain calls, cheap enough for every request, and never return an expired lease. Their
-    `Registration`s are shared objects: only the registry changes their health and lease, only the hub their `in_flight`.
+    `Registration`s are shared objects: only the registry changes their health and lease, only the hub what it counts of their
+    calls.
     """
 
     async def enrol(
@@ -43,7 +44,9 @@ class Registry(Protocol):
         """End the lease. Errors as for `beat`; an old epoch changes nothing."""
 
     async def mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> None:
-        """Set health. No effect if that epoch is not live, or has this health already. Only an enrolment ends DRAINING."""
+        """Set health. No effect if that epoch is not live, or has this health already. Only an enrolment ends DRAINING. SUSPECT
+        does not replace FAILING, which only a mark, another boot, or reopening the store ends.
+        """
 
     def live(self, workspace: str, role: str | None = None) -> Sequence[Registration]:
         """All live leases, or a role's. The sequence must not be kept across an await."""
@@ -59,7 +62,7 @@ class Registry(Protocol):
         """
 
     def revision(self) -> int:
-        """Rises with each change in the feed."""
+        """Rises with each change of any workspace. Only for comparison within this process."""
 
     def __len__(self) -> int:
         """The number of leases, including those that are being taken, or have expired and are not swept yet."""
@@ -86,5 +89,6 @@ class Registry(Protocol):
 
     def changes(self, workspace: str | None, *, after: int | None, idle: timedelta) -> RegistryFeed:
         """A workspace's changes with a revision above `after`, stored then live, no gap, no repeat; None: from now on.
-        `workspace` None: all workspaces. The newest 10,000 are kept; an older `after` gets those that are left.
+        A workspace's revisions tell nothing of others. `workspace` None: all workspaces, only from now on. The newest
+        10,000 of the hub are kept; an older `after` gets those that are left.
         """

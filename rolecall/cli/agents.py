@@ -43,8 +43,13 @@ async def list_agents(hub: HubClient, /, label: str | None, search: str | None, 
     if as_json:
         print_json([agent.raw for agent in found])
         return
-    rows = [(a.role, a.instance, a.state, _lease(a), _load(a), a.url) for a in found]
-    print_table(("ROLE", "INSTANCE", "STATE", "LEASE", "LOAD", "URL"), rows)
+    columns = ["ROLE", "INSTANCE", "STATE", "LEASE", "LOAD", "URL"]
+    rows = [[a.role, a.instance, a.state, _lease(a), _load(a), a.url] for a in found]
+    reasons = [_reason(a) for a in found]
+    if any(reasons):
+        columns.append("REASON")
+        rows = [[*row, reason] for row, reason in zip(rows, reasons, strict=True)]
+    print_table(columns, rows)
     states = Counter(agent.state for agent in found)
     counts = [f"{count} {state}" for state, count in sorted(states.items())] or ["no live worker"]
     print_notice(" · ".join([*counts, f"hub {hub.url}"]), "dim")
@@ -65,7 +70,7 @@ async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
     on = [key for key, value in (more.get("capabilities") or {}).items() if value]
     facts = [
         ("name", agent.name),
-        ("state", agent.state + (f" ({more['reason']})" if more.get("reason") else "")),
+        ("state", agent.state + (f" ({_reason(agent)})" if _reason(agent) else "")),
         ("description", agent.description),
         ("url", agent.url),
         ("lease", _lease(agent)),
@@ -146,6 +151,11 @@ def _live_worker(name: str) -> Iterator[None]:
 
 def _lease(agent: AgentInfo) -> str:
     return "for ever" if agent.expires_in is None else f"{agent.expires_in:.0f}s"
+
+
+def _reason(agent: AgentInfo) -> str:
+    """Why it has its state; often empty."""
+    return str(agent.raw.get("reason") or "")
 
 
 def _load(agent: AgentInfo) -> str:

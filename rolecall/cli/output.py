@@ -17,6 +17,7 @@ _STATE_COLOURS = {
     "completed": "green",
     "draining": "yellow",
     "suspect": "yellow",
+    "failing": "red",
     "failed": "red",
     "rejected": "red",
 }

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from math import inf
 from typing import Any, NamedTuple
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import JSONRPC, Interface
-from rolecall.model.ids import WorkerId
+from rolecall.model.ids import TaskId, WorkerId
 
 
 class Health(StrEnum):
     READY = "ready"
     SUSPECT = "suspect"
+    FAILING = "failing"
     DRAINING = "draining"
 
 
@@ -84,6 +86,20 @@ class LeaseProof(NamedTuple):
 
 
 @dataclass(slots=True)
+class FailedCalls:
+    """A worker's calls that failed in a row, since its last success. Times are monotonic."""
+
+    since: float
+    count: int = 0
+    pause: float = 0.0
+    """Seconds without a call before a trial call. Zero: it gets calls."""
+    due: float = 0.0
+    """When the next trial call may come; while it gets calls, when it is next compared with the others of its role."""
+    trial: TaskId | None = None
+    """The trial call that it has."""
+
+
+@dataclass(slots=True)
 class Registration:
     """A live lease as this hub sees it.
 
@@ -103,6 +119,10 @@ class Registration:
     reason: str = ""
     reported_in_flight: int = 0
     in_flight: int = 0
+    failed_calls: FailedCalls | None = None
+    """None: its last call succeeded, or it had none."""
+    last_success: float = -inf
+    """When a call last succeeded. Monotonic."""
     registered_at: float = 0.0
     """Wall clock, for people. The engine decides on expiry with its own clock."""
     last_seen: float = 0.0
@@ -135,12 +155,15 @@ class ChangeKind(StrEnum):
     CHANGED = "changed"
     DRAINING = "draining"
     SUSPECT = "suspect"
+    FAILING = "failing"
     EXPIRED = "expired"
     WITHDRAWN = "withdrawn"
 
 
 class RegistryChange(NamedTuple):
-    """One entry of the registry feed. `revision` rises by one with each change of a hub's registry, also across restarts."""
+    """One entry of the registry feed. `revision` rises by one with each change of the workspace, also across restarts.
+    `reason`: of the health.
+    """
 
     revision: int
     kind: ChangeKind
@@ -149,3 +172,4 @@ class RegistryChange(NamedTuple):
     epoch: int
     health: Health | None
     at: float
+    reason: str = ""

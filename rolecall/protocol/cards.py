@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import HTTP_JSON, JSONRPC, Capabilities, Extension, Interface, Profile, Requirement, Skill
@@ -89,7 +90,11 @@ def _interface(url: Any, binding: Any, dialect: str | None, tenant: str | None =
 def _is_address(url: Any) -> bool:
     if not isinstance(url, str) or len(url) > _LONGEST_URL or not url.isprintable() or " " in url:
         return False
-    return url.lower().startswith(("http://", "https://"))
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.netloc)
+    except ValueError:
+        return False
 
 
 def _dialect(version: Any, otherwise: str) -> str | None:

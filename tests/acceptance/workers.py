@@ -15,6 +15,7 @@ from worker_sdk import Message, NeedInput, Status, Worker
 counter = Worker("counter", description="Counts to the given number, one event each", concurrency=64)
 same = Worker("same", description="Sends ha a given number of times", concurrency=64)
 asker = Worker("asker", description="Asks one question")
+broken = Worker("broken", description="Works for a moment, or fails at once while the file BROKEN exists", concurrency=64)
 instant = Worker("echo", description="Returns the text of the message")
 
 
@@ -54,3 +55,16 @@ async def ask(message: Message) -> AsyncIterator[str | NeedInput]:
 async def echo(message: Message) -> str:
     note(message)
     return message.text
+
+
+@broken.on_message
+async def work(message: Message) -> str:
+    note(message)
+    if is_broken():
+        raise RuntimeError("broken")
+    await asyncio.sleep(0.3)
+    return message.text
+
+
+def is_broken() -> bool:
+    return "BROKEN" in os.environ and Path(os.environ["BROKEN"]).exists()

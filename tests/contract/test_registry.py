@@ -470,3 +470,49 @@ async def test_a_lease_that_expired_and_was_not_swept_has_ended_when_its_name_is
     ended = await registry.ended("default", WORKER)
     assert ended is not None
     assert (ended.epoch, ended.boot, ended.withdrawn) == (1, "first", False)
+
+
+# --- failing
+
+
+async def test_a_failing_worker_stays_failing_whatever_it_sends(registry: Registry) -> None:
+    lease = await enrolled(registry)
+    await registry.mark("default", WORKER, lease.epoch, Health.FAILING, "it fails")
+    await beat(registry, lease)
+    await registry.mark("default", WORKER, lease.epoch, Health.SUSPECT, "it is late")
+    assert await enrolled(registry) is lease
+    assert await enrolled(registry, description="changed") is lease
+    assert (lease.health, lease.reason) == (Health.FAILING, "it fails")
+    assert await kinds(registry) == ["enrolled", "failing", "changed"]
+
+
+async def test_a_mark_or_another_boot_ends_failing(registry: Registry) -> None:
+    lease = await enrolled(registry)
+    await registry.mark("default", WORKER, lease.epoch, Health.FAILING, "it fails")
+    await registry.mark("default", WORKER, lease.epoch, Health.READY, "")
+    assert (lease.health, lease.reason) == (Health.READY, "")
+    await registry.mark("default", WORKER, lease.epoch, Health.FAILING, "it fails again")
+    assert (await enrolled(registry, boot="next")).health is Health.READY
+    assert await kinds(registry) == ["enrolled", "failing", "changed", "failing", "enrolled"]
+
+
+async def test_a_failing_worker_can_drain(registry: Registry) -> None:
+    lease = await enrolled(registry)
+    await registry.mark("default", WORKER, lease.epoch, Health.FAILING, "it fails")
+    await beat(registry, lease, draining=True)
+    assert lease.health is Health.DRAINING
+
+
+async def test_a_reopened_store_knows_nothing_of_failures(store: Store, engine: Engine, clock: ManualClock) -> None:
+    lease = await enrolled(engine.registry)
+    late = await enrolled(engine.registry, TWO, ttl=timedelta(seconds=10))
+    for one in (lease, late):
+        await engine.registry.mark("default", one.worker, one.epoch, Health.FAILING, "it fails")
+    await store.close()
+    clock.advance(20)
+    engine = await store.reopen()
+    for worker in (WORKER, TWO):
+        found = engine.registry.get("default", worker)
+        assert found is not None
+        assert (found.health, found.reason) == (Health.READY, "")
+    assert await kinds(engine.registry, after=4) == ["changed", "changed"]

@@ -54,13 +54,18 @@ async def test_feed_without_a_revision_begins_now(registry: Registry) -> None:
     assert await next_changes(feed) == [(2, "enrolled", "echo:two")]
 
 
-async def test_feed_of_all_workspaces_has_every_change_and_a_workspaces_has_its_own(registry: Registry) -> None:
+async def test_feed_of_all_workspaces_has_every_change_from_now_on(registry: Registry) -> None:
     await enrolled(registry)
+    all_changes = registry.changes(None, after=None, idle=SOON)
+    assert await next_changes(all_changes) == []
+    await enrolled(registry, TWO)
     await registry.enrol("acme", an_offer(TWO), boot="b", ttl=TTL)
-    all_changes = registry.changes(None, after=0, idle=SOON)
-    assert await next_changes(all_changes) == [(1, "enrolled", "echo:one"), (2, "enrolled", "echo:two")]
+    assert await next_changes(all_changes) == [(2, "enrolled", "echo:two"), (1, "enrolled", "echo:two")]
+    waiting = asyncio.ensure_future(next_changes(all_changes))
+    await asyncio.sleep(0)
+    await registry.enrol("acme", an_offer(), boot="b", ttl=TTL)
+    assert await waiting == [(2, "enrolled", "echo:one")]
     all_changes.stop()
-    assert await kinds(registry, workspace="acme") == ["enrolled"]
 
 
 async def test_feed_is_empty_when_idle_and_ends_when_stopped(registry: Registry) -> None:
@@ -81,7 +86,27 @@ async def test_a_feed_has_no_changes_of_another_workspace(registry: Registry) ->
     await enrolled(registry, workspace="elsewhere")
     assert list(await anext(feed)) == []
     await enrolled(registry, TWO)
-    assert await next_changes(feed) == [(2, "enrolled", "echo:two")]
+    assert await next_changes(feed) == [(1, "enrolled", "echo:two")]
+
+
+async def test_revisions_do_not_tell_how_much_other_workspaces_change(store: Store, engine: Engine) -> None:
+    for number in range(5):
+        await enrolled(engine.registry, WorkerId("echo", str(number)), workspace="elsewhere")
+        await enrolled(engine.registry, WorkerId("echo", str(number)))
+    engine = await store.open_again(engine)
+    await enrolled(engine.registry, TWO, workspace="elsewhere")
+    await enrolled(engine.registry, TWO)
+    batch = await anext(engine.registry.changes("default", after=3, idle=SOON))
+    assert [change.revision for change in batch] == [4, 5, 6]
+
+
+async def test_a_change_of_health_has_its_reason(store: Store, engine: Engine) -> None:
+    lease = await enrolled(engine.registry)
+    await engine.registry.mark("default", WORKER, lease.epoch, Health.SUSPECT, "it was late")
+    await beat(engine.registry, lease)
+    engine = await store.open_again(engine)
+    batch = await anext(engine.registry.changes("default", after=0, idle=SOON))
+    assert [(change.kind, change.reason) for change in batch] == [("enrolled", ""), ("suspect", "it was late"), ("changed", "")]
 
 
 async def test_feed_keeps_the_newest_ten_thousand(registry: Registry) -> None:
@@ -93,6 +118,14 @@ async def test_feed_keeps_the_newest_ten_thousand(registry: Registry) -> None:
         await asyncio.gather(*marks)
     batch = await anext(registry.changes("default", after=2, idle=SOON))
     assert [change.revision for change in batch] == list(range(101, KEPT + 101))
+    # What another workspace does pushes them out too, and the revisions go on.
+    feed = registry.changes("default", after=None, idle=SOON)
+    for at in range(10):
+        await enrolled(registry, WorkerId("echo", str(at)), workspace="elsewhere")
+    batch = await anext(registry.changes("default", after=2, idle=SOON))
+    assert [change.revision for change in batch] == list(range(111, KEPT + 101))
+    await enrolled(registry, TWO)
+    assert await next_changes(feed) == [(KEPT + 101, "enrolled", "echo:two")]
 
 
 async def test_the_newest_change_of_a_role_is_known_when_no_worker_serves_it(registry: Registry, clock: ManualClock) -> None:

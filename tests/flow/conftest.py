@@ -26,7 +26,9 @@ from hub.core.push.configs import PushConfigs
 from hub.core.push.deliveries import Deliveries
 from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.relay.context import Dependencies
+from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router
+from hub.core.routing.waiting import WaitingCalls
 from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
 from hub.core.tasks.stream import TaskStream
@@ -268,11 +270,14 @@ async def _assemble(
     supervisor, guard = Supervisor(), WebhookGuard((), [ip_network("127.0.0.0/8")], ())
     watched = WatchedEngine(await stack.enter_async_context(engine))
     client = await stack.enter_async_context(Client(guard))
+    failing = FailingWorkers(watched.registry, clock, supervisor)
     deps = Dependencies(
         engine=watched,
         forwarder=forwarder,
         codec=Codec(clock.wall),
-        router=Router(watched.registry, watched.tasks, default_role=None, rng=Random(7)),
+        router=Router(watched.registry, watched.tasks, failing, default_role=None, rng=Random(7)),
+        failing=failing,
+        waiting=(waiting := WaitingCalls(watched.registry)),
         observer=observer,
         clock=clock,
         silence=timedelta(seconds=SILENCE),
@@ -286,8 +291,10 @@ async def _assemble(
         forwarder,
         observer,
         LeaseTerms(TTL, timedelta(seconds=45)),
+        on_beat=waiting.wake,
         check_url=lambda url, networks: None,
         limit=100,
         per_holder_limit=100,
     )
+    supervisor.keep_running("waiting calls", waiting.watch)
     return System(hub, directory, watched, forwarder, clock, supervisor, deps, push, observer, opened)

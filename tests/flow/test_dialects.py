@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
@@ -244,7 +245,7 @@ async def test_a_task_in_another_context_than_its_own_is_refused(system: System,
 
 @everybody
 @every_worker
-async def test_a_caller_without_a_context_gets_the_workers_and_a_callers_context_is_kept(
+async def test_a_caller_without_a_context_gets_the_hubs_and_a_callers_context_is_kept(
     system: System, dialect: str, log_dialect: str
 ) -> None:
     await enrol(system, "echo:a", log_dialect)
@@ -252,9 +253,10 @@ async def test_a_caller_without_a_context_gets_the_workers_and_a_callers_context
     system.forwarder.plan("echo:a", task("completed"))
     system.forwarder.plan("echo:a", task("completed", task_id="w2"))
     caller = DialectCaller(system, dialect)
-    assert (await caller.send(name="a")).document[member] == "wc"
+    made = (await caller.send(name="a")).document[member]
+    assert UUID(made).version == 7
     assert (await caller.send("again", name="b", contextId="mine")).document[member] == "mine"
-    assert [sent.get("contextId") for sent in system.forwarder.delivered_messages()] == [None, "mine"]
+    assert [sent.get("contextId") for sent in system.forwarder.delivered_messages()] == [made, "mine"]
 
 
 @pytest.mark.parametrize("dialect", ["0.3", "1.0"])

@@ -47,6 +47,7 @@ class Checked:
 
 def directory_of(system: System, terms: LeaseTerms = TERMS, **options: Any) -> Directory:
     options = {"check_url": Checked(), "limit": 100, "per_holder_limit": 100, "rng": ScriptedRandom(0.5)} | options
+    options["on_beat"] = system.deps.waiting.wake
     return Directory(system.engine.registry, system.forwarder, system.observer, terms, **options)
 
 
@@ -345,7 +346,14 @@ async def test_the_observer_gets_the_changes_of_every_workspace(system: System) 
 
     recorder = ChangeRecorder()
     directory = Directory(
-        system.engine.registry, system.forwarder, recorder, TERMS, check_url=Checked(), limit=9, per_holder_limit=9
+        system.engine.registry,
+        system.forwarder,
+        recorder,
+        TERMS,
+        check_url=Checked(),
+        on_beat=system.deps.waiting.wake,
+        limit=9,
+        per_holder_limit=9,
     )
     system.supervisor.keep_running("observe", directory.observe)
     await asyncio.sleep(0.1)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -175,14 +176,15 @@ async def test_a_status_of_a_paused_task_is_logged_unchanged(system: System) -> 
 
 
 @pytest.mark.parametrize("given", ["mine", None])
-async def test_the_context_is_the_callers_or_else_the_workers(stored_system: System, given: str | None) -> None:
+async def test_the_context_is_the_callers_or_else_the_hubs(stored_system: System, given: str | None) -> None:
     system = stored_system
     await system.enrol("echo:a")
     members = {} if given is None else {"contextId": given}
     system.forwarder.plan("echo:a", task(contextId="wc"), status("completed"))
     answer = await system.send(**members)
     row = await row_of(system, answer["id"])
-    assert row.ids == Ids(TaskId(answer["id"]), given or "wc", "wt", "wc", "0.3")
+    assert row.context == given or UUID(row.context).version == 7
+    assert row.ids == Ids(TaskId(answer["id"]), row.context, "wt", "wc", "0.3")
     assert answer["contextId"] == row.context
 
 

@@ -24,10 +24,11 @@ from rolecall.errors import (
 from rolecall.model.command import Target
 from rolecall.model.ids import TaskId
 from rolecall.model.principal import LOCAL
+from rolecall.model.value import replace
 from rolecall.model.worker import Health, Registration
 from rolecall.protocol.v0_3 import requests as v03
 from tests.flow.conftest import CALLER, System, proof
-from tests.helpers.scripted import status, task
+from tests.helpers.scripted import message, status, task
 
 DONE = task("completed")
 
@@ -135,7 +136,7 @@ async def test_a_context_of_another_role_does_not_steer_a_call(system: System) -
 async def test_the_default_role_is_the_last_resort(system: System) -> None:
     await enrol(system, "echo:a", "other:a")
     registry, tasks = system.engine.registry, system.engine.tasks
-    system.with_bounds(router=Router(registry, tasks, default_role="echo"))
+    system.with_bounds(router=Router(registry, tasks, system.deps.failing, default_role="echo"))
     await decided(system, role="other", contextId="c")
     for members, expected in (
         ({"role": None}, ("echo:a", "default role")),
@@ -194,6 +195,21 @@ async def test_a_new_worker_of_a_context_gets_the_callers_name_for_it(system: Sy
     await system.send(contextId="mine")
     assert first["contextId"] == "mine"
     assert [sent.get("contextId") for sent in system.forwarder.delivered_messages()] == ["mine", "mine"]
+
+
+@pytest.mark.parametrize("answered", ["message", "task"])
+async def test_a_worker_cannot_catch_a_callers_next_message_by_the_context_that_it_chooses(
+    system: System, answered: str
+) -> None:
+    """Its own context is never the public one, which alone steers routing."""
+    await enrol(system, "echo:a")
+    await system.send(contextId="secret-project")
+    chosen = task("completed", contextId="secret-project") if answered == "task" else message("hi")
+    await system.enrol("other:b")
+    system.forwarder.plan("other:b", replace(chosen, context="secret-project"))
+    answer = await system.send(role="other")
+    assert answer["contextId"] != "secret-project"
+    assert await went(system, role=None, contextId="secret-project") == ("a", "context affinity", 1)
 
 
 async def test_an_instance_is_pinned_by_its_name(system: System) -> None:
@@ -386,11 +402,13 @@ async def test_a_caller_that_waited_in_vain_gets_the_reason_and_retry_after(syst
 
 
 async def test_a_caller_may_wait_for_a_full_worker(system: System) -> None:
-    (lease,) = await enrol(system, "echo:a", capacity=1)
-    lease.in_flight = 1
+    await system.enrol("echo:a", capacity=1)
+    system.forwarder.plan("echo:a", task("working"), 3.0, DONE)
+    system.forwarder.plan("echo:a", DONE)
+    running = asyncio.create_task(system.send("first"))
+    await asyncio.sleep(0.1)
     waiting = asyncio.create_task(system.send(metadata={"waitSeconds": 10}))
-    await asyncio.sleep(3)
-    lease.in_flight = 0
+    await running
     assert (await waiting)["status"]["state"] == "completed"
 
 

@@ -84,6 +84,31 @@ async def test_29_and_30_markup_is_data(http: httpx.AsyncClient) -> None:
     await http.delete("/registry/agents/xss:a")
 
 
+async def test_one_wrong_card_does_not_break_the_card_of_its_role(http: httpx.AsyncClient) -> None:
+    good = {"name": "good", "defaultInputModes": ["image/png"], "skills": [{"id": "draw", "tags": ["art"]}]}
+    assert (await enrol(http, "mixed:good", card=good)).status_code == 201
+    members = ("defaultInputModes", "defaultOutputModes", "name", "provider", "url", "preferredTransport", "protocolVersion")
+    members += ("supportedInterfaces", "additionalInterfaces", "securitySchemes", "security", "version", "iconUrl")
+    for wrong in (True, 7, "text", {"a": 1}, [True, {"url": "http://[::1"}], None):
+        card = {
+            **dict.fromkeys(members, wrong),
+            "capabilities": {"extensions": wrong},
+            "skills": [{"id": wrong, "name": wrong}],
+        }
+        assert (await enrol(http, "mixed:wrong", card=card)).status_code in (200, 201)
+        for path in (
+            "/agents/mixed/.well-known/agent-card.json",
+            "/registry/agents?role=mixed",
+            "/.well-known/ai-catalog.json",
+        ):
+            assert (await http.get(path)).status_code == 200, (wrong, path)
+        served = (await http.get("/agents/mixed/.well-known/agent-card.json")).json()
+        assert "image/png" in served["defaultInputModes"]
+    assert (await enrol(http, "mixed:worse", "http://[::1")).status_code == 422
+    for instance in ("good", "wrong"):
+        await http.delete(f"/registry/agents/mixed:{instance}")
+
+
 @pytest.mark.parametrize(
     "card",
     [

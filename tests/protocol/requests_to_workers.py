@@ -79,7 +79,7 @@ async def made(interface: Interface) -> dict[str, str]:
     async with RawServer(always(answer(b"{}"))) as server, Client(Guard([], [], allow_loopback=True)) as client:
         forwarder = HttpForwarder(client)
         offer = Offer(WorkerId("echo", "1"), server.url, streaming=True, interfaces=(interface._replace(url=server.url),))
-        first = Ids(TaskId("t-hub"), "", log_dialect=interface.dialect)
+        first = Ids(TaskId("t-hub"), "c-1", log_dialect=interface.dialect)
         known = Ids(TaskId("t-hub"), "c-hub", "t-worker", "c-worker", interface.dialect)
 
         async def note(name: str, call: Any) -> None:

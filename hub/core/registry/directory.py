@@ -45,6 +45,7 @@ class Directory:
         terms: LeaseTerms,
         *,
         check_url: Callable[[str, Sequence[Network]], None],
+        on_beat: Callable[[str, WorkerId], None],
         limit: int,
         per_holder_limit: int,
         rng: Random | None = None,
@@ -54,6 +55,7 @@ class Directory:
         self._observer = observer
         self._terms = terms
         self._check_url = check_url
+        self._on_beat = on_beat
         self._limit = limit
         self._per_holder_limit = per_holder_limit
         self._rng = rng or Random()
@@ -93,6 +95,7 @@ class Directory:
     async def beat(self, holder: Principal, worker: WorkerId, proof: LeaseProof, beat: Beat) -> GrantedLease:
         self._check_holder(holder, worker, proof)
         registration = await self._registry.beat(holder.workspace, worker, proof, beat)
+        self._on_beat(holder.workspace, worker)
         return GrantedLease(registration, self._heartbeat(registration.ttl), False)
 
     async def withdraw(self, holder: Principal, worker: WorkerId, proof: LeaseProof) -> None:

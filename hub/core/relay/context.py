@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from hub.core.observe import Observer
+from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router
+from hub.core.routing.waiting import WaitingCalls
 from hub.core.shares.table import Shares
 from hub.ports.clock import Clock
 from hub.ports.codec import Codec
@@ -24,6 +26,8 @@ class Dependencies:
     forwarder: Forwarder
     codec: Codec
     router: Router
+    failing: FailingWorkers
+    waiting: WaitingCalls
     observer: Observer
     clock: Clock
     silence: timedelta

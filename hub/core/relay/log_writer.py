@@ -11,7 +11,7 @@ from hub.ports.codec import Codec, LogFold
 from hub.ports.event_log import EventLog, LogEntry
 from rolecall.errors import HubError, InvalidAnswer, LogMoved, StoreUnavailable
 from rolecall.model.a2a import CONTENT, PAUSED, Event, EventKind, Ids, TaskState, WorkerEvent
-from rolecall.model.ids import START, Cursor, new_context_id
+from rolecall.model.ids import START, Cursor
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.value import replace
 
@@ -121,8 +121,6 @@ class TaskLogWriter:
         self._new_ids, self._new_position, self._new_ended = self.ids, self.position, self.ended
 
     def _open(self) -> None:
-        if not self._new_ids.context:
-            self._new_ids = replace(self._new_ids, context=new_context_id())
         self._new_events.append(self._codec.opening(self._new_ids, self._turns[0]))
 
     def _add(self, worker_event: WorkerEvent) -> bool:
@@ -137,7 +135,7 @@ class TaskLogWriter:
         opens = self.at == START and not events
         if worker_event.kind is EventKind.TASK and not opens:
             return False
-        if not (ids.worker_task and ids.worker_context and ids.context):
+        if not (ids.worker_task and ids.worker_context):
             ids = self._new_ids = _with_worker_ids(ids, worker_event)
         if opens:
             events += self._codec.begin(worker_event, ids, self._turns[0])
@@ -235,10 +233,10 @@ class TaskLogWriter:
 
 
 def _with_worker_ids(ids: Ids, worker_event: WorkerEvent) -> Ids:
-    """The ids, with those of the worker. Its context becomes the public one if the caller gave none."""
+    """The ids, with those of the worker. Its context is never the public one: the caller's next message there would be its."""
     return Ids(
         ids.task,
-        ids.context or worker_event.context or new_context_id(),
+        ids.context,
         ids.worker_task or worker_event.task,
         ids.worker_context or worker_event.context,
         ids.log_dialect,

@@ -22,7 +22,7 @@ from hub.core.relay.retry_budget import RetryBudget
 from hub.core.relay.start_signal import StartSignal
 from hub.core.relay.transitions import TABLE, Effect, Fact, Phase, Trigger, step
 from hub.core.relay.worker_call import WorkerCall, suspect, trigger_of
-from hub.core.routing.router import Route
+from hub.core.routing.router import TRIAL, Route
 from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import (
@@ -131,7 +131,9 @@ class Relay(Inbox):
         self._can_fail_over = self.began == START and route.rule not in ("owner", "instance")
         self._answering = self.began > START
         self._cut = False
-        self._count_load(1)
+        self._begin_load()
+        if route.rule == TRIAL:
+            self._deps.failing.trial_began(route.registration, self.row.id)
         if self.began == START:
             self.phase = Phase.CALLING
             self.post(Trigger.ASSIGNED)
@@ -341,9 +343,9 @@ class Relay(Inbox):
         except StoreUnavailable as error:
             return Trigger.GIVE_UP, error
         self.log_writer.use_dialect(log_dialect)
-        self._count_load(-1)
+        self._end_load()
         self.registration = next_one
-        self._count_load(1)
+        self._begin_load()
         self._deps.observer.failed_over(previous.worker.role)
         return Trigger.ASSIGNED, None
 
@@ -489,7 +491,7 @@ class Relay(Inbox):
         """The relay is over: tell everybody, before any waiter of this relay continues."""
         if not self.started.come:
             self._fail_start(WorkerLost(f"{self.worker} sent no answer to this message."))
-        self._count_load(-1)
+        self._end_load()
         self._call.close()
         self.close()
         _wake(self._rest_waiters)
@@ -520,7 +522,7 @@ class Relay(Inbox):
         self.forget_call()
 
     def _rest(self, _: Any) -> None:
-        self._count_load(-1)
+        self._end_load()
         _wake(self._rest_waiters)
         if not self._call.streams:
             self._finish(None)
@@ -535,11 +537,20 @@ class Relay(Inbox):
         """Callers that wait for the start get this error."""
         self.started.happen(error or WorkerLost(f"{self.worker} sent no answer to this message."))
 
-    def _count_load(self, step: int) -> None:
-        """Add this relay to its worker's load, or remove it; each at most once."""
-        if self.registration is not None and self._counted is (step < 0):
-            self.registration.in_flight += step
-            self._counted = step > 0
+    def _begin_load(self) -> None:
+        """The worker has this call."""
+        if self.registration is not None and not self._counted:
+            self.registration.in_flight += 1
+            self._counted = True
+
+    def _end_load(self) -> None:
+        """The worker is done with this call, or never had it."""
+        registration, writer = self.registration, self.log_writer
+        if registration is not None and self._counted:
+            registration.in_flight -= 1
+            self._counted = False
+            self._deps.failing.call_ended(registration, self.row.id, writer.state, self._error, rests=writer.rests)
+            self._deps.waiting.wake(registration.workspace, registration.worker)
 
 
 def message_memory(turns: Sequence[Turn]) -> int:

@@ -9,6 +9,7 @@ from rolecall.model.ids import TaskId, WorkerId
 from rolecall.model.value import Value
 
 _LIMIT = 2_000
+_SHOWN = 10
 
 
 class RoutingDecision(Value, frozen=True):
@@ -17,6 +18,8 @@ class RoutingDecision(Value, frozen=True):
     rule: str
     candidates: int
     at: float
+    failing: dict[str, str]
+    """Workers that were passed over because calls to them fail, and the reasons; not more than ten."""
 
 
 class RoutingHistory:
@@ -26,7 +29,8 @@ class RoutingHistory:
         self._ring: deque[RoutingDecision] = deque(maxlen=_LIMIT)
 
     def note(self, task: TaskId, route: Route, at: float) -> None:
-        self._ring.append(RoutingDecision(task, route.registration.worker, route.rule, route.candidates, at))
+        failing = {str(passed.worker): passed.reason for passed in route.failing[:_SHOWN]}
+        self._ring.append(RoutingDecision(task, route.registration.worker, route.rule, route.candidates, at, failing))
 
     def of(self, task: TaskId) -> RoutingDecision | None:
         return next((decision for decision in reversed(self._ring) if decision.task == task), None)

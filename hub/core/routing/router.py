@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from random import Random
 
+from hub.core.routing.failing import FailingWorkers
 from hub.ports.registry import Registry
 from hub.ports.task_store import TaskStore
 from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous, TaskNotFound, WorkerAway, WorkerBusy
@@ -14,20 +15,37 @@ from rolecall.model.task import Conversation, TaskRow
 from rolecall.model.value import Value
 from rolecall.model.worker import Health, Registration
 
+TRIAL = "trial"
+"""The rule of a call that goes to a failing worker, to see whether it works again."""
+_KEEPS_CONTEXTS = frozenset({Health.READY, Health.FAILING})
+_MAY_SERVE = frozenset({Health.READY, Health.SUSPECT})
+
 
 class Route(Value, frozen=True):
-    """Where a call goes, and why. `conversation` is set if the worker already holds the context."""
+    """Where a call goes, and why. `conversation` is set if the worker already holds the context. `failing`: the workers of the
+    role that were passed over because calls to them fail.
+    """
 
     registration: Registration
     rule: str
     candidates: int
     conversation: Conversation | None = None
+    failing: Sequence[Registration] = ()
 
 
 class Router:
-    def __init__(self, registry: Registry, tasks: TaskStore, *, default_role: str | None, rng: Random | None = None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        tasks: TaskStore,
+        failing: FailingWorkers,
+        *,
+        default_role: str | None,
+        rng: Random | None = None,
+    ) -> None:
         self._registry = registry
         self._tasks = tasks
+        self._failing = failing
         self._default_role = default_role
         self._rng = rng or Random()
 
@@ -69,25 +87,33 @@ class Router:
         if not live:
             raise self._no_worker(workspace, role)
         if conversation is not None:
-            holder = next((r for r in live if r.worker == conversation.worker and r.health is Health.READY), None)
+            holder = next((r for r in live if r.worker == conversation.worker and r.health in _KEEPS_CONTEXTS), None)
             if holder is not None and holder.worker not in avoid:
                 if holder.full:
                     raise WorkerBusy(str(holder.worker), 1)
                 return Route(holder, "context affinity", len(live), conversation)
             rule = "context holder gone"
         ready = [r for r in live if r.health is Health.READY and not (avoid and r.worker in avoid)]
+        failing: Sequence[Registration] = ()
         if len(ready) < len(live):
             suspects = [r for r in live if r.health is Health.SUSPECT and r.worker not in avoid]
             if len(suspects) > len(ready):
                 # If most are suspect, the fault is more likely in the hub than in the workers: try suspects too.
                 ready, rule = ready + suspects, "panic"
+            failing = [r for r in live if r.health is Health.FAILING]
+            trial = self._failing.next_trial(failing) if failing and not avoid else None
+            if trial is not None:
+                return Route(trial, TRIAL, 1, failing=[r for r in failing if r is not trial])
+            if len(failing) > sum(r.health in _MAY_SERVE for r in live):
+                # The others have gone since: at most half of a role is passed over.
+                ready, rule, failing = ready + [r for r in failing if r.worker not in avoid], "panic", ()
         if not ready:
             why = "every live one refused the call" if avoid else "every live one is draining"
             raise NoLiveWorker(role, why, retry_after=2)
         free = [r for r in ready if not r.full]
         if not free:
             raise WorkerBusy(role, len(ready))
-        return Route(least_busy_of_two(free, self._rng), rule, len(free))
+        return Route(least_busy_of_two(free, self._rng), rule, len(free), failing=failing)
 
     def _role_of(self, workspace: str, target: Target) -> tuple[str | None, str | None, str]:
         if target.path_role is not None:

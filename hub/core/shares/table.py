@@ -24,31 +24,40 @@ class ShareLimits:
     streams_per_workspace: int = 5_000
     message_memory: int = 256 * 1024 * 1024
     message_memory_per_workspace: int = 128 * 1024 * 1024
+    waiting: int = 10_000
+    waiting_per_workspace: int = 5_000
     at_once: int = 2_000
     disk: int = 200 * 1024**3
     disk_per_workspace: int = 100 * 1024**3
 
 
 class Shares:
-    """`open_tasks`: calls that have not ended. `messages`: bytes of large requests and of the messages that wait for their
-    worker's answer. `streams`: answers that are streamed to callers. `feeds`: open feeds of the
-    registry. `starts`: requests other than A2A calls; a few of them start per iteration of the loop. `folding`: the thread
-    that folds long logs. `lists`: lists of tasks that are read at once.
-    `disk`: bytes of tasks, messages and logs that are stored. `documents`: cards and catalogs that are made at once, in pieces.
-    """
+    """First what is held, then what is given back at once."""
 
     def __init__(self, limits: ShareLimits | None = None) -> None:
         limits = limits or ShareLimits()
+
         self.open_tasks = WorkspaceShare("open tasks", "max_open_tasks", limits.open_tasks, limits.open_tasks_per_workspace)
+        """Calls that have not ended."""
         self.messages = WorkspaceShare(
             "bytes of messages", "max_message_memory", limits.message_memory, limits.message_memory_per_workspace
         )
+        """Of large requests, and of the messages that wait for their worker's answer."""
         self.streams = WorkspaceShare("open streams", "max_streams", limits.streams, limits.streams_per_workspace)
+        """Answers that are streamed to callers."""
         self.feeds = WorkspaceShare("open feeds", "max_streams", limits.streams, limits.streams_per_workspace)
+        """Of the registry."""
+        self.waiting = WorkspaceShare("waiting calls", "max_waiting", limits.waiting, limits.waiting_per_workspace)
+        """Calls that wait for a worker."""
         self.disk = WorkspaceShare("bytes on disk", "max_disk", limits.disk, limits.disk_per_workspace)
+        """Of the tasks, messages and logs that are stored."""
+
         self.starts = Rotation("starts of requests")
+        """Requests other than A2A calls; a few of them start per iteration of the loop."""
         self.folding = WorkspaceSlots("reads of long tasks", 1, queue=limits.at_once, setting="max_at_once")
+        """The thread that folds long logs."""
         self.documents = WorkspaceSlots("cards being made", 1, queue=limits.at_once, setting="max_at_once")
+        """Cards and catalogs are made in pieces on the loop."""
         self.lists = WorkspaceSlots("lists of tasks", _LISTS, queue=limits.at_once, setting="max_at_once")
 
     def __iter__(self) -> Iterator[WorkspaceShare | WorkspaceSlots | Rotation]:

@@ -88,7 +88,7 @@ class Operations:
     async def open(self, call: OperationCall) -> TaskStream:
         """The stream of a message or of a task."""
         if call.operation is Operation.STREAM:
-            return await self._hub.stream(call.caller, _read_send(call))
+            return await self._hub.stream(call.caller, _read_send(call), call.on_disconnect)
         command = requests.read_subscribe(call.params, call.target, call.call_headers.after, call.dialect)
         return await self._hub.subscribe(call.caller, command)
 

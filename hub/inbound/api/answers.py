@@ -135,6 +135,7 @@ class Change(Answer):
     instance_id: Instance
     epoch: Count
     state: Health | None
+    reason: str
     at: Time
 
 
@@ -161,13 +162,16 @@ class Tasks(Answer):
 
 
 class DecisionItem(Answer):
-    """Why this worker was chosen: the rule, and the number of candidates."""
+    """Why this worker was chosen: the rule, the number of candidates, and the workers, with reasons, that were passed over
+    because calls to them fail (not more than ten).
+    """
 
     task: str
     role: str
     worker: str
     rule: str
     candidates: Count
+    failing: dict[str, str]
     at: Time
 
 

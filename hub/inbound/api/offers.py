@@ -56,17 +56,16 @@ def _interfaces(card: JsonObject, url: str) -> tuple[Interface, ...]:
     """The interfaces that the hub may call. Their host and port are those of the URL that the worker enrols with, whatever the
     card names. REST in 0.3 has several spellings, and is not used.
     """
+    try:
+        own = urlsplit(url)
+    except ValueError as error:
+        raise OfferInvalid("url", "not a URL") from error
     supported = [i for i in interfaces(card, url) if i.binding == JSONRPC or i.dialect == "1.0"]
-    moved = [i._replace(url=_moved(i.url, url)) for i in supported]
+    moved = [i._replace(url=urlunsplit(urlsplit(i.url)._replace(scheme=own.scheme, netloc=own.netloc))) for i in supported]
     rpc = [i for i in moved if i.binding == JSONRPC]
     if all(i.url.rstrip("/") != url.rstrip("/") for i in rpc):
         moved = [i._replace(url=url) if i.binding == JSONRPC else i for i in moved]
     return tuple(moved[:_MAX_INTERFACES]) or (Interface(url, JSONRPC, "0.3"),)
-
-
-def _moved(card_url: str, url: str) -> str:
-    own = urlsplit(url)
-    return urlunsplit(urlsplit(card_url)._replace(scheme=own.scheme, netloc=own.netloc))
 
 
 def read_flat_name(enrolment: FlatEnrolment) -> WorkerId:

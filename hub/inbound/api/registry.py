@@ -129,6 +129,7 @@ def _change_frame(change: RegistryChange) -> bytes:
         instance_id=change.worker.instance,
         epoch=change.epoch,
         state=change.health,
+        reason=change.reason,
         at=timestamp(change.at),
     )
     return write_frame(dump(event), cursor=change.revision, event=change.kind.value)

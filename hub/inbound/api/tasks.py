@@ -38,6 +38,7 @@ def add_tasks(app: Quart, hub: Hub) -> None:
             worker=str(chosen.worker),
             rule=chosen.rule,
             candidates=chosen.candidates,
+            failing=chosen.failing,
             at=timestamp(chosen.at),
         )
 

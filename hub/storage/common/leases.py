@@ -24,7 +24,12 @@ from rolecall.model.worker import Beat, ChangeKind, Health, LeaseProof, Offer, R
 
 Key = tuple[str, WorkerId]
 
-_KIND_OF = {Health.READY: ChangeKind.CHANGED, Health.SUSPECT: ChangeKind.SUSPECT, Health.DRAINING: ChangeKind.DRAINING}
+_KIND_OF = {
+    Health.READY: ChangeKind.CHANGED,
+    Health.SUSPECT: ChangeKind.SUSPECT,
+    Health.FAILING: ChangeKind.FAILING,
+    Health.DRAINING: ChangeKind.DRAINING,
+}
 _ENDED = frozenset({ChangeKind.EXPIRED, ChangeKind.WITHDRAWN})
 
 
@@ -71,7 +76,12 @@ class LeaseChange(NamedTuple):
 
     def with_revision(self, pending: PendingChange, revision: int) -> RegistryChange:
         workspace, worker = self.key
-        return RegistryChange(revision, pending.kind, workspace, worker, pending.epoch, pending.health, self.at)
+        health, reason = pending.health, self.reason_of(pending)
+        return RegistryChange(revision, pending.kind, workspace, worker, pending.epoch, health, self.at, reason)
+
+    def reason_of(self, pending: PendingChange) -> str:
+        """Of the health, if the change sets one."""
+        return self.record.reason if self.record is not None and pending.health is not None else ""
 
 
 @dataclass(slots=True)
@@ -165,7 +175,7 @@ class LeaseTable:
                     yield live
 
     def revision(self) -> int:
-        return self._feed.revision
+        return self._feed.count
 
     def __len__(self) -> int:
         return len(self._leases) + len(self._expected)
@@ -212,9 +222,10 @@ class LeaseTable:
             raise InstanceConflict(str(offer.worker), old.offer.url)
         # Without a boot id only the URL distinguishes processes.
         if old is not None and old.boot == boot and (boot or old.offer.url == offer.url):
-            if old.offer != offer or old.health is not Health.READY:
-                pending.append(PendingChange(ChangeKind.CHANGED, old.epoch, Health.READY))
-            record = LeaseRecord(offer, owner, old.epoch, boot, ttl, Health.READY, "", old.registered_at)
+            health, reason = (old.health, old.reason) if old.health is Health.FAILING else (Health.READY, "")
+            if old.offer != offer or old.health is not health:
+                pending.append(PendingChange(ChangeKind.CHANGED, old.epoch, health))
+            record = LeaseRecord(offer, owner, old.epoch, boot, ttl, health, reason, old.registered_at)
         else:
             if old is not None and old.offer.url != offer.url and not supersede:
                 raise InstanceConflict(str(offer.worker), old.offer.url)
@@ -230,6 +241,8 @@ class LeaseTable:
         """None: nothing changes."""
         registration = self.get(workspace, worker)
         if registration is None or registration.epoch != epoch or registration.health in (health, Health.DRAINING):
+            return None
+        if registration.health is Health.FAILING and health is Health.SUSPECT:
             return None
         record = record_of(registration)._replace(health=health, reason=reason)
         pending = PendingChange(_KIND_OF[health], epoch, health)
@@ -406,7 +419,7 @@ def record_of(registration: Registration) -> LeaseRecord:
 
 
 def health_after(registration: Registration, beat: Beat) -> Health:
-    """A beat clears SUSPECT. Only a new enrolment ends DRAINING."""
+    """A beat clears SUSPECT. Only a new enrolment ends DRAINING, and FAILING depends on calls alone."""
     if beat.draining or registration.health is Health.DRAINING:
         return Health.DRAINING
-    return Health.READY
+    return Health.FAILING if registration.health is Health.FAILING else Health.READY

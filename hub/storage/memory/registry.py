@@ -50,7 +50,7 @@ class MemoryRegistry(LeaseTable):
         return self._ended_leases.get((workspace, worker))
 
     def _apply_now(self, change: LeaseChange) -> Registration | None:
-        first, before = self._feed.revision + 1, self._leases.get(change.key)
+        first, before = self._feed.revision(change.key[0]) + 1, self._leases.get(change.key)
         registration = self.apply(change, range(first, first + len(change.pending)))
         if before is not None and self._leases.get(change.key) is not before:
             old = before.registration

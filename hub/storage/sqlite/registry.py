@@ -23,7 +23,7 @@ from rolecall.model.card import Interface
 from rolecall.model.ids import Caller, WorkerId
 from rolecall.model.worker import Beat, ChangeKind, EndedLease, Health, LeaseProof, Offer, Registration, RegistryChange
 
-# The stored feed is trimmed once per this many revisions, so that the table stays small.
+# The stored feed is trimmed once per this many changes, so that the table stays small.
 TRIM_EVERY = 256
 # Rows per write.
 _BATCH = 50
@@ -56,16 +56,22 @@ insert or replace into ended_lease select workspace, role, instance, epoch, boot
 where workspace = ? and role = ? and instance = ?
 """
 _ENDED = "select offer, epoch, boot, withdrawn from ended_lease where workspace = ? and role = ? and instance = ?"
-_CHANGE = "insert into change (kind, workspace, role, instance, epoch, health, at) values (?, ?, ?, ?, ?, ?, ?)"
-_CHANGES = "select revision, kind, workspace, role, instance, epoch, health, at from change order by revision"
+_NEXT_REVISION = """
+insert into feed (workspace, revision) values (?, 1)
+on conflict (workspace) do update set revision = revision + 1 returning revision
+"""
+_CHANGE = """
+insert into change (revision, kind, workspace, role, instance, epoch, health, at, reason) values (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_CHANGES = "select revision, kind, workspace, role, instance, epoch, health, at, reason from change order by place"
 # Epochs of trimmed changes raise the floor from which new names count.
 _RAISE = """
-insert into meta (name, value) select 'epoch floor', max(epoch) from change where revision <= ?
+insert into meta (name, value) select 'epoch floor', max(epoch) from change where place <= ?
 on conflict (name) do update set value = max(value, excluded.value)
 """
-_TRIM = "delete from change where revision <= ?"
+_TRIM = "delete from change where place <= ?"
 _TRIM_ENDED = f"""
-delete from ended_lease where revision <= ? and not exists (
+delete from ended_lease where place <= ? and not exists (
   select 1 from task where {PAUSED_STATE} and task.workspace = ended_lease.workspace
   and task.worker = ended_lease.role || ':' || ended_lease.instance
 )
@@ -248,19 +254,19 @@ class SqliteRegistry(LeaseTable):
 
     async def load(self) -> None:
         """Every lease gets its full TTL again, because no worker could renew it while the hub was down. A worker whose lease
-        expired meanwhile becomes a suspect: it may still be alive and run tasks.
+        expired meanwhile becomes a suspect: it may still be alive and run tasks. A failing one gets calls again.
         """
         secret, floor, leases, changes = await self._writer.submit(_read)
         self._hub_secret, self._floor = secret, floor
-        for revision, kind, workspace, role, instance, epoch, health, at in changes:
+        for revision, kind, workspace, role, instance, epoch, health, at, reason in changes:
             worker = WorkerId(role, instance)
             self._ended[workspace, worker] = epoch
             state = Health(health) if health is not None else None
-            self._publish(RegistryChange(revision, ChangeKind(kind), workspace, worker, epoch, state, at))
+            self._publish(RegistryChange(revision, ChangeKind(kind), workspace, worker, epoch, state, at, reason))
         wall = self._clock.wall()
-        suspects = [change for row in leases if (change := self._load_lease(row, wall))]
-        if suspects:
-            await self._store(suspects)
+        marked = [change for row in leases if (change := self._load_lease(row, wall))]
+        if marked:
+            await self._store(marked)
 
     def _load_lease(self, row: tuple[Any, ...], wall: float) -> LeaseChange | None:
         workspace, role, instance, owner, epoch, boot, offer, ttl, health, reason, registered_at, *beat_columns = row
@@ -269,6 +275,8 @@ class SqliteRegistry(LeaseTable):
         record = LeaseRecord(_offer(offer, capacity), owner, epoch, boot, lasts, Health(health), reason, registered_at)
         registration = self._renew_or_create(key, record, lasts)
         registration.reported_in_flight, registration.last_seen = in_flight, last_seen
+        if record.health is Health.FAILING:  # nothing is known of its calls any more
+            return self.decide_mark(workspace, key[1], epoch, Health.READY, "")
         if expires_at is None or expires_at > wall:
             return None
         return self.decide_mark(workspace, key[1], epoch, Health.SUSPECT, "its lease expired while the hub was down")
@@ -279,9 +287,17 @@ def _write_change(
 ) -> list[int]:
     workspace, worker = change.key
     name = (workspace, *worker)
-    revisions = [db.execute(_CHANGE, row).lastrowid or 0 for row in feed_rows]
+    revisions: list[int] = []
+    place = 0
+    for row in feed_rows:
+        revisions.append(db.execute(_NEXT_REVISION, (workspace,)).fetchone()[0])
+        place = db.execute(_CHANGE, (revisions[-1], *row)).lastrowid or 0
+        if place % TRIM_EVERY == 0 and place > KEPT:
+            db.execute(_RAISE, (place - KEPT,))
+            db.execute(_TRIM, (place - KEPT,))
+            db.execute(_TRIM_ENDED, (place - KEPT,))
     if change.ends_a_lease:
-        db.execute(_KEEP_ENDED, (change.withdrawn, revisions[-1], *name))
+        db.execute(_KEEP_ENDED, (change.withdrawn, place, *name))
     if rows is None:
         db.execute(_END, name)
         db.execute(_END_BEAT, name)
@@ -289,17 +305,12 @@ def _write_change(
         lease, beat = rows
         db.execute(_PUT, lease)
         db.execute(_PUT_BEAT, beat)
-    for revision in revisions:
-        if revision % TRIM_EVERY == 0 and revision > KEPT:
-            db.execute(_RAISE, (revision - KEPT,))
-            db.execute(_TRIM, (revision - KEPT,))
-            db.execute(_TRIM_ENDED, (revision - KEPT,))
     return revisions
 
 
 def _change_row(change: LeaseChange, pending: PendingChange) -> tuple[Any, ...]:
     workspace, worker = change.key
-    return (pending.kind, workspace, *worker, pending.epoch, pending.health, change.at)
+    return (pending.kind, workspace, *worker, pending.epoch, pending.health, change.at, change.reason_of(pending))
 
 
 def _read(db: sqlite3.Connection) -> tuple[bytes, int, list[Any], list[Any]]:

@@ -53,11 +53,7 @@ def send_params(send: Send, ids: Ids, references: dict[str, str], *, stream: boo
     message.pop("taskId", None)
     if ids.worker_task:
         message["taskId"] = ids.worker_task
-    context = ids.worker_context or send.context_id
-    if context:
-        message["contextId"] = context
-    else:
-        message.pop("contextId", None)
+    message["contextId"] = ids.worker_context or ids.context
     if send.references:
         message["referenceTaskIds"] = [references.get(task, task) for task in send.references]
     if native:

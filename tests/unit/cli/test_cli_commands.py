@@ -58,6 +58,18 @@ def test_agents_of_all_pages_stand_in_one_aligned_table(
     assert "cursor=n" in hub_with_workers.requests[1].query
 
 
+def test_the_table_of_agents_has_a_column_for_reasons_if_there_are_any(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing = _agent("echo", "b", state="failing", reason="5 calls in a row failed, the last one: HTTP 500")
+    hub.on("GET /registry/agents", Response({"agents": [_agent("echo", "a"), failing], "count": 2, "next_cursor": None}))
+    assert run(["agents", "ls"]) == 0
+    head, ready, other = capsys.readouterr().out.splitlines()
+    assert head.split()[-1] == "REASON"
+    assert ready.endswith(_agent("echo", "a")["url"])
+    assert other.endswith("5 calls in a row failed, the last one: HTTP 500")
+
+
 def test_json_is_one_array_with_the_members_of_the_api(
     hub_with_workers: ScriptedHub, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,9 @@ from random import Random
 
 import pytest
 
+from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router, least_busy_of_two
+from hub.core.supervisor import Supervisor
 from hub.ports.engine import Engine
 from hub.storage import open_engine
 from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous
@@ -33,7 +35,8 @@ async def enrol(engine: Engine, name: str, *skills: str, capacity: int | None = 
 
 
 def router(engine: Engine, default_role: str | None = None) -> Router:
-    return Router(engine.registry, engine.tasks, default_role=default_role, rng=Random(3))
+    failing = FailingWorkers(engine.registry, ManualClock(), Supervisor())
+    return Router(engine.registry, engine.tasks, failing, default_role=default_role, rng=Random(3))
 
 
 def call(**target: str) -> Send:

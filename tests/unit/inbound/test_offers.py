@@ -55,6 +55,16 @@ def test_capabilities_in_snake_case_are_read_beside_those_of_the_card() -> None:
     assert offer.streaming is True
 
 
+@pytest.mark.parametrize("url", ["http://[::1", "http://℀/"])
+def test_an_address_that_cannot_be_parsed_is_refused_and_ignored_in_a_card(url: str) -> None:
+    with pytest.raises(OfferInvalid, match=r"^url: not a URL\.$"):
+        read({"url": url})
+    offer = read(
+        {"url": "http://w/", "card": {"url": url, "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC"}]}}
+    )
+    assert [interface.url for interface in offer.interfaces] == ["http://w/"]
+
+
 def test_a_whole_number_may_be_written_as_a_float() -> None:
     assert read({"url": "http://w/", "capacity": 4.0}).capacity == 4
     assert read_beat(validate(Heartbeat, {"in_flight": 0.0})) == Beat(in_flight=0)

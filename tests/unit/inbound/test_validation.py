@@ -163,8 +163,8 @@ def test_millions_of_wrong_members_cost_no_memory() -> None:
             (AgentFilter, {"limit": text}, '"limit" must be a whole number from 1 to 1000.')
             for text in ("0", "1001", "", "x", "+1", " 1", "1.0", "1_0", "²", "٣", "0" * 19 + "1", "1" * 5000)
         ),
-        (AgentFilter, {"state": "x"}, '"state" must be one of ready, suspect, draining.'),
-        (AgentFilter, {"state": ""}, '"state" must be one of ready, suspect, draining.'),
+        (AgentFilter, {"state": "x"}, '"state" must be one of ready, suspect, failing, draining.'),
+        (AgentFilter, {"state": ""}, '"state" must be one of ready, suspect, failing, draining.'),
         (DeadLetterQuery, {"limit": "101"}, '"limit" must be a whole number from 1 to 100.'),
         (FeedQuery, {"after": "x"}, '"after" must be a whole number from 0 to 1000000000000000000.'),
         (FeedQuery, {"last_event_id": "x"}, '"Last-Event-ID" must be a whole number from 0 to 1000000000000000000.'),

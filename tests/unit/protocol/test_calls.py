@@ -13,7 +13,7 @@ from rolecall.protocol.callers.requests import READ_SEND
 from rolecall.protocol.workers import requests as calls
 
 ANY = Target()
-FIRST = {log_dialect: Ids(TaskId("T"), "", log_dialect=log_dialect) for log_dialect in ("0.3", "1.0")}
+FIRST = {log_dialect: Ids(TaskId("T"), "c", log_dialect=log_dialect) for log_dialect in ("0.3", "1.0")}
 LATER = {log_dialect: Ids(TaskId("T"), "C", "wt", "wc", log_dialect) for log_dialect in ("0.3", "1.0")}
 METADATA = {"role": "echo", "kind": "mine"}
 HOOK = {"url": "https://example.org/"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import Capabilities, Extension, Interface, Profile, Skill
-from rolecall.protocol.cards import capabilities, interfaces, merged, pure_03, pure_10, skills
+from rolecall.protocol.cards import MergedModes, capabilities, interfaces, merged, pure_03, pure_10, skills
 from rolecall.protocol.text.jsontext import dump
 from tests.helpers.examples import examples
 
@@ -85,6 +85,9 @@ def test_every_interface_is_found_the_preferred_one_first(card: JsonObject, foun
         {"url": URL + " x"},
         {"url": URL + "\r\nHost: x"},
         {"url": URL + "x" * 3000},
+        {"url": "http://[::1"},
+        {"url": "http://℀/"},
+        {"url": "http:w"},
         {
             "supportedInterfaces": [
                 None,
@@ -113,6 +116,7 @@ def test_a_card_without_a_usable_interface_leads_to_the_fallback_address(card: A
 
 _NAMES = ["url", "preferredTransport", "protocolVersion", "supportedInterfaces", "additionalInterfaces", "protocolBinding"]
 _NAMES += ["transport", "tenant", "capabilities", "extensions", "uri", "params", "skills", "id", "name", "tags", "streaming"]
+_NAMES += ["defaultInputModes", "defaultOutputModes"]
 _plain_values = (
     st.none() | st.booleans() | st.integers() | st.sampled_from([URL, "JSONRPC", "1.0", "0.3"]) | st.text(max_size=4)
 )
@@ -128,7 +132,13 @@ _values = st.recursive(
 def test_reading_any_card_raises_nothing(card: Any) -> None:
     found = interfaces(card, FALLBACK)
     assert found and all(one.dialect in ("0.3", "1.0") and one.binding in ("JSONRPC", "HTTP+JSON") for one in found)
-    profile = Profile("x", "x", "1", (*found, *TWO_INTERFACES), capabilities(card), skills(card))
+    takes, gives = MergedModes(1000, "defaultInputModes"), MergedModes(1000, "defaultOutputModes")
+    for modes in (takes, gives):
+        list(modes.add_card(card))
+    interfaces_of_both = (*found, *TWO_INTERFACES)
+    profile = Profile(
+        "x", "x", "1", interfaces_of_both, capabilities(card), skills(card), tuple(takes.items), tuple(gives.items)
+    )
     assert capabilities(merged(profile)) == profile.capabilities
     assert skills(merged(profile)) == profile.skills
     dump(merged(profile))

@@ -21,8 +21,8 @@ from hub.storage.sqlite import files
 from hub.storage.sqlite.engine import SqliteEngine
 from rolecall.errors import HubError
 from rolecall.model.command import Target
-from rolecall.model.ids import START
-from rolecall.model.worker import Health
+from rolecall.model.ids import START, WorkerId
+from rolecall.model.worker import Health, Offer
 from rolecall.protocol.callers.requests import READ_SEND
 from rolecall.protocol.codec import Codec
 from tests.contract.words import ANNA
@@ -162,6 +162,23 @@ async def test_leases_stored_before_the_beat_table_are_migrated(database: Path, 
         assert lease.health is Health.READY
 
 
+async def test_a_feed_from_before_workspaces_had_their_own_revisions_goes_on(
+    database: Path, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Its readers continue with the revisions that they have."""
+    with closing(at_version(database, 6, tmp_path)) as db:
+        for workspace in ("acme", "default", "acme", "default", "acme"):
+            db.execute(
+                "insert into change (kind, workspace, role, instance, epoch, health, at) values (?, ?, ?, ?, ?, ?, ?)",
+                ("withdrawn", workspace, "echo", "a", 1, None, 1.0),
+            )
+    async with SqliteEngine(database, clock) as engine:
+        offer = Offer(WorkerId("echo", "b"), "http://127.0.0.1:1/")
+        await engine.registry.enrol("default", offer, boot="b", ttl=timedelta(seconds=60))
+        batch = await anext(engine.registry.changes("default", after=2, idle=timedelta()))
+        assert [(change.revision, change.kind) for change in batch] == [(4, "withdrawn"), (5, "enrolled")]
+
+
 OLD_TASK = {
     "workspace": ANNA.workspace,
     "caller": ANNA.name,
@@ -181,6 +198,15 @@ OLD_TASK = {
     "turn_message": "m",
     "turn_dialect": "0.3",
 }
+
+
+async def test_a_task_stored_without_a_public_context_gets_one(database: Path, clock: ManualClock, tmp_path: Path) -> None:
+    with closing(at_version(database, 7, tmp_path)) as db:
+        for task, context in (("its id", ""), ("another", "mine")):
+            row = {**OLD_TASK, "id": task, "updated": 0.0, "turn_params": b"{}", "context": context}
+            db.execute(f"insert into task ({', '.join(row)}) values ({', '.join('?' * len(row))})", tuple(row.values()))
+    async with SqliteEngine(database, clock) as engine:
+        assert {row.id: row.context for row in await engine.tasks.unfinished()} == {"its id": "its id", "another": "mine"}
 
 
 async def test_calls_stored_before_the_call_table_are_recognised(database: Path, clock: ManualClock, tmp_path: Path) -> None:

@@ -1,0 +1,167 @@
+"""Calls that wait for a worker. Nothing runs for them until a worker of theirs may have a free place.
+
+They wait in the order in which they came, by the name that they want: a role, or one instance. A free place wakes the first
+one, which tries to get it; if it does, it wakes the next. So as many are woken as there are places, each in a turn of the loop
+of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from hub.core.routing.router import Route
+from hub.ports.registry import Registry
+from rolecall.errors import ClientDisconnected, NoLiveWorker, RoleUnknown, WorkerBusy
+from rolecall.model.ids import WorkerId
+
+MayCome = RoleUnknown | NoLiveWorker | WorkerBusy
+"""Why there is no worker now, though there may be one later."""
+_IDLE = timedelta(minutes=1)
+
+
+class WaitingCalls:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._queues: dict[tuple[str, str], _Queue] = {}
+
+    async def place(
+        self,
+        workspace: str,
+        refusal: MayCome,
+        choose: Callable[[], Awaitable[Route]],
+        *,
+        within: float,
+        on_disconnect: Callable[[Callable[[], None]], None] | None,
+    ) -> Route:
+        """`refusal`: of the first try. Raises the last one when the time is over or the hub stops; ClientDisconnected."""
+        call = _WaitingCall()
+        if on_disconnect is not None:
+            on_disconnect(call.leave)
+        queue = self._join(workspace, refusal, call)
+        try:
+            async with asyncio.timeout(within):
+                while True:
+                    await call.wait()
+                    if call.gone:
+                        raise ClientDisconnected
+                    if call.over:
+                        raise refusal
+                    try:
+                        return await choose()
+                    except (RoleUnknown, NoLiveWorker, WorkerBusy) as error:
+                        refusal = error
+                        if _name_of(error) == queue.name:
+                            queue.try_later()
+                        else:
+                            self._leave(workspace, queue, call)
+                            queue = self._join(workspace, error, call)
+        except TimeoutError:
+            raise refusal from None
+        finally:
+            self._leave(workspace, queue, call)
+
+    def wake(self, workspace: str, worker: WorkerId) -> None:
+        """That worker may take a call now. Constant time."""
+        if self._queues:
+            for name in (worker.role, str(worker)):
+                queue = self._queues.get((workspace, name))
+                if queue is not None:
+                    queue.wake()
+
+    async def watch(self) -> None:
+        """Run forever: wake calls when the registry changes."""
+        changes = self._registry.changes(None, after=None, idle=_IDLE)
+        try:
+            async for batch in changes:
+                for change in batch:
+                    self.wake(change.workspace, change.worker)
+        finally:
+            changes.stop()
+
+    def stop(self) -> None:
+        """The hub shuts down: all that wait get their last refusal."""
+        for queue in self._queues.values():
+            for call in queue.calls:
+                call.end()
+
+    def _join(self, workspace: str, refusal: MayCome, call: _WaitingCall) -> _Queue:
+        name = _name_of(refusal)
+        queue = self._queues.setdefault((workspace, name), _Queue(name))
+        queue.calls[call] = None
+        return queue
+
+    def _leave(self, workspace: str, queue: _Queue, call: _WaitingCall) -> None:
+        queue.remove(call)
+        if not queue.calls:
+            self._queues.pop((workspace, queue.name), None)
+
+
+class _Queue:
+    """The calls that wait for one name, in order. One of them at a time tries to get a place."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.calls: OrderedDict[_WaitingCall, None] = OrderedDict()
+        self._next: _WaitingCall | None = None
+        self._again = False
+        """There may be another place since this one tries."""
+
+    def wake(self) -> None:
+        if self._next is not None:
+            self._again = True
+        elif self.calls:
+            self._again = False
+            self._next = next(iter(self.calls))
+            self._next.wake()
+
+    def try_later(self) -> None:
+        """The one that tried got no place, and keeps its position."""
+        self._next = None
+        if self._again:
+            self.wake()
+
+    def remove(self, call: _WaitingCall) -> None:
+        """If it was the one that tried, it has a place, or leaves the chance to the next."""
+        self.calls.pop(call, None)
+        if self._next is call:
+            self._next = None
+            self.wake()
+
+
+class _WaitingCall:
+    __slots__ = ("_awake", "_future", "gone", "over")
+
+    def __init__(self) -> None:
+        self.gone = False
+        self.over = False
+        self._awake = False
+        self._future: asyncio.Future[None] | None = None
+
+    async def wait(self) -> None:
+        """Until it is woken; also if that was since the last wait."""
+        if not self._awake:
+            self._future = asyncio.get_running_loop().create_future()
+            await self._future
+        self._awake = False
+
+    def wake(self) -> None:
+        self._awake = True
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def leave(self) -> None:
+        """Its caller has disconnected."""
+        self.gone = True
+        self.wake()
+
+    def end(self) -> None:
+        """It shall wait no longer."""
+        self.over = True
+        self.wake()
+
+
+def _name_of(refusal: MayCome) -> str:
+    return refusal.name if isinstance(refusal, NoLiveWorker) else refusal.role
