@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from hub.identity.tokens import new, read, revoke
-from rolecall.errors import StoreError
 from rolecall.model.principal import Kind, Principal
 from rolecall.protocol.text.jsontext import dump, parse
 from tests.acceptance.syncs.rooms import OWN_MOUNTS, ROOMS, ReadOnlyDisk, Room, SmallDisk, check_mounts
@@ -23,7 +22,7 @@ from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, answer, chunk,
 
 RECOVER_WITHIN = 5.0
 REFUSED = "OVERLOADED"
-MANY = 40
+MANY = 60
 
 
 def worker(hub: HubProcess, name: str, attribute: str, folder: Path) -> Process:
@@ -132,6 +131,7 @@ def test_a_full_disk_stops_no_end_of_a_task_no_withdrawal_and_no_revocation(tmp_
             def state(task: str) -> str:
                 return str(ask("tasks/get", {"id": task})["result"]["status"]["state"])
 
+            wait_for(lambda: status_with("none") == 401)  # the hub has read the tokens
             env = {"ROLECALL_TOKEN": mine, "RUNS": str(tmp_path / "runs")}
             source = "tests.acceptance.workers"
             idle = start_worker(f"{source}:instant", "echo:a", hub.url, log=tmp_path / "a.log", env=env, enrolled=False)
@@ -153,9 +153,6 @@ def test_a_full_disk_stops_no_end_of_a_task_no_withdrawal_and_no_revocation(tmp_
                 wait_for(lambda: status_with(theirs) == 401, 2)
                 print(f"\na full disk: {MANY} tasks ended, a token revoked after {time.monotonic() - began:.1f} s")
                 assert status_with(mine) == 200
-                assert [entry.principal.name for entry in read(tokens)] == ["me"]
-                with pytest.raises(StoreError, match="No space left"):
-                    new(tokens, Principal("late" * 200, Kind.CLIENT), lasts=None, now=0.0)
                 assert [entry.principal.name for entry in read(tokens)] == ["me"]
                 _give_back(room, hub)
                 assert {state(task) for task in canceled} == {"canceled", "failed"}

@@ -42,7 +42,7 @@ class SqliteEngine:
         self._database = database
         self._lock = FileLock(database)
         self._reserve = reserve = Reserve(database, disk_reserve)
-        self._writer = Writer(self._connect, make_room=reserve.make_room)
+        self._writer = Writer(self._connect, make_room=self._make_room)
         self._reader = SqliteReader(database)
         self._list_readers = ListReaders(database)
         self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._restart_log, look=reserve.look)
@@ -51,6 +51,8 @@ class SqliteEngine:
         self.pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
         self.tasks = SqliteTasks(self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve, disk)
         self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve, disk)
+        self._restarted_at = -1
+        """The commits until the write-ahead log was restarted for room."""
         self._undo = AsyncExitStack()
 
     @property
@@ -102,6 +104,21 @@ class SqliteEngine:
     def _restart_log(self) -> None:
         """Called on the checkpoint thread."""
         self._loop.call_soon_threadsafe(self._writer.between, lambda db: db.execute(CHECKPOINT).fetchone())
+
+    def _make_room(self, db: sqlite3.Connection) -> bool:
+        """On the writer's thread, after a write found the disk full. The reserve gives a piece, in which the database can grow
+        by what is in the write-ahead log. Then the log is written over from its beginning, and needs no more room for long.
+        False: there is none.
+        """
+        given, commits = self._reserve.make_room(), self._writer.commits
+        if not given and commits == self._restarted_at:
+            return False
+        self._restarted_at = commits
+        try:
+            busy, log_pages, copied = db.execute("pragma wal_checkpoint(restart)").fetchone()
+        except sqlite3.Error:
+            return given
+        return given or (not busy and log_pages == copied)
 
     def _connect(self) -> sqlite3.Connection:
         """The writer's connection, opened on its thread. A commit is on disk before it is acknowledged."""

@@ -113,7 +113,9 @@ class Writer:
     any other batch as a whole, or for maintenance. `call_soon_threadsafe` hands it back to the loop (docs/decisions/0008).
     """
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], *, make_room: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], *, make_room: Callable[[sqlite3.Connection], bool] = lambda db: False
+    ) -> None:
         self._connect = connect
         self._make_room = make_room
         self._queue: deque[Item] = deque()
@@ -328,7 +330,7 @@ class Writer:
             for item in batch:
                 self._write_together(db, [item])
             return
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL and self._make_room():
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL and self._make_room(db):
             self._write_together(db, batch)
             return
         for item in batch:

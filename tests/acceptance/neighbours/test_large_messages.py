@@ -8,7 +8,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -45,22 +45,24 @@ def worker_that_reads_nothing() -> Iterator[str]:
 
 
 async def _answers(pair: Neighbours, role: str, count: int) -> Sequence[str]:
-    """The beginnings of the answers to so many large streaming calls at once. Those that are accepted get a comment first."""
+    """The beginnings of the answers to so many large streaming calls at once. Those that are accepted get a comment first, and
+    stay open until all are answered.
+    """
 
-    async def one() -> str:
+    async def one(connections: ExitStack) -> str:
         reader, writer = await asyncio.open_connection("127.0.0.1", pair.hub.port)
-        with closing(writer):
-            body = json.dumps(
-                {"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": text_message(uuid4().hex * (SIZE // 32))}
-            )
-            head = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-            token = f"Authorization: {pair.headers(BUSY)['Authorization']}\r\n"
-            writer.write(f"POST /agents/{role}/ HTTP/1.1\r\n{head}{token}\r\n{body}".encode())
-            async with asyncio.timeout(60):
-                await reader.readuntil(b"\r\n\r\n")
-                return (await reader.read(400)).decode()
+        connections.callback(writer.close)
+        params = text_message(uuid4().hex * (SIZE // 32))
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": params})
+        head = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        token = f"Authorization: {pair.headers(BUSY)['Authorization']}\r\n"
+        writer.write(f"POST /agents/{role}/ HTTP/1.1\r\n{head}{token}\r\n{body}".encode())
+        async with asyncio.timeout(60):
+            await reader.readuntil(b"\r\n\r\n")
+            return (await reader.read(400)).decode()
 
-    return await asyncio.gather(*(one() for _ in range(count)))
+    with ExitStack() as connections:
+        return await asyncio.gather(*(one(connections) for _ in range(count)))
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.soak)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -193,3 +195,29 @@ def test_each_kind_has_its_rights_and_no_others() -> None:
     assert rights[Kind.WORKER] == {Right.READ, Right.ENROL}
     assert rights[Kind.READER] == {Right.READ}
     assert not Principal("x", Kind.CLIENT).may_serve("echo")
+
+
+# --- a full disk
+
+
+def test_a_revocation_on_a_full_disk_is_written_over_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "tokens.json"
+    kept, _ = tokens.new(path, Principal("kept", Kind.ADMIN), lasts=None, now=0.0)
+    gone, _ = tokens.new(path, Principal("gone", Kind.ADMIN), lasts=None, now=0.0)
+    book, size = tokens.TokenBook(path, monotonic=iter(range(100)).__next__), path.stat().st_size
+    assert book.find(gone) is not None
+    sync = os.fsync
+
+    def full(file: int) -> None:
+        if os.fstat(file).st_ino != path.stat().st_ino:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left"):
+        tokens.new(path, Principal("late", Kind.ADMIN), lasts=None, now=0.0)
+    assert [entry.principal.name for entry in tokens.read(path)] == ["kept", "gone"]
+    assert [entry.principal.name for entry in tokens.revoke(path, "gone")] == ["gone"]
+    assert [entry.principal.name for entry in tokens.read(path)] == ["kept"]
+    assert path.stat().st_size == size and not list(tmp_path.glob("*.new"))
+    assert book.find(gone) is None and book.find(kept) is not None

@@ -105,15 +105,13 @@ async def test_a_batch_that_finds_the_disk_full_is_written_when_room_was_made(tm
         db = sqlite3.connect(tmp_path / "x.db", isolation_level=None, check_same_thread=False)
         db.execute("create table if not exists t (x blob)")
         db.execute("pragma max_page_count = 20")
-        connections.append(db)
         return db
 
-    def make_room() -> bool:
+    def make_room(db: sqlite3.Connection) -> bool:
         made.append(1)
-        connections[-1].execute(f"pragma max_page_count = {20 + 10 * len(made)}")
+        db.execute(f"pragma max_page_count = {20 + 10 * len(made)}")
         return rooms.pop(0)
 
-    connections: list[sqlite3.Connection] = []
     writer = Writer(connect, make_room=make_room)
     await writer.start()
     for short in (True, False):
