@@ -160,7 +160,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
         open_engine(
             _store_url(settings), data_dir=settings.data_dir, clock=clock, disk_reserve=settings.disk_reserve, disk=shares.disk
         ) as engine,
-        Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
+        Client(guard, _worker_limits(settings), share=shares.worker_connections) as client,
         Client(webhook_guard := _webhook_guard(settings, own_addresses), _WEBHOOK_LIMITS) as webhook_client,
     ):
         observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()), shares.uses)
@@ -226,9 +226,19 @@ def _share_limits(settings: Settings) -> ShareLimits:
         streams_per_workspace=settings.max_streams_per_workspace,
         message_memory=settings.max_message_memory,
         message_memory_per_workspace=settings.max_message_memory_per_workspace,
+        worker_connections=settings.max_worker_connections,
+        worker_connections_per_workspace=settings.max_worker_connections_per_workspace,
         at_once=settings.max_at_once,
         disk=settings.max_disk,
         disk_per_workspace=settings.max_disk_per_workspace,
+    )
+
+
+def _worker_limits(settings: Settings) -> ClientLimits:
+    return ClientLimits(
+        per_origin=settings.max_connections_per_worker,
+        overall=settings.max_worker_connections,
+        connect=settings.connect_timeout,
     )
 
 

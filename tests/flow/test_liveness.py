@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from hub.core.registry.reaper import EVERY, MISSED, LeaseReaper
+from rolecall.errors import NoDescriptors
 from rolecall.model.ids import WorkerId
 from rolecall.model.principal import LOCAL
 from rolecall.model.worker import Beat, Health, Offer, Registration
@@ -69,6 +70,15 @@ async def test_of_many_silent_workers_those_that_do_not_answer_end(system: Syste
         await sweep.look()
     assert names(system) == set()
     assert len(system.forwarder.asked("probe")) == 16
+
+
+async def test_of_many_silent_workers_those_that_the_hub_has_no_descriptor_to_ask_stay(system: System) -> None:
+    async def probe(offer: Offer) -> bool:
+        raise NoDescriptors
+
+    await enrol_many(system, 20)
+    await _let_them_run_out(system, sweep_of(system, probe))
+    assert len(names(system)) == 16
 
 
 async def test_after_two_minutes_some_more_leases_may_end(system: System, sweep: LeaseReaper) -> None:

@@ -12,6 +12,8 @@ from rolecall.model.share import ShareUse
 
 _LISTS = 2
 """A thread each while they read."""
+_PROBES_AT_ONCE = 200
+"""Fewer than the connections to one worker that are not for streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class ShareLimits:
     streams_per_workspace: int = 5_000
     message_memory: int = 256 * 1024 * 1024
     message_memory_per_workspace: int = 128 * 1024 * 1024
+    worker_connections: int = 12_000
+    worker_connections_per_workspace: int = 6_000
     at_once: int = 2_000
     disk: int = 200 * 1024**3
     disk_per_workspace: int = 100 * 1024**3
@@ -35,6 +39,8 @@ class Shares:
     registry. `starts`: requests other than A2A calls; a few of them start per iteration of the loop. `folding`: the thread
     that folds long logs. `lists`: lists of tasks that are read at once.
     `disk`: bytes of tasks, messages and logs that are stored. `documents`: cards and catalogs that are made at once, in pieces.
+    that folds long logs. `worker_connections`: calls to workers that have or open a connection. `probes`: questions to workers
+    whose tasks are silent.
     """
 
     def __init__(self, limits: ShareLimits | None = None) -> None:
@@ -44,6 +50,13 @@ class Shares:
             "bytes of messages", "max_message_memory", limits.message_memory, limits.message_memory_per_workspace
         )
         self.streams = WorkspaceShare("open streams", "max_streams", limits.streams, limits.streams_per_workspace)
+        self.worker_connections = WorkspaceShare(
+            "connections to workers",
+            "max_worker_connections",
+            limits.worker_connections,
+            limits.worker_connections_per_workspace,
+        )
+        self.probes = WorkspaceSlots("questions to silent workers", _PROBES_AT_ONCE, queue=0, setting="")
         self.feeds = WorkspaceShare("open feeds", "max_streams", limits.streams, limits.streams_per_workspace)
         self.disk = WorkspaceShare("bytes on disk", "max_disk", limits.disk, limits.disk_per_workspace)
         self.starts = Rotation("starts of requests")
