@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Self
 
 from rolecall.setting import variable
 
@@ -55,6 +56,15 @@ class HubError(Exception):
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (self.__doc__ or "").strip())
+
+    def copy(self) -> Self:
+        """The same error without its traceback. Whoever keeps an error, or raises one that is kept, uses a copy: a traceback
+        refers to frames, and these refer to whoever keeps it, so that only the garbage collector would free both.
+        """
+        copied = type(self).__new__(type(self), *self.args)
+        copied.__dict__.update(self.__dict__)
+        copied.__cause__ = self.__cause__
+        return copied
 
     @property
     def message(self) -> str:

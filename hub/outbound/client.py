@@ -86,11 +86,7 @@ class _HeadResponse(Response):
         self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def changed(self) -> None:
-        if self.head.done():
-            return
-        if self.failure is not None:
-            self.head.set_exception(self.failure)
-        elif self.status:
+        if not self.head.done() and (self.failure is not None or self.status):
             self.head.set_result(None)
 
 
@@ -196,6 +192,8 @@ class Client:
         self.send(url, body, response, media=media, accept=accept, headers=headers, workspace=workspace)
         try:
             await response.head
+            if response.failure is not None:
+                raise response.failure.copy()
         except BaseException:
             response.close()
             raise
@@ -305,7 +303,7 @@ class Client:
         if not isinstance(error, HubError):
             response.fail(WorkerUnreachable(response.worker, pool.name, "the connection failed"))
             raise error
-        response.fail(error)
+        response.fail(error.copy())
 
     def _refusal(self, pool: _Pool, worker: str) -> HubError | None:
         """Why no connection may be opened now. An idle one makes room."""
@@ -357,7 +355,10 @@ class Client:
                     )
             except OSError as error:
                 failure = error
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # it refers to this frame
 
     def _check_descriptors(self, error: Exception) -> None:
         """NoDescriptors: it is the hub's own error, and not the server's."""

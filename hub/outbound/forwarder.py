@@ -70,11 +70,14 @@ class HttpForwarder:
         call = self._call(workspace, offer, request, request.headers, Call(form, listener), _JSON)
         try:
             async with asyncio.timeout(limit):
-                return await listener.event
+                outcome = await listener.outcome
         except TimeoutError as error:
             raise WorkerBroke(worker, f"it has not answered within {limit:g} s") from error
         finally:
             call.hang_up()
+        if isinstance(outcome, HubError):
+            raise outcome.copy()
+        return outcome
 
     def _call(
         self,
@@ -109,15 +112,15 @@ class _Reply:
     """Listens for an answer of one event."""
 
     def __init__(self) -> None:
-        self.event: asyncio.Future[WorkerEvent] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[WorkerEvent | HubError] = asyncio.get_running_loop().create_future()
 
     def received(self, batch: Sequence[WorkerEvent]) -> None:
-        if batch and not self.event.done():
-            self.event.set_result(batch[0])
+        if batch and not self.outcome.done():
+            self.outcome.set_result(batch[0])
 
     def closed(self, error: HubError | None) -> None:
-        if error is not None and not self.event.done():
-            self.event.set_exception(error)
+        if error is not None and not self.outcome.done():
+            self.outcome.set_result(error)
 
 
 def _protocol(offer: Offer, ids: Ids) -> WorkerProtocol:

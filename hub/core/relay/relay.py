@@ -421,7 +421,7 @@ class Relay(Inbox):
     def _give_up(self, error: HubError | None) -> None:
         """Take the message back if nothing ran; else write the verdict, after which the task has ended."""
         if self._error is None:
-            self._error = error or InvalidAnswer(str(self.worker), "it ended without an event")
+            self._error = (error or InvalidAnswer(str(self.worker), "it ended without an event")).copy()
             nothing_processed = isinstance(self._error, NotProcessed | RequestError | RouteError | WorkerFault)
             self._taken_back = nothing_processed and not self._begun and not self.started.come
             if not self._taken_back:

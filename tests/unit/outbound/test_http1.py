@@ -5,14 +5,30 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
 from hub.core.shares.share import WorkspaceShare
 from hub.outbound.client import Client, ClientLimits
+from hub.outbound.connection import Response
+from hub.outbound.forwarder import HttpForwarder
 from hub.outbound.url import ParsedUrl
 from hub.outbound.worker_guard import Guard
-from rolecall.errors import InvalidAnswer, NoDescriptors, Overloaded, WorkerBroke, WorkerFull, WorkerRefused, WorkerUnreachable
+from rolecall.errors import (
+    HubError,
+    InvalidAnswer,
+    NoDescriptors,
+    Overloaded,
+    WorkerBroke,
+    WorkerFull,
+    WorkerRefused,
+    WorkerUnreachable,
+)
+from rolecall.model.a2a import Ids
+from rolecall.model.ids import TaskId, WorkerId
+from rolecall.model.worker import Offer
+from tests.helpers.cycles import no_cycles_of
 from tests.helpers.listening import ask
 from tests.helpers.raw_server import Peer, RawServer, all_read, always, answer, chunk, chunked_head
 
@@ -256,6 +272,29 @@ async def test_an_idle_connection_that_has_expired_or_was_closed_gives_nothing_b
             await body_of(client, server.url)
             await asyncio.sleep(pause)
             assert held.use.used == 0
+
+
+async def test_a_call_that_fails_is_freed_at_once() -> None:
+    held = share(1, 1)
+    async with RawServer(always(chunked_head())) as server, Client(GUARD, share=held) as client:
+        (await ask(client, server.url, BODY)).close()
+        await asyncio.sleep(0.02)
+        with no_cycles_of(HubError, OSError, Response):
+            for full in (False, True):
+                if full:
+                    held.take("")
+                for url in (server.url, "http://127.0.0.1:1/", "http://169.254.169.254/", "http://[::1/"):
+                    with suppress(HubError):
+                        await post(client, url)
+                    with suppress(HubError):
+                        await HttpForwarder(client).fetch("", Offer(WorkerId("echo", "1"), url), Ids(TaskId("t"), "c", "w"))
+                await asyncio.sleep(0.05)
+            held.give_back("")
+
+
+async def post(client: Client, url: str) -> None:
+    response = await client.post(url, BODY, worker="w", media=b"a/b", accept=b"*/*", headers=())
+    response.close()
 
 
 class _NoDescriptors:
