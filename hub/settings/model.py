@@ -204,7 +204,7 @@ class Settings(BaseSettings):
 
     max_connections: Integer = Field(20_000, ge=1, le=10_000_000)
     """How many connections callers and workers may have open to the hub.
-    Higher: more memory. At the limit a new one, also for /livez, is answered with OVERLOADED and closed."""
+    Higher: more memory and descriptors. At the limit a new one, also for /livez, is answered with OVERLOADED and closed."""
 
     max_streams: Integer = Field(10_000, ge=1, le=10_000_000)
     """How many streams may be open to callers.

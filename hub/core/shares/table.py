@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hub.core.shares.descriptors import Descriptors
 from hub.core.shares.rotation import Rotation
 from hub.core.shares.share import WorkspaceShare
 from hub.core.shares.slots import WorkspaceSlots
@@ -40,11 +41,12 @@ class Shares:
     that folds long logs. `lists`: lists of tasks that are read at once.
     `disk`: bytes of tasks, messages and logs that are stored. `documents`: cards and catalogs that are made at once, in pieces.
     that folds long logs. `worker_connections`: calls to workers that have or open a connection. `probes`: questions to workers
-    whose tasks are silent.
+    whose tasks are silent. `descriptors`: of the process; the limits on connections leave a reserve of them.
     """
 
-    def __init__(self, limits: ShareLimits | None = None) -> None:
+    def __init__(self, limits: ShareLimits | None = None, descriptors: Descriptors | None = None) -> None:
         limits = limits or ShareLimits()
+        self.descriptors = descriptors or Descriptors()
         self.open_tasks = WorkspaceShare("open tasks", "max_open_tasks", limits.open_tasks, limits.open_tasks_per_workspace)
         self.messages = WorkspaceShare(
             "bytes of messages", "max_message_memory", limits.message_memory, limits.message_memory_per_workspace
@@ -64,7 +66,7 @@ class Shares:
         self.documents = WorkspaceSlots("cards being made", 1, queue=limits.at_once, setting="max_at_once")
         self.lists = WorkspaceSlots("lists of tasks", _LISTS, queue=limits.at_once, setting="max_at_once")
 
-    def __iter__(self) -> Iterator[WorkspaceShare | WorkspaceSlots | Rotation]:
+    def __iter__(self) -> Iterator[WorkspaceShare | WorkspaceSlots | Rotation | Descriptors]:
         yield from vars(self).values()
 
     def uses(self) -> Iterator[ShareUse]:

@@ -46,6 +46,13 @@ def start_callers(log: Path, *words: object, token: str) -> Process:
     )
 
 
+def line_of(process: Process, timeout: float) -> dict[str, Any]:
+    """The first line that it prints."""
+    process.wait_until(lambda: "\n" in process.output, timeout)
+    line: dict[str, Any] = json.loads(process.output.splitlines()[0])
+    return line
+
+
 # --- the agent
 
 

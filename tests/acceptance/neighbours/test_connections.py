@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.acceptance.loadclients import memory_used
-from tests.acceptance.neighbours.load import ROLE, start_agent, start_callers
+from tests.acceptance.neighbours.load import ROLE, line_of, start_agent, start_callers
 from tests.acceptance.neighbours.rig import BUSY, Neighbours, neighbours
 from tests.helpers.processes import Process
 
@@ -38,13 +37,6 @@ def callers(pair: Neighbours, *words: object) -> Process:
     kind, *rest = words
     log = pair.folder / f"{kind}.log"
     return start_callers(log, kind, pair.hub.port, *rest, token=pair.tokens[BUSY, "client"])
-
-
-def line_of(process: Process, timeout: float) -> dict[str, Any]:
-    """The first line that it prints."""
-    process.wait_until(lambda: "\n" in process.output, timeout)
-    line: dict[str, Any] = json.loads(process.output.splitlines()[0])
-    return line
 
 
 def share(pair: Neighbours, thing: str, what: str) -> float:
