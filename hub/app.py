@@ -51,6 +51,7 @@ from hub.inbound.middleware.origins import Origins
 from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.outbound.client import Client, ClientLimits
 from hub.outbound.forwarder import HttpForwarder
+from hub.outbound.resolver import Resolver
 from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import WebhookGuard, read_networks
 from hub.outbound.worker_guard import Guard
@@ -171,7 +172,8 @@ async def _running(
     connections = fit(Connections(settings.max_connections, settings.max_worker_connections), descriptors.limit)
     supervisor, shares = Supervisor(), Shares(_share_limits(settings, connections.workers), descriptors)
     own_addresses = _own_addresses(settings, place)
-    guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback)
+    resolver = Resolver(shares.lookups)
+    guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback, resolve=resolver.resolve)
     async with (
         open_engine(
             _store_url(settings), data_dir=settings.data_dir, clock=clock, disk_reserve=settings.disk_reserve, disk=shares.disk
@@ -180,7 +182,7 @@ async def _running(
             guard, _worker_limits(settings, connections.workers), share=shares.worker_connections, descriptors=descriptors
         ) as client,
         Client(
-            webhook_guard := _webhook_guard(settings, own_addresses), _WEBHOOK_LIMITS, descriptors=descriptors
+            webhook_guard := _webhook_guard(settings, own_addresses, resolver), _WEBHOOK_LIMITS, descriptors=descriptors
         ) as webhook_client,
     ):
         observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()), shares.uses)
@@ -237,6 +239,7 @@ async def _running(
         finally:
             rolecall.drain()
             await supervisor.close()
+            await resolver.aclose()
 
 
 def _share_limits(settings: Settings, worker_connections: int) -> ShareLimits:
@@ -269,11 +272,11 @@ def _worker_limits(settings: Settings, worker_connections: int) -> ClientLimits:
     )
 
 
-def _webhook_guard(settings: Settings, own_addresses: Sequence[tuple[str, int]]) -> WebhookGuard:
+def _webhook_guard(settings: Settings, own_addresses: Sequence[tuple[str, int]], resolver: Resolver) -> WebhookGuard:
     networks, unread = read_networks(settings.push_allowed_cidrs)
     for text in unread:
         log.warning("a network for webhooks cannot be read", extra={"event": "bad_network", "network": text[:100]})
-    return WebhookGuard(settings.push_allowed_hosts, networks, own_addresses)
+    return WebhookGuard(settings.push_allowed_hosts, networks, own_addresses, resolve=resolver.resolve)
 
 
 def _own_addresses(settings: Settings, place: Place) -> Sequence[tuple[str, int]]:

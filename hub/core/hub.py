@@ -190,7 +190,7 @@ class Hub:
         route = await self._route(caller, send)
         self._connections.check(caller.workspace)  # before anything is stored: most of those refused end here
         row = self._new_row(caller, send, route)
-        push_config = await self._push.prepare(send.push.of(row.id)) if send.push is not None else None
+        push_config = await self._push.prepare(caller, send.push.of(row.id)) if send.push is not None else None
         tasks, window = self._engine.tasks, self._limits.same_message
         try:
             stored = await tasks.admit(row, turn, names=names.of_task, remembered=window, push=push_config)

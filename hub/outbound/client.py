@@ -54,8 +54,8 @@ class ClientLimits:
 class Policy(Protocol):
     """Where this client may connect to."""
 
-    async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
-        """(family, address) pairs, all of them allowed; the client connects only to these. NotAllowed, OSError."""
+    async def addresses(self, target: ParsedUrl, workspace: str) -> Sequence[tuple[int, str]]:
+        """(family, address) pairs, all of them allowed; the client connects only to these. NotAllowed, OSError, Overloaded."""
 
 
 class _Pool:
@@ -199,12 +199,12 @@ class Client:
             raise
         return response
 
-    async def probe(self, url: str, timeout: float, within: tuple[str, ...] = ()) -> bool:
-        """Whether a connection to that URL is accepted. It is closed at once, so it counts nowhere. NoDescriptors."""
+    async def probe(self, url: str, timeout: float, within: tuple[str, ...] = (), workspace: str = "") -> bool:
+        """Whether a connection to that URL is accepted. It is closed at once, so it counts nowhere. Overloaded."""
         try:
             target = _target(url, within)
             async with asyncio.timeout(timeout):
-                transport, _ = await self._open_transport(target, asyncio.Protocol, None)
+                transport, _ = await self._open_transport(target, workspace, asyncio.Protocol, None)
         except (BadUrl, NotAllowed, OSError) as error:
             self._check_descriptors(error)
             return False
@@ -330,7 +330,7 @@ class Client:
         factory = partial(ClientConnection, asyncio.get_running_loop(), pool)
         try:
             async with asyncio.timeout(self._limits.connect):
-                _, connection = await self._open_transport(target, factory, tls)
+                _, connection = await self._open_transport(target, pool.workspace, factory, tls)
         except NotAllowed as error:
             raise WorkerUnreachable(worker, target.origin, "address not allowed by policy") from error
         except (OSError, UnicodeError) as error:
@@ -340,11 +340,11 @@ class Client:
         return connection
 
     async def _open_transport(
-        self, target: ParsedUrl, factory: Callable[[], P], tls: ssl.SSLContext | None
+        self, target: ParsedUrl, workspace: str, factory: Callable[[], P], tls: ssl.SSLContext | None
     ) -> tuple[asyncio.Transport, P]:
         """Connects to one of the checked addresses. They share the time, so that a dead one does not use all of it."""
         loop = asyncio.get_running_loop()
-        addresses = await self._policy.addresses(target)
+        addresses = await self._policy.addresses(target, workspace)
         share = self._limits.connect / max(1, len(addresses))
         failure: OSError = OSError()
         for _, address in addresses:

@@ -59,8 +59,8 @@ class HttpForwarder:
     async def cancel(self, workspace: str, offer: Offer, ids: Ids) -> WorkerEvent:
         return await self._ask(workspace, offer, ids, WorkerMethod.CANCEL)
 
-    async def probe(self, offer: Offer) -> bool:
-        return await self._client.probe(offer.url, self._limits.probe_timeout, offer.networks)
+    async def probe(self, workspace: str, offer: Offer) -> bool:
+        return await self._client.probe(offer.url, self._limits.probe_timeout, offer.networks, workspace)
 
     async def _ask(self, workspace: str, offer: Offer, ids: Ids, method: WorkerMethod) -> WorkerEvent:
         worker, protocol, limit = str(offer.worker), _protocol(offer, ids), self._limits.reply_timeout

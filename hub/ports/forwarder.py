@@ -79,5 +79,5 @@ class Forwarder(Protocol):
 
     async def cancel(self, workspace: str, offer: Offer, ids: Ids) -> WorkerEvent: ...
 
-    async def probe(self, offer: Offer) -> bool:
-        """Whether anything accepts connections at that address. NoDescriptors: it is unknown."""
+    async def probe(self, workspace: str, offer: Offer) -> bool:
+        """Whether anything accepts connections at that address. Overloaded: the hub could not find out."""

@@ -70,7 +70,7 @@ class ScriptedForwarder:
         self._note("cancel", offer, ids)
         return await self._answer(offer, ids.log_dialect)
 
-    async def probe(self, offer: Offer) -> bool:
+    async def probe(self, workspace: str, offer: Offer) -> bool:
         self._note("probe", offer, None)
         return self.listening
 

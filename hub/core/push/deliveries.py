@@ -133,7 +133,7 @@ class Deliveries:
         while at < last:
             at = Cursor(at + 1)
             await task_log.read(self._engine, last)
-            result = await self._send(claim.config, task_log, at)
+            result = await self._send(claim, task_log, at)
             hold = self._policy.lease if self._clock.monotonic() - began < _TIME_SLICE else NOW
             if 200 <= result.status < 300:
                 self._observer.pushed("delivered")
@@ -150,16 +150,18 @@ class Deliveries:
                 return
             last = owed
 
-    async def _send(self, sealed: SealedConfig, task_log: _TaskLog, at: Cursor) -> WebhookResult:
+    async def _send(self, claim: DeliveryClaim, task_log: _TaskLog, at: Cursor) -> WebhookResult:
         try:
-            config = self._unsealed(sealed)
+            config = self._unsealed(claim.config)
         except SecretUnreadable as error:
             return WebhookResult(0, error.message)
         try:
             body = await self._notice(task_log, at, config.dialect)
         except InvalidAnswer as error:
             return WebhookResult(_UNTRANSLATABLE, error.why)
-        return await self._webhooks.post(WebhookRequest(f"{config.task}.{config.id}.{at}", config, body))
+        return await self._webhooks.post(
+            WebhookRequest(claim.caller.workspace, f"{config.task}.{config.id}.{at}", config, body)
+        )
 
     def _is_final(self, claim: DeliveryClaim, result: WebhookResult) -> bool:
         refused = 400 <= result.status < 500 and result.status not in (_TIMEOUT, _TOO_MANY_REQUESTS)

@@ -12,7 +12,7 @@ from hub.core.registry.liveness import RECENT, about_to_end, missed_a_beat, next
 from hub.ports.clock import Clock
 from hub.ports.forwarder import Forwarder
 from hub.ports.registry import Registry
-from rolecall.errors import NoDescriptors
+from rolecall.errors import Overloaded
 from rolecall.model.worker import Health, Registration
 
 log = logging.getLogger(__name__)
@@ -103,8 +103,8 @@ class LeaseReaper:
 
     async def _answers(self, registration: Registration) -> bool:
         try:
-            return await self._forwarder.probe(registration.offer)
-        except NoDescriptors:
+            return await self._forwarder.probe(registration.workspace, registration.offer)
+        except Overloaded:
             return True  # it could not be asked
 
     def _hold(self, registration: Registration, lasts: timedelta) -> None:

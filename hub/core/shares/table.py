@@ -17,6 +17,9 @@ _PROBES_AT_ONCE = 200
 """Fewer than the connections to one worker that are not for streams."""
 
 
+_LOOKUPS_AT_ONCE = 16
+
+
 @dataclass(frozen=True, slots=True)
 class ShareLimits:
     """How much there is of each thing, and how much of it one workspace may hold. The settings explain them."""
@@ -37,11 +40,10 @@ class ShareLimits:
 class Shares:
     """`open_tasks`: calls that have not ended. `messages`: bytes of large requests and of the messages that wait for their
     worker's answer. `streams`: answers that are streamed to callers. `feeds`: open feeds of the
-    registry. `starts`: requests other than A2A calls; a few of them start per iteration of the loop. `folding`: the thread
-    that folds long logs. `lists`: lists of tasks that are read at once.
-    `disk`: bytes of tasks, messages and logs that are stored. `documents`: cards and catalogs that are made at once, in pieces.
-    that folds long logs. `worker_connections`: calls to workers that have or open a connection. `probes`: questions to workers
-    whose tasks are silent. `descriptors`: of the process; the limits on connections leave a reserve of them.
+    registry. `worker_connections`: calls to workers that have or open a connection. `starts`: requests other than A2A calls; a
+    few of them start per iteration of the loop. `folding`: the thread that folds long logs. `probes`: questions to workers
+    whose tasks are silent. `lookups`: threads that resolve names of workers and webhooks. `descriptors`: of the process; the
+    limits on connections leave a reserve of them.
     """
 
     def __init__(self, limits: ShareLimits | None = None, descriptors: Descriptors | None = None) -> None:
@@ -59,6 +61,13 @@ class Shares:
             limits.worker_connections_per_workspace,
         )
         self.probes = WorkspaceSlots("questions to silent workers", _PROBES_AT_ONCE, queue=0, setting="")
+        self.lookups = WorkspaceSlots(
+            "lookups of names",
+            _LOOKUPS_AT_ONCE,
+            queue=limits.at_once,
+            setting="max_at_once",
+            per_workspace=_LOOKUPS_AT_ONCE // 2,
+        )
         self.feeds = WorkspaceShare("open feeds", "max_streams", limits.streams, limits.streams_per_workspace)
         self.disk = WorkspaceShare("bytes on disk", "max_disk", limits.disk, limits.disk_per_workspace)
         self.starts = Rotation("starts of requests")

@@ -166,10 +166,10 @@ async def test_the_day_begins_again_after_a_delivery(post: Post, system: System,
 async def test_a_receiver_whose_name_turns_private_is_retried_and_then_given_up(system: System, receiver: Receiver) -> None:
     meaning = ["93.184.215.14"]
 
-    async def resolver(host: str, port: int) -> Sequence[str]:
+    async def resolver(workspace: str, host: str, port: int) -> Sequence[str]:
         return meaning
 
-    guard = WebhookGuard([], [], [], ports=frozenset({receiver.port}), resolver=resolver)
+    guard = WebhookGuard([], [], [], ports=frozenset({receiver.port}), resolve=resolver)
     async with Client(guard) as client:
         post = post_of(system, client, guard, replace(QUICK, retry=timedelta(seconds=30)), vault=SealingVault(random_key()))
         mine = await a_task(system)

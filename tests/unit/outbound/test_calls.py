@@ -458,7 +458,7 @@ class SlowPolicy:
         self.asked = asyncio.Event()
         self.resolved = asyncio.Event()
 
-    async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
+    async def addresses(self, target: ParsedUrl, workspace: str) -> Sequence[tuple[int, str]]:
         self.asked.set()
         await self.resolved.wait()
         return await GUARD.addresses(target)

@@ -188,8 +188,8 @@ async def test_an_unknown_task_is_the_workers_own_error(client: Client) -> None:
 
 async def test_probe_reports_whether_a_port_listens(client: Client) -> None:
     async with RawServer(always(b"")) as server:
-        assert await HttpForwarder(client).probe(offer(server.url))
-    assert not await HttpForwarder(client).probe(offer(server.url))
+        assert await HttpForwarder(client).probe("default", offer(server.url))
+    assert not await HttpForwarder(client).probe("default", offer(server.url))
 
 
 async def test_a_closed_port_is_unreachable(client: Client) -> None:

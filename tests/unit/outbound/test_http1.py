@@ -304,7 +304,7 @@ class _NoDescriptors:
         self.number = number
         self.reports: list[str] = []
 
-    async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
+    async def addresses(self, target: ParsedUrl, workspace: str) -> Sequence[tuple[int, str]]:
         raise OSError(self.number, "Too many open files")
 
     def none_left(self, where: str) -> None:
