@@ -18,6 +18,8 @@ _PROBES_AT_ONCE = 200
 
 
 _LOOKUPS_AT_ONCE = 16
+DELIVERIES_AT_ONCE = 50
+DELIVERIES_PER_WORKSPACE = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,11 @@ class ShareLimits:
 
 class Shares:
     """`open_tasks`: calls that have not ended. `messages`: bytes of large requests and of the messages that wait for their
-    worker's answer. `streams`: answers that are streamed to callers. `feeds`: open feeds of the
-    registry. `worker_connections`: calls to workers that have or open a connection. `starts`: requests other than A2A calls; a
-    few of them start per iteration of the loop. `folding`: the thread that folds long logs. `probes`: questions to workers
-    whose tasks are silent. `lookups`: threads that resolve names of workers and webhooks. `descriptors`: of the process; the
-    limits on connections leave a reserve of them.
+    worker's answer. `streams`: answers that are streamed to callers. `feeds`: open feeds of the registry.
+    `worker_connections`: calls to workers that have or open a connection. `deliveries`: to webhooks; they wait, and are not
+    refused. `starts`: requests other than A2A calls; a few of them start per iteration of the loop. `folding`: the thread that
+    folds long logs. `probes`: questions to workers whose tasks are silent. `lookups`: threads that resolve names of workers and
+    webhooks. `descriptors`: of the process; the limits on connections leave a reserve of them.
     """
 
     def __init__(self, limits: ShareLimits | None = None, descriptors: Descriptors | None = None) -> None:
@@ -68,6 +70,7 @@ class Shares:
             setting="max_at_once",
             per_workspace=_LOOKUPS_AT_ONCE // 2,
         )
+        self.deliveries = WorkspaceShare("deliveries to webhooks", "", DELIVERIES_AT_ONCE, DELIVERIES_PER_WORKSPACE)
         self.feeds = WorkspaceShare("open feeds", "max_streams", limits.streams, limits.streams_per_workspace)
         self.disk = WorkspaceShare("bytes on disk", "max_disk", limits.disk, limits.disk_per_workspace)
         self.starts = Rotation("starts of requests")
