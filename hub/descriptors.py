@@ -53,8 +53,8 @@ def raise_limit() -> int:
 
 
 def fit(wanted: Connections, limit: int) -> Connections:
-    """What of these fits below the limit, beside the reserve. What needs less than half is not lowered: a stream needs both.
-    If it is less than what is wanted, it is logged.
+    """What of these fits below the limit, beside the reserve. What needs less than half is not lowered: a stream needs one of
+    both. If it is less than what is wanted, it is logged.
     """
     if not limit:
         return wanted

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from hub.outbound.connection import ClientConnection, Response
 from hub.outbound.url import BadUrl, ParsedUrl, read_url
 from hub.outbound.worker_guard import NotAllowed
-from hub.ports.shares import Descriptors, Share
+from hub.ports.shares import Descriptors, Share, Unlimited
 from rolecall.errors import (
     HubError,
     NoDescriptors,
@@ -105,7 +105,7 @@ class Client:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._policy = policy
-        self._share = share
+        self._share: Share = share or Unlimited()
         self._descriptors = descriptors
         self._limits = limits or ClientLimits()
         self._tls = tls
@@ -163,12 +163,11 @@ class Client:
             return
         opening = target.opening if http_method == b"POST" else http_method + target.opening.removeprefix(b"POST")
         request = _HEAD % (opening, media, accept, len(body), extra, body)
-        if self._share is not None:
-            try:
-                self._share.take(workspace)
-            except Overloaded as error:
-                response.fail_soon(error)
-                return
+        try:
+            self._share.take(workspace)
+        except Overloaded as error:
+            response.fail_soon(error)
+            return
         key = (workspace, target.pool)
         connection = self._take(key)
         if connection is not None:
@@ -215,8 +214,7 @@ class Client:
 
     def release(self, pool: _Pool, connection: ClientConnection) -> None:
         """The connection is idle again."""
-        if self._share is not None:
-            self._share.give_back(pool.workspace)
+        self._share.give_back(pool.workspace)
         loop = connection.loop
         pool.idle[connection] = None
         self._idle[connection] = (loop.time(), pool)
@@ -229,7 +227,7 @@ class Client:
             pool.connections.discard(connection)
             if self._idle.pop(connection, None) is not None:
                 del pool.idle[connection]
-            elif self._share is not None:
+            else:
                 self._share.give_back(pool.workspace)
             self._open -= 1
             self._drop_if_empty(pool)
@@ -320,8 +318,7 @@ class Client:
 
     def _give_back(self, pool: _Pool) -> None:
         """No connection came of what was taken for it."""
-        if self._share is not None:
-            self._share.give_back(pool.workspace)
+        self._share.give_back(pool.workspace)
         self._drop_if_empty(pool)
 
     async def _open_connection(self, target: ParsedUrl, pool: _Pool, worker: str) -> ClientConnection:

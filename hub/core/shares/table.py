@@ -43,9 +43,11 @@ class Shares:
     """`open_tasks`: calls that have not ended. `messages`: bytes of large requests and of the messages that wait for their
     worker's answer. `streams`: answers that are streamed to callers. `feeds`: open feeds of the registry.
     `worker_connections`: calls to workers that have or open a connection. `deliveries`: to webhooks; they wait, and are not
-    refused. `starts`: requests other than A2A calls; a few of them start per iteration of the loop. `folding`: the thread that
-    folds long logs. `probes`: questions to workers whose tasks are silent. `lookups`: threads that resolve names of workers and
-    webhooks. `descriptors`: of the process; the limits on connections leave a reserve of them.
+    refused. `disk`: bytes of tasks, messages and logs that are stored. `starts`: requests other than A2A calls; a few of them
+    start per iteration of the loop. `folding`: the thread that folds long logs. `lists`: lists of tasks that are read at once.
+    `documents`: cards and catalogs that are made at once, in pieces. `probes`: questions to workers whose tasks are silent.
+    `lookups`: threads that resolve names of workers and webhooks. `descriptors`: of the process; the limits on connections
+    leave a reserve of them.
     """
 
     def __init__(self, limits: ShareLimits | None = None, descriptors: Descriptors | None = None) -> None:
