@@ -26,8 +26,10 @@ from hub.core.relay.context import Dependencies
 from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router
 from hub.core.routing.waiting import WaitingCalls
+from hub.core.shares.descriptors import Descriptors
 from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
+from hub.descriptors import Connections, fit, watch
 from hub.identity.tokens import FILE_NAME as TOKENS_FILE
 from hub.identity.tokens import MARK_NAME as TOKENS_MARK
 from hub.identity.tokens import TokenBook
@@ -51,6 +53,7 @@ from hub.inbound.middleware.origins import Origins
 from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.outbound.client import Client, ClientLimits
 from hub.outbound.forwarder import HttpForwarder
+from hub.outbound.resolver import Resolver
 from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import WebhookGuard, read_networks
 from hub.outbound.worker_guard import Guard
@@ -106,6 +109,8 @@ class Rolecall:
     push: PushConfigs
     shares: Shares
     observer: telemetry.Metrics
+    max_connections: int
+    """How many connections to the hub its process can have."""
 
     def drain(self) -> None:
         """Take no new calls; end all waiting calls, streams and feeds."""
@@ -120,12 +125,20 @@ def unchanged(parts: Dependencies) -> Dependencies:
     return parts
 
 
-def create_app(settings: Settings, *, port: int | None = None, clock: Clock | None = None, wrap: Wrap = unchanged) -> Quart:
+def create_app(
+    settings: Settings,
+    *,
+    port: int | None = None,
+    clock: Clock | None = None,
+    wrap: Wrap = unchanged,
+    descriptors: Descriptors | None = None,
+) -> Quart:
     """The whole hub as an ASGI application. It opens its store when the lifespan starts, continues the tasks that an earlier
     hub left, and closes when the lifespan ends.
 
     `port` is the one that the hub's own server listens on. None: another server runs the application, and its address is
-    unknown. `wrap` may replace parts before others are built on them. ConfigError: other machines could call without a token.
+    unknown. `wrap` may replace parts before others are built on them. `descriptors`: of the process; None: any number.
+    ConfigError: other machines could call without a token.
     """
     if port is None and settings.tls_cert is not None:
         raise ConfigError([_TLS_ELSEWHERE])
@@ -136,7 +149,8 @@ def create_app(settings: Settings, *, port: int | None = None, clock: Clock | No
 
     @app.while_serving
     async def hub() -> AsyncGenerator[None, None]:
-        async with _running(app, settings, place, clock or WakingClock(), wrap) as rolecall:
+        parts = _running(app, settings, place, clock or WakingClock(), wrap, descriptors or Descriptors())
+        async with parts as rolecall:
             app.extensions[_EXTENSION] = rolecall
             if port is None:
                 _put_before(app, with_send_timeout(app.asgi_app, settings.reader_patience))
@@ -153,17 +167,25 @@ def parts_of(app: Quart) -> Rolecall:
 
 
 @asynccontextmanager
-async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, wrap: Wrap) -> AsyncIterator[Rolecall]:
+async def _running(
+    app: Quart, settings: Settings, place: Place, clock: Clock, wrap: Wrap, descriptors: Descriptors
+) -> AsyncIterator[Rolecall]:
     """Make the parts, mount them in the application, and keep what runs in the background running."""
-    supervisor, shares = Supervisor(), Shares(_share_limits(settings))
+    connections = fit(Connections(settings.max_connections, settings.max_worker_connections), descriptors.limit)
+    supervisor, shares = Supervisor(), Shares(_share_limits(settings, connections.workers), descriptors)
     own_addresses = _own_addresses(settings, place)
-    guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback)
+    resolver = Resolver(shares.lookups)
+    guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback, resolve=resolver.resolve)
     async with (
         open_engine(
             _store_url(settings), data_dir=settings.data_dir, clock=clock, disk_reserve=settings.disk_reserve, disk=shares.disk
         ) as engine,
-        Client(guard, ClientLimits(connect=settings.connect_timeout)) as client,
-        Client(webhook_guard := _webhook_guard(settings, own_addresses), _WEBHOOK_LIMITS) as webhook_client,
+        Client(
+            guard, _worker_limits(settings, connections.workers), share=shares.worker_connections, descriptors=descriptors
+        ) as client,
+        Client(
+            webhook_guard := _webhook_guard(settings, own_addresses, resolver), _WEBHOOK_LIMITS, descriptors=descriptors
+        ) as webhook_client,
     ):
         observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()), shares.uses)
         vault = _vault(settings)
@@ -207,7 +229,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
         deliveries = Deliveries(deps, webhooks, vault, supervisor, DeliveryPolicy(retry=timedelta(seconds=settings.push_retry)))
         push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
         hub = Hub(deps, supervisor, limits, push)
-        rolecall = Rolecall(hub, directory, engine, push, shares, observer)
+        rolecall = Rolecall(hub, directory, engine, push, shares, observer, connections.callers)
         _mount(app, rolecall, settings, place, vault)
         try:
             await hub.settle()
@@ -218,14 +240,17 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
             supervisor.keep_running("registry observer", directory.observe)
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
             supervisor.keep_running("push", deliveries.run)
+            supervisor.keep_running("descriptors", lambda: watch(descriptors))
             supervisor.keep_running("loop lag", lambda: _measure_lag(observer, clock))
             yield rolecall
         finally:
             rolecall.drain()
             await supervisor.close()
+            await resolver.aclose()
 
 
-def _share_limits(settings: Settings) -> ShareLimits:
+def _share_limits(settings: Settings, worker_connections: int) -> ShareLimits:
+    per_workspace = _part(settings.max_worker_connections_per_workspace, settings, worker_connections)
     return ShareLimits(
         open_tasks=settings.max_open_tasks,
         open_tasks_per_workspace=settings.max_open_tasks_per_workspace,
@@ -235,17 +260,32 @@ def _share_limits(settings: Settings) -> ShareLimits:
         waiting_per_workspace=settings.max_waiting_per_workspace,
         message_memory=settings.max_message_memory,
         message_memory_per_workspace=settings.max_message_memory_per_workspace,
+        worker_connections=worker_connections,
+        worker_connections_per_workspace=per_workspace,
         at_once=settings.max_at_once,
         disk=settings.max_disk,
         disk_per_workspace=settings.max_disk_per_workspace,
     )
 
 
-def _webhook_guard(settings: Settings, own_addresses: Sequence[tuple[str, int]]) -> WebhookGuard:
+def _part(part: int, settings: Settings, worker_connections: int) -> int:
+    """A part of the connections to workers, where fewer fit than the setting says."""
+    return max(1, part * worker_connections // settings.max_worker_connections)
+
+
+def _worker_limits(settings: Settings, worker_connections: int) -> ClientLimits:
+    return ClientLimits(
+        per_origin=_part(settings.max_connections_per_worker, settings, worker_connections),
+        overall=worker_connections,
+        connect=settings.connect_timeout,
+    )
+
+
+def _webhook_guard(settings: Settings, own_addresses: Sequence[tuple[str, int]], resolver: Resolver) -> WebhookGuard:
     networks, unread = read_networks(settings.push_allowed_cidrs)
     for text in unread:
         log.warning("a network for webhooks cannot be read", extra={"event": "bad_network", "network": text[:100]})
-    return WebhookGuard(settings.push_allowed_hosts, networks, own_addresses)
+    return WebhookGuard(settings.push_allowed_hosts, networks, own_addresses, resolve=resolver.resolve)
 
 
 def _own_addresses(settings: Settings, place: Place) -> Sequence[tuple[str, int]]:
@@ -333,7 +373,7 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
     add_tasks(app, hub)
     add_pushes(app, rolecall.push)
     add_operations(
-        app, hub, directory, rolecall.engine, rolecall.shares.disk, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE
+        app, hub, directory, rolecall.engine, rolecall.shares, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE
     )
     add_description(app)
     operations = Operations(hub, rolecall.push, cards.extended)

@@ -10,6 +10,8 @@ import sys
 from quart import Quart
 
 from hub.app import create_app
+from hub.core.shares.descriptors import Descriptors
+from hub.descriptors import raise_limit
 from hub.settings.model import load
 from rolecall import log
 from rolecall.errors import ConfigError
@@ -21,7 +23,7 @@ def _made() -> Quart:
         settings = load().settings
         log.setup(settings.log_level, settings.log_format)
         log.set_up_audit(log.AUDIT, settings.audit_log)
-        return create_app(settings)
+        return create_app(settings, descriptors=Descriptors(raise_limit()))
     except ConfigError as error:
         sys.exit(error.message)
 

@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -22,6 +23,8 @@ from hypercorn.utils import LifespanFailureError
 from quart import Quart
 
 from hub.app import Wrap, create_app, parts_of, unchanged
+from hub.core.shares.descriptors import Descriptors
+from hub.descriptors import out_of_descriptors, raise_limit, refused_at_once
 from hub.inbound.middleware.refusal import refusal_of
 from hub.server.http_server import HttpServer
 from hub.server.tls import HTTP_1, HTTP_2, Certificate
@@ -54,18 +57,20 @@ async def serve(
     settings: Settings, *, stop: asyncio.Event, ready: Callable[[str], None] | None = None, wrap: Wrap = unchanged
 ) -> None:
     """Serve until `stop` is set, then drain. `ready` gets the URL of the hub."""
-    asyncio.get_running_loop().set_exception_handler(_on_loop_error)
+    descriptors = Descriptors(raise_limit())
+    asyncio.get_running_loop().set_exception_handler(partial(_on_loop_error, descriptors))
     certificate = _certificate(settings)
     with open_listener(settings.host, settings.port, settings.reader_patience) as listener:
         port = int(listener.getsockname()[1])
-        app = create_app(settings, port=port, wrap=wrap)
+        app = create_app(settings, port=port, wrap=wrap, descriptors=descriptors)
         async with _lifespan(app):
             rolecall = parts_of(app)
             http_server = HttpServer(
                 app.asgi_app,  # the middleware: one call less for each request than through the application
                 rolecall.observer,
                 refusal_of,
-                limit=settings.max_connections,
+                limit=rolecall.max_connections,
+                refused_at_once=refused_at_once(rolecall.max_connections),
                 patience=settings.reader_patience,
                 max_head=settings.max_head,
                 certificate=certificate,
@@ -142,9 +147,14 @@ def return_large_blocks() -> None:
         log.debug("memory is left to the C library", extra={"event": "no_mallopt"})
 
 
-def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log a connection that the system cut because its peer took no data: the server does not handle that error."""
+def _on_loop_error(descriptors: Descriptors, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what the server does not handle: a connection that the system cut because its peer took no data, and one for which
+    there was no descriptor.
+    """
     error = context.get("exception")
+    if out_of_descriptors(error):
+        descriptors.none_left("a connection to the hub")
+        return
     if isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
         log.info("connection cut", extra={"event": "line_cut", "why": "its peer took no data for too long"})
     else:

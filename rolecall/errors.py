@@ -15,10 +15,11 @@
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
-    │       Overloaded  ListTooSlow  TooManyRequests  TooManyAtOnce  TooManyRegistrations  GoesInCircles
+    │       Overloaded  NoDescriptors (an Overloaded)  ListTooSlow  TooManyRequests  TooManyAtOnce
+    │       TooManyRegistrations  GoesInCircles
     ├── WorkerError             a call to a worker
     │   ├── NotProcessed        the worker provably did nothing: the hub may try another
-    │   │   └── WorkerUnreachable  WorkerRefused
+    │   │   └── WorkerUnreachable  WorkerRefused  WorkerFull (a WorkerRefused)
     │   ├── WorkerBroke         the call was sent: it may have run, so it is never repeated
     │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  LogTooLong  DiskFull (each a LogFull)  DeadlinePassed
     │   ├── WorkerFault         the worker answered with a JSON-RPC error
@@ -38,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Self
 
 from rolecall.setting import variable
 
@@ -54,6 +56,15 @@ class HubError(Exception):
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (self.__doc__ or "").strip())
+
+    def copy(self) -> Self:
+        """The same error without its traceback. Whoever keeps an error, or raises one that is kept, uses a copy: a traceback
+        refers to frames, and these refer to whoever keeps it, so that only the garbage collector would free both.
+        """
+        copied = type(self).__new__(type(self), *self.args)
+        copied.__dict__.update(self.__dict__)
+        copied.__cause__ = self.__cause__
+        return copied
 
     @property
     def message(self) -> str:
@@ -391,6 +402,19 @@ class ListTooSlow(RouteError):
         self.retry_after = 5.0
 
 
+class NoDescriptors(Overloaded):
+    """The system gave the hub's process no file descriptor. It says nothing about the worker that was to be called."""
+
+    def __init__(self) -> None:
+        RouteError.__init__(
+            self,
+            "The hub has no file descriptor left for a connection. Try again later. If it stays so, raise the limit of open "
+            "files of the hub's process (ulimit -n), or lower {setting}.",
+        )
+        self.setting = "max_connections"
+        self.retry_after = 5.0
+
+
 class GoesInCircles(RouteError):
     def __init__(self, limit: int) -> None:
         super().__init__(f"The call passed through {limit} hubs, the limit. Check that no hub is enrolled as its own worker.")
@@ -445,6 +469,18 @@ class WorkerUnreachable(NotProcessed):
 class WorkerRefused(NotProcessed):
     def __init__(self, worker: str, why: str = "it accepts no more calls at the moment") -> None:
         super().__init__(f"{worker} refused the call: {why}.")
+        self.worker = worker
+
+
+class WorkerFull(WorkerRefused):
+    """The hub's limit for one worker, and not the worker, refuses the call."""
+
+    setting = "max_connections_per_worker"
+
+    def __init__(self, worker: str, limit: int) -> None:
+        NotProcessed.__init__(
+            self, f"The hub has {limit} connections open to {worker}, its limit for one worker ({{setting}}). Try again later."
+        )
         self.worker = worker
 
 

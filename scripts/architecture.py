@@ -31,6 +31,7 @@ COMPOSES = ("hub.app",)
 SMALL = {
     "hub.asgi": "hub.app",
     "hub.clock": "hub.app",
+    "hub.descriptors": "hub.app",
     "hub.run": "hub.app",
     "rolecall.errors": "rolecall.model",
     "rolecall.setting": "rolecall.model",

@@ -77,6 +77,7 @@ class Hub:
         self._open_tasks = deps.shares.open_tasks
         self._streams = deps.shares.streams
         self._messages = deps.shares.messages
+        self._connections = deps.shares.worker_connections
         self.relays = Relays(deps, supervisor)
         self.paused_tasks = PausedTasks(deps, self.relays, supervisor, self._being_answered)
         self._lookup = TaskLookup(self._engine.tasks)
@@ -193,6 +194,7 @@ class Hub:
         if row is not None:
             return await self._continue(caller, row, send, references, names)
         route = await self._route(caller, send, on_disconnect)
+        self._connections.check(caller.workspace)  # before anything is stored: most of those refused end here
         # The place is taken from now on, and not only when the call is stored.
         chosen = route.registration
         chosen.in_flight += 1
@@ -207,7 +209,7 @@ class Hub:
         self, caller: Caller, send: Send, turn: Turn, names: CallNames, route: Route, references: dict[str, str]
     ) -> Relay | None:
         row = self._new_row(caller, send, route)
-        push_config = await self._push.prepare(send.push.of(row.id)) if send.push is not None else None
+        push_config = await self._push.prepare(caller, send.push.of(row.id)) if send.push is not None else None
         tasks, window = self._engine.tasks, self._limits.same_message
         try:
             stored = await tasks.admit(row, turn, names=names.of_task, remembered=window, push=push_config)
@@ -284,6 +286,7 @@ class Hub:
         row = await self._engine.tasks.get(caller, row.id)
         if row.ended:
             raise TaskEnded
+        self._connections.check(caller.workspace)
         turn = self._deps.codec.record(send, after=row.at)
         if send.push is not None:
             await self._push.set(caller, send.push.of(row.id))

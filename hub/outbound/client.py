@@ -7,6 +7,7 @@ JSON, no redirects, no cookies, no proxies, no decompression.
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 import socket
 import ssl
@@ -18,7 +19,15 @@ from typing import Protocol, TypeVar
 from hub.outbound.connection import ClientConnection, Response
 from hub.outbound.url import BadUrl, ParsedUrl, read_url
 from hub.outbound.worker_guard import NotAllowed
-from rolecall.errors import HubError, WorkerRefused, WorkerUnreachable
+from hub.ports.shares import Descriptors, Share, Unlimited
+from rolecall.errors import (
+    HubError,
+    NoDescriptors,
+    Overloaded,
+    WorkerFull,
+    WorkerRefused,
+    WorkerUnreachable,
+)
 from rolecall.model.value import replace
 
 _JSON = b"application/json"
@@ -31,10 +40,12 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """`idle` is shorter than the keep-alive of common servers, so that they do not close a connection just as it is used."""
+    """`per_origin`: connections of one workspace to one server. `overall`: those that are open, idle ones included. `idle` is
+    shorter than the keep-alive of common servers, so that they do not close a connection just as it is used.
+    """
 
-    per_origin: int = 1024
-    overall: int = 8192
+    per_origin: int = 5_500
+    overall: int = 12_000
     idle: float = 2.0
     connect: float = 5.0
     write: float = 30.0
@@ -43,15 +54,16 @@ class ClientLimits:
 class Policy(Protocol):
     """Where this client may connect to."""
 
-    async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
-        """(family, address) pairs, all of them allowed; the client connects only to these. NotAllowed, OSError."""
+    async def addresses(self, target: ParsedUrl, workspace: str) -> Sequence[tuple[int, str]]:
+        """(family, address) pairs, all of them allowed; the client connects only to these. NotAllowed, OSError, Overloaded."""
 
 
 class _Pool:
-    """Connections to one origin under one policy. The last one released is used first."""
+    """Connections of one workspace to one origin under one policy. The last one released is used first."""
 
-    def __init__(self, client: Client, name: str) -> None:
-        self.name = name
+    def __init__(self, client: Client, key: tuple[str, str]) -> None:
+        self.key = key
+        self.workspace, self.name = key
         self.connecting = 0
         self.connections: set[ClientConnection] = set()
         self.idle: dict[ClientConnection, None] = {}
@@ -74,22 +86,30 @@ class _HeadResponse(Response):
         self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def changed(self) -> None:
-        if self.head.done():
-            return
-        if self.failure is not None:
-            self.head.set_exception(self.failure)
-        elif self.status:
+        if not self.head.done() and (self.failure is not None or self.status):
             self.head.set_result(None)
 
 
 class Client:
-    """An async context manager; its exit closes every connection."""
+    """An async context manager; its exit closes every connection. A call holds one of `share`; an idle connection belongs to
+    nobody.
+    """
 
-    def __init__(self, policy: Policy, limits: ClientLimits | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        limits: ClientLimits | None = None,
+        *,
+        share: Share | None = None,
+        descriptors: Descriptors | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._policy = policy
+        self._share: Share = share or Unlimited()
+        self._descriptors = descriptors
         self._limits = limits or ClientLimits()
         self._tls = tls
-        self._pools: dict[str, _Pool] = {}
+        self._pools: dict[tuple[str, str], _Pool] = {}
         self._idle: dict[ClientConnection, tuple[float, _Pool]] = {}
         self._open = 0
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -129,10 +149,11 @@ class Client:
         headers: Iterable[tuple[str, str]] = (),
         http_method: bytes = b"POST",
         within: tuple[str, ...] = (),
+        workspace: str = "",
     ) -> None:
         """Sends a request; what comes of it is told to `response`, never from within this call. WorkerUnreachable,
-        WorkerRefused: nothing was sent. WorkerBroke, InvalidAnswer: it may have been sent.
-        `within`: networks that must contain the address, in addition to the policy.
+        WorkerRefused, Overloaded: nothing was sent. WorkerBroke, InvalidAnswer: it may have been sent.
+        `within`: networks that must contain the address, in addition to the policy. `workspace`: whose call it is.
         """
         try:
             target = _target(url, within)
@@ -142,32 +163,49 @@ class Client:
             return
         opening = target.opening if http_method == b"POST" else http_method + target.opening.removeprefix(b"POST")
         request = _HEAD % (opening, media, accept, len(body), extra, body)
-        connection = self._take(target.pool)
+        try:
+            self._share.take(workspace)
+        except Overloaded as error:
+            response.fail_soon(error)
+            return
+        key = (workspace, target.pool)
+        connection = self._take(key)
         if connection is not None:
             connection.send(request, response, self._limits.write)
         else:
-            self._start_connecting(target, request, response)
+            self._start_connecting(target, key, request, response)
 
     async def post(
-        self, url: str, body: bytes, *, worker: str, media: bytes, accept: bytes, headers: Iterable[tuple[str, str]]
+        self,
+        url: str,
+        body: bytes,
+        *,
+        worker: str,
+        media: bytes,
+        accept: bytes,
+        headers: Iterable[tuple[str, str]],
+        workspace: str = "",
     ) -> Response:
         """Returns when the answer's head has been received. Raises what `send` tells."""
         response = _HeadResponse(worker)
-        self.send(url, body, response, media=media, accept=accept, headers=headers)
+        self.send(url, body, response, media=media, accept=accept, headers=headers, workspace=workspace)
         try:
             await response.head
+            if response.failure is not None:
+                raise response.failure.copy()
         except BaseException:
             response.close()
             raise
         return response
 
-    async def probe(self, url: str, timeout: float, within: tuple[str, ...] = ()) -> bool:
-        """Whether a connection to that URL is accepted."""
+    async def probe(self, url: str, timeout: float, within: tuple[str, ...] = (), workspace: str = "") -> bool:
+        """Whether a connection to that URL is accepted. It is closed at once, so it counts nowhere. Overloaded."""
         try:
             target = _target(url, within)
             async with asyncio.timeout(timeout):
-                transport, _ = await self._open_transport(target, asyncio.Protocol, None)
-        except (BadUrl, NotAllowed, OSError):
+                transport, _ = await self._open_transport(target, workspace, asyncio.Protocol, None)
+        except (BadUrl, NotAllowed, OSError) as error:
+            self._check_descriptors(error)
             return False
         transport.abort()
         return True
@@ -176,6 +214,7 @@ class Client:
 
     def release(self, pool: _Pool, connection: ClientConnection) -> None:
         """The connection is idle again."""
+        self._share.give_back(pool.workspace)
         loop = connection.loop
         pool.idle[connection] = None
         self._idle[connection] = (loop.time(), pool)
@@ -186,21 +225,25 @@ class Client:
         """The connection is closed, or about to be."""
         if connection in pool.connections:
             pool.connections.discard(connection)
+            if self._idle.pop(connection, None) is not None:
+                del pool.idle[connection]
+            else:
+                self._share.give_back(pool.workspace)
             self._open -= 1
-            pool.idle.pop(connection, None)
-            self._idle.pop(connection, None)
             self._drop_if_empty(pool)
 
     # --- pieces
 
-    def _take(self, name: str) -> ClientConnection | None:
-        pool = self._pools.get(name)
+    def _take(self, key: tuple[str, str]) -> ClientConnection | None:
+        """An idle connection, which is then no longer idle."""
+        pool = self._pools.get(key)
         while pool is not None and pool.idle:
-            connection, _ = pool.idle.popitem()
-            since, _ = self._idle.pop(connection)
+            connection = next(reversed(pool.idle))
+            since, _ = self._idle[connection]
             if connection.usable and connection.loop.time() - since < self._limits.idle:
+                del pool.idle[connection], self._idle[connection]
                 return connection
-            connection.close()
+            self._close_idle_one(connection)
         return None
 
     def _close_idle(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -212,22 +255,21 @@ class Client:
             if left > 0:
                 self._idle_timer = loop.call_later(left, self._close_idle, loop)
                 return
-            self._close_oldest(connection)
+            self._close_idle_one(connection)
 
-    def _close_oldest(self, connection: ClientConnection) -> None:
+    def _close_idle_one(self, connection: ClientConnection) -> None:
         _, pool = self._idle[connection]
         self.remove(pool, connection)
         connection.close()
 
-    def _start_connecting(self, target: ParsedUrl, request: bytes, response: Response) -> None:
-        pool = self._pools.get(target.pool)
+    def _start_connecting(self, target: ParsedUrl, key: tuple[str, str], request: bytes, response: Response) -> None:
+        pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[target.pool] = _Pool(self, target.pool)
-        try:
-            self._check_limits(pool, response.worker)
-        except WorkerRefused as error:
-            self._drop_if_empty(pool)
-            response.fail_soon(error)
+            pool = self._pools[key] = _Pool(self, key)
+        refusal = self._refusal(pool, response.worker)
+        if refusal is not None:
+            self._give_back(pool)
+            response.fail_soon(refusal)
             return
         # They count from now on: the task begins later, and may be cancelled before it does.
         pool.connecting += 1
@@ -255,22 +297,29 @@ class Client:
             return
         pool.connecting -= 1
         self._open -= 1
-        self._drop_if_empty(pool)
+        self._give_back(pool)
         if not isinstance(error, HubError):
             response.fail(WorkerUnreachable(response.worker, pool.name, "the connection failed"))
             raise error
-        response.fail(error)
+        response.fail(error.copy())
 
-    def _check_limits(self, pool: _Pool, worker: str) -> None:
+    def _refusal(self, pool: _Pool, worker: str) -> HubError | None:
+        """Why no connection may be opened now. An idle one makes room."""
         if self._closed is not None:
-            raise WorkerRefused(worker, "the hub is closing")
+            return WorkerRefused(worker, "the hub is closing")
         if pool.connecting + len(pool.connections) >= self._limits.per_origin:
-            raise WorkerRefused(worker, f"the hub has {self._limits.per_origin} connections open to it, its limit")
+            return WorkerFull(worker, self._limits.per_origin)
         if self._open >= self._limits.overall:
             oldest = next(iter(self._idle), None)
             if oldest is None:
-                raise WorkerRefused(worker, f"the hub has {self._limits.overall} connections open to workers, its limit")
-            self._close_oldest(oldest)
+                return Overloaded("connections", self._limits.overall, "max_worker_connections")
+            self._close_idle_one(oldest)
+        return None
+
+    def _give_back(self, pool: _Pool) -> None:
+        """No connection came of what was taken for it."""
+        self._share.give_back(pool.workspace)
+        self._drop_if_empty(pool)
 
     async def _open_connection(self, target: ParsedUrl, pool: _Pool, worker: str) -> ClientConnection:
         tls = self._tls_context() if target.secure else None
@@ -278,20 +327,21 @@ class Client:
         factory = partial(ClientConnection, asyncio.get_running_loop(), pool)
         try:
             async with asyncio.timeout(self._limits.connect):
-                _, connection = await self._open_transport(target, factory, tls)
+                _, connection = await self._open_transport(target, pool.workspace, factory, tls)
         except NotAllowed as error:
             raise WorkerUnreachable(worker, target.origin, "address not allowed by policy") from error
         except (OSError, UnicodeError) as error:
+            self._check_descriptors(error)
             refused = isinstance(error, ConnectionRefusedError)
             raise WorkerUnreachable(worker, target.origin, self._failure_text(error), refused=refused) from error
         return connection
 
     async def _open_transport(
-        self, target: ParsedUrl, factory: Callable[[], P], tls: ssl.SSLContext | None
+        self, target: ParsedUrl, workspace: str, factory: Callable[[], P], tls: ssl.SSLContext | None
     ) -> tuple[asyncio.Transport, P]:
         """Connects to one of the checked addresses. They share the time, so that a dead one does not use all of it."""
         loop = asyncio.get_running_loop()
-        addresses = await self._policy.addresses(target)
+        addresses = await self._policy.addresses(target, workspace)
         share = self._limits.connect / max(1, len(addresses))
         failure: OSError = OSError()
         for _, address in addresses:
@@ -302,7 +352,17 @@ class Client:
                     )
             except OSError as error:
                 failure = error
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # it refers to this frame
+
+    def _check_descriptors(self, error: Exception) -> None:
+        """NoDescriptors: it is the hub's own error, and not the server's."""
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            if self._descriptors is not None:
+                self._descriptors.none_left("a connection to another server")
+            raise NoDescriptors from error
 
     def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -323,7 +383,7 @@ class Client:
 
     def _drop_if_empty(self, pool: _Pool) -> None:
         if not pool.connecting and not pool.connections:
-            self._pools.pop(pool.name, None)
+            self._pools.pop(pool.key, None)
             if self._closed is not None and not self._pools:
                 self._closed.set()
 

@@ -106,7 +106,7 @@ class Response:
 
     def fail_soon(self, failure: HubError) -> None:
         """For a failure that is known while the call is being made."""
-        asyncio.get_running_loop().call_soon(self.fail, failure)
+        asyncio.get_running_loop().call_soon(self.fail, failure.copy())
 
     # --- called by the client and the connection
 

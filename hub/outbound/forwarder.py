@@ -30,7 +30,7 @@ class HttpForwarder:
         self._vault = vault
         self._limits = limits or AnswerLimits()
 
-    def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> OpenCall:
+    def deliver(self, workspace: str, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> OpenCall:
         send, stream = dispatch.send, offer.streaming
         protocol = _protocol(offer, dispatch.ids)
         params = calls.send_params(send, dispatch.ids, dispatch.references, stream=stream)
@@ -42,42 +42,51 @@ class HttpForwarder:
             # Two callers may use the same messageId and content: for the worker these must be two calls.
             headers.append(("Idempotency-Key", dispatch.ids.task))
         form = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays)
-        return self._call(offer, request, headers, Call(form, listener), _STREAM if stream else _JSON)
+        return self._call(workspace, offer, request, headers, Call(form, listener), _STREAM if stream else _JSON)
 
-    def attach(self, offer: Offer, attach: Attach, listener: AnswerListener) -> OpenCall:
+    def attach(self, workspace: str, offer: Offer, attach: Attach, listener: AnswerListener) -> OpenCall:
         protocol = _protocol(offer, attach.ids)
         request = protocol.request(WorkerMethod.SUBSCRIBE, attach.ids, calls.task_params(attach.ids))
         headers = [*request.headers]
         if attach.position is not None:
             headers.append(("Last-Event-ID", attach.position))
         form = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays)
-        return self._call(offer, request, headers, Call(form, listener), _STREAM)
+        return self._call(workspace, offer, request, headers, Call(form, listener), _STREAM)
 
-    async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:
-        return await self._ask(offer, ids, WorkerMethod.GET)
+    async def fetch(self, workspace: str, offer: Offer, ids: Ids) -> WorkerEvent:
+        return await self._ask(workspace, offer, ids, WorkerMethod.GET)
 
-    async def cancel(self, offer: Offer, ids: Ids) -> WorkerEvent:
-        return await self._ask(offer, ids, WorkerMethod.CANCEL)
+    async def cancel(self, workspace: str, offer: Offer, ids: Ids) -> WorkerEvent:
+        return await self._ask(workspace, offer, ids, WorkerMethod.CANCEL)
 
-    async def probe(self, offer: Offer) -> bool:
-        return await self._client.probe(offer.url, self._limits.probe_timeout, offer.networks)
+    async def probe(self, workspace: str, offer: Offer) -> bool:
+        return await self._client.probe(offer.url, self._limits.probe_timeout, offer.networks, workspace)
 
-    async def _ask(self, offer: Offer, ids: Ids, method: WorkerMethod) -> WorkerEvent:
+    async def _ask(self, workspace: str, offer: Offer, ids: Ids, method: WorkerMethod) -> WorkerEvent:
         worker, protocol, limit = str(offer.worker), _protocol(offer, ids), self._limits.reply_timeout
         request = protocol.request(method, ids, calls.task_params(ids))
         listener = _Reply()
         form = AnswerForm(worker, protocol, self._limits, is_task=True)
-        call = self._call(offer, request, request.headers, Call(form, listener), _JSON)
+        call = self._call(workspace, offer, request, request.headers, Call(form, listener), _JSON)
         try:
             async with asyncio.timeout(limit):
-                return await listener.event
+                outcome = await listener.outcome
         except TimeoutError as error:
             raise WorkerBroke(worker, f"it has not answered within {limit:g} s") from error
         finally:
             call.hang_up()
+        if isinstance(outcome, HubError):
+            raise outcome.copy()
+        return outcome
 
     def _call(
-        self, offer: Offer, request: WorkerRequest, headers: Sequence[tuple[str, str]], call: Call, accept: bytes
+        self,
+        workspace: str,
+        offer: Offer,
+        request: WorkerRequest,
+        headers: Sequence[tuple[str, str]],
+        call: Call,
+        accept: bytes,
     ) -> Call:
         if offer.credential and self._vault is not None:
             try:
@@ -94,6 +103,7 @@ class HttpForwarder:
             headers=headers,
             http_method=request.http_method,
             within=offer.networks,
+            workspace=workspace,
         )
         return call
 
@@ -102,15 +112,15 @@ class _Reply:
     """Listens for an answer of one event."""
 
     def __init__(self) -> None:
-        self.event: asyncio.Future[WorkerEvent] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[WorkerEvent | HubError] = asyncio.get_running_loop().create_future()
 
     def received(self, batch: Sequence[WorkerEvent]) -> None:
-        if batch and not self.event.done():
-            self.event.set_result(batch[0])
+        if batch and not self.outcome.done():
+            self.outcome.set_result(batch[0])
 
     def closed(self, error: HubError | None) -> None:
-        if error is not None and not self.event.done():
-            self.event.set_exception(error)
+        if error is not None and not self.outcome.done():
+            self.outcome.set_result(error)
 
 
 def _protocol(offer: Offer, ids: Ids) -> WorkerProtocol:

@@ -14,7 +14,7 @@ from hub.outbound.client import Client
 from hub.outbound.connection import Response
 from hub.outbound.webhook_guard import WebhookGuard
 from hub.ports.webhooks import WebhookRequest, WebhookResult
-from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerUnreachable
+from rolecall.errors import InvalidAnswer, Overloaded, WorkerBroke, WorkerError, WorkerUnreachable
 from rolecall.model.push import PushConfig
 
 _TIMEOUT = 10.0
@@ -42,8 +42,8 @@ class HttpWebhooks:
         self._key = signing_key(secret) if secret is not None else None
         self._within = within
 
-    async def check(self, url: str) -> str:
-        return await self._guard.check(url)
+    async def check(self, workspace: str, url: str) -> str:
+        return await self._guard.check(url, workspace)
 
     async def post(self, request: WebhookRequest) -> WebhookResult:
         try:
@@ -55,13 +55,14 @@ class HttpWebhooks:
                     media=_MEDIA.get(request.config.dialect, _DEFAULT_MEDIA),
                     accept=b"*/*",
                     headers=[*authorization(request.config), *self._envelope(request)],
+                    workspace=request.workspace,
                 )
         except TimeoutError:
             return WebhookResult(0, f"no answer within {self._within:g} s")
         except (WorkerUnreachable, WorkerBroke, InvalidAnswer) as error:
             return WebhookResult(0, error.why)
-        except WorkerError:
-            return WebhookResult(0, "the hub has too many connections open")
+        except (WorkerError, Overloaded):
+            return WebhookResult(0, "the hub has no connection for it")
         # Only the head matters. If the rest is short, the connection can be used again; otherwise it is closed.
         response.discard()
         return WebhookResult(response.status, f"HTTP {response.status}", self._retry_after(response))

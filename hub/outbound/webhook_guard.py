@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
 
+from hub.outbound.resolver import Resolve, Resolver
 from hub.outbound.url import BadUrl, ParsedUrl, literal, read_url
-from hub.outbound.worker_guard import Address, Network, NotAllowed, OwnAddresses, plain_name
+from hub.outbound.worker_guard import Address, Network, NotAllowed, OwnAddresses, family_of, plain_name
 from rolecall.errors import WebhookInsecure, WebhookRejected
-
-Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 PORTS = frozenset({443, 8443})
 _GLOBAL = IPv6Network("2000::/3")
@@ -74,16 +71,16 @@ class WebhookGuard:
         own: Sequence[tuple[str, int]],
         *,
         ports: frozenset[int] = PORTS,
-        resolver: Resolver | None = None,
+        resolve: Resolve | None = None,
     ) -> None:
         self._hosts = frozenset(plain_name(host) for host in hosts)
         self._networks = tuple(networks)
         self._own = OwnAddresses(own)
         self._ports = ports
-        self._resolver = resolver or _ResolverThreads().resolve
+        self._resolve = resolve or Resolver().resolve
 
-    async def check(self, url: str) -> str:
-        """The check when a URL is set. Returns the host's name. WebhookRejected."""
+    async def check(self, url: str, workspace: str = "") -> str:
+        """The check when a URL is set. Returns the host's name. WebhookRejected, Overloaded."""
         try:
             target = read_url(url)
         except BadUrl as error:
@@ -94,24 +91,23 @@ class WebhookGuard:
         if not self._networks:
             self._check_scheme_and_port(target)
         try:
-            addresses = await self._resolved(target)
+            addresses = await self._resolved(target, workspace)
         except OSError as error:
             raise WebhookRejected(_NOT_RESOLVED) from error
         for address in addresses:
             self._check(address, target)
         return host
 
-    async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
-        """(family, address) pairs, all of them allowed now; connect to exactly these. NotAllowed, OSError."""
-        found = await self._resolved(target)
+    async def addresses(self, target: ParsedUrl, workspace: str = "") -> Sequence[tuple[int, str]]:
+        """(family, address) pairs, all of them allowed now; connect to exactly these. NotAllowed, OSError, Overloaded."""
+        found = await self._resolved(target, workspace)
         if plain_name(target.host) not in self._hosts:
             try:
                 for address in found:
                     self._check(address, target)
             except WebhookRejected as error:
                 raise NotAllowed from error
-        families = {4: socket.AF_INET, 6: socket.AF_INET6}
-        return [(int(families[address.version]), str(address)) for address in found]
+        return [(family_of(address), str(address)) for address in found]
 
     def _check(self, address: Address, target: ParsedUrl) -> None:
         if self._own.named(target.host, target.port) or self._own.include(address, target.port):
@@ -129,12 +125,12 @@ class WebhookGuard:
         if target.port not in self._ports:
             raise WebhookRejected(f"its port must be {' or '.join(map(str, sorted(self._ports)))}")
 
-    async def _resolved(self, target: ParsedUrl) -> Sequence[Address]:
+    async def _resolved(self, target: ParsedUrl, workspace: str) -> Sequence[Address]:
         own = literal(target.host)
         if own is not None:
             return (own,)
         async with asyncio.timeout(_RESOLVE_TIMEOUT):
-            texts = await self._resolver(target.host, target.port)
+            texts = await self._resolve(workspace, target.host, target.port)
         found = [address for text in texts if (address := literal(text)) is not None]
         if not found or len(found) < len(texts):
             raise OSError
@@ -150,21 +146,3 @@ def _is_public(address: Address) -> bool:
         elif address not in _GLOBAL:
             return False
     return not any(address in network for network in _NOT_PUBLIC)
-
-
-class _ResolverThreads:
-    """Callers choose these names, so they have threads of their own: a name that never resolves delays only other webhooks."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(8, thread_name_prefix="webhook resolver")
-
-    async def resolve(self, host: str, port: int) -> Sequence[str]:
-        answers = await asyncio.get_running_loop().run_in_executor(self._threads, _resolve, host, port)
-        return list(dict.fromkeys(answers))
-
-
-def _resolve(host: str, port: int) -> list[str]:
-    try:
-        return [str(where[0]) for _, _, _, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    except UnicodeError as error:
-        raise OSError("not a host name") from error

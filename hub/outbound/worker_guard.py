@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
+from hub.outbound.resolver import Resolve, Resolver
 from hub.outbound.url import BadUrl, ParsedUrl, literal, read_url
 from rolecall.errors import OfferInvalid
 
@@ -63,10 +63,18 @@ class OwnAddresses:
 
 class Guard:
     """`networks`: where workers may be; if empty, any private or public unicast address, and loopback only with
-    `allow_loopback`. `own`: the hub's own addresses, which are refused.
+    `allow_loopback`. `own`: the hub's own addresses, which are refused. `resolve`: the addresses of a name.
     """
 
-    def __init__(self, networks: Sequence[Network], own: Sequence[tuple[str, int]], *, allow_loopback: bool) -> None:
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        own: Sequence[tuple[str, int]],
+        *,
+        allow_loopback: bool,
+        resolve: Resolve | None = None,
+    ) -> None:
+        self._resolve = resolve or Resolver().resolve
         self._networks = tuple(networks)
         self._own = OwnAddresses(own)
         self._allow_loopback = allow_loopback
@@ -84,8 +92,8 @@ class Guard:
         if networks and address and not any(_inner(address) in network for network in networks):
             raise OfferInvalid("url", "it must lie in the networks of the token that enrols it")
 
-    async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
-        found = await self.resolve(target.host, target.port)
+    async def addresses(self, target: ParsedUrl, workspace: str = "") -> Sequence[tuple[int, str]]:
+        found = await self.resolve(target.host, target.port, workspace)
         if target.within:
             networks = _read(target.within)
             for _, text in found:
@@ -94,8 +102,8 @@ class Guard:
                     raise NotAllowed
         return found
 
-    async def resolve(self, host: str, port: int) -> Sequence[tuple[int, str]]:
-        """(family, address) pairs, all of them allowed; connect to exactly these. NotAllowed, OSError."""
+    async def resolve(self, host: str, port: int, workspace: str = "") -> Sequence[tuple[int, str]]:
+        """(family, address) pairs, all of them allowed; connect to exactly these. NotAllowed, OSError, Overloaded."""
         cached = self._cached.get((host, port))
         if cached is not None:
             return (cached,)
@@ -106,20 +114,19 @@ class Guard:
             if not self._allowed(address, port):
                 raise NotAllowed
             return (self._cache_literal(address, host, port),)
-        answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        found = [(int(family), str(where[0])) for family, _, _, _, where in answers]
-        for _, text in found:
+        found: list[tuple[int, str]] = []
+        for text in await self._resolve(workspace, host, port):
             resolved = literal(text)
             if resolved is None or not self._allowed(resolved, port):
                 raise NotAllowed
+            found.append((family_of(resolved), text))
         return found
 
     def _cache_literal(self, address: Address, host: str, port: int) -> tuple[int, str]:
         """Caches literal addresses only: a name may resolve differently next time."""
         if len(self._cached) >= _MAX_CACHED:
             self._cached.clear()
-        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-        self._cached[host, port] = (int(family), str(address))
+        self._cached[host, port] = (family_of(address), str(address))
         return self._cached[host, port]
 
     def _allowed(self, address: Address, port: int) -> bool:
@@ -137,6 +144,10 @@ class Guard:
         if self._networks:
             return any(inner in network for network in self._networks)
         return self._allow_loopback or not inner.is_loopback
+
+
+def family_of(address: Address) -> int:
+    return int(socket.AF_INET if address.version == 4 else socket.AF_INET6)
 
 
 @lru_cache(maxsize=1024)

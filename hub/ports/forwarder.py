@@ -41,8 +41,8 @@ class AnswerListener(Protocol):
         """The answer is over: told last, exactly once, and not after `hang_up`. None: the worker ended its answer properly.
 
         WorkerUnreachable (nothing was sent), WorkerRefused (the worker answered that it did nothing), WorkerBroke (cut or
-        timed out after the call was sent), InvalidAnswer, WorkerFault (the worker's own JSON-RPC error). SecretUnreadable:
-        nothing was sent.
+        timed out after the call was sent), InvalidAnswer, WorkerFault (the worker's own JSON-RPC error). WorkerFull, Overloaded
+        (the hub has no connection for the call), SecretUnreadable: nothing was sent.
         """
 
 
@@ -61,23 +61,23 @@ class OpenCall(Protocol):
 
 
 class Forwarder(Protocol):
-    """Calls workers. No call is repeated automatically.
+    """Calls workers of a workspace. No call is repeated automatically.
 
     `fetch` and `cancel` raise the errors of `AnswerListener.closed`.
     """
 
-    def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> OpenCall:
+    def deliver(self, workspace: str, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> OpenCall:
         """Send a message. Streams if the worker can, else asks it not to block; its one answer is then the only event.
         RequestError at once if the message cannot be expressed for this worker; every other failure is told by `closed`.
         """
 
-    def attach(self, offer: Offer, attach: Attach, listener: AnswerListener) -> OpenCall:
+    def attach(self, workspace: str, offer: Offer, attach: Attach, listener: AnswerListener) -> OpenCall:
         """Read a task's stream again. WorkerFault if the worker does not know the task."""
 
-    async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:
+    async def fetch(self, workspace: str, offer: Offer, ids: Ids) -> WorkerEvent:
         """The worker's current task."""
 
-    async def cancel(self, offer: Offer, ids: Ids) -> WorkerEvent: ...
+    async def cancel(self, workspace: str, offer: Offer, ids: Ids) -> WorkerEvent: ...
 
-    async def probe(self, offer: Offer) -> bool:
-        """Whether anything accepts connections at that address."""
+    async def probe(self, workspace: str, offer: Offer) -> bool:
+        """Whether anything accepts connections at that address. Overloaded: the hub could not find out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from rolecall.model.ids import Caller, Cursor, TaskId
@@ -24,6 +25,17 @@ class DeliveryClaim(NamedTuple):
     failing_for: timedelta
     waiting_for: timedelta
     fence: int
+
+
+class DeliveryRoom(NamedTuple):
+    """How many deliveries may be claimed: at all, and in addition to the `busy` ones by workspace and host, for one workspace
+    and for one of its hosts.
+    """
+
+    limit: int
+    per_workspace: int
+    per_host: int
+    busy: Mapping[tuple[str, str], int] = MappingProxyType({})
 
 
 class Pushes(Protocol):
@@ -49,9 +61,9 @@ class Pushes(Protocol):
     def on_due(self, wake: Callable[[], None]) -> None:
         """`wake` is called on the loop when a delivery may be due: a hint. A postponed delivery becomes due without one."""
 
-    async def claim(self, limit: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
-        """Claims what is due and has no holder, up to `limit`, host by host in turn, and per host at most `at_once` minus
-        `busy[host]`. A claim has one holder, for `lease`. A holder that died loses it when the lease ends.
+    async def claim(self, room: DeliveryRoom, lease: timedelta) -> Sequence[DeliveryClaim]:
+        """Claims what is due and has no holder, as far as there is room: workspace by workspace in turn, and within one host by
+        host. A claim has one holder, for `lease`. A holder that died loses it when the lease ends.
         """
 
     async def delivered(self, claim: DeliveryClaim, upto: Cursor, *, hold: timedelta) -> Cursor | None:

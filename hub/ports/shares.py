@@ -34,6 +34,13 @@ class Unlimited:
     def give_back(self, workspace: str, amount: int = 1) -> None: ...
 
 
+class Descriptors(Protocol):
+    """The file descriptors of the hub's process."""
+
+    def none_left(self, where: str) -> None:
+        """The system had none for that, or no room for it. It is logged, and shown to operators for a while."""
+
+
 class Slots(Protocol):
     """Something that its user gives back at once: a thread, a database connection, a place among running requests.
 

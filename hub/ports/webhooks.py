@@ -9,8 +9,9 @@ from rolecall.model.push import PushConfig
 
 
 class WebhookRequest(NamedTuple):
-    """One event for one receiver. Each attempt has the same `id`."""
+    """One event for one receiver of a workspace. Each attempt has the same `id`."""
 
+    workspace: str
     id: str
     config: PushConfig
     body: bytes
@@ -27,8 +28,8 @@ class WebhookResult(NamedTuple):
 class Webhooks(Protocol):
     """Sends to the receivers of push notifications. No request is repeated automatically."""
 
-    async def check(self, url: str) -> str:
-        """Return the receiver's host, or raise WebhookRejected. Resolves the name, does not connect."""
+    async def check(self, workspace: str, url: str) -> str:
+        """Return the receiver's host, or raise WebhookRejected or Overloaded. Resolves the name, does not connect."""
 
     async def post(self, request: WebhookRequest) -> WebhookResult:
         """Checks the address again, and connects to the address that it checked. Never raises for what the receiver does."""

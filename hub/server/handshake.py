@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from typing import Protocol, cast
@@ -111,7 +112,10 @@ async def accept_secure(owner: SecureOwner, listener: socket.socket) -> None:
         try:
             connection, _ = await loop.sock_accept(listener)
         except OSError as error:
-            log.warning("connection not accepted", extra={"event": "accept_failed", "why": error.strerror})
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                loop.call_exception_handler({"message": "no descriptor for a connection", "exception": error})
+            else:
+                log.warning("connection not accepted", extra={"event": "accept_failed", "why": error.strerror})
             await asyncio.sleep(_PAUSE_WITHOUT_DESCRIPTORS)
             continue
         connection.setblocking(False)

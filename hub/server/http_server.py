@@ -35,7 +35,7 @@ class Counters(Protocol):
 
 
 class HttpServer:
-    """Serves `most` connections at a time. Up to `most` further ones get a 503; beyond that a connection is aborted at once.
+    """Serves `limit` connections at a time. `refused_at_once` further ones get a 503; beyond that a connection is aborted.
     `patience`: a client that takes no data for this many seconds is cut off. `max_head`: bytes of a request's headers. The
     server reads up to twice as much, because the application refuses the excess with a better error. With a `certificate` every
     connection is TLS.
@@ -53,6 +53,7 @@ class HttpServer:
         refusal_of: Callable[[Exception], Refusal],
         *,
         limit: int,
+        refused_at_once: int,
         patience: float,
         max_head: int,
         certificate: Certificate | None = None,
@@ -67,6 +68,7 @@ class HttpServer:
         self._counters = counters
         self._refusal_of = refusal_of
         self._limit = limit
+        self._refused_at_once = refused_at_once
         self._connections: set[Connection] = set()
         self._refused: set[Connection] = set()
         """The part of `_connections` that gets a refusal."""
@@ -149,7 +151,7 @@ class HttpServer:
             self._counters.connections(served + 1)
             return None
         self._refused.add(connection)
-        if len(self._refused) > self._limit:
+        if len(self._refused) > self._refused_at_once:
             connection.abort()
         return Overloaded("connections", self._limit, "max_connections")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -42,11 +42,17 @@ from rolecall.setting import variable
 __all__ = ["RETIRED", "SPECS", "Loaded", "Settings", "flag", "load", "variable"]
 
 _HEARTBEAT = 45.0
+_MOST = 10_000_000
 
 
 def _default_heartbeat(before: Mapping[str, Any]) -> float:
     """Shorter than a short lease."""
     return min(_HEARTBEAT, before["lease_ttl"] * 0.375 or _HEARTBEAT)
+
+
+def _default_connections(streams: str, more: int) -> Callable[[Mapping[str, Any]], int]:
+    """One for each stream that the setting `streams` allows, and `more` for what else goes to workers."""
+    return lambda before: min(before[streams] + more, _MOST)
 
 
 class Settings(BaseSettings):
@@ -198,7 +204,7 @@ class Settings(BaseSettings):
 
     max_connections: Integer = Field(20_000, ge=1, le=10_000_000)
     """How many connections callers and workers may have open to the hub.
-    Higher: more memory. At the limit a new one, also for /livez, is answered with OVERLOADED and closed."""
+    Higher: more memory and descriptors. At the limit a new one, also for /livez, is answered with OVERLOADED and closed."""
 
     max_streams: Integer = Field(10_000, ge=1, le=10_000_000)
     """How many streams may be open to callers.
@@ -215,6 +221,33 @@ class Settings(BaseSettings):
     max_waiting_per_workspace: Integer = Field(5_000, ge=1, le=10_000_000)
     """How many calls of one workspace may wait for a worker. Without tokens there is one workspace.
     Higher: one workspace can fill more of max_waiting. At the limit its further calls are refused with OVERLOADED."""
+
+    max_worker_connections: Integer = Field(
+        default_factory=_default_connections("max_streams", 2_000),
+        ge=1,
+        le=_MOST,
+        json_schema_extra={"default": "max_streams + 2000"},
+    )
+    """How many connections the hub may have open to workers. Each stream needs one, and so does each call until its answer.
+    Higher: more memory and file descriptors. At the limit new calls are refused with OVERLOADED."""
+
+    max_worker_connections_per_workspace: Integer = Field(
+        default_factory=_default_connections("max_streams_per_workspace", 1_000),
+        ge=1,
+        le=_MOST,
+        json_schema_extra={"default": "max_streams_per_workspace + 1000"},
+    )
+    """How many of these connections may be for the calls of one workspace. Without tokens there is one workspace.
+    Higher: one workspace can fill more of max_worker_connections. At the limit its new calls are refused with OVERLOADED."""
+
+    max_connections_per_worker: Integer = Field(
+        default_factory=_default_connections("max_streams_per_workspace", 500),
+        ge=1,
+        le=_MOST,
+        json_schema_extra={"default": "max_streams_per_workspace + 500"},
+    )
+    """How many of these connections may be to one worker.
+    Lower: a worker that hangs leaves its workspace more connections to others. At the limit, others of its role get calls."""
 
     reader_patience: Seconds = Field(30.0, ge=0.1, le=3600)
     """How long a caller may stop reading its stream before the hub drops it. The caller can resume from its cursor.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from hub.ports.engine import Engine
-from hub.ports.pushes import DeliveryClaim
+from hub.ports.pushes import DeliveryClaim, DeliveryRoom
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.push import SealedConfig
 from tests.contract.words import ANNA
@@ -26,10 +26,18 @@ async def add_config(engine: Engine, task: TaskId, name: str = "c", **members: A
     await engine.pushes.set(ANNA, a_config(task, name, **members), limit=10)
 
 
-async def claimed(engine: Engine, limit: int = 10, **more: Any) -> Sequence[DeliveryClaim]:
-    return await engine.pushes.claim(
-        limit, more.pop("lease", LEASE), at_once=more.pop("at_once", 10), busy=more.pop("busy", {})
-    )
+async def claimed(
+    engine: Engine,
+    limit: int = 10,
+    *,
+    lease: timedelta = LEASE,
+    at_once: int = 10,
+    per_workspace: int = 1000,
+    busy: Mapping[str, int] | None = None,
+) -> Sequence[DeliveryClaim]:
+    """`busy`: of Anna's workspace, by host."""
+    by_host = {(ANNA.workspace, host): count for host, count in (busy or {}).items()}
+    return await engine.pushes.claim(DeliveryRoom(limit, per_workspace, at_once, by_host), lease)
 
 
 async def the_claim(engine: Engine) -> DeliveryClaim:

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from hub.ports.engine import Engine
+from hub.ports.pushes import DeliveryRoom
 from rolecall.errors import InvalidParams, PushConfigNotFound, TaskNotFound
-from rolecall.model.ids import Cursor, new_task_id
+from rolecall.model.ids import Caller, Cursor, new_task_id
 from tests.contract.conftest import Store
 from tests.contract.pushing import DAY, LEASE, NOTHING, a_config, add_config, claimed, owed, the_claim
 from tests.contract.words import ANNA, BERT, DONE, NAME, OTHER_ANNA, a_row, a_turn, admitted, append, message, text
@@ -308,6 +309,61 @@ async def test_hosts_take_turns(engine: Engine) -> None:
     turns = [(await claimed(engine, 1))[0].config.host[0] for _ in range(9)]
     assert [turns.count(host) for host in "abc"] == [3, 3, 3]
     assert sorted(turns[:3]) == sorted(turns[3:6]) == ["a", "b", "c"]
+
+
+async def add_owed(engine: Engine, caller: Caller, *hosts: str, count: int = 1) -> None:
+    """So many tasks of the caller for each of these hosts, each with an event that is owed."""
+    for host in hosts:
+        for _ in range(count):
+            task = await admitted(engine, caller)
+            await engine.pushes.set(caller, a_config(task, host=host), limit=10)
+            await append(engine, task, text("1"))
+
+
+async def test_workspaces_take_turns_however_many_hosts_one_has(engine: Engine) -> None:
+    busy, quiet = Caller("busy", "b"), Caller("quiet", "q")
+    await add_owed(engine, busy, *(f"h{number}.example" for number in range(6)), count=2)
+    await add_owed(engine, quiet, "h1.example", "q.example", count=2)
+    turns = [(await claimed(engine, 1))[0] for _ in range(8)]
+    assert sorted(claim.caller.workspace for claim in turns[:2]) == ["busy", "quiet"]
+    assert [claim.caller.workspace for claim in turns].count("quiet") == 4
+    assert len({claim.config.host for claim in turns if claim.caller == busy}) == 4
+
+
+async def test_one_claim_serves_each_workspace_before_any_twice(engine: Engine) -> None:
+    await add_owed(engine, Caller("a", "x"), "h1.example", "h2.example", "h3.example")
+    await add_owed(engine, Caller("b", "x"), "h1.example")
+    await add_owed(engine, Caller("c", "x"), "h9.example")
+    assert sorted(claim.caller.workspace for claim in await claimed(engine, 3)) == ["a", "b", "c"]
+    assert [claim.caller.workspace for claim in await claimed(engine, 3)] == ["a", "a"]
+
+
+async def test_one_workspace_cannot_take_every_slot(engine: Engine) -> None:
+    busy, quiet = Caller("busy", "b"), Caller("quiet", "q")
+    await add_owed(engine, busy, "h1.example", "h2.example", "h3.example", count=3)
+    await add_owed(engine, quiet, "h1.example")
+    first = await claimed(engine, 10, per_workspace=4)
+    assert sorted(claim.caller.workspace for claim in first) == [*["busy"] * 4, "quiet"]
+    under_way = {("busy", "h1.example"): 2, ("busy", "h2.example"): 1}
+    more = await engine.pushes.claim(DeliveryRoom(10, 4, 10, under_way), LEASE)
+    assert [claim.caller.workspace for claim in more] == ["busy"]
+
+
+async def test_the_limit_of_a_host_counts_each_workspace_by_itself(engine: Engine) -> None:
+    busy, quiet = Caller("busy", "b"), Caller("quiet", "q")
+    await add_owed(engine, busy, "shared.example", count=5)
+    await add_owed(engine, quiet, "shared.example", count=5)
+    found = await engine.pushes.claim(DeliveryRoom(10, 10, 2, {("busy", "shared.example"): 2}), LEASE)
+    assert [claim.caller.workspace for claim in found] == ["quiet", "quiet"]
+
+
+async def test_a_workspace_whose_receivers_are_not_due_delays_no_other(engine: Engine) -> None:
+    busy, quiet = Caller("busy", "b"), Caller("quiet", "q")
+    await add_owed(engine, busy, *(f"h{number}.example" for number in range(20)))
+    for claim in await claimed(engine, 20):
+        await engine.pushes.postpone(claim, DAY)
+    await add_owed(engine, quiet, "h1.example")
+    assert [claim.caller for claim in await claimed(engine, 1)] == [quiet]
 
 
 async def test_of_one_host_the_longest_waiting_receiver_comes_first(engine: Engine, clock: ManualClock) -> None:

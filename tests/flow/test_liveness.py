@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from hub.core.registry.reaper import EVERY, MISSED, LeaseReaper
+from rolecall.errors import NoDescriptors
 from rolecall.model.ids import WorkerId
 from rolecall.model.principal import LOCAL
 from rolecall.model.worker import Beat, Health, Offer, Registration
@@ -69,6 +70,15 @@ async def test_of_many_silent_workers_those_that_do_not_answer_end(system: Syste
         await sweep.look()
     assert names(system) == set()
     assert len(system.forwarder.asked("probe")) == 16
+
+
+async def test_of_many_silent_workers_those_that_the_hub_has_no_descriptor_to_ask_stay(system: System) -> None:
+    async def probe(workspace: str, offer: Offer) -> bool:
+        raise NoDescriptors
+
+    await enrol_many(system, 20)
+    await _let_them_run_out(system, sweep_of(system, probe))
+    assert len(names(system)) == 16
 
 
 async def test_after_two_minutes_some_more_leases_may_end(system: System, sweep: LeaseReaper) -> None:
@@ -281,7 +291,7 @@ async def test_the_log_counts_the_workers_that_answered_a_probe(system: System, 
     caplog.set_level(logging.WARNING, "hub.core.registry.reaper")
     kept = {"echo:3"}
 
-    async def probe(offer: Offer) -> bool:
+    async def probe(workspace: str, offer: Offer) -> bool:
         return str(offer.worker) in kept
 
     await enrol_many(system, 5)
@@ -325,17 +335,17 @@ async def enrol_many(system: System, count: int, prefix: str = "", ttl: timedelt
     return [await registry.enrol(CALLER.workspace, offer, owner=LOCAL.name, boot="b", ttl=ttl) for offer in offers]
 
 
-def answering(hold: Hold) -> Callable[[Offer], Awaitable[bool]]:
+def answering(hold: Hold) -> Callable[[str, Offer], Awaitable[bool]]:
     """All workers accept connections, after the release of the hold."""
 
-    async def probe(offer: Offer) -> bool:
+    async def probe(workspace: str, offer: Offer) -> bool:
         await hold.reach()
         return True
 
     return probe
 
 
-def sweep_of(system: System, probe: Callable[[Offer], Awaitable[bool]]) -> LeaseReaper:
+def sweep_of(system: System, probe: Callable[[str, Offer], Awaitable[bool]]) -> LeaseReaper:
     """A reaper with the given `probe`."""
     system.forwarder.probe = probe  # type: ignore[method-assign]
     return LeaseReaper(system.engine.registry, system.forwarder, system.clock, heartbeat_of=system.directory.usual_heartbeat)

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from rolecall.errors import StoreUnavailable, WorkerAway, WorkerBroke, WorkerFault, WorkerUnreachable
+from rolecall.errors import (
+    Overloaded,
+    StoreUnavailable,
+    WorkerAway,
+    WorkerBroke,
+    WorkerFault,
+    WorkerFull,
+    WorkerUnreachable,
+)
 from rolecall.model.a2a import TaskState
 from rolecall.model.command import Target
 from rolecall.model.ids import Cursor, TaskId
@@ -131,6 +139,19 @@ async def test_a_pause_ends_when_its_expired_worker_does_not_know_it(system: Sys
     await expired(system)
     assert await time_to_end(system, task_id) < 2
     assert words(await system.get(task_id)).startswith("echo:a no longer knows the task.")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [Overloaded("connections to workers", 3, "max_worker_connections"), WorkerFull("echo:a", 3)],
+    ids=["hub", "worker"],
+)
+async def test_no_pause_ends_while_the_hub_has_no_connection_to_ask_its_worker(system: System, refusal: Step) -> None:
+    task_id = await paused(system)
+    system.forwarder.plan_fetch("echo:a", *[refusal] * 1000)
+    await expired(system)
+    await asyncio.sleep(GRACE * 2)
+    assert end(await system.get(task_id)) == PAUSED
 
 
 @pytest.mark.parametrize("silence", [3600.0, NO_ROUTE, WorkerBroke("echo:a", "cut")], ids=["hangs", "no route", "cut"])

@@ -33,7 +33,7 @@ OTHER_WORKSPACE = Caller("acme", "anna")
 OTHER_CALLERS = [Caller("default", "bert"), OTHER_WORKSPACE]
 UNKNOWN = "01a1efaa-0000-7000-8000-000000000000"
 _CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|x'[0-9a-f]{32}'|\b\d+(\.\d+)?(e[+-]?\d+)?\b", re.IGNORECASE)
-_NOT_THE_CALLERS = re.compile(r"select host from delivery|begin|commit", re.IGNORECASE)
+_NOT_THE_CALLERS = re.compile(r"select (host|workspace) from delivery|begin|commit", re.IGNORECASE)
 """Statements of the deliveries, and of commits."""
 
 

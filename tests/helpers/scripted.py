@@ -54,23 +54,23 @@ class ScriptedForwarder:
     def plan_fetch(self, worker: str, *answers: Step) -> None:
         self.fetch_scripts.setdefault(worker, deque()).extend(answers)
 
-    def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> PlayedCall:
+    def deliver(self, workspace: str, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> PlayedCall:
         self._note("deliver", offer, dispatch)
         return self._play(str(offer.worker), dispatch.ids.log_dialect, listener)
 
-    def attach(self, offer: Offer, attach: Attach, listener: AnswerListener) -> PlayedCall:
+    def attach(self, workspace: str, offer: Offer, attach: Attach, listener: AnswerListener) -> PlayedCall:
         self._note("attach", offer, attach)
         return self._play(str(offer.worker), attach.ids.log_dialect, listener)
 
-    async def fetch(self, offer: Offer, ids: Ids) -> WorkerEvent:
+    async def fetch(self, workspace: str, offer: Offer, ids: Ids) -> WorkerEvent:
         self._note("fetch", offer, ids)
         return await self._answer(offer, ids.log_dialect)
 
-    async def cancel(self, offer: Offer, ids: Ids) -> WorkerEvent:
+    async def cancel(self, workspace: str, offer: Offer, ids: Ids) -> WorkerEvent:
         self._note("cancel", offer, ids)
         return await self._answer(offer, ids.log_dialect)
 
-    async def probe(self, offer: Offer) -> bool:
+    async def probe(self, workspace: str, offer: Offer) -> bool:
         self._note("probe", offer, None)
         return self.listening
 

@@ -90,10 +90,10 @@ async def made(interface: Interface) -> dict[str, str]:
             sections[name] = _written(server.requests[-1])
 
         async def deliver(offer: Offer, dispatch: Dispatch) -> None:
-            await collect_events(partial(forwarder.deliver, offer, dispatch))
+            await collect_events(partial(forwarder.deliver, "default", offer, dispatch))
 
         async def attach(offer: Offer, position: str | None) -> None:
-            await collect_events(partial(forwarder.attach, offer, Attach(known, position)))
+            await collect_events(partial(forwarder.attach, "default", offer, Attach(known, position)))
 
         for dialect in ("0.1", "0.3", "1.0"):
             await note(f"a stream, asked in {dialect}", deliver(offer, Dispatch(_send_in(dialect), first, {})))
@@ -108,8 +108,8 @@ async def made(interface: Interface) -> dict[str, str]:
         ours = replace(offer, replays=True)
         await note("a worker that recognises a message", deliver(ours, Dispatch(_send_in("0.3"), first, {})))
         await note("coming back to a worker that replays", attach(ours, "boot.7"))
-        await note("its task", forwarder.fetch(offer, known))
-        await note("its cancelling", forwarder.cancel(offer, known))
+        await note("its task", forwarder.fetch("default", offer, known))
+        await note("its cancelling", forwarder.cancel("default", offer, known))
     return sections
 
 

@@ -213,15 +213,15 @@ def test_s2_28_a_webhook_that_refuses_is_not_retried(client: RawClient) -> None:
 
 
 def test_s2_29_the_last_push_is_sent_at_once_with_the_result(client: RawClient, receiver: Receiver) -> None:
-    """Every event is pushed, in order: a receiver that only needs the state reads the newest."""
+    """Whole tasks are pushed, in order, and the newest stands for those that are owed with it."""
     inline = {"blocking": False, "pushNotificationConfig": {"url": receiver.url}}
     task = client.send("counter", "3 0.1", configuration=inline)["id"]
     receiver.wait(ended)
     last = receiver.requests[-1].body
     assert (last["kind"], last["id"], last["status"]["state"], texts(last)) == ("task", task, "completed", "0 1 2 ")
-    assert receiver.states[:2] == ["working", "working"]
+    assert receiver.states[0] == "working"
     cursors = [int(post.headers["webhook-id"].rpartition(".")[2]) for post in receiver.requests]
-    assert cursors == list(range(1, len(cursors) + 1))
+    assert cursors == sorted(set(cursors))
 
 
 def test_s2_30_a_webhook_set_after_the_end_gets_the_end_at_once(client: RawClient, receiver: Receiver) -> None:

@@ -29,11 +29,11 @@ class PushConfigs:
         self._deliveries = deliveries
         self._limit = limit
 
-    async def prepare(self, config: PushConfig) -> SealedConfig:
-        """Check a config and seal its secrets. Resolves its host; does not check its task. InvalidParams, WebhookRejected."""
+    async def prepare(self, caller: Caller, config: PushConfig) -> SealedConfig:
+        """Check a config and seal its secrets. Resolves its host; does not check its task. InvalidParams, Overloaded."""
         config = config.named()
         _check(config)
-        host = await self._webhooks.check(config.url)
+        host = await self._webhooks.check(caller.workspace, config.url)
         token, credentials = (
             self._vault.seal(secret.encode()) if secret is not None else None for secret in (config.token, config.credentials)
         )
@@ -41,7 +41,7 @@ class PushConfigs:
 
     async def set(self, caller: Caller, config: PushConfig) -> PushConfig:
         await self._pushes.list(caller, config.task)  # TaskNotFound takes precedence over a bad URL
-        sealed = await self.prepare(config)
+        sealed = await self.prepare(caller, config)
         await self._pushes.set(caller, sealed, limit=self._limit)
         self._deliveries.cancel(sealed.task, sealed.id)
         return _without_secrets(sealed)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from hub.core.relay.context import Dependencies
+from hub.core.shares.table import DELIVERIES_AT_ONCE, DELIVERIES_PER_WORKSPACE
 from hub.core.supervisor import Supervisor
 from hub.ports.engine import Engine
-from hub.ports.pushes import DeliveryClaim
+from hub.ports.pushes import DeliveryClaim, DeliveryRoom
 from hub.ports.vault import Vault
 from hub.ports.webhooks import WebhookRequest, WebhookResult, Webhooks
 from rolecall.errors import InvalidAnswer, SecretUnreadable, StoreUnavailable, TaskNotFound
@@ -31,8 +32,10 @@ _DOUBLINGS_LIMIT = 12
 _TIMEOUT, _TOO_MANY_REQUESTS = 408, 429
 _UNTRANSLATABLE = 422
 """Treated like a refusal of the receiver: an event that its dialect cannot express now, it cannot express later."""
-_TIME_SLICE = 20.0
+_TIME_SLICE = 5.0
 """Seconds that one receiver is served without a break; then other receivers come first."""
+_OF_SNAPSHOTS = "0.3"
+"""A notice in this dialect is the whole task, so the newest one stands for all that are owed with it."""
 _THREAD_ABOVE = 256 * 1024
 """Bytes of log. A notice made of a longer log would block the loop, so a thread makes it."""
 
@@ -40,11 +43,12 @@ _THREAD_ABOVE = 256 * 1024
 @dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
     """`retry`: how long a receiver is retried after its first failure. `lease`: how long after the death of one hub another one
-    takes over. `look_every`: how late a retry may be, in seconds.
+    takes over. `look_every`: how late a retry may be, in seconds. Each workspace counts `per_host` by itself.
     """
 
     retry: timedelta = timedelta(hours=24)
-    at_once: int = 50
+    at_once: int = DELIVERIES_AT_ONCE
+    per_workspace: int = DELIVERIES_PER_WORKSPACE
     per_host: int = 4
     lease: timedelta = timedelta(seconds=30)
     look_every: float = 0.5
@@ -73,6 +77,7 @@ class Deliveries:
         self._policy = policy or DeliveryPolicy()
         self._rng = rng
         self._wake = asyncio.Event()
+        self._share = deps.shares.deliveries
         self._running: dict[asyncio.Task[None], DeliveryClaim] = {}
 
     async def run(self) -> None:
@@ -98,20 +103,22 @@ class Deliveries:
     # --- pieces
 
     async def _begin_what_is_due(self) -> None:
-        room = self._policy.at_once - len(self._running)
-        if room <= 0:
+        policy = self._policy
+        limit = policy.at_once - len(self._running)
+        if limit <= 0:
             return
-        busy = Counter(claim.config.host for claim in self._running.values())
-        for claim in await self._pushes.claim(room, self._policy.lease, at_once=self._policy.per_host, busy=busy):
+        busy = Counter((claim.caller.workspace, claim.config.host) for claim in self._running.values())
+        for claim in await self._pushes.claim(DeliveryRoom(limit, policy.per_workspace, policy.per_host, busy), policy.lease):
             for old, running in self._running.items():
                 if _receiver(running) == _receiver(claim):
                     old.cancel()  # its lease ended before it did
             job = self._supervisor.run_once(f"push {claim.config.task}.{claim.config.id}", self._deliver(claim))
             self._running[job] = claim
+            self._share.fill(claim.caller.workspace)
             job.add_done_callback(self._ended)
 
     def _ended(self, job: asyncio.Task[None]) -> None:
-        self._running.pop(job, None)
+        self._share.give_back(self._running.pop(job).caller.workspace)
         self._wake.set()
 
     async def _deliver(self, claim: DeliveryClaim) -> None:
@@ -131,9 +138,9 @@ class Deliveries:
         task_log = _TaskLog(await self._engine.tasks.get(claim.caller, claim.config.task))
         at, last = claim.sent, claim.last
         while at < last:
-            at = Cursor(at + 1)
+            at = last if claim.config.dialect == _OF_SNAPSHOTS else Cursor(at + 1)
             await task_log.read(self._engine, last)
-            result = await self._send(claim.config, task_log, at)
+            result = await self._send(claim, task_log, at)
             hold = self._policy.lease if self._clock.monotonic() - began < _TIME_SLICE else NOW
             if 200 <= result.status < 300:
                 self._observer.pushed("delivered")
@@ -150,16 +157,18 @@ class Deliveries:
                 return
             last = owed
 
-    async def _send(self, sealed: SealedConfig, task_log: _TaskLog, at: Cursor) -> WebhookResult:
+    async def _send(self, claim: DeliveryClaim, task_log: _TaskLog, at: Cursor) -> WebhookResult:
         try:
-            config = self._unsealed(sealed)
+            config = self._unsealed(claim.config)
         except SecretUnreadable as error:
             return WebhookResult(0, error.message)
         try:
             body = await self._notice(task_log, at, config.dialect)
         except InvalidAnswer as error:
             return WebhookResult(_UNTRANSLATABLE, error.why)
-        return await self._webhooks.post(WebhookRequest(f"{config.task}.{config.id}.{at}", config, body))
+        return await self._webhooks.post(
+            WebhookRequest(claim.caller.workspace, f"{config.task}.{config.id}.{at}", config, body)
+        )
 
     def _is_final(self, claim: DeliveryClaim, result: WebhookResult) -> bool:
         refused = 400 <= result.status < 500 and result.status not in (_TIMEOUT, _TOO_MANY_REQUESTS)

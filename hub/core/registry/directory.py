@@ -81,7 +81,7 @@ class Directory:
         try:
             registration = await enrol(supersede=holder != LOCAL)
         except InstanceConflict:
-            if holder != LOCAL or await self._forwarder.probe(before.offer):
+            if holder != LOCAL or await self._forwarder.probe(workspace, before.offer):
                 raise
             registration = await enrol(supersede=True)
         return GrantedLease(registration, self._heartbeat(granted_ttl), registration.epoch != epoch)
@@ -122,7 +122,7 @@ class Directory:
     async def probe(self, caller: Caller, worker: WorkerId) -> tuple[Registration, bool]:
         """Whether the hub can connect to that worker's address now."""
         registration = self.get(caller, worker)
-        return registration, await self._forwarder.probe(registration.offer)
+        return registration, await self._forwarder.probe(caller.workspace, registration.offer)
 
     def get(self, caller: Caller, worker: WorkerId) -> Registration:
         registration = self._registry.get(caller.workspace, worker)

@@ -12,6 +12,7 @@ from hub.core.registry.liveness import RECENT, about_to_end, missed_a_beat, next
 from hub.ports.clock import Clock
 from hub.ports.forwarder import Forwarder
 from hub.ports.registry import Registry
+from rolecall.errors import Overloaded
 from rolecall.model.worker import Health, Registration
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class LeaseReaper:
         for registration in candidates:
             self._hold(registration, _WHILE_PROBING)
         probed = candidates[:_PROBES_AT_ONCE]
-        answered = await asyncio.gather(*(self._forwarder.probe(r.offer) for r in probed))
+        answered = await asyncio.gather(*map(self._answers, probed))
         for registration, answers in zip(probed, answered, strict=True):
             if answers:
                 self._hold(registration, self._heartbeat_of(registration.ttl))
@@ -99,6 +100,12 @@ class LeaseReaper:
             kept = sum(_lease(r) not in self._unanswered for r in probed)
             fields = {"event": "leases_held", "role": probed[0].worker.role, "asked": len(probed), "kept": kept}
             log.warning("many leases end at once", extra=fields)
+
+    async def _answers(self, registration: Registration) -> bool:
+        try:
+            return await self._forwarder.probe(registration.workspace, registration.offer)
+        except Overloaded:
+            return True  # it could not be asked
 
     def _hold(self, registration: Registration, lasts: timedelta) -> None:
         self._registry.hold(registration.workspace, registration.worker, registration.epoch, lasts)

@@ -6,7 +6,7 @@ from hub.core.relay.context import Dependencies
 from hub.core.relay.relay import Relay
 from hub.core.relay.relays import Relays
 from hub.core.relay.transitions import Trigger
-from rolecall.errors import TaskNotCancelable, WorkerFault, WorkerLost
+from rolecall.errors import Overloaded, TaskNotCancelable, WorkerFault, WorkerFull, WorkerLost
 from rolecall.model.a2a import TERMINAL
 from rolecall.model.task import TaskRow
 
@@ -36,7 +36,12 @@ async def _cancel(deps: Dependencies, relay: Relay) -> None:
         await _end(relay)
         return
     try:
-        worker_event = await deps.forwarder.cancel(registration.offer, relay.log_writer.ids)
+        worker_event = await deps.forwarder.cancel(row.caller.workspace, registration.offer, relay.log_writer.ids)
+    except (WorkerFull, Overloaded):
+        # The task's own stream gives its connection back, and that is enough to tell the worker.
+        await _end(relay)
+        relay.call_off(registration.offer)
+        return
     except WorkerFault as error:
         if error.task_unknown:
             await _end(relay)

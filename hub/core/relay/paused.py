@@ -19,10 +19,12 @@ from hub.core.relay.transitions import Trigger
 from hub.core.supervisor import Supervisor
 from rolecall.errors import (
     InvalidAnswer,
+    Overloaded,
     StoreUnavailable,
     TaskNotFound,
     WorkerBroke,
     WorkerFault,
+    WorkerFull,
     WorkerLost,
     WorkerRefused,
     WorkerUnreachable,
@@ -145,10 +147,12 @@ class PausedTasks:
             return
         async for row in self._rows(holder):
             try:
-                worker_event = await self._fetch(offer, row.ids, within=self._patience(lost))
+                worker_event = await self._fetch(holder.workspace, offer, row.ids, within=self._patience(lost))
             except WorkerFault as fault:
                 if fault.task_unknown:
                     await self._end(row, WorkerLost(f"{holder.worker} no longer knows the task. {_WHAT_TO_DO}"))
+            except (WorkerFull, Overloaded):
+                return  # the hub could not ask, which says nothing of the worker
             except (WorkerUnreachable, WorkerRefused, WorkerBroke, InvalidAnswer, TimeoutError):
                 self._check_silence(holder, lost)
                 return
@@ -156,17 +160,17 @@ class PausedTasks:
                 await self._accept(row, worker_event, now_live)
             lost.silent_since = self._deps.clock.monotonic()
 
-    async def _fetch(self, offer: Offer, ids: Ids, *, within: float) -> WorkerEvent:
+    async def _fetch(self, workspace: str, offer: Offer, ids: Ids, *, within: float) -> WorkerEvent:
         """Two refused connections mean that nothing listens there. WorkerLost."""
         async with asyncio.timeout(within):
             try:
-                return await self._deps.forwarder.fetch(offer, ids)
+                return await self._deps.forwarder.fetch(workspace, offer, ids)
             except WorkerUnreachable as error:
                 if not error.refused:
                     raise
             await asyncio.sleep(_REFUSED_TWICE_WITHIN)
             try:
-                return await self._deps.forwarder.fetch(offer, ids)
+                return await self._deps.forwarder.fetch(workspace, offer, ids)
             except WorkerUnreachable as error:
                 if not error.refused:
                     raise

@@ -46,7 +46,7 @@ from rolecall.model.a2a import PAUSED, TaskState, WorkerEvent
 from rolecall.model.command import Send
 from rolecall.model.ids import START, Cursor, WorkerId
 from rolecall.model.task import TaskRow, Turn
-from rolecall.model.worker import Registration
+from rolecall.model.worker import Offer, Registration
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Relay(Inbox):
         """Why the task is given up."""
         self._counted = False
         self._budget = RetryBudget(deps.silence.total_seconds(), now)
-        self._call = WorkerCall(deps.forwarder, supervisor, self)
+        self._call = WorkerCall(deps.forwarder, row.caller.workspace, supervisor, self)
         self._rest_waiters: list[asyncio.Future[None]] = []
         self.phase = Phase.RESTING if row.state in PAUSED else Phase.REATTACHING
         self.log_writer = TaskLogWriter(deps.engine.events, deps.codec, deps.observer, supervisor, row, turns)
@@ -182,6 +182,10 @@ class Relay(Inbox):
     async def show(self) -> None:
         """Log the opening of the task, if its worker has sent nothing yet. LogMoved, StoreUnavailable."""
         await self.post_and_wait(Trigger.REVEAL)
+
+    def call_off(self, offer: Offer) -> None:
+        """Tell the worker that nobody waits for the result any more. Nothing depends on the outcome."""
+        self._call.call_off(offer, self.log_writer.ids)
 
     async def cancel(self, why: HubError) -> None:
         """End the task as canceled, unless it has ended otherwise. LogMoved, StoreUnavailable: it goes on."""
@@ -419,7 +423,7 @@ class Relay(Inbox):
     def _give_up(self, error: HubError | None) -> None:
         """Take the message back if nothing ran; else write the verdict, after which the task has ended."""
         if self._error is None:
-            self._error = error or InvalidAnswer(str(self.worker), "it ended without an event")
+            self._error = (error or InvalidAnswer(str(self.worker), "it ended without an event")).copy()
             nothing_processed = isinstance(self._error, NotProcessed | RequestError | RouteError | WorkerFault)
             self._taken_back = nothing_processed and not self._begun and not self.started.come
             if not self._taken_back:

@@ -12,7 +12,7 @@ from hub.core.relay.transitions import Trigger
 from hub.core.relay.worker_call import suspect
 from hub.core.routing.router import Route
 from hub.core.supervisor import Supervisor
-from rolecall.errors import HubError, WorkerSilent, WorkerUnreachable
+from rolecall.errors import HubError, Overloaded, WorkerFull, WorkerSilent, WorkerUnreachable
 from rolecall.model.a2a import PAUSED, TERMINAL, TaskState
 from rolecall.model.command import Send
 from rolecall.model.ids import TaskId
@@ -32,7 +32,10 @@ class Relays:
         self._deps = deps
         self._supervisor = supervisor
         self._running: dict[TaskId, Relay] = {}
+        self._probes = deps.shares.probes
         self._probing: set[TaskId] = set()
+        self._not_asked: set[TaskId] = set()
+        """Their probes wait for their turn."""
         supervisor.at_close(self._stop)
 
     def __len__(self) -> int:
@@ -87,22 +90,37 @@ class Relays:
             relay.mark_alive()  # a slow store is not silence of the worker
             return
         silence = self._deps.silence.total_seconds()
-        if silent_for > silence:
-            relay.post(Trigger.GIVE_UP, WorkerSilent(f"{relay.worker} gave no sign of life for {silent_for:.0f} s."))
         task = relay.log_writer.ids.task
+        if silent_for > silence and task not in self._not_asked:
+            relay.post(Trigger.GIVE_UP, WorkerSilent(f"{relay.worker} gave no sign of life for {silent_for:.0f} s."))
         if relay.log_writer.ids.worker_task and not relay.over and task not in self._probing:
             self._probing.add(task)
             self._supervisor.run_once(f"probe {task}", self._probe(relay), then=lambda: self._probing.discard(task))
 
     async def _probe(self, relay: Relay) -> None:
         """An unfinished task at the worker is a sign of life. An ended one means that its stream was lost unnoticed."""
+        self._not_asked.add(task := relay.row.id)
+        try:
+            async with self._probes.slot(relay.row.caller.workspace):
+                self._not_asked.discard(task)
+                if not relay.over:
+                    await self._ask(relay)
+        finally:
+            self._not_asked.discard(task)
+
+    async def _ask(self, relay: Relay) -> None:
         registration = relay.registration
         if registration is None:
             return
         try:
-            worker_event = await self._deps.forwarder.fetch(registration.offer, relay.log_writer.ids)
+            worker_event = await self._deps.forwarder.fetch(
+                relay.row.caller.workspace, registration.offer, relay.log_writer.ids
+            )
         except WorkerUnreachable as error:
             await suspect(self._deps.engine.registry, registration, error)
+            return
+        except (WorkerFull, Overloaded):
+            relay.mark_unchanged()  # the hub could not ask, which says nothing of the worker
             return
         except HubError:
             return

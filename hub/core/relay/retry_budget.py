@@ -7,7 +7,9 @@ from typing import NamedTuple
 from rolecall.errors import (
     HubError,
     InvalidAnswer,
+    Overloaded,
     StoreUnavailable,
+    WorkerFull,
     WorkerLost,
     WorkerRefused,
     WorkerSilent,
@@ -41,6 +43,7 @@ class RetryBudget:
     __slots__ = (
         "_invalid_answers",
         "_opened",
+        "_refusals_in_a_row",
         "_refused_at",
         "_silence",
         "_still_paused",
@@ -61,6 +64,8 @@ class RetryBudget:
         self._refused_at = -_REFUSALS_WITHIN - 1
         self._invalid_answers = 0
         self._still_paused = 0
+        self._refusals_in_a_row = 0
+        """Attempts in a row for which the hub had no connection."""
 
     @property
     def alive_at(self) -> float:
@@ -100,8 +105,13 @@ class RetryBudget:
         return _PAUSE
 
     def failed(self, now: float, error: HubError, worker: str) -> float:
-        """The pause before the next attempt. WorkerLost, WorkerSilent, InvalidAnswer."""
+        """The pause before the next attempt. WorkerLost, WorkerSilent, InvalidAnswer, Overloaded, WorkerFull."""
+        self._refusals_in_a_row = self._refusals_in_a_row + 1 if isinstance(error, Overloaded | WorkerFull) else 0
         match error:
+            case Overloaded() | WorkerFull():  # the worker was not asked, so it is not silent
+                self.last_sign = now
+                if self._refusals_in_a_row * _PAUSE > self._silence:
+                    raise error
             case StoreUnavailable():
                 self.last_sign = now  # a failing store is not silence of the worker
             case WorkerUnreachable():

@@ -20,7 +20,7 @@ class StartSignal:
         if self.come:
             return
         self.come = True
-        self._error = error
+        self._error = error.copy() if error is not None else None
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -33,7 +33,7 @@ class StartSignal:
             self._waiters.append(waiter)
             await waiter
         if self._error is not None:
-            raise self._error
+            raise self._error.copy()
 
     async def within(self, seconds: float) -> bool:
         """Whether it has come within that time, also as an error."""

@@ -42,6 +42,10 @@ class Trigger(StrEnum):
     UNREACHABLE = "unreachable"
     DECLINED = "declined"
     """The worker was reached and provably did nothing."""
+    FULL = "full"
+    """The hub has as many connections open to the worker as it may. Nothing was sent."""
+    NO_CONNECTION = "no connection"
+    """The hub has no connection left for the workspace, whatever the worker. Nothing was sent."""
     FAULT = "fault"
     """The worker's own error."""
     SEEN = "task seen"
@@ -100,6 +104,8 @@ OF_THE_CALL = frozenset(
         Trigger.INVALID,
         Trigger.UNREACHABLE,
         Trigger.DECLINED,
+        Trigger.FULL,
+        Trigger.NO_CONNECTION,
         Trigger.FAULT,
         Trigger.RETRY,
         Trigger.POLL,
@@ -233,6 +239,8 @@ TABLE: dict[Phase, dict[Trigger, Step | Choice]] = {
             _to(Phase.ENDING, Effect.SUSPECT, Effect.HANG_UP, Effect.GIVE_UP),
         ),
         Trigger.DECLINED: Choice(Fact.MOVABLE, _to(Phase.CALLING, Effect.MOVE), _GIVEN_UP),
+        Trigger.FULL: Choice(Fact.MOVABLE, _to(Phase.CALLING, Effect.MOVE), _GIVEN_UP),
+        Trigger.NO_CONNECTION: _GIVEN_UP,
         Trigger.ASSIGNED: _to(Phase.CALLING, Effect.DELIVER),
         Trigger.SEEN: _to(Phase.CALLING, Effect.WRITE_MISSING),
         Trigger.SEEN_ENDED: _to(Phase.CALLING, Effect.HANG_UP, Effect.WRITE_MISSING),
@@ -257,6 +265,8 @@ TABLE: dict[Phase, dict[Trigger, Step | Choice]] = {
         Trigger.CUT: _to(Phase.REATTACHING, Effect.RETRY),
         Trigger.INVALID: _to(Phase.REATTACHING, Effect.RETRY),
         Trigger.UNREACHABLE: _to(Phase.REATTACHING, Effect.SUSPECT, Effect.RETRY),
+        Trigger.FULL: _to(Phase.REATTACHING, Effect.RETRY),
+        Trigger.NO_CONNECTION: _to(Phase.REATTACHING, Effect.RETRY),
         Trigger.STORE_UNAVAILABLE: _to(Phase.REATTACHING, Effect.HANG_UP, Effect.RETRY),
         Trigger.DECLINED: _GIVEN_UP,
         Trigger.FAULT: _LOST,
@@ -273,6 +283,8 @@ TABLE: dict[Phase, dict[Trigger, Step | Choice]] = {
         Trigger.CUT: _to(Phase.REATTACHING, Effect.RETRY),
         Trigger.INVALID: _to(Phase.REATTACHING, Effect.RETRY),
         Trigger.UNREACHABLE: _to(Phase.REATTACHING, Effect.SUSPECT, Effect.RETRY),
+        Trigger.FULL: _to(Phase.REATTACHING, Effect.RETRY),
+        Trigger.NO_CONNECTION: _to(Phase.REATTACHING, Effect.RETRY),
         Trigger.STORE_UNAVAILABLE: _to(Phase.REATTACHING, Effect.HANG_UP, Effect.RETRY),
         Trigger.DECLINED: _GIVEN_UP,
         Trigger.FAULT: _LOST,

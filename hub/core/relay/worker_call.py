@@ -14,9 +14,11 @@ from rolecall.errors import (
     HubError,
     InvalidAnswer,
     NotProcessed,
+    Overloaded,
     StoreUnavailable,
     WorkerBroke,
     WorkerFault,
+    WorkerFull,
     WorkerUnreachable,
 )
 from rolecall.model.a2a import Ids
@@ -35,10 +37,11 @@ class Owner(AnswerListener, Protocol):
 class WorkerCall:
     """The one thing that is open. Its owner must tell it when the answer is `closed`."""
 
-    __slots__ = ("_answer", "_forwarder", "_owner", "_poll", "_supervisor", "_timer")
+    __slots__ = ("_answer", "_forwarder", "_owner", "_poll", "_supervisor", "_timer", "_workspace")
 
-    def __init__(self, forwarder: Forwarder, supervisor: Supervisor, owner: Owner) -> None:
+    def __init__(self, forwarder: Forwarder, workspace: str, supervisor: Supervisor, owner: Owner) -> None:
         self._forwarder = forwarder
+        self._workspace = workspace
         self._supervisor = supervisor
         self._owner: Owner | None = owner
         self._answer: OpenCall | None = None
@@ -53,11 +56,11 @@ class WorkerCall:
     def deliver(self, offer: Offer, dispatch: Dispatch) -> None:
         """RequestError: the message cannot be expressed for this worker."""
         assert self._owner is not None
-        self._answer = self._forwarder.deliver(offer, dispatch, self._owner)
+        self._answer = self._forwarder.deliver(self._workspace, offer, dispatch, self._owner)
 
     def attach(self, offer: Offer, attach: Attach) -> None:
         assert self._owner is not None
-        self._answer = self._forwarder.attach(offer, attach, self._owner)
+        self._answer = self._forwarder.attach(self._workspace, offer, attach, self._owner)
 
     def poll(self, offer: Offer, ids: Ids, *, after: float) -> None:
         """Fetch the worker's task, after a pause."""
@@ -107,7 +110,7 @@ class WorkerCall:
     async def _fetch(self, offer: Offer, ids: Ids, after: float) -> None:
         await asyncio.sleep(after)
         try:
-            worker_event = await self._forwarder.fetch(offer, ids)
+            worker_event = await self._forwarder.fetch(self._workspace, offer, ids)
         except HubError as error:
             self._poll = None
             self._post(trigger_of(error), error)
@@ -117,7 +120,7 @@ class WorkerCall:
 
     async def _cancel(self, offer: Offer, ids: Ids) -> None:
         try:
-            await self._forwarder.cancel(offer, ids)
+            await self._forwarder.cancel(self._workspace, offer, ids)
         except HubError as error:
             log.info("not cancelled at the worker", extra={"event": "call_off", "task": ids.task, "why": type(error).__name__})
 
@@ -138,8 +141,12 @@ def trigger_of(error: HubError | None) -> Trigger:
             return Trigger.CLOSED
         case WorkerUnreachable():
             return Trigger.UNREACHABLE
+        case WorkerFull():
+            return Trigger.FULL
         case NotProcessed():
             return Trigger.DECLINED
+        case Overloaded():
+            return Trigger.NO_CONNECTION
         case WorkerBroke():
             return Trigger.CUT
         case InvalidAnswer():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Callable
 
 from rolecall.model.share import ShareUse
 
@@ -37,17 +38,23 @@ class Rotation:
         self._count += 1
         return waiter
 
-    def wake_next(self) -> bool:
-        """False: nobody waits."""
-        while self._queues:
+    def wake_next(self, may_run: Callable[[str], bool] | None = None) -> bool:
+        """False: nobody waits, or nobody that `may_run`. It is asked of each workspace, and whoever it admits is woken."""
+        passed = 0
+        while passed < len(self._queues):
             workspace, queue = next(iter(self._queues.items()))
-            waiter = queue.popleft()
-            self._count -= 1
-            if queue:
-                self._queues.move_to_end(workspace)
-            else:
+            self._queues.move_to_end(workspace)
+            while queue and queue[0].done():  # cancelled
+                queue.popleft()
+                self._count -= 1
+            if not queue:
                 del self._queues[workspace]
-            if not waiter.done():
-                waiter.set_result(None)
+            elif may_run is not None and not may_run(workspace):
+                passed += 1
+            else:
+                queue.popleft().set_result(None)
+                self._count -= 1
+                if not queue:
+                    del self._queues[workspace]
                 return True
         return False

@@ -11,10 +11,12 @@ from rolecall.model.share import ShareUse
 
 class WorkspaceSlots:
     """`slots`: how many may be in use at once. `what`: its users, for people. `queue`: how many of one workspace may wait, 0:
-    any number; `setting`: the field that this limit comes from.
+    any number; `setting`: the field that this limit comes from. `per_workspace`: how many one may have in use, for slots that
+    may not come back for a while; None: all.
     """
 
-    def __init__(self, what: str, slots: int, *, queue: int, setting: str) -> None:
+    def __init__(self, what: str, slots: int, *, queue: int, setting: str, per_workspace: int | None = None) -> None:
+        self._per_workspace = per_workspace or slots
         self._what = what
         self._slots = slots
         self._queue = queue
@@ -33,7 +35,7 @@ class WorkspaceSlots:
         return ShareUse(self._what, self._slots, used, largest, len(self._used), len(self._rotation), self._refused)
 
     async def acquire(self, workspace: str) -> None:
-        if self._free:
+        if self._free and self._take(workspace):
             self._free -= 1
         else:
             if 0 < self._queue <= self._rotation.waiting(workspace):
@@ -44,9 +46,8 @@ class WorkspaceSlots:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._pass_on()  # it was this one's turn just then
+                    self.release(workspace)  # it was this one's turn just then
                 raise
-        self._used[workspace] = self._used.get(workspace, 0) + 1
 
     def release(self, workspace: str) -> None:
         left = self._used[workspace] - 1
@@ -58,8 +59,16 @@ class WorkspaceSlots:
 
     def _pass_on(self) -> None:
         """A slot goes from hand to hand as long as somebody waits, so that nobody who has just come gets in between."""
-        if not self._rotation.wake_next():
+        if not self._rotation.wake_next(self._take):
             self._free += 1
+
+    def _take(self, workspace: str) -> bool:
+        """Count one more for the workspace, if it may have it."""
+        used = self._used.get(workspace, 0)
+        if used >= self._per_workspace:
+            return False
+        self._used[workspace] = used + 1
+        return True
 
 
 class Slot:

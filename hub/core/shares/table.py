@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hub.core.shares.descriptors import Descriptors
 from hub.core.shares.rotation import Rotation
 from hub.core.shares.share import WorkspaceShare
 from hub.core.shares.slots import WorkspaceSlots
@@ -12,6 +13,11 @@ from rolecall.model.share import ShareUse
 
 _LISTS = 2
 """A thread each while they read."""
+_PROBES_AT_ONCE = 200
+"""Fewer than the connections to one worker that are not for streams."""
+_LOOKUPS_AT_ONCE = 16
+DELIVERIES_AT_ONCE = 50
+DELIVERIES_PER_WORKSPACE = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,8 @@ class ShareLimits:
     message_memory_per_workspace: int = 128 * 1024 * 1024
     waiting: int = 10_000
     waiting_per_workspace: int = 5_000
+    worker_connections: int = 12_000
+    worker_connections_per_workspace: int = 6_000
     at_once: int = 2_000
     disk: int = 200 * 1024**3
     disk_per_workspace: int = 100 * 1024**3
@@ -34,7 +42,7 @@ class ShareLimits:
 class Shares:
     """First what is held, then what is given back at once."""
 
-    def __init__(self, limits: ShareLimits | None = None) -> None:
+    def __init__(self, limits: ShareLimits | None = None, descriptors: Descriptors | None = None) -> None:
         limits = limits or ShareLimits()
 
         self.open_tasks = WorkspaceShare("open tasks", "max_open_tasks", limits.open_tasks, limits.open_tasks_per_workspace)
@@ -49,8 +57,19 @@ class Shares:
         """Of the registry."""
         self.waiting = WorkspaceShare("waiting calls", "max_waiting", limits.waiting, limits.waiting_per_workspace)
         """Calls that wait for a worker."""
+        self.worker_connections = WorkspaceShare(
+            "connections to workers",
+            "max_worker_connections",
+            limits.worker_connections,
+            limits.worker_connections_per_workspace,
+        )
+        """Those that a call has or opens: an idle one belongs to nobody."""
+        self.deliveries = WorkspaceShare("deliveries to webhooks", "", DELIVERIES_AT_ONCE, DELIVERIES_PER_WORKSPACE)
+        """They wait, and are not refused."""
         self.disk = WorkspaceShare("bytes on disk", "max_disk", limits.disk, limits.disk_per_workspace)
         """Of the tasks, messages and logs that are stored."""
+        self.descriptors = descriptors or Descriptors()
+        """Of the process. The limits on connections leave a reserve of them."""
 
         self.starts = Rotation("starts of requests")
         """Requests other than A2A calls; a few of them start per iteration of the loop."""
@@ -59,8 +78,17 @@ class Shares:
         self.documents = WorkspaceSlots("cards being made", 1, queue=limits.at_once, setting="max_at_once")
         """Cards and catalogs are made in pieces on the loop."""
         self.lists = WorkspaceSlots("lists of tasks", _LISTS, queue=limits.at_once, setting="max_at_once")
+        self.probes = WorkspaceSlots("questions to silent workers", _PROBES_AT_ONCE, queue=0, setting="")
+        self.lookups = WorkspaceSlots(
+            "lookups of names",
+            _LOOKUPS_AT_ONCE,
+            queue=limits.at_once,
+            setting="max_at_once",
+            per_workspace=_LOOKUPS_AT_ONCE // 2,
+        )
+        """Threads that resolve names of workers and webhooks."""
 
-    def __iter__(self) -> Iterator[WorkspaceShare | WorkspaceSlots | Rotation]:
+    def __iter__(self) -> Iterator[WorkspaceShare | WorkspaceSlots | Rotation | Descriptors]:
         yield from vars(self).values()
 
     def uses(self) -> Iterator[ShareUse]:

@@ -57,6 +57,8 @@ class EventStream:
                 except TimeoutError:
                     await self._write(KEEP_ALIVE)
             if opening.done():
+                if not opening.cancelled() and isinstance(error := opening.exception(), HubError):
+                    raise error.copy()
                 return opening.result()
         except BaseException:
             opening.cancel()

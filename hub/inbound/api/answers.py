@@ -205,8 +205,11 @@ class Redelivery(Answer):
 
 
 class Checks(Answer):
+    """`descriptors`: none was lacking in the last ten seconds."""
+
     store: bool
     taking_calls: bool
+    descriptors: bool
 
 
 class Ready(Answer):

@@ -10,7 +10,7 @@ from quart import Quart, Response
 
 from hub.core.hub import Hub
 from hub.core.registry.directory import Directory
-from hub.core.shares.share import WorkspaceShare
+from hub.core.shares.table import Shares
 from hub.inbound.api.answers import Checks, DiskUse, HealthReport, Ready
 from hub.inbound.api.application import reply
 from hub.inbound.api.operation import operation
@@ -33,7 +33,7 @@ def add_operations(
     hub: Hub,
     directory: Directory,
     engine: Engine,
-    disk: WorkspaceShare,
+    shares: Shares,
     *,
     metrics: Callable[[], bytes],
     metrics_type: str,
@@ -53,7 +53,7 @@ def add_operations(
     @app.get("/readyz")
     @operation("Whether the hub takes calls.", answers={200: _READINESS, 503: _READINESS})
     async def ready(query: HealthQuery) -> Response:
-        checks = await _checks(hub, engine)
+        checks = await _checks(hub, engine, shares)
         missing = [name for name, fine in asdict(checks).items() if not fine]
         status = 503 if missing else 200
         if query.verbose is not None:
@@ -64,7 +64,7 @@ def add_operations(
     @app.get("/health")
     @operation("A summary of the hub's health.")
     async def health() -> HealthReport:
-        checks = await _checks(hub, engine)
+        checks = await _checks(hub, engine, shares)
         live = directory.live(viewer())
         report = HealthReport(
             status="ok" if all(asdict(checks).values()) else "degraded",
@@ -75,7 +75,7 @@ def add_operations(
             roles=len(directory.roles(viewer())),
         )
         if may(Right.READ):
-            report.disk = DiskUse(used=disk.held(viewer().workspace), limit=disk.cap)
+            report.disk = DiskUse(used=shares.disk.held(viewer().workspace), limit=shares.disk.cap)
         if sees_all():
             report.running_tasks = len(hub.relays)
         return report
@@ -87,10 +87,10 @@ def add_operations(
         return Response(metrics(), content_type=metrics_type)
 
 
-async def _checks(hub: Hub, engine: Engine) -> Checks:
+async def _checks(hub: Hub, engine: Engine, shares: Shares) -> Checks:
     try:
         await engine.ping()
         store = True
     except StoreError:
         store = False
-    return Checks(store=store, taking_calls=not hub.draining)
+    return Checks(store=store, taking_calls=not hub.draining, descriptors=shares.descriptors.enough)

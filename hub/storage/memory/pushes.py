@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
 from typing import NamedTuple
 
 from hub.ports.clock import Clock
-from hub.ports.pushes import DeliveryClaim
+from hub.ports.pushes import DeliveryClaim, DeliveryRoom
 from hub.storage.common.cached_task import CachedTask
 from hub.storage.common.dead_letters import LetterMark, page_of
 from hub.storage.common.notifier import Notifier
+from hub.storage.common.turns import RoomLeft, Turns
 from rolecall.errors import DeadLetterNotFound, PushConfigNotFound, TaskNotFound, TooManyPushConfigs
 from rolecall.model.ids import START, Caller, Cursor, TaskId
 from rolecall.model.push import DeadLetter, DeadPage, SealedConfig
@@ -58,7 +59,7 @@ class MemoryPushes:
         self._by_task: dict[TaskId, _TaskPushes] = {}
         self._due: dict[_Key, _Delivery] = {}
         self._next_fence = count(1)
-        self._last_host = ""
+        self._turns = Turns()
 
     async def set(self, caller: Caller, config: SealedConfig, *, limit: int) -> None:
         cached = self._own_task(caller, config.task)
@@ -98,19 +99,22 @@ class MemoryPushes:
     def on_due(self, wake: Callable[[], None]) -> None:
         self._notifier.listen(wake)
 
-    async def claim(self, limit: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
-        now = self._clock.monotonic()
-        due: dict[str, list[_Key]] = {}
+    async def claim(self, room: DeliveryRoom, lease: timedelta) -> Sequence[DeliveryClaim]:
+        now, left = self._clock.monotonic(), RoomLeft(room)
+        due: dict[str, dict[str, list[_Key]]] = {}
         for key, delivery in sorted(self._due.items(), key=lambda item: item[1].at):
             if delivery.at <= now:
-                due.setdefault(delivery.host, []).append(key)
+                workspace = self._tasks[key.task].row.caller.workspace
+                due.setdefault(workspace, {}).setdefault(delivery.host, []).append(key)
         claims: list[DeliveryClaim] = []
-        for host in sorted(due, key=lambda host: (host <= self._last_host, host)):
-            if len(claims) >= limit:
+        for workspace, host in self._turns.begin(
+            lambda after: _next(due, after), lambda workspace, after: _next(due[workspace], after)
+        ):
+            keys = due[workspace][host][: left.of(workspace, host)]
+            left.take(workspace, len(keys))
+            claims += [self._claim(key, now, lease) for key in keys]
+            if not left.total:
                 break
-            self._last_host = host
-            free = min(limit - len(claims), at_once - busy.get(host, 0))
-            claims += [self._claim(key, now, lease) for key in due[host][: max(0, free)]]
         return claims
 
     async def delivered(self, claim: DeliveryClaim, upto: Cursor, *, hold: timedelta) -> Cursor | None:
@@ -263,6 +267,10 @@ class MemoryPushes:
     def _note_attempt(self, task: TaskId, retry_in: timedelta = timedelta()) -> None:
         pushes = self._by_task[task]
         pushes.last_attempt = max(pushes.last_attempt, self._clock.wall() + retry_in.total_seconds())
+
+
+def _next(names: Iterable[str], after: str) -> str | None:
+    return min((name for name in names if name > after), default=None)
 
 
 def _key(claim: DeliveryClaim) -> _Key:

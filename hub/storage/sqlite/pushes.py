@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 from hub.ports.clock import Clock
-from hub.ports.pushes import DeliveryClaim
+from hub.ports.pushes import DeliveryClaim, DeliveryRoom
 from hub.storage.common.dead_letters import LetterMark, page_of
 from hub.storage.common.notifier import Notifier
+from hub.storage.common.turns import RoomLeft, Turns
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import DeadLetterNotFound, PushConfigNotFound, TaskNotFound, TooManyPushConfigs
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.push import DeadLetter, DeadPage, SealedConfig
-
-# How many hosts one claim looks at. The next claim continues from there.
-HOSTS_PER_CLAIM = 500
 
 _OWN = "id = :task and workspace = :workspace and caller = :caller and not hidden"
 _KEY = "(select key from task where id = :task)"
@@ -40,8 +39,8 @@ on conflict do update set url = excluded.url, host = excluded.host, dialect = ex
   token = excluded.token, credentials = excluded.credentials
 """
 _SET_DELIVERY = """
-insert into delivery (task, config, only, host, sent, last, since, at, fence)
-values (:key, :config, 0, :host, :sent, :last, :wall, :now, :fence)
+insert into delivery (task, config, only, workspace, host, sent, last, since, at, fence)
+values (:key, :config, 0, :workspace, :host, :sent, :last, :wall, :now, :fence)
 on conflict do update set sent = min(sent, excluded.sent)
 """
 # A current claim on a delivery of the replaced config becomes void.
@@ -49,10 +48,12 @@ _SET_ALL_DELIVERIES = """
 update delivery set host = :host, at = :now, held = 0, failures = 0, failed = null
 where task = :key and config = :config
 """
-_NEXT_HOST = "select host from delivery where sent < last and host > ? order by host limit 1"
+_NEXT_WORKSPACE = "select workspace from delivery where sent < last and workspace > ? order by workspace limit 1"
+_NEXT_HOST = "select host from delivery where sent < last and workspace = ? and host > ? order by host limit 1"
 _CLAIM = """
 update delivery set at = :until, held = 1, fence = fence + 1 where (task, config, only) in (
-  select task, config, only from delivery where sent < last and host = :host and at <= :now order by at limit :room
+  select task, config, only from delivery
+  where sent < last and workspace = :workspace and host = :host and at <= :now order by at limit :room
 )
 returning task, config, only, sent, last, failures, failed, since, fence
 """
@@ -91,8 +92,8 @@ select d.task, c.host from dead_letter d join push_config c on c.task = d.task a
 where d.task = :key and d.config = :config and d.cursor = :cursor
 """
 _REDELIVER = """
-insert into delivery (task, config, only, host, sent, last, since, at, fence)
-values (:key, :config, :cursor, :host, :cursor - 1, :cursor, :wall, :now, :fence)
+insert into delivery (task, config, only, workspace, host, sent, last, since, at, fence)
+values (:key, :config, :cursor, :workspace, :host, :cursor - 1, :cursor, :wall, :now, :fence)
 on conflict do update set at = case when held then at else :now end, failures = 0, failed = null
 """
 
@@ -111,7 +112,7 @@ class SqlitePushes:
         self._clock = clock
         self._notifier = notifier
         self._offset = 0.0
-        self._last_host = ""
+        self._turns = Turns()
 
     async def load(self) -> None:
         """One process per file: no claim of an earlier process is valid."""
@@ -159,18 +160,18 @@ class SqlitePushes:
     def on_due(self, wake: Callable[[], None]) -> None:
         self._notifier.listen(wake)
 
-    async def claim(self, limit: int, lease: timedelta, *, at_once: int, busy: Mapping[str, int]) -> Sequence[DeliveryClaim]:
+    async def claim(self, room: DeliveryRoom, lease: timedelta) -> Sequence[DeliveryClaim]:
         now, wall = self._now(), self._clock.wall()
 
         def write(db: sqlite3.Connection) -> Sequence[tuple[Any, ...]]:
-            claimed = list[tuple[Any, ...]]()
-            for host in _hosts(db, self._last_host):
-                self._last_host = host
-                free = min(limit - len(claimed), at_once - busy.get(host, 0))
-                if free > 0:
-                    values = {"host": host, "now": now, "until": now + lease.total_seconds(), "room": free}
-                    claimed += db.execute(_CLAIM, values).fetchall()
-                if len(claimed) >= limit:
+            claimed, left = list[tuple[Any, ...]](), RoomLeft(room)
+            for workspace, host in self._turns.begin(partial(_next, db, _NEXT_WORKSPACE), partial(_next, db, _NEXT_HOST)):
+                if free := left.of(workspace, host):
+                    values = {"workspace": workspace, "host": host, "now": now, "until": now + lease.total_seconds()}
+                    found = db.execute(_CLAIM, {**values, "room": free}).fetchall()
+                    left.take(workspace, len(found))
+                    claimed += found
+                if not left.total:
                     break
             return [(*row, *db.execute(_CLAIMED, row[:2]).fetchone()) for row in claimed]
 
@@ -250,18 +251,9 @@ def _release_all(db: sqlite3.Connection, now: float) -> None:
     db.execute("update delivery set held = 0, at = ? where sent < last and held", (now,))
 
 
-def _hosts(db: sqlite3.Connection, start: str) -> Iterator[str]:
-    """Hosts that are owed something, in order: those after `start`, then the others up to `start`."""
-    host, wrapped = start, start == ""
-    for _ in range(HOSTS_PER_CLAIM):
-        found = db.execute(_NEXT_HOST, (host,)).fetchone()
-        if found is None and wrapped:
-            return
-        wrapped, host = wrapped or found is None, found[0] if found is not None else ""
-        if wrapped and host > start > "":
-            return
-        if host:
-            yield host
+def _next(db: sqlite3.Connection, sql: str, *after: str) -> str | None:
+    found: tuple[str] | None = db.execute(sql, after).fetchone()
+    return found[0] if found is not None else None
 
 
 def _set(db: sqlite3.Connection, values: dict[str, Any]) -> _Outcome:

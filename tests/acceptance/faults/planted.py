@@ -110,11 +110,11 @@ class MissingTasks(Wrapped):
 class RetryForwarder(Wrapped):
     """Sends some calls twice, like a client that retries calls that may have run."""
 
-    def deliver(self, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> OpenCall:
+    def deliver(self, workspace: str, offer: Offer, dispatch: Dispatch, listener: AnswerListener) -> OpenCall:
         if self.should_trigger():
             other = value.replace(dispatch, ids=value.replace(dispatch.ids, task=TaskId(dispatch.ids.task + "-again")))
-            self._inner.deliver(offer, other, NullListener())
-        call: OpenCall = self._inner.deliver(offer, dispatch, listener)
+            self._inner.deliver(workspace, offer, other, NullListener())
+        call: OpenCall = self._inner.deliver(workspace, offer, dispatch, listener)
         return call
 
 

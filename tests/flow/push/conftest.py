@@ -68,7 +68,7 @@ class Post:
         return post_of(self.system, self.client, self.guard, policy, vault=self.vault, **changed)
 
     async def set(self, task: TaskId, url: str, name: str = "c", **members: Any) -> PushConfig:
-        return await self.push.set(CALLER, PushConfig(task, name, url, members.pop("dialect", "0.3"), **members))
+        return await self.push.set(CALLER, PushConfig(task, name, url, members.pop("dialect", "1.0"), **members))
 
 
 def post_of(
@@ -128,9 +128,9 @@ async def a_task(system: System, caller: Caller = CALLER) -> TaskId:
     return row.id
 
 
-async def logged(system: System, task: TaskId, *worker_event: Any) -> None:
+async def logged(system: System, task: TaskId, *worker_event: Any, caller: Caller = CALLER) -> None:
     """Append the events of a worker."""
-    codec, row = system.deps.codec, await system.engine.tasks.get(CALLER, task)
+    codec, row = system.deps.codec, await system.engine.tasks.get(caller, task)
     turn = (await system.engine.tasks.turns(task))[0]
     events: list[Event] = []
     for one in worker_event:

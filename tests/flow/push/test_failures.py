@@ -13,7 +13,8 @@ import pytest
 from hub.identity.vault import SealingVault, random_key
 from hub.outbound.client import Client
 from hub.outbound.webhook_guard import WebhookGuard
-from rolecall.model.ids import Cursor
+from rolecall.model.ids import Caller, Cursor
+from rolecall.model.push import PushConfig
 from tests.flow.conftest import CALLER, System
 from tests.flow.push.conftest import (
     BODY_COMPLETE,
@@ -166,10 +167,10 @@ async def test_the_day_begins_again_after_a_delivery(post: Post, system: System,
 async def test_a_receiver_whose_name_turns_private_is_retried_and_then_given_up(system: System, receiver: Receiver) -> None:
     meaning = ["93.184.215.14"]
 
-    async def resolver(host: str, port: int) -> Sequence[str]:
+    async def resolver(workspace: str, host: str, port: int) -> Sequence[str]:
         return meaning
 
-    guard = WebhookGuard([], [], [], ports=frozenset({receiver.port}), resolver=resolver)
+    guard = WebhookGuard([], [], [], ports=frozenset({receiver.port}), resolve=resolver)
     async with Client(guard) as client:
         post = post_of(system, client, guard, replace(QUICK, retry=timedelta(seconds=30)), vault=SealingVault(random_key()))
         mine = await a_task(system)
@@ -223,3 +224,26 @@ async def test_no_more_receivers_are_served_at_once_than_the_policy_allows(syste
         await until(lambda: len(receiver.taken) == 12)
         await post.supervisor.close()
     assert receiver.most_together == 3
+
+
+async def test_a_workspace_whose_receivers_hang_delays_no_other_workspace(system: System, receiver: Receiver) -> None:
+    guard = WebhookGuard(HOSTS, [], [])
+    async with Client(guard) as client, Receiver() as blocked:
+        policy = replace(QUICK, at_once=4, per_workspace=2, per_host=2)
+        post = post_of(system, client, guard, policy, vault=SealingVault(random_key()))
+        for number in range(6):
+            mine = await a_task(system)
+            blocked.then("hang")
+            await post.set(mine, blocked.url if number % 2 else blocked.url.replace("127.0.0.1", "localhost"))
+            await logged(system, mine, BODY_COMPLETE)
+        await until(lambda: len(blocked.got) == 2)
+        use = system.deps.shares.deliveries.use
+        assert (use.used, use.largest) == (2, 2)
+        other = Caller("other", "o")
+        foreign = await a_task(system, other)
+        await post.push.set(other, PushConfig(foreign, "c", receiver.url, "1.0"))
+        await logged(system, foreign, BODY_COMPLETE, caller=other)
+        await until(lambda: receiver.cursors == [1], 0.5)
+        assert blocked.most_together == 2
+        await post.supervisor.close()
+        assert system.deps.shares.deliveries.use.used == 0

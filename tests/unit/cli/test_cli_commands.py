@@ -210,7 +210,10 @@ def test_serve_refuses_wrong_settings_before_it_starts(capsys: pytest.CaptureFix
     assert "(flag --port)" in capsys.readouterr().err
 
 
-def test_every_setting_is_a_flag_that_names_its_variable(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_setting_is_a_flag_that_names_its_variable(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "110")  # as wide as the help may be: on 80 columns the longest name is cut
     assert run(["serve", "--help"]) == 0
     text = re.sub(r"\s+", " ", capsys.readouterr().out)
     for key in SPECS:

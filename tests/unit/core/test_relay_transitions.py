@@ -81,13 +81,19 @@ def test_a_message_is_delivered_only_when_it_was_stored_or_another_worker_provab
     delivering = {(phase, trigger) for phase, trigger, following in steps() if Effect.DELIVER in following.effects}
     assert delivering == {(Phase.CALLING, Trigger.ASSIGNED), (Phase.RESTING, Trigger.ANSWERED)}
     moving = {trigger for _, trigger, following in steps() if Effect.MOVE in following.effects}
-    assert moving == {Trigger.UNREACHABLE, Trigger.DECLINED}
+    assert moving == {Trigger.UNREACHABLE, Trigger.DECLINED, Trigger.FULL}
 
 
 def test_the_relay_comes_back_after_its_pause_or_when_a_resting_task_goes_on_unheard() -> None:
     coming = {(phase, trigger) for phase, trigger, following in steps() if Effect.COME_BACK in following.effects}
     assert coming == {(Phase.REATTACHING, Trigger.RETRY), (Phase.RESTING, Trigger.LOGGED)}
     assert after(Phase.RESTING, Trigger.LOGGED, Fact.STREAM_OPEN) == (Phase.STREAMING, ())
+
+
+def test_a_worker_is_not_suspected_of_what_the_hub_lacks() -> None:
+    for phase in _LIVE:
+        for trigger in (Trigger.FULL, Trigger.NO_CONNECTION):
+            assert Effect.SUSPECT not in step(phase, trigger, lambda _: True).effects, (phase, trigger)
 
 
 def test_a_failed_write_is_never_followed_by_later_events_of_the_same_stream() -> None:

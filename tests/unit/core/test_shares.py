@@ -188,6 +188,25 @@ async def test_workspaces_get_slots_in_rotation_each_first_come_first_served() -
     assert slots.use == ("reads", 1, 0, 0, 0, 0, 0)
 
 
+async def test_a_workspace_with_a_cap_leaves_the_other_slots_free_and_waits_for_its_own() -> None:
+    slots, order = WorkspaceSlots("reads", 4, queue=10, setting="max_at_once", per_workspace=2), list[str]()
+    proceed = {name: asyncio.Event() for name in ("a", "b")}
+    names = ("a1", "a2", "a3", "a4", "b1", "b2", "b3")
+    jobs = [asyncio.create_task(wait_for(slots, name, order, proceed[name[0]])) for name in names]
+    await asyncio.sleep(0)
+    assert (slots.use.used, slots.use.largest, slots.use.waiting) == (4, 2, 3)
+    proceed["b"].set()
+    await asyncio.gather(*jobs[4:])
+    assert (slots.use.used, slots.use.largest, slots.use.waiting) == (2, 2, 2)
+    async with slots.slot("c"):
+        assert slots.use.used == 3
+    jobs[2].cancel()
+    proceed["a"].set()
+    await asyncio.gather(*jobs, return_exceptions=True)
+    assert slots.use == ("reads", 4, 0, 0, 0, 0, 0)
+    assert [name for name in order if name[0] == "a"] == ["a1", "a2", "a4"]
+
+
 async def test_as_many_run_at_once_as_there_are_slots() -> None:
     slots, order, proceed = WorkspaceSlots("reads", 2, queue=10, setting="max_at_once"), list[str](), asyncio.Event()
     jobs = [asyncio.create_task(wait_for(slots, name, order, proceed)) for name in ("a1", "a2", "b1")]

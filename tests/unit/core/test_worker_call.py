@@ -16,8 +16,10 @@ from rolecall.errors import (
     HubDraining,
     HubError,
     InvalidAnswer,
+    Overloaded,
     WorkerBroke,
     WorkerFault,
+    WorkerFull,
     WorkerRefused,
     WorkerUnreachable,
 )
@@ -42,7 +44,7 @@ class Setup:
         self.forwarder = ScriptedForwarder()
         self.posted: list[tuple[Trigger, Any]] = []
         self.signs_of_life = 0
-        self.call = WorkerCall(self.forwarder, supervisor, self)
+        self.call = WorkerCall(self.forwarder, "default", supervisor, self)
 
     def attach(self, *steps: Any) -> None:
         self.forwarder.plan("echo:a", *steps)
@@ -93,6 +95,8 @@ async def test_the_head_of_an_answer_is_a_sign_of_life_and_no_trigger(setup: Set
     [
         (WorkerUnreachable("echo:a", "http://w", "refused"), Trigger.UNREACHABLE),
         (WorkerRefused("echo:a"), Trigger.DECLINED),
+        (WorkerFull("echo:a", 1), Trigger.FULL),
+        (Overloaded("connections to workers", 1, "max_worker_connections"), Trigger.NO_CONNECTION),
         (WorkerBroke("echo:a", "cut"), Trigger.CUT),
         (InvalidAnswer("echo:a", "no JSON"), Trigger.INVALID),
         (WorkerFault(-32603, "sorry"), Trigger.FAULT),

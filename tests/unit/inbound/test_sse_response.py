@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -12,9 +13,10 @@ from hub.core.tasks.stream import TaskStream
 from hub.inbound.a2a.sse_response import EventStream
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import Message
-from rolecall.errors import ClientDisconnected, NoLiveWorker
+from rolecall.errors import ClientDisconnected, HubError, NoLiveWorker
 from rolecall.model.a2a import Logged
 from tests.contract.words import admitted
+from tests.helpers.cycles import no_cycles_of
 from tests.unit.inbound.streams import memory_engine, stream_of
 
 SOON = 0.1
@@ -118,6 +120,17 @@ async def test_after_a_refusal_another_reader_may_receive() -> None:
         await opened(client).wait_for(asyncio.create_task(failing()))
     client.disconnected.set()
     assert (await client.receive())["type"] == "http.disconnect"
+
+
+async def test_a_refusal_is_freed_at_once() -> None:
+    async def failing() -> TaskStream:
+        await asyncio.sleep(0)
+        raise NoLiveWorker("echo")
+
+    with no_cycles_of(HubError, EventStream):
+        for _ in range(3):
+            with suppress(NoLiveWorker):
+                await opened(Client()).wait_for(asyncio.create_task(failing()))
 
 
 class _NullEncoder:

@@ -18,7 +18,15 @@ from hub.outbound.forwarder import HttpForwarder
 from hub.outbound.url import ParsedUrl
 from hub.outbound.worker_guard import Guard
 from hub.ports.forwarder import Dispatch, OpenCall
-from rolecall.errors import InvalidAnswer, InvalidParams, SecretUnreadable, WorkerBroke, WorkerRefused, WorkerUnreachable
+from rolecall.errors import (
+    InvalidAnswer,
+    InvalidParams,
+    SecretUnreadable,
+    WorkerBroke,
+    WorkerFull,
+    WorkerRefused,
+    WorkerUnreachable,
+)
 from rolecall.model.a2a import Ids, TaskState
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import TaskId, WorkerId
@@ -54,7 +62,7 @@ def dispatch(text: str = "hello") -> Dispatch:
 
 
 def deliver(client: Client, url: str, listener: Listener, **limits: Any) -> OpenCall:
-    return HttpForwarder(client, AnswerLimits(**limits)).deliver(offer(url), dispatch(), listener)
+    return HttpForwarder(client, AnswerLimits(**limits)).deliver("default", offer(url), dispatch(), listener)
 
 
 def status(state: str, text: str = "") -> bytes:
@@ -98,13 +106,13 @@ async def test_nothing_is_told_from_within_the_call_that_starts() -> None:
         deliver(client, full.url, Listener())
         for target, error in (
             (offer(server.url), None),
-            (offer(full.url), WorkerRefused),
+            (offer(full.url), WorkerFull),
             (offer("http://no.example:x/"), WorkerUnreachable),
             (offer("http://169.254.169.254/"), WorkerUnreachable),
             (replace(offer(server.url), credential=unreadable), SecretUnreadable),
         ):
             listener = Listener()
-            HttpForwarder(client, vault=SealingVault(random_key())).deliver(target, dispatch(), listener)
+            HttpForwarder(client, vault=SealingVault(random_key())).deliver("default", target, dispatch(), listener)
             assert (listener.batches, listener.closed_with) == ([], [])
             await listener.until(lambda: listener.closed_with)  # noqa: B023 - awaited at once
             assert [type(one) for one in listener.closed_with] == [type(None) if error is None else error]
@@ -116,7 +124,7 @@ async def test_a_message_that_the_worker_cannot_be_told_is_refused_at_once(clien
     message = {"role": "ROLE_USER", "messageId": "m-1", "parts": [{}]}
     untranslatable = Dispatch(Send(Target(), {"message": message}, "1.0", "m-1"), IDS, {})
     with pytest.raises(InvalidParams):
-        HttpForwarder(client).deliver(offer("http://127.0.0.1:1/"), untranslatable, listener)
+        HttpForwarder(client).deliver("default", offer("http://127.0.0.1:1/"), untranslatable, listener)
     await all_read()
     assert listener.closed_with == []
 
@@ -267,7 +275,7 @@ async def test_a_request_that_is_answered_before_it_is_taken_may_be_taken_later(
 
     async with RawServer(script) as server, Client(GUARD, ClientLimits(write=0.1)) as client:
         listener = Listener()
-        HttpForwarder(client).deliver(offer(server.url), dispatch("x" * 50_000_000), listener)
+        HttpForwarder(client).deliver("default", offer(server.url), dispatch("x" * 50_000_000), listener)
         await listener.end()
         assert len(listener.events) == 2
 
@@ -450,7 +458,7 @@ class SlowPolicy:
         self.asked = asyncio.Event()
         self.resolved = asyncio.Event()
 
-    async def addresses(self, target: ParsedUrl) -> Sequence[tuple[int, str]]:
+    async def addresses(self, target: ParsedUrl, workspace: str) -> Sequence[tuple[int, str]]:
         self.asked.set()
         await self.resolved.wait()
         return await GUARD.addresses(target)

@@ -67,7 +67,7 @@ def status(state: str) -> dict[str, Any]:
 
 async def collect(client: Client, url: str, *, streaming: bool = True, replays: bool = False) -> list[WorkerEvent]:
     return await collect_events(
-        partial(HttpForwarder(client).deliver, offer(url, streaming=streaming, replays=replays), dispatch())
+        partial(HttpForwarder(client).deliver, "default", offer(url, streaming=streaming, replays=replays), dispatch())
     )
 
 
@@ -112,7 +112,7 @@ async def test_events_that_arrive_together_are_one_batch_and_a_comment_is_an_emp
 
     async with RawServer(script) as server:
         listener = Listener()
-        HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+        HttpForwarder(client).deliver("default", offer(server.url), dispatch(), listener)
         assert [len(await listener.next()) for _ in range(2)] == [0, 2]
         taken.set()
         assert len(await listener.next()) == 0
@@ -129,7 +129,7 @@ async def test_positions_are_read_only_from_workers_that_replay(client: Client, 
 async def test_attach_sends_the_position(client: Client) -> None:
     async with RawServer(always(stream(frame(result(status("completed")))))) as server:
         attach = Attach(IDS, "boot.7")
-        received = await collect_events(partial(HttpForwarder(client).attach, offer(server.url), attach))
+        received = await collect_events(partial(HttpForwarder(client).attach, "default", offer(server.url), attach))
         assert [one.state for one in received] == [TaskState.COMPLETED]
     (request,) = server.requests
     assert json.loads(request.body) == {
@@ -144,7 +144,7 @@ async def test_attach_sends_the_position(client: Client) -> None:
 async def test_an_invalid_traceparent_is_not_passed_on(client: Client) -> None:
     async with RawServer(always(answer(result(task())))) as server:
         wrong_trace = dispatch(trace="x\r\nX-Evil: 1")
-        assert len(await collect_events(partial(HttpForwarder(client).deliver, offer(server.url), wrong_trace))) == 1
+        assert len(await collect_events(partial(HttpForwarder(client).deliver, "default", offer(server.url), wrong_trace))) == 1
     assert "traceparent" not in server.requests[0].headers
     assert "x-evil" not in server.requests[0].headers
 
@@ -152,15 +152,18 @@ async def test_an_invalid_traceparent_is_not_passed_on(client: Client) -> None:
 @pytest.mark.parametrize(("hops", "header"), [(0, "1"), (3, "4")])
 async def test_each_hub_adds_one_hop(client: Client, hops: int, header: str) -> None:
     async with RawServer(always(answer(result(task())))) as server:
-        assert len(await collect_events(partial(HttpForwarder(client).deliver, offer(server.url), dispatch(hops=hops)))) == 1
+        assert (
+            len(await collect_events(partial(HttpForwarder(client).deliver, "default", offer(server.url), dispatch(hops=hops))))
+            == 1
+        )
     assert server.requests[0].headers["a2a-hop"] == header
 
 
 async def test_fetch_and_cancel_name_the_workers_task(client: Client) -> None:
     async with RawServer(always(answer(result(task("working"))))) as server:
         forwarder = HttpForwarder(client)
-        assert (await forwarder.fetch(offer(server.url), IDS)).state is TaskState.WORKING
-        await forwarder.cancel(offer(server.url), IDS)
+        assert (await forwarder.fetch("default", offer(server.url), IDS)).state is TaskState.WORKING
+        await forwarder.cancel("default", offer(server.url), IDS)
     bodies = [json.loads(request.body) for request in server.requests]
     assert [(one["method"], one["params"]["id"]) for one in bodies] == [("tasks/get", "t-worker"), ("tasks/cancel", "t-worker")]
     assert len(server.peers) == 1
@@ -173,20 +176,20 @@ async def test_fetch_has_a_timeout(client: Client) -> None:
 
     async with RawServer(script) as server:
         with pytest.raises(WorkerBroke, match=r"within 0\.05 s"):
-            await HttpForwarder(client, AnswerLimits(reply_timeout=0.05)).fetch(offer(server.url), IDS)
+            await HttpForwarder(client, AnswerLimits(reply_timeout=0.05)).fetch("default", offer(server.url), IDS)
 
 
 async def test_an_unknown_task_is_the_workers_own_error(client: Client) -> None:
     async with RawServer(always(answer(fault({"code": -32001, "message": "Task not found"})))) as server:
         with pytest.raises(WorkerFault) as caught:
-            await HttpForwarder(client).fetch(offer(server.url), IDS)
+            await HttpForwarder(client).fetch("default", offer(server.url), IDS)
     assert (caught.value.code, caught.value.text) == (-32001, "Task not found")
 
 
 async def test_probe_reports_whether_a_port_listens(client: Client) -> None:
     async with RawServer(always(b"")) as server:
-        assert await HttpForwarder(client).probe(offer(server.url))
-    assert not await HttpForwarder(client).probe(offer(server.url))
+        assert await HttpForwarder(client).probe("default", offer(server.url))
+    assert not await HttpForwarder(client).probe("default", offer(server.url))
 
 
 async def test_a_closed_port_is_unreachable(client: Client) -> None:
@@ -219,7 +222,7 @@ async def test_a_worker_that_did_nothing_may_be_passed_over(client: Client, data
 async def test_busy_after_an_event_is_no_refusal(client: Client) -> None:
     async with RawServer(always(stream(frame(result(task("working"))) + frame(fault(BUSY))))) as server:
         listener = Listener()
-        HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+        HttpForwarder(client).deliver("default", offer(server.url), dispatch(), listener)
         with pytest.raises(WorkerFault):
             await listener.end()
         assert len(listener.events) == 1
@@ -265,7 +268,7 @@ async def test_what_is_not_a2a_is_refused_without_quoting_it(client: Client, dat
 async def test_events_before_a_malformed_one_still_count(client: Client) -> None:
     async with RawServer(always(stream(frame(result(task("working"))) + frame(b"{") + frame(result(task()))))) as server:
         listener = Listener()
-        HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+        HttpForwarder(client).deliver("default", offer(server.url), dispatch(), listener)
         with pytest.raises(InvalidAnswer):
             await listener.end()
         assert [one.state for one in listener.events] == [TaskState.WORKING]
@@ -284,7 +287,7 @@ async def test_a_cut_stream_is_not_a_normal_end(client: Client, cut: str) -> Non
 
     async with RawServer(script) as server:
         listener = Listener()
-        HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+        HttpForwarder(client).deliver("default", offer(server.url), dispatch(), listener)
         await listener.until(lambda: listener.events)
         first_received.set()
         with pytest.raises(WorkerBroke, match="cut off"):
@@ -335,9 +338,9 @@ async def test_an_answer_that_is_too_long_is_cut(client: Client) -> None:
     async with RawServer(always(answer(b" " * 5000))) as server:
         forwarder = HttpForwarder(client, AnswerLimits(max_answer=4096))
         with pytest.raises(InvalidAnswer, match="longer than 4096"):
-            await forwarder.fetch(offer(server.url), IDS)
+            await forwarder.fetch("default", offer(server.url), IDS)
         with pytest.raises(InvalidAnswer, match="longer than 4096"):
-            await collect_events(partial(forwarder.deliver, offer(server.url), dispatch()))
+            await collect_events(partial(forwarder.deliver, "default", offer(server.url), dispatch()))
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
@@ -371,7 +374,7 @@ async def test_cancelling_early_closes_the_connection(client: Client) -> None:
 
     async with RawServer(script) as server:
         listener = Listener()
-        call = HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+        call = HttpForwarder(client).deliver("default", offer(server.url), dispatch(), listener)
         await listener.until(lambda: listener.events)
         call.hang_up()
         async with asyncio.timeout(2):
@@ -393,7 +396,7 @@ async def test_the_connection_is_kept_after_the_last_event(client: Client) -> No
             done.clear()
             ended.clear()
             listener = Listener()
-            call = HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+            call = HttpForwarder(client).deliver("default", offer(server.url), dispatch(), listener)
             assert [len(await listener.next()) for _ in range(2)] == [0, 1]
             call.hang_up()
             done.set()
@@ -417,7 +420,7 @@ async def test_a_worker_that_goes_on_after_its_last_event_is_cut_off(client: Cli
 
     async with RawServer(script) as server:
         listener = Listener()
-        call = HttpForwarder(client).deliver(offer(server.url), dispatch(), listener)
+        call = HttpForwarder(client).deliver("default", offer(server.url), dispatch(), listener)
         await listener.until(lambda: listener.events)
         call.hang_up()
         async with asyncio.timeout(0.9):

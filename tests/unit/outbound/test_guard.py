@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Sequence
 from ipaddress import ip_network
@@ -225,32 +224,33 @@ async def test_an_address_of_another_machine_is_not_the_hubs_own() -> None:
     assert await guard.resolve("203.0.113.7", 8420)
 
 
+LOOKUP = "hub.outbound.resolver.getaddrinfo"
+
+
 def resolver_of(*addresses: str) -> Any:
-    async def getaddrinfo(*_: Any, **__: Any) -> Sequence[tuple[Any, ...]]:
+    def getaddrinfo(*_: Any, **__: Any) -> Sequence[tuple[Any, ...]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses]
 
     return getaddrinfo
 
 
 async def test_one_forbidden_answer_refuses_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "getaddrinfo", resolver_of("8.8.8.8", "169.254.169.254"))
+    monkeypatch.setattr(LOOKUP, resolver_of("8.8.8.8", "169.254.169.254"))
     with pytest.raises(NotAllowed):
         await OPEN.resolve("worker.example", 80)
 
 
 async def test_a_name_that_resolves_differently_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "getaddrinfo", resolver_of("8.8.8.8"))
+    monkeypatch.setattr(LOOKUP, resolver_of("8.8.8.8"))
     assert await OPEN.resolve("worker.example", 80)
-    monkeypatch.setattr(loop, "getaddrinfo", resolver_of("169.254.169.254"))
+    monkeypatch.setattr(LOOKUP, resolver_of("169.254.169.254"))
     with pytest.raises(NotAllowed):
         await OPEN.resolve("worker.example", 80)
 
 
 async def test_the_checked_address_is_the_one_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async with RawServer(always(answer(b"{}"))) as server, Client(OPEN) as client:
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolver_of("127.0.0.1"))
+        monkeypatch.setattr(LOOKUP, resolver_of("127.0.0.1"))
         response = await ask(client, f"http://worker.example:{server.port}/", b"{}")
         assert await response.read_all() == b"{}"
         assert server.requests[0].headers["host"] == f"worker.example:{server.port}"
@@ -286,11 +286,10 @@ def test_a_literal_address_outside_a_tokens_networks_is_refused() -> None:
 
 
 async def test_every_address_of_a_name_must_lie_in_the_tokens_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = asyncio.get_running_loop()
     target = replace(read_url("http://worker.example/"), within=FAR)
-    monkeypatch.setattr(loop, "getaddrinfo", resolver_of("10.9.1.1", "10.9.1.2"))
+    monkeypatch.setattr(LOOKUP, resolver_of("10.9.1.1", "10.9.1.2"))
     assert len(await OPEN.addresses(target)) == 2
-    monkeypatch.setattr(loop, "getaddrinfo", resolver_of("10.9.1.1", "10.8.1.2"))
+    monkeypatch.setattr(LOOKUP, resolver_of("10.9.1.1", "10.8.1.2"))
     with pytest.raises(NotAllowed):
         await OPEN.addresses(target)
 

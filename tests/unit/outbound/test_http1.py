@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
+from hub.core.shares.share import WorkspaceShare
 from hub.outbound.client import Client, ClientLimits
+from hub.outbound.connection import Response
+from hub.outbound.forwarder import HttpForwarder
+from hub.outbound.url import ParsedUrl
 from hub.outbound.worker_guard import Guard
-from rolecall.errors import WorkerBroke, WorkerRefused, WorkerUnreachable
+from rolecall.errors import (
+    HubError,
+    InvalidAnswer,
+    NoDescriptors,
+    Overloaded,
+    WorkerBroke,
+    WorkerFull,
+    WorkerRefused,
+    WorkerUnreachable,
+)
+from rolecall.model.a2a import Ids
+from rolecall.model.ids import TaskId, WorkerId
+from rolecall.model.worker import Offer
+from tests.helpers.cycles import no_cycles_of
 from tests.helpers.listening import ask
 from tests.helpers.raw_server import Peer, RawServer, all_read, always, answer, chunk, chunked_head
 
@@ -129,7 +149,7 @@ async def test_idle_connections_are_closed_after_a_timeout() -> None:
 async def test_above_the_limit_of_an_origin_nothing_is_sent() -> None:
     async with RawServer(always(chunked_head())) as server, Client(GUARD, ClientLimits(per_origin=2)) as client:
         responses = [await ask(client, server.url, BODY) for _ in range(2)]
-        with pytest.raises(WorkerRefused):
+        with pytest.raises(WorkerFull, match=r"2 connections open to .*\(ROLECALL_MAX_CONNECTIONS_PER_WORKER\)"):
             await ask(client, server.url, BODY)
         assert len(server.requests) == 2
         responses.pop().close()
@@ -146,9 +166,9 @@ async def test_above_the_overall_limit_an_idle_connection_is_closed() -> None:
         await body_of(client, first.url)
         for _ in range(2):
             await ask(client, second.url, BODY)
-        with pytest.raises(WorkerRefused):
+        with pytest.raises(Overloaded):
             await ask(client, second.url, BODY)
-        with pytest.raises(WorkerRefused):
+        with pytest.raises(Overloaded):
             await ask(client, first.url, BODY)
 
 
@@ -161,6 +181,145 @@ async def test_failed_connections_do_not_count() -> None:
                 await body_of(client, server.url)
         async with RawServer(always(answer(BODY))) as other:
             assert await body_of(client, other.url) == BODY
+
+
+# --- what a workspace holds
+
+
+def share(limit: int = 3, per_workspace: int = 2) -> WorkspaceShare:
+    return WorkspaceShare("connections to workers", "max_worker_connections", limit, per_workspace)
+
+
+async def test_a_workspace_with_all_its_connections_is_refused_with_its_setting_and_another_is_not() -> None:
+    held = share()
+    async with RawServer(always(chunked_head())) as server, Client(GUARD, share=held) as client:
+        responses = [await ask(client, server.url, BODY, workspace="a") for _ in range(2)]
+        with pytest.raises(Overloaded, match=r"^This workspace holds 2 connections .*_CONNECTIONS_PER_WORKSPACE\)"):
+            await ask(client, server.url, BODY, workspace="a")
+        await ask(client, server.url, BODY, workspace="b")
+        with pytest.raises(Overloaded, match=r"^The hub holds 3 connections .*MAX_WORKER_CONNECTIONS\)"):
+            await ask(client, server.url, BODY, workspace="b")
+        responses.pop().close()
+        await asyncio.sleep(0.02)
+        await ask(client, server.url, BODY, workspace="b")
+        assert (held.use.used, held.use.largest) == (3, 2)
+    assert held.use.used == 0
+
+
+async def test_an_idle_connection_belongs_to_nobody_and_makes_room_for_another_workspace() -> None:
+    held = share(1, 1)
+    async with (
+        RawServer(always(answer(BODY))) as server,
+        Client(GUARD, ClientLimits(overall=1), share=held) as client,
+    ):
+        for workspace in ("a", "a", "b", "a"):
+            response = await ask(client, server.url, BODY, workspace=workspace)
+            assert held.use.used <= 1
+            assert await response.read_all() == BODY
+            assert held.use.used == 0
+        assert [len(peer.requests) for peer in server.peers] == [2, 1, 1]
+
+
+async def test_the_limit_of_one_server_counts_each_workspace_by_itself() -> None:
+    async with RawServer(always(chunked_head())) as server, Client(GUARD, ClientLimits(per_origin=1)) as client:
+        for workspace in ("a", "b"):
+            await ask(client, server.url, BODY, workspace=workspace)
+            with pytest.raises(WorkerFull):
+                await ask(client, server.url, BODY, workspace=workspace)
+
+
+async def test_whatever_becomes_of_a_call_its_connection_is_given_back() -> None:
+    held = share(1, 1)
+
+    async def closes(peer: Peer) -> None:
+        await peer.read_request()
+
+    async with (
+        RawServer(closes) as cut,
+        RawServer(always(chunked_head())) as endless,
+        RawServer(always(b"HTTP/1.1 nonsense\r\n\r\n")) as broken,
+        RawServer(always(answer(BODY, more="Connection: close\r\n"))) as closing,
+        Client(GUARD, ClientLimits(per_origin=1, idle=0.05), share=held) as client,
+    ):
+        for url, error in (
+            (cut.url, WorkerBroke),
+            (broken.url, InvalidAnswer),
+            ("http://127.0.0.1:1/", WorkerUnreachable),
+            ("http://169.254.169.254/", WorkerUnreachable),
+        ):
+            with pytest.raises(error):
+                await ask(client, url, BODY)
+            assert held.use.used == 0, url
+        for url in (endless.url, endless.url):
+            (await ask(client, url, BODY)).close()
+            await asyncio.sleep(0.02)
+            assert held.use.used == 0
+        connecting = asyncio.create_task(ask(client, endless.url, BODY))
+        await asyncio.sleep(0)
+        connecting.cancel()
+        await asyncio.wait([connecting])
+        await asyncio.sleep(0)
+        assert held.use.used == 0
+        assert await body_of(client, closing.url) == BODY
+        await asyncio.sleep(0.1)
+        assert held.use.used == 0
+
+
+async def test_an_idle_connection_that_has_expired_or_was_closed_gives_nothing_back_twice() -> None:
+    held = share(2, 2)
+    async with RawServer(always(answer(BODY))) as server, Client(GUARD, ClientLimits(idle=0.05), share=held) as client:
+        for pause in (0.0, 0.1, 0.0):
+            await body_of(client, server.url)
+            await asyncio.sleep(pause)
+            assert held.use.used == 0
+
+
+async def test_a_call_that_fails_is_freed_at_once() -> None:
+    held = share(1, 1)
+    async with RawServer(always(chunked_head())) as server, Client(GUARD, share=held) as client:
+        (await ask(client, server.url, BODY)).close()
+        await asyncio.sleep(0.02)
+        with no_cycles_of(HubError, OSError, Response):
+            for full in (False, True):
+                if full:
+                    held.take("")
+                for url in (server.url, "http://127.0.0.1:1/", "http://169.254.169.254/", "http://[::1/"):
+                    with suppress(HubError):
+                        await post(client, url)
+                    with suppress(HubError):
+                        await HttpForwarder(client).fetch("", Offer(WorkerId("echo", "1"), url), Ids(TaskId("t"), "c", "w"))
+                await asyncio.sleep(0.05)
+            held.give_back("")
+
+
+async def post(client: Client, url: str) -> None:
+    response = await client.post(url, BODY, worker="w", media=b"a/b", accept=b"*/*", headers=())
+    response.close()
+
+
+class _NoDescriptors:
+    """A policy of a process without descriptors, and who hears of it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.reports: list[str] = []
+
+    async def addresses(self, target: ParsedUrl, workspace: str) -> Sequence[tuple[int, str]]:
+        raise OSError(self.number, "Too many open files")
+
+    def none_left(self, where: str) -> None:
+        self.reports.append(where)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_a_worker_is_not_blamed_for_the_hubs_lack_of_descriptors(number: int) -> None:
+    without, held = _NoDescriptors(number), share()
+    async with Client(without, share=held, descriptors=without) as client:
+        with pytest.raises(NoDescriptors, match="ROLECALL_MAX_CONNECTIONS"):
+            await ask(client, "http://worker.example/", BODY)
+        with pytest.raises(NoDescriptors):
+            await client.probe("http://worker.example/", 1.0)
+    assert (len(without.reports), held.use.used) == (2, 0)
 
 
 async def test_closing_the_client_closes_every_connection() -> None:

@@ -34,7 +34,7 @@ def push_config(url: str = "https://app.example/", **members: Any) -> PushConfig
 async def post(url: str, *, secret: str | None = None, within: float = 5, body: bytes = b"{}", **members: Any) -> WebhookResult:
     async with Client(GUARD) as client:
         webhooks = HttpWebhooks(client, GUARD, lambda: NOW, secret=secret, within=within)
-        return await webhooks.post(WebhookRequest("task.c.7", push_config(url, **members), body))
+        return await webhooks.post(WebhookRequest("default", "task.c.7", push_config(url, **members), body))
 
 
 async def result_of(script: Script, **members: Any) -> WebhookResult:
@@ -185,7 +185,7 @@ async def test_an_endless_answer_is_cut_off_and_its_status_counts(script: Script
     async with RawServer(measured) as server, Client(GUARD) as client:
         webhooks = HttpWebhooks(client, GUARD, lambda: NOW)
         began = time.monotonic()
-        assert (await webhooks.post(WebhookRequest("t.c.1", push_config(server.url), b"{}"))).status == 200
+        assert (await webhooks.post(WebhookRequest("default", "t.c.1", push_config(server.url), b"{}"))).status == 200
         assert time.monotonic() - began < 2
         await asyncio.wait_for(ended.wait(), 10)
     # At most what socket buffers hold, not the 10 GB that this peer would send.
@@ -263,5 +263,5 @@ async def test_connections_to_one_receiver_are_reused() -> None:
     async with RawServer(always(answer(b"ok"))) as server, Client(GUARD) as client:
         webhooks = HttpWebhooks(client, GUARD, lambda: NOW)
         for number in range(5):
-            assert (await webhooks.post(WebhookRequest(f"t.c.{number}", push_config(server.url), b"{}"))).status == 200
+            assert (await webhooks.post(WebhookRequest("a", f"t.c.{number}", push_config(server.url), b"{}"))).status == 200
         assert len(server.peers) == 1

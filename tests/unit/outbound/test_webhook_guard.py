@@ -11,8 +11,9 @@ from ipaddress import ip_network
 import pytest
 
 from hub.outbound.client import Client
+from hub.outbound.resolver import Resolve
 from hub.outbound.webhook import HttpWebhooks
-from hub.outbound.webhook_guard import PORTS, Resolver, WebhookGuard, read_networks
+from hub.outbound.webhook_guard import PORTS, WebhookGuard, read_networks
 from hub.ports.webhooks import WebhookRequest, WebhookResult
 from rolecall.errors import InvalidParams, WebhookInsecure, WebhookRejected
 from rolecall.model.ids import TaskId
@@ -25,25 +26,25 @@ OWN = [("127.0.0.1", 8420), ("hub.example", 443)]
 
 
 def webhook_request(url: str) -> WebhookRequest:
-    return WebhookRequest("t.c.1", PushConfig(TaskId("t"), "c", url, "0.3"), b"{}")
+    return WebhookRequest("default", "t.c.1", PushConfig(TaskId("t"), "c", url, "0.3"), b"{}")
 
 
-def resolver_of(*answers: str | Sequence[str]) -> Resolver:
+def resolver_of(*answers: str | Sequence[str]) -> Resolve:
     """Each lookup gets the next answer; the last one is repeated."""
     left = [[answer] if isinstance(answer, str) else list(answer) for answer in answers]
 
-    async def resolve(host: str, port: int) -> Sequence[str]:
+    async def resolve(workspace: str, host: str, port: int) -> Sequence[str]:
         return left.pop(0) if len(left) > 1 else left[0]
 
     return resolve
 
 
-async def failing_resolver(host: str, port: int) -> Sequence[str]:
+async def failing_resolver(workspace: str, host: str, port: int) -> Sequence[str]:
     raise socket.gaierror
 
 
-def guard_with(*, hosts: Sequence[str] = (), networks: Sequence[str] = (), resolver: Resolver | None = None) -> WebhookGuard:
-    return WebhookGuard(hosts, [ip_network(text) for text in networks], OWN, resolver=resolver)
+def guard_with(*, hosts: Sequence[str] = (), networks: Sequence[str] = (), resolver: Resolve | None = None) -> WebhookGuard:
+    return WebhookGuard(hosts, [ip_network(text) for text in networks], OWN, resolve=resolver)
 
 
 async def post(guard: WebhookGuard, url: str) -> WebhookResult:
@@ -219,7 +220,7 @@ async def test_an_unresolved_name_has_the_same_error_as_a_private_one() -> None:
 async def test_a_resolver_that_never_answers_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hub.outbound.webhook_guard._RESOLVE_TIMEOUT", 0.05)
 
-    async def silent(host: str, port: int) -> Sequence[str]:
+    async def silent(workspace: str, host: str, port: int) -> Sequence[str]:
         await asyncio.Event().wait()
         return ()
 
@@ -231,7 +232,7 @@ async def test_a_resolver_that_never_answers_times_out(monkeypatch: pytest.Monke
 async def test_a_name_that_turns_private_between_set_and_send_is_not_connected_to() -> None:
     async with ConnectionCounter().listening() as counter:
         resolver = resolver_of(PUBLIC, "127.0.0.1")
-        guard = WebhookGuard([], [], OWN, ports=PORTS | {counter.port}, resolver=resolver)
+        guard = WebhookGuard([], [], OWN, ports=PORTS | {counter.port}, resolve=resolver)
         await guard.check(f"https://app.example:{counter.port}/")
         result = await post(guard, f"https://app.example:{counter.port}/")
         assert (result.status, result.why) == (0, "address not allowed by policy")
@@ -243,7 +244,7 @@ async def test_the_checked_address_is_the_one_connected_to() -> None:
     async with ConnectionCounter().listening() as counter, RawServer(OK) as server:
         asked: list[str] = []
 
-        async def resolver(host: str, port: int) -> Sequence[str]:
+        async def resolver(workspace: str, host: str, port: int) -> Sequence[str]:
             asked.append(host)
             return ["127.0.0.1"] if len(asked) == 1 else ["::1"]
 
@@ -292,7 +293,7 @@ async def test_the_hub_never_calls_itself_unless_its_host_is_allowed() -> None:
     """Neither an allowed network with its address nor its public name suffices."""
     async with RawServer(OK) as hub:
         own = [("127.0.0.1", hub.port), ("hub.example", 443)]
-        guard = WebhookGuard([], [ip_network("127.0.0.0/8")], own, resolver=resolver_of("127.0.0.1"))
+        guard = WebhookGuard([], [ip_network("127.0.0.0/8")], own, resolve=resolver_of("127.0.0.1"))
         for url in (f"http://127.0.0.1:{hub.port}/", f"http://app.example:{hub.port}/", "https://hub.example/"):
             with pytest.raises(WebhookRejected, match="own address"):
                 await guard.check(url)

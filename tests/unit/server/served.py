@@ -320,7 +320,14 @@ def running_server(
     async def begin() -> tuple[HttpServer, ScriptedApp, asyncio.Task[None]]:
         app = ScriptedApp()
         http_server = HttpServer(
-            app, counts, refusal_of, limit=limit, patience=PATIENCE, max_head=32 * 1024, certificate=certificate
+            app,
+            counts,
+            refusal_of,
+            limit=limit,
+            refused_at_once=limit,
+            patience=PATIENCE,
+            max_head=32 * 1024,
+            certificate=certificate,
         )
         http_server.check_interval = 0.1
         for name, value in times.items():

@@ -132,6 +132,15 @@ def test_a_shorter_lease_gets_a_shorter_default_heartbeat() -> None:
     assert loaded.origins == {"lease_ttl": "env A2A_AGENT_DISCOVERY_MAX_AGE", "heartbeat": "derived from lease_ttl"}
 
 
+def test_by_default_each_stream_that_may_be_open_has_a_connection_to_a_worker() -> None:
+    for limits in ({}, {"max_streams": 70_000}, {"max_streams_per_workspace": 7_000}, {"max_streams": 10_000_000}):
+        settings = Settings.of(**limits)
+        assert settings.max_worker_connections >= settings.max_streams
+        assert settings.max_worker_connections_per_workspace > settings.max_connections_per_worker
+        assert settings.max_connections_per_worker > settings.max_streams_per_workspace
+    assert Settings.of(max_worker_connections=5).max_worker_connections == 5
+
+
 def test_a_very_short_or_endless_lease_is_no_problem_for_the_default_heartbeat() -> None:
     assert Settings.of(lease_ttl="100ms").heartbeat == pytest.approx(0.0375)
     assert Settings.of(lease_ttl=0).heartbeat == 45
