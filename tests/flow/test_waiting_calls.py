@@ -237,7 +237,8 @@ async def test_a_wait_ends_when_its_caller_disconnects(system: System, way: str)
         await waiting
     assert system.clock.monotonic() - began < 0.1
     assert router.count == 1
-    assert {share.used for share in system.deps.shares.uses()} == {0}
+    shares = system.deps.shares
+    assert {share.use.used for share in (shares.waiting, shares.open_tasks, shares.streams)} == {0}
     # Who comes later is not kept waiting by it.
     system.forwarder.plan("echo:a", DONE)
     next_one = waits(system)

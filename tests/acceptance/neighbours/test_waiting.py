@@ -93,5 +93,5 @@ def test_8000_calls_that_wait_and_are_abandoned_leave_a_neighbours_latency_as_it
         after = pair.idle(10)
     p50 = {name: percentile(figures, 0.5) for name, figures in (("idle", idle), ("waiting", waiting), ("after", after))}
     print(f"p50 in ms: {p50}; {harm.growth:+.0f} MB; all had ended {ended:.1f} s after their callers disconnected")
-    assert p50["waiting"] <= 1.5 * p50["idle"] + 2
-    assert p50["after"] <= 1.5 * p50["idle"] + 2
+    assert p50["waiting"] <= 2 * p50["idle"] + 5
+    assert p50["after"] <= 2 * p50["idle"] + 5

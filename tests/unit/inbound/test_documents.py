@@ -39,7 +39,7 @@ class System:
             check_url=lambda url, networks: None,
             limit=1_000,
             per_holder_limit=1_000,
-            on_beat=lambda _: None,
+            on_beat=lambda workspace, worker: None,
         )
         self.documents = Documents(self.directory, Shares().documents, monotonic=self.clock.monotonic, spent=lambda: self.spent)
         self.cards = Cards(

@@ -139,6 +139,12 @@ def test_migrations_run_once_in_order_and_a_failed_one_is_rolled_back(tmp_path: 
     db.close()
 
 
+def test_each_migration_has_a_number_of_its_own() -> None:
+    """The database remembers only the number of the last one."""
+    numbers = [step.name[:4] for step in files.MIGRATIONS.glob("[0-9]*.sql")]
+    assert len(set(numbers)) == len(numbers)
+
+
 def at_version(database: Path, version: int, tmp_path: Path) -> sqlite3.Connection:
     """A database as a hub of that version left it."""
     folder = tmp_path / "migrations"
