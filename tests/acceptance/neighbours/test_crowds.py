@@ -1,0 +1,80 @@
+"""Crowds: many readers of one task, and workers that enrol and withdraw without end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.acceptance.neighbours.rig import BUSY, WORKERS, Neighbours, neighbours
+from tests.helpers.client import text_message
+
+PAGES, PAUSE = 40, 0.05
+CHURN_SECONDS = 2.0
+
+
+async def _read_all(pair: Neighbours, task: str, readers: int) -> list[bytes]:
+    """What each reader got of a task that is running."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": task}})
+    token = f"Authorization: {pair.headers(BUSY)['Authorization']}\r\n"
+    head = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{token}"
+    request = f"POST /agents/page_writer/ HTTP/1.1\r\n{head}\r\n{body}".encode()
+
+    async def one() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", pair.hub.port)
+        writer.write(request)
+        try:
+            async with asyncio.timeout(60):
+                return await reader.read(-1)
+        finally:
+            writer.close()
+
+    return await asyncio.gather(*(one() for _ in range(readers)))
+
+
+@pytest.mark.parametrize("readers", [100, pytest.param(1000, marks=pytest.mark.soak)])
+def test_many_readers_of_one_task_all_get_its_end_and_delay_nobody_else(tmp_path: Path, readers: int) -> None:
+    with neighbours(tmp_path) as pair, ExitStack() as closing:
+        pair.add_worker(closing, f"{WORKERS}:page_writer", "page_writer:b", BUSY)
+        idle = pair.idle(1.0)
+        with pair.unharmed() as harm:
+            params = {**text_message(f"{PAGES} {PAUSE}"), "configuration": {"blocking": False}}
+            task = pair.rpc(BUSY, "message/send", params, "page_writer")["result"]["id"]
+            answers = asyncio.run(_read_all(pair, task, readers))
+        assert all(b'"completed"' in answer and b'"final":true' in answer for answer in answers)
+        if readers > 100:
+            print(harm.check_latency(idle))
+
+
+def _churn(pair: Neighbours, number: int, seconds: float) -> int:
+    """Enrols and withdraws one worker, again and again, as fast as the hub lets it. Returns how often."""
+    requests, until = 0, time.monotonic() + seconds
+    card = {"name": "x" * 20_000}
+    with httpx.Client(trust_env=False, timeout=30, headers=pair.headers(BUSY, "worker"), base_url=pair.hub.url) as http:
+        while time.monotonic() < until:
+            offer = {"url": f"http://127.0.0.1:{10_000 + number}/", "boot": f"b{requests}", "card": card}
+            answer = http.put(f"/registry/agents/churn/{number}", json=offer)
+            if answer.is_success:
+                proof = {"epoch": answer.json()["epoch"], "lease": answer.json()["lease"]}
+                answer = http.request("DELETE", f"/registry/agents/churn:{number}", json=proof)
+            assert answer.is_success or "ROLECALL_MAX_RATE" in answer.text, answer.text
+            requests += 1
+    return requests
+
+
+@pytest.mark.parametrize("seconds", [CHURN_SECONDS, pytest.param(20.0, marks=pytest.mark.soak)])
+def test_workers_that_enrol_and_withdraw_without_end_delay_nobody_else(tmp_path: Path, seconds: float) -> None:
+    at_once = 4
+    with neighbours(tmp_path) as pair:
+        idle = pair.idle(1.0)
+        with pair.unharmed() as harm, ThreadPoolExecutor(at_once) as threads:
+            requests = sum(threads.map(lambda number: _churn(pair, number, seconds), range(at_once)))
+        assert requests > 10 * at_once
+        if seconds > CHURN_SECONDS:
+            print(requests, harm.check_latency(idle))
