@@ -32,6 +32,7 @@ from hub.identity.tokens import FILE_NAME as TOKENS_FILE
 from hub.identity.tokens import MARK_NAME as TOKENS_MARK
 from hub.identity.tokens import TokenBook
 from hub.identity.vault import SealingVault, kept_key, key_from, random_key
+from hub.inbound.a2a.batches import Batches
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
@@ -238,6 +239,8 @@ def _share_limits(settings: Settings) -> ShareLimits:
         at_once=settings.max_at_once,
         disk=settings.max_disk,
         disk_per_workspace=settings.max_disk_per_workspace,
+        unsent=settings.max_unsent,
+        unsent_per_workspace=settings.max_unsent_per_workspace,
     )
 
 
@@ -336,12 +339,11 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
         app, hub, directory, rolecall.engine, rolecall.shares.disk, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE
     )
     add_description(app)
-    operations = Operations(hub, rolecall.push, cards.extended)
-    rpc = JsonRpc(
-        operations, observer, max_body=settings.max_body, max_depth=depth, max_batch=settings.max_batch, keep_alive=keep_alive
-    )
+    operations, unsent = Operations(hub, rolecall.push, cards.extended), rolecall.shares.unsent
     rate_limiter = RateLimiter(rate=settings.max_rate, at_once=settings.max_at_once)
-    rest = Rest(operations, observer, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
+    batches = Batches(rate_limiter, unsent, entries=settings.max_batch, size=settings.max_batch_answer)
+    rpc = JsonRpc(operations, observer, unsent, batches, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
+    rest = Rest(operations, observer, unsent, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
     middleware = AsgiMiddleware(
         authenticator,
         rate_limiter,

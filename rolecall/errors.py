@@ -15,7 +15,8 @@
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
-    │       Overloaded  ListTooSlow  TooManyRequests  TooManyAtOnce  TooManyRegistrations  GoesInCircles
+    │       Overloaded (also AnswerNotSent  AnswerNotInBatch  NotRun)  ListTooSlow  TooManyRequests  TooManyAtOnce
+    │       TooManyRegistrations  GoesInCircles
     ├── WorkerError             a call to a worker
     │   ├── NotProcessed        the worker provably did nothing: the hub may try another
     │   │   └── WorkerUnreachable  WorkerRefused
@@ -288,6 +289,10 @@ class RouteError(HubError):
 
     retry_after: float | None = None
 
+    @property
+    def facts(self) -> dict[str, str]:
+        return {} if self.retry_after is None else {"retryAfter": f"{self.retry_after:g}"}
+
 
 class RoleUnknown(RouteError):
     def __init__(self, role: str, live: Sequence[str]) -> None:
@@ -391,6 +396,42 @@ class ListTooSlow(RouteError):
         self.retry_after = 5.0
 
 
+class AnswerNotSent(Overloaded):
+    """The call was made, so it must not be made again: a repeat finds what it did."""
+
+    def __init__(self, size: int, why: Overloaded) -> None:
+        RouteError.__init__(
+            self,
+            f"The call was made, but its answer of about {size} bytes was not sent: {why.args[0]} "
+            "A repeat of the same message gets the same answer.",
+        )
+        self.setting, self.retry_after = why.setting, why.retry_after
+
+
+class AnswerNotInBatch(Overloaded):
+    setting = "max_batch_answer"
+
+    def __init__(self, size: int, limit: int) -> None:
+        RouteError.__init__(
+            self,
+            f"The call was made, but its answer of {size} bytes does not fit into the batch's {limit} bytes ({{setting}} on "
+            "the hub). Repeat it alone: a repeat of the same message gets the same answer.",
+        )
+        self.retry_after = 1.0
+
+
+class NotRun(Overloaded):
+    setting = "max_batch_answer"
+
+    def __init__(self, limit: int) -> None:
+        RouteError.__init__(
+            self,
+            f"The call was not made: the answers to the batch's earlier calls have its {limit} bytes ({{setting}} on the hub). "
+            "Send it in another batch.",
+        )
+        self.retry_after = 1.0
+
+
 class GoesInCircles(RouteError):
     def __init__(self, limit: int) -> None:
         super().__init__(f"The call passed through {limit} hubs, the limit. Check that no hub is enrolled as its own worker.")
@@ -401,7 +442,7 @@ class TooManyRequests(RouteError):
 
     def __init__(self, rate: float, wait: float) -> None:
         super().__init__(
-            f"This token sends more than {rate:g} requests per second, its limit ({{setting}} on the hub). Wait a moment."
+            f"This token makes more than {rate:g} calls per second, its limit ({{setting}} on the hub). Wait a moment."
         )
         self.retry_after = max(wait, 1.0)
 
@@ -411,7 +452,7 @@ class TooManyAtOnce(RouteError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"This token has {limit} requests in progress, its limit ({{setting}} on the hub). Wait until one has ended."
+            f"This token has {limit} calls in progress, its limit ({{setting}} on the hub). Wait until one has ended."
         )
         self.retry_after = 1.0
 

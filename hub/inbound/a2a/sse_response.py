@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from hub.core.shares.answers import SMALL, AnswerShare
 from hub.core.tasks.stream import TaskStream
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import Headers, drained
@@ -28,13 +29,15 @@ class StreamEncoder(Protocol):
 class EventStream:
     """One SSE response. If the answer takes long, the response starts with comments, so that the client sees it alive."""
 
-    __slots__ = ("_encoder", "_gone", "_keep_alive", "_on_disconnect", "_stream", "open")
+    __slots__ = ("_encoder", "_gone", "_keep_alive", "_on_disconnect", "_stream", "_unsent", "_workspace", "open")
 
-    def __init__(self, request: Request, keep_alive: float, headers: Headers = ()) -> None:
+    def __init__(self, request: Request, keep_alive: float, unsent: AnswerShare, headers: Headers = ()) -> None:
         self._stream = request.stream
         head = [*RESPONSE_HEADERS, *headers, *request.cors]
         self._stream.begin({"type": "http.response.start", "status": 200, "headers": head})
         self._keep_alive = keep_alive
+        self._unsent = unsent
+        self._workspace = ""
         self._encoder: StreamEncoder
         self._gone = False
         self._on_disconnect: Callable[[], object] | None = None
@@ -69,13 +72,19 @@ class EventStream:
     async def copy(self, task_stream: TaskStream, encoder: StreamEncoder) -> None:
         """While it is live, no task is woken for an event: it is encoded and written where it was committed."""
         self._encoder = encoder
+        self._workspace = task_stream.workspace
         self._on_disconnect = task_stream.close
         try:
             more = not self._gone
             while more:
                 while page := await task_stream.page():
-                    await self._write_events(page)
-                    if len(page) > _LARGE_PAGE:
+                    count, frames = len(page), self._frames(page)
+                    if frames is None:
+                        await self._write_one_by_one(page)
+                    else:
+                        page = ()  # of something large, one copy is enough
+                        await self._write_page(frames)
+                    if count > _LARGE_PAGE:
                         # More is stored, and nothing here waits: this lets other tasks run.
                         await asyncio.sleep(0)
                 more = await task_stream.live(self._write_now)
@@ -111,20 +120,34 @@ class EventStream:
             await drained(self._stream)
 
     def _write_now(self, events: Sequence[Logged]) -> bool:
-        try:
-            body = self._encoder.frames(events) if events else KEEP_ALIVE
-        except HubError:
-            return False  # one of them cannot be encoded: see _write_events
+        """False: the client lags, they are large, or one of them cannot be encoded: they are read again as a page."""
+        frames = self._frames(events) if events else KEEP_ALIVE
+        if frames is None or len(frames) >= SMALL:
+            return False
         self.open = True
-        return self._stream.try_write(body)
+        return self._stream.try_write(frames)
 
-    async def _write_events(self, page: Sequence[Logged]) -> None:
+    def _frames(self, events: Sequence[Logged]) -> bytes | None:
+        """None: one of them cannot be encoded in this dialect."""
         try:
-            await self._write(self._encoder.frames(page))
+            return self._encoder.frames(events)
         except HubError:
-            # One of them cannot be encoded in this dialect. The client gets the earlier ones, then the error.
-            for logged in page:
-                await self._write(self._encoder.frames((logged,)))
+            return None
+
+    async def _write_one_by_one(self, page: Sequence[Logged]) -> None:
+        """The client gets those before the one that cannot be encoded, then the error."""
+        for logged in page:
+            await self._write_page(self._encoder.frames((logged,)))
+
+    async def _write_page(self, frames: bytes) -> None:
+        """A large page counts for its workspace until the client has taken it. AnswerNotSent."""
+        if len(frames) < SMALL:
+            await self._write(frames)
+            return
+        with self._unsent.hold(self._workspace, len(frames)):
+            for at in range(0, len(frames), SMALL):
+                await self._write(frames[at : at + SMALL])
+            await drained(self._stream)
 
 
 def opening(task_stream: Coroutine[Any, Any, TaskStream], task: str) -> asyncio.Task[TaskStream]:

@@ -14,14 +14,13 @@ from hub.inbound.middleware.audit import record
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.fair_scheduler import FairScheduler
 from hub.inbound.middleware.origins import answer_preflight, is_preflight, with_cors
-from hub.inbound.middleware.rate_limiter import RateLimiter
+from hub.inbound.middleware.rate_limiter import RateLimiter, counted_caller
 from hub.inbound.middleware.refusal import retry_after_of, translate
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import JSON, PROBLEM, App, Receive, Scope, Send
 from rolecall.errors import AccessError, BodyTooLarge, HubError, Overloaded, TooManyAtOnce, TooManyRequests
 from rolecall.model.command import Target
 from rolecall.model.ids import Caller, is_instance, is_role, split_name
-from rolecall.model.principal import LOCAL
 from rolecall.protocol.faults import Fault
 from rolecall.protocol.jsonrpc import NULL, write_error
 from rolecall.protocol.problem import problem_body
@@ -76,13 +75,13 @@ class AsgiMiddleware:
         target = rpc_target(path) if only is None else _NO_ROLE
         counted: Caller | None = None
         try:
-            principal = self._authenticator.admit(request)
+            caller = counted_caller(self._authenticator.admit(request))
             if request.cors and is_preflight(request):
                 await answer_preflight(request)
                 return
-            if principal is not None and principal is not LOCAL:
-                self._rate_limiter.enter(principal.caller)
-                counted = principal.caller
+            if caller is not None:
+                self._rate_limiter.enter(caller)
+                counted = caller
             body_memory = request.body_memory(self._max_body)
             if not body_memory:
                 await self._serve(request, target, only)

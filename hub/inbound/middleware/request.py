@@ -12,6 +12,7 @@ from rolecall.model.principal import Principal
 _JSON_TYPES = frozenset({JSON, b"application/json-rpc", b"application/a2a+json"})
 _BODY_TIMEOUT = 10.0
 _SMALL_BODY, _MAX_DIGITS = 64 * 1024, 20
+_PIECE = 64 * 1024
 _DISCARD_TIMEOUT, _DISCARD_LIMIT = 1.0, 8 * 1024 * 1024
 
 
@@ -104,6 +105,14 @@ class Request:
         head = [(b"content-type", media), (b"content-length", b"%d" % len(body)), *headers, *self.cors]
         await self.send({"type": "http.response.start", "status": status, "headers": head})
         await self.send({"type": "http.response.body", "body": body})
+
+    async def answer_in_pieces(self, body: bytes, *, headers: Headers = ()) -> None:
+        """Returns when the client has taken nearly all of the body, or has disconnected. Until then only one copy exists."""
+        head = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), *headers, *self.cors]
+        await self.send({"type": "http.response.start", "status": 200, "headers": head})
+        for at in range(0, len(body), _PIECE):
+            await self.send({"type": "http.response.body", "body": body[at : at + _PIECE], "more_body": True})
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def answer_unread(self, body: bytes, *, status: int, media: bytes = JSON, headers: Headers = ()) -> None:
         """Answers a request whose body was not read. The rest of the body is read and discarded for a moment: closing with

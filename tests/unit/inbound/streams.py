@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from hub.core.observe import NullObserver
+from hub.core.shares.table import Shares
 from hub.core.tasks.stream import TaskStream
 from hub.inbound.a2a.sse_response import EventStream
 from hub.inbound.middleware.request import Request
@@ -81,9 +82,10 @@ class StreamRequest:
         self.cycle.finish()
         scope["extensions"][STREAM] = self.cycle
         self.request = Request(scope, self.cycle.receive, self.cycle.send)
+        self.unsent = Shares().unsent
 
     async def opened(self, task_stream: TaskStream) -> EventStream:
-        event_stream = EventStream(self.request, KEEP_ALIVE)
+        event_stream = EventStream(self.request, KEEP_ALIVE, self.unsent)
 
         async def opening() -> TaskStream:
             return task_stream

@@ -13,7 +13,7 @@ from hub.core.tasks.stream import TaskStream
 from hub.inbound.a2a.sse_response import EventStream
 from hub.ports.engine import Engine
 from hub.storage.common.log_tail import LIVE_EVENTS
-from rolecall.errors import ClientDisconnected, InvalidAnswer, TaskNotFound
+from rolecall.errors import AnswerNotSent, ClientDisconnected, InvalidAnswer, TaskNotFound
 from rolecall.model.a2a import Logged, TaskState
 from rolecall.model.ids import TaskId
 from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder
@@ -198,6 +198,51 @@ async def test_a_bug_in_one_reader_fails_that_reader_only() -> None:
         await asyncio.wait_for(live.copy, 1)
     await asyncio.wait_for(copy, 1)
     assert live.task_stream.closed
+
+
+class WatchedMemory(Connection):
+    """Knows how much memory its stream's workspace held at each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[int] = []
+        self.stream_request: StreamRequest
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self.held.append(self.stream_request.unsent.use.used)
+
+
+async def large_event(stream_request: StreamRequest) -> asyncio.Task[None]:
+    engine = memory_engine()
+    task = await admitted(engine)
+    task_stream = stream_of(engine, task)
+    event_stream = await stream_request.opened(task_stream)
+    copy = asyncio.create_task(event_stream.copy(task_stream, an_encoder()))
+    await asyncio.sleep(0.01)
+    await append(engine, task, text("x" * 200_000))
+    await append(engine, task, DONE, after=1)
+    return copy
+
+
+async def test_a_large_event_counts_for_its_workspace_until_the_client_has_taken_it() -> None:
+    connection = WatchedMemory()
+    connection.stream_request = StreamRequest(connection)
+    copy = await large_event(connection.stream_request)
+    while len(connection.written) < 200_000:  # noqa: ASYNC110  what counts is the next turn
+        await asyncio.sleep(0)
+    assert connection.stream_request.unsent.use.used > 200_000
+    await asyncio.wait_for(copy, 1)
+    assert connection.cursors == [1, 2]
+    assert all(200_000 < held < 200_200 for held in connection.held[:4]) and connection.held[-1] == 0
+
+
+async def test_a_large_event_that_its_workspace_may_not_hold_ends_the_stream_with_the_reason() -> None:
+    stream_request = StreamRequest(connection := Connection())
+    stream_request.unsent.fill("default", 10**9)
+    with pytest.raises(AnswerNotSent):
+        await asyncio.wait_for(await large_event(stream_request), 1)
+    assert connection.written == b""
 
 
 async def test_a_client_that_disconnects_closes_its_stream() -> None:
