@@ -28,6 +28,8 @@ from hub.core.routing.router import Router
 from hub.core.routing.waiting import WaitingCalls
 from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
+from hub.core.token_watch import EVERY as LOOK_AT_TOKENS_EVERY
+from hub.core.token_watch import OpenUses, TokenWatch
 from hub.identity.tokens import FILE_NAME as TOKENS_FILE
 from hub.identity.tokens import MARK_NAME as TOKENS_MARK
 from hub.identity.tokens import TokenBook
@@ -156,7 +158,7 @@ def parts_of(app: Quart) -> Rolecall:
 @asynccontextmanager
 async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, wrap: Wrap) -> AsyncIterator[Rolecall]:
     """Make the parts, mount them in the application, and keep what runs in the background running."""
-    supervisor, shares = Supervisor(), Shares(_share_limits(settings))
+    supervisor, shares, tokens = Supervisor(), Shares(_share_limits(settings)), _tokens(settings)
     own_addresses = _own_addresses(settings, place)
     guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback)
     async with (
@@ -184,6 +186,7 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
             max_log=settings.max_log,
             max_log_events=settings.max_log_events,
             shares=shares,
+            token_is_valid=tokens.is_valid,
         )
         deps = wrap(parts)
         limits = HubLimits(
@@ -209,9 +212,13 @@ async def _running(app: Quart, settings: Settings, place: Place, clock: Clock, w
         push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
         hub = Hub(deps, supervisor, limits, push)
         rolecall = Rolecall(hub, directory, engine, push, shares, observer)
-        _mount(app, rolecall, settings, place, vault)
+        uses = OpenUses()
+        token_watch = TokenWatch(tokens, uses, engine.registry, hub.relays)
+        _mount(app, rolecall, settings, place, vault, tokens, uses)
         try:
+            await token_watch.look()
             await hub.settle()
+            supervisor.keep_running("token watch", lambda: _every(LOOK_AT_TOKENS_EVERY, token_watch.look))
             supervisor.keep_running("silence watch", hub.relays.watch)
             supervisor.keep_running("paused tasks", hub.paused_tasks.watch)
             supervisor.keep_running("waiting calls", deps.waiting.watch)
@@ -303,10 +310,17 @@ def _vault(settings: Settings) -> SealingVault:
     return SealingVault(random_key() if settings.store == "memory:" else kept_key(settings.data_dir))
 
 
-def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vault: SealingVault) -> None:
+def _mount(
+    app: Quart,
+    rolecall: Rolecall,
+    settings: Settings,
+    place: Place,
+    vault: SealingVault,
+    tokens: TokenBook,
+    uses: OpenUses,
+) -> None:
     """Add the routes to the application, and the middleware that answers A2A calls before Quart sees them."""
     hub, directory, observer = rolecall.hub, rolecall.directory, rolecall.observer
-    tokens = _tokens(settings)
     if tokens.required and tokens.empty:
         log.warning(_NO_TOKENS, extra={"event": "no_tokens"})
     authenticator = Authenticator(
@@ -332,7 +346,7 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
     depth, keep_alive = settings.max_depth, settings.keep_alive
     leases = Leases(directory, vault, max_body=settings.max_body, max_depth=depth, max_card=settings.max_card)
     leases.add_to(app)
-    add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=rolecall.shares.feeds)
+    add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=rolecall.shares.feeds, uses=uses)
     add_tasks(app, hub)
     add_pushes(app, rolecall.push)
     add_operations(
@@ -353,6 +367,7 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
         app.asgi_app,
         observer,
         rolecall.shares,
+        uses,
         max_body=settings.max_body,
     )
     _put_before(app, middleware)

@@ -8,7 +8,7 @@
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
     │   └── KeyConflict
     ├── AccessError             the caller, or the form of the HTTP request
-    │   ├── Unauthenticated  NoTokens (an Unauthenticated)  NotLocal  ThroughProxy (a NotLocal)
+    │   ├── Unauthenticated (also NoTokens  TokenEnded)  NotLocal  ThroughProxy (a NotLocal)
     │   └── Forbidden  RoleForbidden  HubWide  BadHost  CrossSite  Smuggled  HeadTooLarge  HeadEndless
     │       CodingUnknown
     ├── TaskError               one task
@@ -166,6 +166,10 @@ class Unauthenticated(AccessError):
 
 class NoTokens(Unauthenticated):
     """This hub has had tokens and has none now, so it refuses every caller. Make one where it runs: `rolecall tokens new`."""
+
+
+class TokenEnded(Unauthenticated):
+    """The token of this request was revoked, or has expired. Use another one: what the request began runs on for its holder."""
 
 
 class NotLocal(AccessError):

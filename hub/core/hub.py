@@ -93,7 +93,7 @@ class Hub:
             await self._started_or_shown(call)
             log = await self._engine.events.read(call.task)
             return await self._reader.of(caller, call.task, log, TaskView(send.dialect, send.history_length, send.alias))
-        await call.started()
+        await call.started(on_disconnect)
         log = await self._engine.events.read(call.task)
         if not _rests(log, call.began):
             await self._until_rest(call.task, call.began, on_disconnect)

@@ -20,6 +20,7 @@ from hub.core.relay.relay import Relay
 from hub.core.relay.relays import Relays
 from hub.core.relay.start_signal import StartSignal
 from hub.core.tasks.lookup import TaskLookup, alias_digest
+from hub.core.tasks.reader import OnDisconnect
 from hub.ports.clock import Clock
 from hub.ports.task_store import TaskStore
 from rolecall.errors import BrokenOff, HubError, KeyConflict, RequestError, RouteError
@@ -41,10 +42,12 @@ class Call(NamedTuple):
     began: Cursor
     relay: Relay | None
 
-    async def started(self) -> None:
-        """Wait until the worker has begun to answer, or raise the error why it has not. Several callers may wait."""
+    async def started(self, on_disconnect: OnDisconnect | None = None) -> None:
+        """Wait until the worker has begun to answer, or raise the error why it has not. Several callers may wait.
+        ClientDisconnected.
+        """
         if self.relay is not None:
-            await self.relay.started.wait()
+            await self.relay.started.wait(on_disconnect)
 
 
 class CallNames(NamedTuple):

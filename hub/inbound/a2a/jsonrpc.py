@@ -19,7 +19,7 @@ from hub.inbound.middleware.headers import extension_headers, read_call_headers,
 from hub.inbound.middleware.rate_limiter import counted_caller
 from hub.inbound.middleware.refusal import BODY_UNREAD, translate
 from hub.inbound.middleware.request import Request
-from rolecall.errors import ClientDisconnected, HubError, RouteError, UnsupportedOperation
+from rolecall.errors import ClientDisconnected, HubError, RouteError, TokenEnded, UnsupportedOperation
 from rolecall.model.command import Target
 from rolecall.model.ids import Caller
 from rolecall.model.value import Value
@@ -94,6 +94,8 @@ class JsonRpc:
                 await send_answer(request, body, self._unsent, workspace, extension_headers(request))
         except ClientDisconnected:
             pass
+        except TokenEnded:
+            raise  # as the next request with it
         except HubError as error:
             fault = translate(error, dialect_of(method))
             self._observer.refused(fault.reason.lower())
@@ -103,7 +105,7 @@ class JsonRpc:
                 await request.answer(write_error(call_id, fault))
 
     async def _call(self, parsed: ParsedCall, request: Request) -> bytes:
-        """The answer to one request; errors are answers too. ClientDisconnected."""
+        """The answer to one request; errors are answers too. ClientDisconnected, TokenEnded."""
         role, method, call_id = parsed.target.path_role or "", parsed.operation, parsed.rpc_request.id
         started = time.perf_counter()
         self._observer.call_started(role, method)
@@ -112,7 +114,7 @@ class JsonRpc:
             return write_result(call_id, await self._operations.answer(parsed.call(request)))
         except ClientDisconnected:
             outcome = "client gone"
-            raise
+            raise request.gone() from None
         except Exception as error:
             fault = self._fault(error, parsed.rpc_request.method)
             outcome = fault.reason.lower()
@@ -158,7 +160,7 @@ class JsonRpc:
         return write_error(read_id(entry), fault)
 
     async def _entry(self, target: Target, request: Request, entry: Any) -> bytes:
-        """The answer to one entry of a batch. ClientDisconnected."""
+        """The answer to one entry of a batch. ClientDisconnected, TokenEnded."""
         method, call_id = "", read_id(entry)
         try:
             rpc_request = read_request(entry, call_id)

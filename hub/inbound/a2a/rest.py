@@ -15,7 +15,7 @@ from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.headers import extension_headers, read_call_headers, version_of
 from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of, translate
 from hub.inbound.middleware.request import Request
-from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, UnsupportedOperation
+from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, TokenEnded, UnsupportedOperation
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import ITS_OWN
 from rolecall.protocol.callers.encoder import SseEncoder
@@ -64,6 +64,9 @@ class Rest:
             await self._run(request, route, route.operation)
         except ClientDisconnected:
             outcome = "client gone"
+        except TokenEnded:
+            outcome = "client gone"
+            raise  # as the next request with it
         except Exception as error:
             fault = self._fault(error, method)
             outcome = fault.reason.lower()
@@ -89,7 +92,10 @@ class Rest:
         if operation in STREAMING:
             await self._stream(call, request)
             return
-        result = await self._operations.answer(call)
+        try:
+            result = await self._operations.answer(call)
+        except ClientDisconnected:
+            raise request.gone() from None
         body = b"{}" if result == b"null" else result
         await send_answer(request, body, self._unsent, caller.workspace, extension_headers(request))
 

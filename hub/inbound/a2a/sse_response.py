@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from hub.core.shares.answers import SMALL, AnswerShare
 from hub.core.tasks.stream import TaskStream
 from hub.inbound.middleware.request import Request
-from hub.server.asgi import Headers, drained
-from rolecall.errors import ClientDisconnected, HubError, TaskNotFound
+from hub.server.asgi import Headers
+from rolecall.errors import ClientDisconnected, HubError, TaskNotFound, TokenEnded
 from rolecall.model.a2a import Logged
 from rolecall.protocol.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
 
@@ -29,9 +29,21 @@ class StreamEncoder(Protocol):
 class EventStream:
     """One SSE response. If the answer takes long, the response starts with comments, so that the client sees it alive."""
 
-    __slots__ = ("_encoder", "_gone", "_keep_alive", "_on_disconnect", "_stream", "_unsent", "_workspace", "open")
+    __slots__ = (
+        "_drained",
+        "_encoder",
+        "_gone",
+        "_keep_alive",
+        "_on_disconnect",
+        "_request",
+        "_stream",
+        "_unsent",
+        "_workspace",
+        "open",
+    )
 
     def __init__(self, request: Request, keep_alive: float, unsent: AnswerShare, headers: Headers = ()) -> None:
+        self._request = request
         self._stream = request.stream
         head = [*RESPONSE_HEADERS, *headers, *request.cors]
         self._stream.begin({"type": "http.response.start", "status": 200, "headers": head})
@@ -41,16 +53,18 @@ class EventStream:
         self._encoder: StreamEncoder
         self._gone = False
         self._on_disconnect: Callable[[], object] | None = None
+        self._drained: asyncio.Future[None] | None = None
         self.open = False
         """Something has been written, and the head before it."""
 
     async def wait_for(self, opening: asyncio.Task[TaskStream]) -> TaskStream:
         """The task stream, once its worker has begun to answer; comments keep the connection alive until then.
-        ClientDisconnected.
+        ClientDisconnected, TokenEnded.
         """
         changed = asyncio.Event()
         opening.add_done_callback(lambda _: changed.set())
         self._on_disconnect = changed.set
+        self._request.on_token_end(self._disconnected)
         self._stream.on_disconnect(self._disconnected)
         try:
             while not changed.is_set():
@@ -67,10 +81,13 @@ class EventStream:
             await self._stream.forget_callbacks()
             raise
         _cancel_later(opening)
-        raise ClientDisconnected
+        await self._stream.forget_callbacks()
+        raise self._request.gone()
 
     async def copy(self, task_stream: TaskStream, encoder: StreamEncoder) -> None:
-        """While it is live, no task is woken for an event: it is encoded and written where it was committed."""
+        """While it is live, no task is woken for an event: it is encoded and written where it was committed.
+        ClientDisconnected, TokenEnded, AnswerNotSent.
+        """
         self._encoder = encoder
         self._workspace = task_stream.workspace
         self._on_disconnect = task_stream.close
@@ -88,6 +105,8 @@ class EventStream:
                         # More is stored, and nothing here waits: this lets other tasks run.
                         await asyncio.sleep(0)
                 more = await task_stream.live(self._write_now)
+            if self._request.token_ended:
+                raise TokenEnded
             if task_stream.broken_off:
                 await self._write(COME_BACK)
             elif not self.open:
@@ -110,14 +129,27 @@ class EventStream:
         await self._stream.end()
 
     def _disconnected(self) -> None:
+        """Or its token has ended."""
         self._gone = True
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
         if self._on_disconnect is not None:
             self._on_disconnect()
 
     async def _write(self, body: bytes) -> None:
+        """ClientDisconnected: the token has ended, and the client takes no data, so it is not told."""
         self.open = True
         while not self._stream.try_write(body):
-            await drained(self._stream)
+            if self._request.token_ended:
+                raise ClientDisconnected
+            await self._until_drained()
+
+    async def _until_drained(self) -> None:
+        """Returns when more may be written, or nobody is to get more."""
+        drained = self._drained = asyncio.get_running_loop().create_future()
+        self._stream.on_drain(lambda: None if drained.done() else drained.set_result(None))
+        if not self._request.token_ended:
+            await drained
 
     def _write_now(self, events: Sequence[Logged]) -> bool:
         """False: the client lags, they are large, or one of them cannot be encoded: they are read again as a page."""
@@ -147,7 +179,7 @@ class EventStream:
         with self._unsent.hold(self._workspace, len(frames)):
             for at in range(0, len(frames), SMALL):
                 await self._write(frames[at : at + SMALL])
-            await drained(self._stream)
+            await self._until_drained()
 
 
 def opening(task_stream: Coroutine[Any, Any, TaskStream], task: str) -> asyncio.Task[TaskStream]:

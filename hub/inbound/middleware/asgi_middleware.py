@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from hub.core.observe import Observer
 from hub.core.shares.table import Shares
+from hub.core.token_watch import OpenUses
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.leases import Leases
@@ -48,6 +49,7 @@ class AsgiMiddleware:
         quart: App,
         observer: Observer,
         shares: Shares,
+        uses: OpenUses,
         *,
         max_body: int,
     ) -> None:
@@ -61,10 +63,11 @@ class AsgiMiddleware:
         self._max_body = max_body
         self._scheduler = FairScheduler(shares.starts)
         self._messages = shares.messages
+        self._uses = uses
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http":
-            return self._handle(Request(scope, receive, send))
+            return self._handle(Request(scope, receive, send, self._uses))
         if scope["type"] == "websocket":
             return send({"type": "websocket.close", "code": 1002})
         return self._quart(scope, receive, send)
@@ -96,6 +99,7 @@ class AsgiMiddleware:
             self._observer.refused(fault.reason.lower())
             await _refuse(request, error, fault, rpc=target is not None)
         finally:
+            request.close()
             if counted is not None:
                 self._rate_limiter.leave(counted)
 

@@ -13,14 +13,14 @@ from hub.core.tasks.stream import TaskStream
 from hub.inbound.a2a.sse_response import EventStream
 from hub.ports.engine import Engine
 from hub.storage.common.log_tail import LIVE_EVENTS
-from rolecall.errors import AnswerNotSent, ClientDisconnected, InvalidAnswer, TaskNotFound
+from rolecall.errors import AnswerNotSent, ClientDisconnected, InvalidAnswer, TaskNotFound, TokenEnded
 from rolecall.model.a2a import Logged, TaskState
 from rolecall.model.ids import TaskId
 from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder
 from rolecall.protocol.sse import COME_BACK, KEEP_ALIVE
 from tests.contract.words import DONE, admitted, append, status, text
 from tests.unit.inbound import streams
-from tests.unit.inbound.streams import Connection, StreamRequest, memory_engine, stream_of
+from tests.unit.inbound.streams import TOKEN, Connection, StreamRequest, memory_engine, stream_of
 
 pytestmark = pytest.mark.virtual_time
 
@@ -287,6 +287,7 @@ async def test_a_stream_that_has_ended_is_not_kept_by_its_connection() -> None:
     await append(live.engine, live.task, DONE)
     await asyncio.wait_for(live.copy, 1)
     stream_request = live.stream_request
+    stream_request.request.close()
     del live
     assert (count_of(EventStream), count_of(TaskStream)) == before
     assert not stream_request.cycle.disconnected
@@ -316,3 +317,82 @@ async def test_many_readers_of_one_task_are_served_in_turns() -> None:
     await append(engine, task, DONE, after=2)
     await asyncio.wait_for(asyncio.gather(*copies), 1)
     assert [connection.cursors for connection in connections] == [[1, 2, 3]] * len(connections)
+
+
+# --- a token that ends
+
+
+async def test_a_stream_ends_with_its_token_and_its_client_may_be_told() -> None:
+    live = await live_stream()
+    await live.append("1")
+    live.stream_request.uses.end(TOKEN)
+    assert live.task_stream.closed
+    with pytest.raises(TokenEnded):
+        await asyncio.wait_for(live.copy, 1)
+    await live.append("2")
+    assert live.connection.cursors == [1]
+    live.stream_request.request.close()
+    assert live.stream_request.uses.tokens == []
+
+
+async def test_a_stream_that_has_not_begun_ends_with_its_token() -> None:
+    stream_request = StreamRequest(Connection())
+    opening: asyncio.Task[TaskStream] = asyncio.create_task(asyncio.sleep(60))  # type: ignore[arg-type]
+    waiting = asyncio.create_task(
+        EventStream(stream_request.request, streams.KEEP_ALIVE, stream_request.unsent).wait_for(opening)
+    )
+    await asyncio.sleep(0.01)
+    stream_request.uses.end(TOKEN)
+    with pytest.raises(TokenEnded):
+        await asyncio.wait_for(waiting, 0.1)
+    opening.cancel()
+
+
+class Full(Connection):
+    """Its client takes no data, and never will."""
+
+    write_paused = True  # type: ignore[assignment]
+
+    def on_drain(self, callback: object) -> None: ...
+
+
+@pytest.mark.parametrize("size", [1, 200_000])
+async def test_a_stream_whose_client_takes_no_data_ends_with_its_token_and_holds_nothing(size: int) -> None:
+    engine, stream_request = memory_engine(), StreamRequest(Full())
+    task = await admitted(engine)
+    task_stream = stream_of(engine, task)
+    copy = asyncio.create_task((await stream_request.opened(task_stream)).copy(task_stream, an_encoder()))
+    await append(engine, task, text("x" * size))
+    await asyncio.sleep(20)
+    assert not copy.done()
+    stream_request.uses.end(TOKEN)
+    with pytest.raises(ClientDisconnected):
+        await asyncio.wait_for(copy, 0.1)
+    assert stream_request.unsent.use.used == 0
+
+
+async def test_a_stream_whose_token_ends_while_a_large_event_is_written_does_not_wait_for_its_client() -> None:
+    class Slow(Connection):
+        def on_drain(self, callback: object) -> None: ...
+
+    class Ending:
+        def frames(self, batch: Sequence[Logged]) -> bytes:
+            stream_request.uses.end(TOKEN)
+            return b"x" * 200_000
+
+    engine, stream_request = memory_engine(), StreamRequest(Slow())
+    task = await admitted(engine)
+    await append(engine, task, text())
+    task_stream = stream_of(engine, task)
+    event_stream = await stream_request.opened(task_stream)
+    with pytest.raises(TokenEnded):
+        await asyncio.wait_for(event_stream.copy(task_stream, Ending()), 0.1)
+
+
+async def test_a_stream_that_has_ended_is_no_longer_found_by_its_token() -> None:
+    live = await live_stream()
+    assert live.stream_request.uses.tokens == [TOKEN]
+    await append(live.engine, live.task, DONE)
+    await asyncio.wait_for(live.copy, 1)
+    live.stream_request.request.close()
+    assert live.stream_request.uses.tokens == []
