@@ -93,3 +93,17 @@ def test_batches_make_as_many_tasks_as_the_rate_allows(tmp_path: Path) -> None:
         errors = [answer["error"] for answer in answers if "error" in answer]
         assert errors and all("ROLECALL_MAX_RATE" in error["message"] for error in errors)
         assert all(float(error["data"][0]["metadata"]["retryAfter"]) >= 1 for error in errors)
+
+
+@pytest.mark.soak
+def test_large_answers_and_batches_do_not_slow_a_neighbour(large: Large) -> None:
+    pair, task = large
+    idle = pair.idle()
+    until = time.monotonic() + 20
+    with pair.unharmed() as harm, ExitStack() as clients:
+        while time.monotonic() < until:
+            pair.ask(BUSY, "POST", "/", [rpc("tasks/get", number, id=task) for number in range(50)])
+            pair.ask(BUSY, "POST", "/agents/large/", [rpc("message/send", n, **text_message("70000")) for n in range(50)])
+            clients.enter_context(unread(pair, rpc("tasks/resubscribe", id=task)))
+            clients.enter_context(unread(pair, rpc("tasks/get", id=task)))
+    print(f"large answers: {harm.check_latency(idle)}")
