@@ -169,7 +169,8 @@ class Hub:
             raise HubDraining
         turn = self._deps.codec.record(send, after=START)
         names = names_of(caller, send, turn)
-        return self._idempotency.once(caller, send, names, partial(self._admit, caller, send, turn, names, on_disconnect))
+        admit = partial(self._admit, caller, send, turn, names, on_disconnect)
+        return self._idempotency.once(caller, send, names, admit, on_disconnect)
 
     async def _admit(
         self, caller: Caller, send: Send, turn: Turn, names: CallNames, on_disconnect: OnDisconnect | None

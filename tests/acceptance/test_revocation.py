@@ -26,6 +26,7 @@ WITHIN = 3.0
 """Two seconds are promised; the machine of the tests does other work too."""
 LASTS = 4.0
 """Seconds until a token expires that is not revoked."""
+WAITS = {"metadata": {"waitSeconds": 60}}
 COUNTER = "tests.acceptance.syncs.workers:counter"
 
 
@@ -101,6 +102,8 @@ def opened(world: World, token: str) -> Sequence[Open]:
         "call before its first event": ("POST", "/agents/silent/", rpc("message/send", message())),
         "call over REST": ("POST", "/agents/counter/message:send", {"message": {**rest_message, "messageId": uuid4().hex}}),
         "batch": ("POST", "/agents/counter/", [rpc("message/send", message()), rpc("message/send", message())]),
+        "call that waits for a worker": ("POST", "/agents/absent/", rpc("message/send", {**message(), **WAITS})),
+        "stream that waits for a worker": ("POST", "/agents/absent/", rpc("message/stream", {**message(), **WAITS})),
         "feed": ("GET", "/registry/events", None),
     }
     uses = []
@@ -154,10 +157,10 @@ def test_what_a_client_has_open_ends_with_its_token(world: World, lasts: float |
     print(", ".join(f"{name} {seconds:.2f} s" for name, seconds in took.items()))
     assert all(0 <= seconds < WITHIN for seconds in took.values()), took
     by_name = {use.name: use for use in uses}
-    for name in ("stream", "stream before its first event"):
+    for name in ("stream", "stream before its first event", "stream that waits for a worker"):
         assert by_name[name].last_event()["error"]["data"][0]["reason"] == "UNAUTHENTICATED", name
     assert by_name["stream over REST"].last_event()["error"]["details"][0]["reason"] == "UNAUTHENTICATED"
-    for name in ("call", "call before its first event", "call over REST", "batch"):
+    for name in (name for name in by_name if "call" in name or name == "batch"):
         assert (by_name[name].status, by_name[name].error) == (401, ""), name
         assert "was revoked, or has expired" in by_name[name].lines[0], name
     assert (by_name["feed"].status, by_name["feed"].error) == (200, "")

@@ -11,6 +11,7 @@ from hub.core.token_watch import EVERY, OpenUses, TokenWatch
 from rolecall.errors import ClientDisconnected, NoLiveWorker, StoreUnavailable
 from rolecall.model.ids import WorkerId
 from rolecall.model.principal import Kind, Principal
+from rolecall.model.value import replace
 from rolecall.model.worker import Beat, Offer, Registration
 from tests.flow.conftest import CALLER, System, proof, say
 from tests.flow.relayed import end, reaches, words
@@ -222,3 +223,18 @@ async def test_a_waiting_call_of_a_caller_that_goes_ends_before_its_worker_has_b
     hold.release()
     await asyncio.sleep(1)
     assert end(await system.get((await system.row()).id)) == ("completed", "")
+
+
+async def test_a_repeat_of_a_call_that_waits_ends_when_its_own_caller_goes(system: System) -> None:
+    message, leave = replace(say(), wait=60.0), list[Any]()
+    first = asyncio.create_task(system.hub.send(CALLER, message))
+    await asyncio.sleep(1)
+    repeat = asyncio.create_task(system.hub.send(CALLER, message, leave.append))
+    await asyncio.sleep(1)
+    for gone in leave:
+        gone()
+    with pytest.raises(ClientDisconnected):
+        await asyncio.wait_for(repeat, 0.1)
+    system.forwarder.plan("echo:a", task(), status("completed"))
+    await system.enrol("echo:a")
+    assert b"completed" in (await first).body
