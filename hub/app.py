@@ -29,11 +29,14 @@ from hub.core.routing.waiting import WaitingCalls
 from hub.core.shares.descriptors import Descriptors
 from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
+from hub.core.token_watch import EVERY as LOOK_AT_TOKENS_EVERY
+from hub.core.token_watch import OpenUses, TokenWatch
 from hub.descriptors import Connections, fit, watch
 from hub.identity.tokens import FILE_NAME as TOKENS_FILE
 from hub.identity.tokens import MARK_NAME as TOKENS_MARK
 from hub.identity.tokens import TokenBook
 from hub.identity.vault import SealingVault, kept_key, key_from, random_key
+from hub.inbound.a2a.batches import Batches
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
@@ -173,6 +176,7 @@ async def _running(
     """Make the parts, mount them in the application, and keep what runs in the background running."""
     connections = fit(Connections(settings.max_connections, settings.max_worker_connections), descriptors.limit)
     supervisor, shares = Supervisor(), Shares(_share_limits(settings, connections.workers), descriptors)
+    tokens = _tokens(settings)
     own_addresses = _own_addresses(settings, place)
     resolver = Resolver(shares.lookups)
     guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback, resolve=resolver.resolve)
@@ -205,6 +209,7 @@ async def _running(
             max_log=settings.max_log,
             max_log_events=settings.max_log_events,
             shares=shares,
+            token_is_valid=tokens.is_valid,
         )
         deps = wrap(parts)
         limits = HubLimits(
@@ -230,9 +235,13 @@ async def _running(
         push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
         hub = Hub(deps, supervisor, limits, push)
         rolecall = Rolecall(hub, directory, engine, push, shares, observer, connections.callers)
-        _mount(app, rolecall, settings, place, vault)
+        uses = OpenUses()
+        token_watch = TokenWatch(tokens, uses, engine.registry, hub.relays)
+        _mount(app, rolecall, settings, place, vault, tokens, uses)
         try:
+            await token_watch.look()
             await hub.settle()
+            supervisor.keep_running("token watch", lambda: _every(LOOK_AT_TOKENS_EVERY, token_watch.look))
             supervisor.keep_running("silence watch", hub.relays.watch)
             supervisor.keep_running("paused tasks", hub.paused_tasks.watch)
             supervisor.keep_running("waiting calls", deps.waiting.watch)
@@ -265,6 +274,8 @@ def _share_limits(settings: Settings, worker_connections: int) -> ShareLimits:
         at_once=settings.max_at_once,
         disk=settings.max_disk,
         disk_per_workspace=settings.max_disk_per_workspace,
+        unsent=settings.max_unsent,
+        unsent_per_workspace=settings.max_unsent_per_workspace,
     )
 
 
@@ -340,10 +351,17 @@ def _vault(settings: Settings) -> SealingVault:
     return SealingVault(random_key() if settings.store == "memory:" else kept_key(settings.data_dir))
 
 
-def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vault: SealingVault) -> None:
+def _mount(
+    app: Quart,
+    rolecall: Rolecall,
+    settings: Settings,
+    place: Place,
+    vault: SealingVault,
+    tokens: TokenBook,
+    uses: OpenUses,
+) -> None:
     """Add the routes to the application, and the middleware that answers A2A calls before Quart sees them."""
     hub, directory, observer = rolecall.hub, rolecall.directory, rolecall.observer
-    tokens = _tokens(settings)
     if tokens.required and tokens.empty:
         log.warning(_NO_TOKENS, extra={"event": "no_tokens"})
     authenticator = Authenticator(
@@ -369,19 +387,18 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
     depth, keep_alive = settings.max_depth, settings.keep_alive
     leases = Leases(directory, vault, max_body=settings.max_body, max_depth=depth, max_card=settings.max_card)
     leases.add_to(app)
-    add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=rolecall.shares.feeds)
+    add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=rolecall.shares.feeds, uses=uses)
     add_tasks(app, hub)
     add_pushes(app, rolecall.push)
     add_operations(
         app, hub, directory, rolecall.engine, rolecall.shares, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE
     )
     add_description(app)
-    operations = Operations(hub, rolecall.push, cards.extended)
-    rpc = JsonRpc(
-        operations, observer, max_body=settings.max_body, max_depth=depth, max_batch=settings.max_batch, keep_alive=keep_alive
-    )
+    operations, unsent = Operations(hub, rolecall.push, cards.extended), rolecall.shares.unsent
     rate_limiter = RateLimiter(rate=settings.max_rate, at_once=settings.max_at_once)
-    rest = Rest(operations, observer, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
+    batches = Batches(rate_limiter, unsent, entries=settings.max_batch, size=settings.max_batch_answer)
+    rpc = JsonRpc(operations, observer, unsent, batches, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
+    rest = Rest(operations, observer, unsent, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
     middleware = AsgiMiddleware(
         authenticator,
         rate_limiter,
@@ -391,6 +408,7 @@ def _mount(app: Quart, rolecall: Rolecall, settings: Settings, place: Place, vau
         app.asgi_app,
         observer,
         rolecall.shares,
+        uses,
         max_body=settings.max_body,
     )
     _put_before(app, middleware)

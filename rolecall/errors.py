@@ -8,15 +8,15 @@
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
     │   └── KeyConflict
     ├── AccessError             the caller, or the form of the HTTP request
-    │   ├── Unauthenticated  NoTokens (an Unauthenticated)  NotLocal  ThroughProxy (a NotLocal)
+    │   ├── Unauthenticated (also NoTokens  TokenEnded)  NotLocal  ThroughProxy (a NotLocal)
     │   └── Forbidden  RoleForbidden  HubWide  BadHost  CrossSite  Smuggled  HeadTooLarge  HeadEndless
     │       CodingUnknown
     ├── TaskError               one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
-    │       Overloaded  NoDescriptors (an Overloaded)  ListTooSlow  TooManyRequests  TooManyAtOnce
-    │       TooManyRegistrations  GoesInCircles
+    │       Overloaded (also NoDescriptors  AnswerNotSent  AnswerNotInBatch  NotRun)  ListTooSlow  TooManyRequests
+    │       TooManyAtOnce  TooManyRegistrations  GoesInCircles
     ├── WorkerError             a call to a worker
     │   ├── NotProcessed        the worker provably did nothing: the hub may try another
     │   │   └── WorkerUnreachable  WorkerRefused  WorkerFull (a WorkerRefused)
@@ -178,6 +178,10 @@ class NoTokens(Unauthenticated):
     """This hub has had tokens and has none now, so it refuses every caller. Make one where it runs: `rolecall tokens new`."""
 
 
+class TokenEnded(Unauthenticated):
+    """The token of this request was revoked, or has expired. Use another one: what the request began runs on for its holder."""
+
+
 class NotLocal(AccessError):
     """This hub has no tokens, so it answers callers on its own machine only. Make one with `rolecall tokens new`."""
 
@@ -299,6 +303,10 @@ class RouteError(HubError):
 
     retry_after: float | None = None
 
+    @property
+    def facts(self) -> dict[str, str]:
+        return {} if self.retry_after is None else {"retryAfter": f"{self.retry_after:g}"}
+
 
 class RoleUnknown(RouteError):
     def __init__(self, role: str, live: Sequence[str]) -> None:
@@ -415,6 +423,42 @@ class NoDescriptors(Overloaded):
         self.retry_after = 5.0
 
 
+class AnswerNotSent(Overloaded):
+    """The call was made, so it must not be made again: a repeat finds what it did."""
+
+    def __init__(self, size: int, why: Overloaded) -> None:
+        RouteError.__init__(
+            self,
+            f"The call was made, but its answer of about {size} bytes was not sent: {why.args[0]} "
+            "A repeat of the same message gets the same answer.",
+        )
+        self.setting, self.retry_after = why.setting, why.retry_after
+
+
+class AnswerNotInBatch(Overloaded):
+    setting = "max_batch_answer"
+
+    def __init__(self, size: int, limit: int) -> None:
+        RouteError.__init__(
+            self,
+            f"The call was made, but its answer of {size} bytes does not fit into the batch's {limit} bytes ({{setting}} on "
+            "the hub). Repeat it alone: a repeat of the same message gets the same answer.",
+        )
+        self.retry_after = 1.0
+
+
+class NotRun(Overloaded):
+    setting = "max_batch_answer"
+
+    def __init__(self, limit: int) -> None:
+        RouteError.__init__(
+            self,
+            f"The call was not made: the answers to the batch's earlier calls have its {limit} bytes ({{setting}} on the hub). "
+            "Send it in another batch.",
+        )
+        self.retry_after = 1.0
+
+
 class GoesInCircles(RouteError):
     def __init__(self, limit: int) -> None:
         super().__init__(f"The call passed through {limit} hubs, the limit. Check that no hub is enrolled as its own worker.")
@@ -425,7 +469,7 @@ class TooManyRequests(RouteError):
 
     def __init__(self, rate: float, wait: float) -> None:
         super().__init__(
-            f"This token sends more than {rate:g} requests per second, its limit ({{setting}} on the hub). Wait a moment."
+            f"This token makes more than {rate:g} calls per second, its limit ({{setting}} on the hub). Wait a moment."
         )
         self.retry_after = max(wait, 1.0)
 
@@ -435,7 +479,7 @@ class TooManyAtOnce(RouteError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"This token has {limit} requests in progress, its limit ({{setting}} on the hub). Wait until one has ended."
+            f"This token has {limit} calls in progress, its limit ({{setting}} on the hub). Wait until one has ended."
         )
         self.retry_after = 1.0
 

@@ -94,7 +94,7 @@ class Hub:
             await self._started_or_shown(call)
             log = await self._engine.events.read(call.task)
             return await self._reader.of(caller, call.task, log, TaskView(send.dialect, send.history_length, send.alias))
-        await call.started()
+        await call.started(on_disconnect)
         log = await self._engine.events.read(call.task)
         if not _rests(log, call.began):
             await self._until_rest(call.task, call.began, on_disconnect)
@@ -170,7 +170,8 @@ class Hub:
             raise HubDraining
         turn = self._deps.codec.record(send, after=START)
         names = names_of(caller, send, turn)
-        return self._idempotency.once(caller, send, names, partial(self._admit, caller, send, turn, names, on_disconnect))
+        admit = partial(self._admit, caller, send, turn, names, on_disconnect)
+        return self._idempotency.once(caller, send, names, admit, on_disconnect)
 
     async def _admit(
         self, caller: Caller, send: Send, turn: Turn, names: CallNames, on_disconnect: OnDisconnect | None

@@ -34,7 +34,7 @@ PREFIX = "rc_"
 FILE_NAME = "tokens.json"
 MARK_NAME = "tokens.required"
 _MARK = "This hub has had tokens, so every caller needs one. Make one: rolecall tokens new --kind admin --name me\n"
-_RELOAD_SECONDS = 1.0
+_RELOAD_SECONDS = 0.5
 _UNREAD = (0, 0, 0)
 
 
@@ -77,6 +77,9 @@ class TokenBook:
         self._wall = wall
         self._monotonic = monotonic
         self._entries: dict[str, TokenEntry] = {}
+        self._by_id: dict[str, TokenEntry] = {}
+        self._unread = False
+        """The file cannot be read now: a token that is not known may be in it."""
         self._recent: dict[str, TokenEntry] = {}
         """Valid tokens since the last check of the file, so that a busy caller is hashed once."""
         self._stamp: tuple[int, int, int] | None = _UNREAD
@@ -100,6 +103,11 @@ class TokenBook:
             return None
         self._recent[token] = entry
         return entry.principal
+
+    def is_valid(self, token_id: str) -> bool:
+        self._reload()
+        entry = self._by_id.get(token_id)
+        return entry.alive(self._wall()) if entry is not None else not token_id or self._unread
 
     def _entry_of(self, token: str) -> TokenEntry | None:
         digest = digest_of(token)
@@ -130,8 +138,10 @@ class TokenBook:
             try:
                 self._entries = {entry.digest: entry for entry in read(path)}
             except StoreError:
-                self._required = True
+                self._required = self._unread = True
                 return
+            self._by_id = {entry.id: entry for entry in self._entries.values()}
+            self._unread = False
             self._stamp = stamp
 
 
@@ -267,6 +277,7 @@ def _entry(item: dict[str, Any]) -> TokenEntry:
         workspace=str(item["workspace"]),
         roles=tuple(str(role) for role in item["roles"]),
         networks=tuple(ip_network(network) for network in item["networks"]),
+        token=str(item["id"]),
     )
     expires = item["expires"]
     return TokenEntry(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -27,17 +27,28 @@ class Registry(Protocol):
     """
 
     async def enrol(
-        self, workspace: str, offer: Offer, *, owner: str = "", boot: str, ttl: timedelta, supersede: bool = False
+        self,
+        workspace: str,
+        offer: Offer,
+        *,
+        owner: str = "",
+        token: str = "",
+        boot: str,
+        ttl: timedelta,
+        supersede: bool = False,
     ) -> Registration:
         """Take or renew a lease; durable on return. The same `boot` keeps its epoch and secret, so a repeat is harmless, and
         a changed offer replaces the old one. Another boot gets the next epoch (epochs of a name never repeat, not even after
         expiry) if the old lease has ended, names the same URL, or `supersede` is set; else InstanceConflict.
-        A live lease of another `owner` is never taken over. A zero ttl never expires.
+        A live lease of another `owner` is never taken over. A zero ttl never expires. `token`: the id of the owner's token.
         """
 
-    async def beat(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat) -> Registration:
+    async def beat(
+        self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, *, token: str | None = None
+    ) -> Registration:
         """Renew for the ttl of the enrolment. A suspect worker is ready again. LeaseUnknown (never seen, expired, withdrawn),
-        LeaseSuperseded (older epoch or other secret). May become durable up to a second later.
+        LeaseSuperseded (older epoch or other secret). May become durable up to a second later. `token` None: the lease keeps
+        the one that it has.
         """
 
     async def withdraw(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> None:
@@ -69,6 +80,12 @@ class Registry(Protocol):
 
     def count_of(self, owner: Caller) -> int:
         """The number of leases that one principal enrolled. Constant time."""
+
+    def tokens(self) -> Collection[str]:
+        """The ids of the tokens of all leases. Not to be kept across an await."""
+
+    def expire(self, token: str) -> None:
+        """The leases with that token end now: from here on they count as expired. The next `sweep` stores that."""
 
     def hold(self, workspace: str, worker: WorkerId, epoch: int, lasts: timedelta) -> None:
         """Extend a lease to at least that long from now without a beat. No effect if it is not live."""

@@ -18,5 +18,8 @@ class Tokens(Protocol):
     def required(self) -> bool:
         """Every caller needs a token: there are some, or there have been."""
 
+    def is_valid(self, token_id: str) -> bool:
+        """Whether the token with that public id is neither revoked nor expired. True where that cannot be known now."""
+
     def find(self, token: str) -> Principal | None:
         """None: unknown, revoked, expired. Takes the same time in each case."""

@@ -262,11 +262,11 @@ class Settings(BaseSettings):
     Higher: one holder can fill more of max_agents. Beyond it: 429. Without tokens it does not apply."""
 
     max_rate: Integer = Field(1_000, ge=0, le=10_000_000)
-    """How many requests a second one holder of tokens may send, with twice that in a burst. 0: any number.
+    """How many calls a second one holder of tokens may make, with twice that in a burst. 0: any number.
     Higher: one caller can take more of the hub. Beyond it: 429. Without tokens it does not apply."""
 
     max_at_once: Integer = Field(2_000, ge=0, le=10_000_000)
-    """How many requests of one holder of tokens may be under way, streams included. 0: any number.
+    """How many calls of one holder of tokens may be under way, streams included. 0: any number.
     Higher: one caller can hold more of the hub's memory. Beyond it: 429."""
 
     max_message_memory: Size = Field(256 * 1024 * 1024, ge=1024 * 1024, le=1024**4)
@@ -279,7 +279,19 @@ class Settings(BaseSettings):
 
     max_batch: Integer = Field(50, ge=0, le=1000)
     """How many calls one JSON-RPC batch may hold. 0: batches are refused.
-    Higher: one request can start that much work."""
+    Higher: one request can start that much work. Each call counts for max_rate and max_at_once."""
+
+    max_batch_answer: Size = Field(8 * 1024 * 1024, ge=64 * 1024, le=1024**3)
+    """Largest answer to one JSON-RPC batch. When an answer does not fit, the calls that have not begun are not made.
+    Higher: more results fit, and one request can make the hub hold that much memory."""
+
+    max_unsent: Size = Field(64 * 1024 * 1024, ge=1024**2, le=1024**4)
+    """Memory for large answers (64 KiB and more) that are being made, or that callers have not taken yet.
+    Higher: slow callers can have more answers under way, for that much memory. At the limit: OVERLOADED."""
+
+    max_unsent_per_workspace: Size = Field(32 * 1024 * 1024, ge=64 * 1024, le=1024**4)
+    """The part of max_unsent for the callers of one workspace. An answer that is larger is sent when it is the only one.
+    Higher: one workspace can fill more of max_unsent. At the limit its large answers are refused with OVERLOADED."""
 
     push_allowed_hosts: Texts = Field((), json_schema_extra={"aliases": ["PUSH_NOTIFICATION_ALLOWED_HOSTS"]})
     """Hosts, separated by commas, that webhooks may go to at any address, port and scheme.

@@ -42,7 +42,7 @@ _RIGHTS = {
 @dataclass(frozen=True, slots=True)
 class Principal:
     """`roles`: those that a worker may enrol under; a trailing `*` matches any ending. `networks`: where its URL may be; none:
-    wherever the hub's policy allows.
+    wherever the hub's policy allows. `token`: the public id of the token that was shown; empty: one that never ends, or none.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Principal:
     workspace: str = "default"
     roles: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
+    token: str = field(default="", compare=False)
     caller: Caller = field(init=False, repr=False, compare=False)
     """What is known of the holder after authentication."""
 

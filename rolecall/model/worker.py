@@ -115,6 +115,8 @@ class Registration:
     ttl: timedelta
     owner: str = ""
     """The name of the principal that enrolled it."""
+    token: str = ""
+    """The id of its holder's token that was used last. Empty: not known, or one that never ends."""
     health: Health = Health.READY
     reason: str = ""
     reported_in_flight: int = 0
@@ -142,12 +144,13 @@ class Registration:
 
 
 class EndedLease(NamedTuple):
-    """The end of a lease: it expired, was withdrawn, or another process took the name."""
+    """The end of a lease: it expired, was withdrawn, or another process took the name. `token`: as of a registration."""
 
     offer: Offer
     epoch: int
     boot: str
     withdrawn: bool
+    token: str = ""
 
 
 class ChangeKind(StrEnum):

@@ -225,8 +225,21 @@ def percentile(figures: Sequence[float], share: float) -> float:
 
 def memory_used(hub: HubProcess) -> float:
     """Resident memory of the process, in MB."""
+    return _memory(hub, "VmRSS")
+
+
+def memory_peak(hub: HubProcess) -> float:
+    """The most that it has used since `forget_peak`, in MB."""
+    return _memory(hub, "VmHWM")
+
+
+def forget_peak(hub: HubProcess) -> None:
+    Path(f"/proc/{hub.pid}/clear_refs").write_text("5")
+
+
+def _memory(hub: HubProcess, line: str) -> float:
     status = Path(f"/proc/{hub.pid}/status").read_text()
-    found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    found = re.search(rf"^{line}:\s+(\d+) kB", status, re.MULTILINE)
     assert found is not None
     return int(found[1]) / 1024
 

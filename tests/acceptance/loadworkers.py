@@ -13,6 +13,7 @@ PAGE = 8000
 
 page_writer = Worker("page_writer", description="Writes a number of numbered pages")
 echo = Worker("echo", description="Returns the text of the message")
+large = Worker("large", description="Answers with as many characters as it is told")
 
 
 _written = os.open(os.environ["WRITTEN"], os.O_WRONLY | os.O_CREAT, 0o600) if "WRITTEN" in os.environ else None
@@ -43,3 +44,9 @@ async def write(message: Message) -> AsyncIterator[str]:
 @echo.on_message
 async def say(message: Message) -> str:
     return message.text
+
+
+@large.on_message
+async def fill(message: Message) -> str:
+    """The text is how many characters to answer with."""
+    return "x" * int(message.text)

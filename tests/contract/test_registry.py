@@ -516,3 +516,56 @@ async def test_a_reopened_store_knows_nothing_of_failures(store: Store, engine: 
         assert found is not None
         assert (found.health, found.reason) == (Health.READY, "")
     assert await kinds(engine.registry, after=4) == ["changed", "changed"]
+
+
+# --- the tokens of leases
+
+
+async def test_the_leases_of_a_token_end_at_once_and_those_of_others_stay(
+    store: Store, engine: Engine, clock: ManualClock
+) -> None:
+    registry = engine.registry
+    for worker, token in ((WORKER, "first"), (TWO, "second"), (WorkerId("echo", "three"), "")):
+        await registry.enrol("default", an_offer(worker), token=token, boot="boot", ttl=TTL)
+    assert set(registry.tokens()) == {"first", "second"}
+    registry.expire("unknown")
+    registry.expire("first")
+    assert registry.get("default", WORKER) is None
+    assert [str(registration.worker) for registration in registry.live("default")] == ["echo:two", "echo:three"]
+    assert [registration.worker for registration in await registry.sweep()] == [WORKER]
+    assert (await kinds(registry))[-1] == "expired"
+    assert set(registry.tokens()) == {"second"}
+    ended = await (await store.open_again(engine)).registry.ended("default", WORKER)
+    assert ended is not None and (ended.token, ended.withdrawn) == ("first", False)
+
+
+async def test_a_lease_without_end_ends_with_its_token(registry: Registry) -> None:
+    await registry.enrol("default", an_offer(), token="first", boot="boot", ttl=timedelta())
+    registry.expire("first")
+    assert list(registry.live("default")) == []
+    assert [registration.worker for registration in await registry.sweep()] == [WORKER]
+
+
+async def test_a_lease_has_the_token_that_was_shown_last(store: Store, engine: Engine) -> None:
+    registry = engine.registry
+    one = await registry.enrol("default", an_offer(), token="first", boot="boot", ttl=TTL)
+    await registry.beat("default", WORKER, proof(one), Beat())
+    assert set(registry.tokens()) == {one.token} == {"first"}
+    await registry.beat("default", WORKER, proof(one), Beat(), token="second")
+    await registry.sweep()
+    again = (await store.open_again(engine)).registry
+    assert set(again.tokens()) == {"second"}
+    await again.enrol("default", an_offer(), token="third", boot="boot", ttl=TTL)
+    await again.sweep()
+    await again.mark("default", WORKER, one.epoch, Health.SUSPECT, "late")
+    if store.on_disk:
+        again = (await store.reopen()).registry
+    assert set(again.tokens()) == {"third"}
+    again.expire("second")
+    assert again.get("default", WORKER) is not None
+    await again.enrol("default", an_offer(), token="fourth", boot="another", ttl=TTL)
+    assert set(again.tokens()) == {"fourth"}
+    registration = again.get("default", WORKER)
+    assert registration is not None
+    await again.withdraw("default", WORKER, proof(registration))
+    assert set(again.tokens()) == set()

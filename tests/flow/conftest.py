@@ -126,8 +126,8 @@ class System:
         deps = replace(self.deps, **{"shares": Shares(), **bounds})
         return Hub(deps, self.supervisor, limits or hub_limits(), self.push)
 
-    async def restart(self, *, limits: HubLimits | None = None, **bounds: Any) -> None:
-        """Kill the hub, open its store again, and let a new hub settle its tasks. The other parts stay."""
+    async def restart(self, *, limits: HubLimits | None = None, settle: bool = True, **bounds: Any) -> None:
+        """Kill the hub, open its store again, and let a new hub settle its tasks or leave that to the test."""
         await self.supervisor.close()
         loop = asyncio.get_running_loop()
         with loop.busy() if isinstance(loop, VirtualTimeLoop) else nullcontext():
@@ -135,7 +135,8 @@ class System:
         new.deps = replace(new.deps, **bounds)
         new.hub = Hub(new.deps, new.supervisor, limits or hub_limits(), new.push)
         self.__dict__.update(new.__dict__)
-        await self.hub.settle()
+        if settle:
+            await self.hub.settle()
 
     def with_bounds(self, *, limits: HubLimits | None = None, **bounds: Any) -> None:
         """Replace the hub by one with other limits. Call it first."""

@@ -12,6 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from hub.core.shares.share import WorkspaceShare
+from hub.core.shares.table import Shares
+from hub.settings.model import SPECS, variable
+from rolecall.errors import Overloaded
+
 ROOT = Path(__file__).parents[2]
 _CAMEL = re.compile(r"(?<![\w/.#-])(?:[A-Z][a-z0-9]+){2,}(?![\w/-])")
 ELSEWHERE = frozenset(
@@ -58,6 +63,43 @@ def test_prose_names_only_classes_that_are_there() -> None:
     product = {name: text for name, text in sources.items() if name.startswith(("hub/", "rolecall/", "worker_sdk/"))}
     unknown = {f"{file}: {name}" for file, text in product.items() for name in _named_in_prose(text) if name not in known}
     assert not unknown
+
+
+# --- what is promised about security
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    tests = {name for file in tracked("tests/*.py") for name in re.findall(r"def (test_\w+)", (ROOT / file).read_text("utf-8"))}
+    named = {name for page in tracked("*.md") for name in re.findall(r"`(test_\w+)`", (ROOT / page).read_text("utf-8"))}
+    assert len(named) > 20
+    assert named - tests == set()
+
+
+def test_security_tells_of_each_scarce_thing_its_share_its_setting_and_its_refusal() -> None:
+    rows = _rows_of((ROOT / "SECURITY.md").read_text("utf-8"), "## What a workspace can use up")
+    assert {row[0] for row in rows} == {f"`{share.use.thing}`" for share in Shares()}
+    for thing, share, setting, refusal, shown_by in rows:
+        assert share.startswith(("held:", "in turn:")) and refusal, thing
+        assert re.findall(r"`(ROLECALL_\w+)`", setting) or setting == "none", thing
+        assert {key for key in re.findall(r"`(ROLECALL_\w+)`", setting)} <= {variable(key) for key in SPECS}, thing
+        assert re.fullmatch(r"`test_\w+`", shown_by), thing
+
+
+def test_security_names_the_setting_that_a_refusal_names() -> None:
+    rows = {row[0]: row[2] for row in _rows_of((ROOT / "SECURITY.md").read_text("utf-8"), "## What a workspace can use up")}
+    for share in Shares():
+        if isinstance(share, WorkspaceShare):
+            with pytest.raises(Overloaded) as refused:
+                for _ in range(2):  # one answer is sent, however large it is
+                    share.take("a", 10**18)
+            assert f"`{variable(refused.value.setting)}`" in rows[f"`{share.use.thing}`"]
+
+
+def _rows_of(text: str, title: str) -> list[list[str]]:
+    """The cells of the table below that title."""
+    section = text.partition(title)[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def _identifiers(source: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from hub.core.relay.relay import Relay
 from hub.core.relay.relays import Relays
 from hub.core.relay.start_signal import StartSignal
 from hub.core.tasks.lookup import TaskLookup, alias_digest
+from hub.core.tasks.reader import OnDisconnect
 from hub.ports.clock import Clock
 from hub.ports.task_store import TaskStore
 from rolecall.errors import BrokenOff, HubError, KeyConflict, RequestError, RouteError
@@ -41,10 +42,12 @@ class Call(NamedTuple):
     began: Cursor
     relay: Relay | None
 
-    async def started(self) -> None:
-        """Wait until the worker has begun to answer, or raise the error why it has not. Several callers may wait."""
+    async def started(self, on_disconnect: OnDisconnect | None = None) -> None:
+        """Wait until the worker has begun to answer, or raise the error why it has not. Several callers may wait.
+        ClientDisconnected.
+        """
         if self.relay is not None:
-            await self.relay.started.wait()
+            await self.relay.started.wait(on_disconnect)
 
 
 class CallNames(NamedTuple):
@@ -79,9 +82,9 @@ class _Admission(StartSignal):
         super().__init__()
         self._content = content
 
-    async def call(self, content: bytes) -> Call:
-        """Raises the error that prevented its admission. KeyConflict if it has other content."""
-        await self.wait()
+    async def call(self, content: bytes, on_disconnect: OnDisconnect | None) -> Call:
+        """Raises the error that prevented its admission. KeyConflict if it has other content. ClientDisconnected."""
+        await self.wait(on_disconnect)
         if content != self._content:
             raise KeyConflict
         return self._call
@@ -90,10 +93,10 @@ class _Admission(StartSignal):
         self._call = call
         self.happen()
 
-    async def over(self) -> None:
-        """Wait until it is admitted or refused."""
+    async def over(self, on_disconnect: OnDisconnect | None) -> None:
+        """Wait until it is admitted or refused. ClientDisconnected."""
         try:
-            await self.wait()
+            await self.wait(on_disconnect)
         except HubError:
             pass
 
@@ -112,19 +115,26 @@ class Idempotency:
     def __len__(self) -> int:
         return len(self._known)
 
-    async def once(self, caller: Caller, send: Send, names: CallNames, start: Callable[[], Awaitable[Call | None]]) -> Call:
+    async def once(
+        self,
+        caller: Caller,
+        send: Send,
+        names: CallNames,
+        start: Callable[[], Awaitable[Call | None]],
+        on_disconnect: OnDisconnect | None = None,
+    ) -> Call:
         """The call that has this name, else a new one. `start` returns None if the store knows the name. While a call is
         being admitted, its repeats wait, and get the same error if it is not admitted. KeyConflict if a key was used for
-        other content.
+        other content. ClientDisconnected: a repeat's caller has gone.
         """
         own, alias = names.own, names.alias
         while True:
             if own is not None and (known := self._known.get(own.digest)) is not None:
-                return await known.call(own.content)
+                return await known.call(own.content, on_disconnect)
             if alias is None or (ahead := self._known.get(alias.digest)) is None:
                 break
             # Messages under one alias are admitted one after the other: what a second one means depends on the first.
-            await ahead.over()
+            await ahead.over(on_disconnect)
         admission = _Admission(own.content if own is not None else b"")
         all_names = names.of_task
         for name in all_names:

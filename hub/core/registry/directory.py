@@ -73,7 +73,8 @@ class Directory:
             offer = replace(offer, networks=tuple(str(network) for network in holder.networks))
         granted_ttl, workspace = self._ttl(ttl), holder.workspace
         before = self._registry.get(workspace, offer.worker)
-        enrol = partial(self._registry.enrol, workspace, offer, owner=holder.name, boot=boot, ttl=granted_ttl)
+        named = partial(self._registry.enrol, workspace, offer, owner=holder.name, token=holder.token)
+        enrol = partial(named, boot=boot, ttl=granted_ttl)
         if before is None:
             self._check_limits(holder)
             return GrantedLease(await enrol(), self._heartbeat(granted_ttl), True)
@@ -93,8 +94,10 @@ class Directory:
             raise TooManyRegistrations(self._per_holder_limit)
 
     async def beat(self, holder: Principal, worker: WorkerId, proof: LeaseProof, beat: Beat) -> GrantedLease:
-        self._check_holder(holder, worker, proof)
-        registration = await self._registry.beat(holder.workspace, worker, proof, beat)
+        known = self._check_holder(holder, worker, proof)
+        # An admin's beat does not tie another holder's lease to the admin's token.
+        token = holder.token if known is not None and known.owner == holder.name else None
+        registration = await self._registry.beat(holder.workspace, worker, proof, beat, token=token)
         self._on_beat(holder.workspace, worker)
         return GrantedLease(registration, self._heartbeat(registration.ttl), False)
 
@@ -102,17 +105,18 @@ class Directory:
         self._check_holder(holder, worker, proof)
         await self._registry.withdraw(holder.workspace, worker, proof)
 
-    def _check_holder(self, holder: Principal, worker: WorkerId, proof: LeaseProof) -> None:
-        """With tokens, only the holder that enrolled a worker may use its lease, and must show the secret of the lease;
-        to others it is LeaseUnknown. An admin may use any lease of the workspace, without the secret.
+    def _check_holder(self, holder: Principal, worker: WorkerId, proof: LeaseProof) -> Registration | None:
+        """With tokens, only the holder that enrolled a worker may use its lease, and must show the secret of the lease; to
+        others it is LeaseUnknown. An admin may use any lease of the workspace, without the secret.
         """
         if holder == LOCAL:
-            return
+            return None
         registration = self._registry.get(holder.workspace, worker)
         if registration is None or (registration.owner != holder.name and holder.kind is not Kind.ADMIN):
             raise LeaseUnknown
         if proof.secret is None and holder.kind is not Kind.ADMIN:
             raise LeaseSuperseded
+        return registration
 
     async def drain(self, caller: Caller, worker: WorkerId, reason: str) -> Registration:
         registration = self.get(caller, worker)

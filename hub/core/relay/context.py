@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -19,7 +20,7 @@ from hub.ports.forwarder import Forwarder
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The parts, and the limits of a task. A `deadline` of zero means none. `pause_grace`: how long a worker that does not
-    answer keeps its paused tasks. `max_log` is in bytes, `max_log_events` in events.
+    answer keeps its paused tasks. `max_log` is in bytes, `max_log_events` in events. `token_is_valid`: see ports.tokens.
     """
 
     engine: Engine
@@ -36,3 +37,4 @@ class Dependencies:
     max_log: int = 64 * 1024 * 1024
     max_log_events: int = 1_000_000
     shares: Shares = field(default_factory=Shares)
+    token_is_valid: Callable[[str], bool] = lambda _: True

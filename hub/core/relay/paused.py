@@ -69,6 +69,7 @@ class PausedTasks:
         self._deps = deps
         self._registry = deps.engine.registry
         self._tasks = deps.engine.tasks
+        self._token_is_valid = deps.token_is_valid
         self._relays = relays
         self._supervisor = supervisor
         self._being_answered = being_answered
@@ -132,6 +133,8 @@ class PausedTasks:
                     await self._assign(row, now_live)
                 return
             try:
+                if now_live is None and ended is not None and not self._token_is_valid(ended.token):
+                    raise WorkerLost(f"{holder.worker} may no longer serve: its token has ended. {_ITS_QUESTION} {_WHAT_TO_DO}")
                 _check_process(holder, now_live, ended)
                 offer = now_live.offer if now_live is not None else ended.offer if ended is not None else None
                 await self._ask(holder, lost, offer, now_live)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hub.core.relay.context import Dependencies
 from hub.core.relay.relay import Relay
@@ -15,13 +15,15 @@ from hub.core.supervisor import Supervisor
 from rolecall.errors import HubError, Overloaded, WorkerFull, WorkerSilent, WorkerUnreachable
 from rolecall.model.a2a import PAUSED, TERMINAL, TaskState
 from rolecall.model.command import Send
-from rolecall.model.ids import TaskId
+from rolecall.model.ids import TaskId, WorkerId
 from rolecall.model.task import TaskRow, Turn
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 1.0
 _LET_GO_AFTER = 5.0
+_PIECE = 500
+"""Relays that are looked at in one turn of the loop."""
 
 
 class Relays:
@@ -128,6 +130,14 @@ class Relays:
             relay.post(Trigger.SEEN_ENDED, worker_event)
         else:
             relay.mark_unchanged()
+
+    async def lose(self, token: str, lost: Callable[[WorkerId | None], HubError]) -> None:
+        """The workers with that token get nothing more: what they run is lost, also where their lease has ended before."""
+        for number, relay in enumerate(list(self._running.values()), 1):
+            if relay.registration is not None and relay.registration.token == token:
+                relay.post(Trigger.LEASE_LOST, lost(relay.worker))
+            if number % _PIECE == 0:
+                await asyncio.sleep(0)
 
     def drain(self) -> None:
         """Reveal every task that has not started, so that no caller waits: the hub shuts down."""

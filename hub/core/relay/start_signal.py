@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
-from rolecall.errors import HubError
+from rolecall.errors import ClientDisconnected, HubError
 
 
 class StartSignal:
@@ -26,12 +27,16 @@ class StartSignal:
                 waiter.set_result(None)
         self._waiters.clear()
 
-    async def wait(self) -> None:
-        """Raises the error, if it came as one."""
+    async def wait(self, on_disconnect: Callable[[Callable[[], None]], None] | None = None) -> None:
+        """Raises the error, if it came as one. ClientDisconnected."""
         if not self.come:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
+            if on_disconnect is not None:
+                on_disconnect(lambda: None if waiter.done() else waiter.set_result(None))
             await waiter
+            if not self.come:
+                raise ClientDisconnected
         if self._error is not None:
             raise self._error.copy()
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hub.core.shares.answers import AnswerShare
 from hub.core.shares.descriptors import Descriptors
 from hub.core.shares.rotation import Rotation
 from hub.core.shares.share import WorkspaceShare
 from hub.core.shares.slots import WorkspaceSlots
 from rolecall.model.share import ShareUse
 
+_UNSENT = "bytes of answers that clients have not taken"
 _LISTS = 2
 """A thread each while they read."""
 _PROBES_AT_ONCE = 200
@@ -37,6 +39,8 @@ class ShareLimits:
     at_once: int = 2_000
     disk: int = 200 * 1024**3
     disk_per_workspace: int = 100 * 1024**3
+    unsent: int = 64 * 1024 * 1024
+    unsent_per_workspace: int = 32 * 1024 * 1024
 
 
 class Shares:
@@ -68,6 +72,8 @@ class Shares:
         """They wait, and are not refused."""
         self.disk = WorkspaceShare("bytes on disk", "max_disk", limits.disk, limits.disk_per_workspace)
         """Of the tasks, messages and logs that are stored."""
+        self.unsent = AnswerShare(_UNSENT, "max_unsent", limits.unsent, limits.unsent_per_workspace)
+        """Of large answers that are being made, or wait for their clients."""
         self.descriptors = descriptors or Descriptors()
         """Of the process. The limits on connections leave a reserve of them."""
 

@@ -41,29 +41,37 @@ class TaskReader:
         self._engine = deps.engine
         self._codec = deps.codec
         self._folding = FoldingThread(deps.shares.folding)
+        self._unsent = deps.shares.unsent
 
     async def now(self, caller: Caller, row: TaskRow, view: TaskView, on_disconnect: OnDisconnect | None = None) -> Answer:
         """The task as of now. A long log is read and folded page by page, as long as its caller is there. TaskNotFound: it is
-        not revealed yet; ClientDisconnected.
+        not revealed yet; ClientDisconnected, AnswerNotSent.
         """
-        if row.at <= _FOLDED_ON_LOOP and row.size <= _FOLDED_ON_LOOP * 1024:
+        if _is_short(row):
             return await self.of(caller, row.id, await self._engine.events.read(row.id), view)
         gone = asyncio.Event()
         if on_disconnect is not None:
             on_disconnect(gone.set)
         async with self._folding.turn(caller):
-            fold = self._codec.fold(await self._engine.tasks.turns(row.id), dialect=view.dialect)
-            full = True
-            while full:
-                if gone.is_set():
-                    raise ClientDisconnected
-                page = await self._engine.events.read(row.id, after=fold.at, upto=Cursor(fold.at + _PAGE))
-                await self._folding.run(caller, fold.add, page)
-                full = len(page) == _PAGE
-            return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view))
+            with self._unsent.hold(caller.workspace, row.size):
+                return await self._folded(caller, row, view, gone)
+
+    async def _folded(self, caller: Caller, row: TaskRow, view: TaskView, gone: asyncio.Event) -> Answer:
+        """A task with a long log. ClientDisconnected."""
+        fold = self._codec.fold(await self._engine.tasks.turns(row.id), dialect=view.dialect)
+        full = True
+        while full:
+            if gone.is_set():
+                raise ClientDisconnected
+            page = await self._engine.events.read(row.id, after=fold.at, upto=Cursor(fold.at + _PAGE))
+            await self._folding.run(caller, fold.add, page)
+            full = len(page) == _PAGE
+        return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view))
 
     async def of(self, caller: Caller, task: TaskId, log: Sequence[Logged], view: TaskView) -> Answer:
-        """The task as of the end of `log`, or the bare message if that is the answer. TaskNotFound: it is not revealed yet."""
+        """The task as of the end of `log`, or the bare message if that is the answer. TaskNotFound: it is not revealed yet;
+        AnswerNotSent.
+        """
         if not log:
             raise TaskNotFound
         first = log[0].event
@@ -80,23 +88,31 @@ class TaskReader:
                 artifacts=view.artifacts,
             )
             return Answer(EventKind.TASK, view.dialect, body)
-        async with self._folding.turn(caller):
-            fold = self._codec.fold(turns, dialect=view.dialect)
-            for start in range(0, len(log), _PAGE):
-                await self._folding.run(caller, fold.add, log[start : start + _PAGE])
-            return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view))
+        with self._unsent.hold(caller.workspace, _size(log)):
+            async with self._folding.turn(caller):
+                fold = self._codec.fold(turns, dialect=view.dialect)
+                for start in range(0, len(log), _PAGE):
+                    await self._folding.run(caller, fold.add, log[start : start + _PAGE])
+                return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view))
 
     async def documents(self, caller: Caller, rows: Sequence[TaskRow], view: TaskView) -> Sequence[bytes]:
-        """The tasks of a list. One that its dialect cannot express does not hide the others: it is a marked outline."""
-        tasks = []
-        for row in rows:
-            try:
-                tasks.append((await self.now(caller, row, view)).body)
-            except TaskNotFound:
-                continue  # admitted, but not revealed yet
-            except InvalidAnswer:
-                tasks.append(self._codec.outline(row, view.dialect))
-        return tasks
+        """The tasks of a list. One that its dialect cannot express does not hide the others: it is a marked outline.
+        AnswerNotSent.
+        """
+        with self._unsent.hold(caller.workspace, sum([row.size for row in rows])):
+            return [body for row in rows if (body := await self._document(caller, row, view))]
+
+    async def _document(self, caller: Caller, row: TaskRow, view: TaskView) -> bytes:
+        """Its memory is held. Empty: it is admitted, but not revealed yet."""
+        try:
+            if _is_short(row):
+                return (await self.of(caller, row.id, await self._engine.events.read(row.id), view)).body
+            async with self._folding.turn(caller):
+                return (await self._folded(caller, row, view, asyncio.Event())).body
+        except TaskNotFound:
+            return b""
+        except InvalidAnswer:
+            return self._codec.outline(row, view.dialect)
 
     async def as_of(self, caller: Caller, task: TaskId, at: Cursor) -> Logged:
         """The Task after event `at`, or after the last event if the log is shorter, as an event with that cursor."""
@@ -112,7 +128,15 @@ def _snapshot(fold: LogFold, view: TaskView) -> bytes:
 
 def _is_long(log: Sequence[Logged]) -> bool:
     """Whether to fold it in a thread, so that the loop serves others meanwhile."""
-    return len(log) > _FOLDED_ON_LOOP or sum([len(logged.event.body) for logged in log]) > _FOLDED_ON_LOOP * 1024
+    return len(log) > _FOLDED_ON_LOOP or _size(log) > _FOLDED_ON_LOOP * 1024
+
+
+def _is_short(row: TaskRow) -> bool:
+    return row.at <= _FOLDED_ON_LOOP and row.size <= _FOLDED_ON_LOOP * 1024
+
+
+def _size(log: Sequence[Logged]) -> int:
+    return sum([len(logged.event.body) for logged in log])
 
 
 def answered_in(asked: str | None, row: TaskRow) -> str:

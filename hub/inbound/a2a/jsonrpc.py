@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
+from functools import partial
 from typing import Any
 
 from hub.core.observe import Observer
+from hub.core.shares.answers import AnswerShare
+from hub.inbound.a2a.batches import Batches
 from hub.inbound.a2a.operations import OperationCall, Operations, right_for
 from hub.inbound.a2a.sse_response import EventStream, opening
-from hub.inbound.middleware.audit import record_call
+from hub.inbound.a2a.unsent import send_answer
+from hub.inbound.middleware.audit import record, record_call
 from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.headers import extension_headers, read_call_headers, version_of
+from hub.inbound.middleware.rate_limiter import counted_caller
 from hub.inbound.middleware.refusal import BODY_UNREAD, translate
 from hub.inbound.middleware.request import Request
-from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, UnsupportedOperation
+from rolecall.errors import ClientDisconnected, HubError, RouteError, TokenEnded, UnsupportedOperation
 from rolecall.model.command import Target
 from rolecall.model.ids import Caller
 from rolecall.model.value import Value
@@ -50,13 +54,22 @@ class ParsedCall(Value, frozen=True):
 
 class JsonRpc:
     def __init__(
-        self, operations: Operations, observer: Observer, *, max_body: int, max_depth: int, max_batch: int, keep_alive: float
+        self,
+        operations: Operations,
+        observer: Observer,
+        unsent: AnswerShare,
+        batches: Batches,
+        *,
+        max_body: int,
+        max_depth: int,
+        keep_alive: float,
     ) -> None:
         self._operations = operations
         self._observer = observer
+        self._unsent = unsent
+        self._batches = batches
         self._max_body = max_body
         self._max_depth = max_depth
-        self._max_batch = max_batch
         self._keep_alive = keep_alive
 
     async def __call__(self, request: Request, target: Target, *, only: str | None = None) -> None:
@@ -65,7 +78,7 @@ class JsonRpc:
         try:
             document = read_body(await request.json(self._max_body), self._max_depth)
             if isinstance(document, list) and only is None:
-                await request.answer(await self._batch(document, target, request), headers=extension_headers(request))
+                await self._batch(document, target, request)
                 return
             call_id = read_id(document)
             rpc_request = read_request(document, call_id)
@@ -77,9 +90,12 @@ class JsonRpc:
             if parsed.operation in STREAMING:
                 await self._stream(parsed, request, named=only is not None)
             else:
-                await request.answer(await self._call(parsed, request), headers=extension_headers(request))
+                body, workspace = await self._call(parsed, request), parsed.caller.workspace
+                await send_answer(request, body, self._unsent, workspace, extension_headers(request))
         except ClientDisconnected:
             pass
+        except TokenEnded:
+            raise  # as the next request with it
         except HubError as error:
             fault = translate(error, dialect_of(method))
             self._observer.refused(fault.reason.lower())
@@ -89,7 +105,7 @@ class JsonRpc:
                 await request.answer(write_error(call_id, fault))
 
     async def _call(self, parsed: ParsedCall, request: Request) -> bytes:
-        """The answer to one request; errors are answers too. ClientDisconnected."""
+        """The answer to one request; errors are answers too. ClientDisconnected, TokenEnded."""
         role, method, call_id = parsed.target.path_role or "", parsed.operation, parsed.rpc_request.id
         started = time.perf_counter()
         self._observer.call_started(role, method)
@@ -98,7 +114,7 @@ class JsonRpc:
             return write_result(call_id, await self._operations.answer(parsed.call(request)))
         except ClientDisconnected:
             outcome = "client gone"
-            raise
+            raise request.gone() from None
         except Exception as error:
             fault = self._fault(error, parsed.rpc_request.method)
             outcome = fault.reason.lower()
@@ -111,7 +127,7 @@ class JsonRpc:
         started = time.perf_counter()
         self._observer.call_started(role, method)
         outcome = "ok"
-        stream = EventStream(request, self._keep_alive, extension_headers(request))
+        stream = EventStream(request, self._keep_alive, self._unsent, extension_headers(request))
         try:
             task_stream = await stream.wait_for(opening(self._operations.open(parsed.call(request)), method))
             await stream.copy(task_stream, SseEncoder(self._operations.encoder(task_stream), call_id, named=named))
@@ -124,18 +140,27 @@ class JsonRpc:
         finally:
             self._ended(parsed, role, outcome, started)
 
-    async def _batch(self, entries: list[Any], target: Target, request: Request) -> bytes:
-        """The answers to the entries, in the same order."""
-        if self._max_batch == 0:
-            raise InvalidRequest("Batch requests are not supported.")
-        if not entries:
-            raise InvalidRequest("A batch must hold at least one request.")
-        if len(entries) > self._max_batch:
-            raise InvalidRequest(f"A batch may hold {self._max_batch} requests; this one holds {len(entries)}.")
-        answers = await asyncio.gather(*(self._entry(entry, target, request) for entry in entries))
-        return b"[" + b",".join(answers) + b"]"
+    async def _batch(self, entries: list[Any], target: Target, request: Request) -> None:
+        principal = request.principal
+        workspace = principal.caller.workspace if principal is not None else ""
+        run, refuse = partial(self._entry, target, request), partial(self._refuse_entry, request)
+        async with self._batches.answered(entries, workspace, counted_caller(principal), run, refuse) as body:
+            await request.answer_in_pieces(body, headers=extension_headers(request))
 
-    async def _entry(self, entry: Any, target: Target, request: Request) -> bytes:
+    def _refuse_entry(self, request: Request, entry: Any, error: RouteError) -> bytes:
+        method = entry.get("method") if isinstance(entry, dict) else None
+        fault = translate(error, dialect_of(method) if isinstance(method, str) else None)
+        record(
+            request.principal.caller if request.principal is not None else None,
+            "turned away",
+            request.path,
+            type(error).__name__,
+        )
+        self._observer.refused(fault.reason.lower())
+        return write_error(read_id(entry), fault)
+
+    async def _entry(self, target: Target, request: Request, entry: Any) -> bytes:
+        """The answer to one entry of a batch. ClientDisconnected, TokenEnded."""
         method, call_id = "", read_id(entry)
         try:
             rpc_request = read_request(entry, call_id)

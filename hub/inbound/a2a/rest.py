@@ -6,14 +6,16 @@ import logging
 import time
 
 from hub.core.observe import Observer
+from hub.core.shares.answers import AnswerShare
 from hub.inbound.a2a.operations import OperationCall, Operations, right_for
 from hub.inbound.a2a.sse_response import EventStream, opening
+from hub.inbound.a2a.unsent import send_answer
 from hub.inbound.middleware.audit import record_call
 from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.headers import extension_headers, read_call_headers, version_of
 from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of, translate
 from hub.inbound.middleware.request import Request
-from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, UnsupportedOperation
+from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, TokenEnded, UnsupportedOperation
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import ITS_OWN
 from rolecall.protocol.callers.encoder import SseEncoder
@@ -32,9 +34,19 @@ _TASK_OPERATIONS = frozenset({Operation.GET, Operation.CANCEL, Operation.SUBSCRI
 
 
 class Rest:
-    def __init__(self, operations: Operations, observer: Observer, *, max_body: int, max_depth: int, keep_alive: float) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        observer: Observer,
+        unsent: AnswerShare,
+        *,
+        max_body: int,
+        max_depth: int,
+        keep_alive: float,
+    ) -> None:
         self._operations = operations
         self._observer = observer
+        self._unsent = unsent
         self._max_body = max_body
         self._max_depth = max_depth
         self._keep_alive = keep_alive
@@ -52,6 +64,9 @@ class Rest:
             await self._run(request, route, route.operation)
         except ClientDisconnected:
             outcome = "client gone"
+        except TokenEnded:
+            outcome = "client gone"
+            raise  # as the next request with it
         except Exception as error:
             fault = self._fault(error, method)
             outcome = fault.reason.lower()
@@ -77,11 +92,15 @@ class Rest:
         if operation in STREAMING:
             await self._stream(call, request)
             return
-        result = await self._operations.answer(call)
-        await request.answer(b"{}" if result == b"null" else result, headers=extension_headers(request))
+        try:
+            result = await self._operations.answer(call)
+        except ClientDisconnected:
+            raise request.gone() from None
+        body = b"{}" if result == b"null" else result
+        await send_answer(request, body, self._unsent, caller.workspace, extension_headers(request))
 
     async def _stream(self, call: OperationCall, request: Request) -> None:
-        stream = EventStream(request, self._keep_alive, extension_headers(request))
+        stream = EventStream(request, self._keep_alive, self._unsent, extension_headers(request))
         try:
             task_stream = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
             await stream.copy(task_stream, SseEncoder(self._operations.encoder(task_stream)))

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from hub.core.shares.answers import SMALL, AnswerShare
 from hub.core.tasks.stream import TaskStream
 from hub.inbound.middleware.request import Request
-from hub.server.asgi import Headers, drained
-from rolecall.errors import ClientDisconnected, HubError, TaskNotFound
+from hub.server.asgi import Headers
+from rolecall.errors import ClientDisconnected, HubError, TaskNotFound, TokenEnded
 from rolecall.model.a2a import Logged
 from rolecall.protocol.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
 
@@ -28,26 +29,42 @@ class StreamEncoder(Protocol):
 class EventStream:
     """One SSE response. If the answer takes long, the response starts with comments, so that the client sees it alive."""
 
-    __slots__ = ("_encoder", "_gone", "_keep_alive", "_on_disconnect", "_stream", "open")
+    __slots__ = (
+        "_drained",
+        "_encoder",
+        "_gone",
+        "_keep_alive",
+        "_on_disconnect",
+        "_request",
+        "_stream",
+        "_unsent",
+        "_workspace",
+        "open",
+    )
 
-    def __init__(self, request: Request, keep_alive: float, headers: Headers = ()) -> None:
+    def __init__(self, request: Request, keep_alive: float, unsent: AnswerShare, headers: Headers = ()) -> None:
+        self._request = request
         self._stream = request.stream
         head = [*RESPONSE_HEADERS, *headers, *request.cors]
         self._stream.begin({"type": "http.response.start", "status": 200, "headers": head})
         self._keep_alive = keep_alive
+        self._unsent = unsent
+        self._workspace = ""
         self._encoder: StreamEncoder
         self._gone = False
         self._on_disconnect: Callable[[], object] | None = None
+        self._drained: asyncio.Future[None] | None = None
         self.open = False
         """Something has been written, and the head before it."""
 
     async def wait_for(self, opening: asyncio.Task[TaskStream]) -> TaskStream:
         """The task stream, once its worker has begun to answer; comments keep the connection alive until then.
-        ClientDisconnected.
+        ClientDisconnected, TokenEnded.
         """
         changed = asyncio.Event()
         opening.add_done_callback(lambda _: changed.set())
         self._on_disconnect = changed.set
+        self._request.on_token_end(self._disconnected)
         self._stream.on_disconnect(self._disconnected)
         try:
             while not changed.is_set():
@@ -66,21 +83,32 @@ class EventStream:
             await self._stream.forget_callbacks()
             raise
         _cancel_later(opening)
-        raise ClientDisconnected
+        await self._stream.forget_callbacks()
+        raise self._request.gone()
 
     async def copy(self, task_stream: TaskStream, encoder: StreamEncoder) -> None:
-        """While it is live, no task is woken for an event: it is encoded and written where it was committed."""
+        """While it is live, no task is woken for an event: it is encoded and written where it was committed.
+        ClientDisconnected, TokenEnded, AnswerNotSent.
+        """
         self._encoder = encoder
+        self._workspace = task_stream.workspace
         self._on_disconnect = task_stream.close
         try:
             more = not self._gone
             while more:
                 while page := await task_stream.page():
-                    await self._write_events(page)
-                    if len(page) > _LARGE_PAGE:
+                    count, frames = len(page), self._frames(page)
+                    if frames is None:
+                        await self._write_one_by_one(page)
+                    else:
+                        page = ()  # of something large, one copy is enough
+                        await self._write_page(frames)
+                    if count > _LARGE_PAGE:
                         # More is stored, and nothing here waits: this lets other tasks run.
                         await asyncio.sleep(0)
                 more = await task_stream.live(self._write_now)
+            if self._request.token_ended:
+                raise TokenEnded
             if task_stream.broken_off:
                 await self._write(COME_BACK)
             elif not self.open:
@@ -103,30 +131,57 @@ class EventStream:
         await self._stream.end()
 
     def _disconnected(self) -> None:
+        """Or its token has ended."""
         self._gone = True
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
         if self._on_disconnect is not None:
             self._on_disconnect()
 
     async def _write(self, body: bytes) -> None:
+        """ClientDisconnected: the token has ended, and the client takes no data, so it is not told."""
         self.open = True
         while not self._stream.try_write(body):
-            await drained(self._stream)
+            if self._request.token_ended:
+                raise ClientDisconnected
+            await self._until_drained()
+
+    async def _until_drained(self) -> None:
+        """Returns when more may be written, or nobody is to get more."""
+        drained = self._drained = asyncio.get_running_loop().create_future()
+        self._stream.on_drain(lambda: None if drained.done() else drained.set_result(None))
+        if not self._request.token_ended:
+            await drained
 
     def _write_now(self, events: Sequence[Logged]) -> bool:
-        try:
-            body = self._encoder.frames(events) if events else KEEP_ALIVE
-        except HubError:
-            return False  # one of them cannot be encoded: see _write_events
+        """False: the client lags, they are large, or one of them cannot be encoded: they are read again as a page."""
+        frames = self._frames(events) if events else KEEP_ALIVE
+        if frames is None or len(frames) >= SMALL:
+            return False
         self.open = True
-        return self._stream.try_write(body)
+        return self._stream.try_write(frames)
 
-    async def _write_events(self, page: Sequence[Logged]) -> None:
+    def _frames(self, events: Sequence[Logged]) -> bytes | None:
+        """None: one of them cannot be encoded in this dialect."""
         try:
-            await self._write(self._encoder.frames(page))
+            return self._encoder.frames(events)
         except HubError:
-            # One of them cannot be encoded in this dialect. The client gets the earlier ones, then the error.
-            for logged in page:
-                await self._write(self._encoder.frames((logged,)))
+            return None
+
+    async def _write_one_by_one(self, page: Sequence[Logged]) -> None:
+        """The client gets those before the one that cannot be encoded, then the error."""
+        for logged in page:
+            await self._write_page(self._encoder.frames((logged,)))
+
+    async def _write_page(self, frames: bytes) -> None:
+        """A large page counts for its workspace until the client has taken it. AnswerNotSent."""
+        if len(frames) < SMALL:
+            await self._write(frames)
+            return
+        with self._unsent.hold(self._workspace, len(frames)):
+            for at in range(0, len(frames), SMALL):
+                await self._write(frames[at : at + SMALL])
+            await self._until_drained()
 
 
 def opening(task_stream: Coroutine[Any, Any, TaskStream], task: str) -> asyncio.Task[TaskStream]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 
 from msgspec import UNSET
@@ -11,6 +12,7 @@ from msgspec.structs import asdict
 from quart import Quart, Response, request
 
 from hub.core.registry.directory import Directory
+from hub.core.token_watch import OpenUses
 from hub.inbound.api.answers import (
     Agent,
     AgentAndCard,
@@ -28,7 +30,8 @@ from hub.inbound.api.offers import read_proof, read_worker
 from hub.inbound.api.operation import EVENTS, operation
 from hub.inbound.api.requests import AgentFilter, DrainRequest, FeedQuery, Proof, ProofInQuery, WorkerInPath
 from hub.inbound.middleware.audit import recorded
-from hub.inbound.middleware.authentication import caller, enroller
+from hub.inbound.middleware.authentication import caller, enroller, token
+from hub.ports.registry import RegistryFeed
 from hub.ports.shares import Share
 from rolecall.errors import LeaseError, LeaseSuperseded, LeaseUnknown, OfferInvalid, Overloaded
 from rolecall.model.a2a import JsonObject
@@ -44,7 +47,7 @@ _CHANGES_AT_ONCE = 50
 ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one instance."
 
 
-def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, feeds: Share) -> None:
+def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, feeds: Share, uses: OpenUses) -> None:
     @app.delete("/registry/agents/<name>")
     @operation("Withdraw a worker.", *LEASE_ERRORS, right=Right.ENROL)
     async def withdraw(name: WorkerInPath, body: Proof, query: ProofInQuery) -> Withdrawn | Response:
@@ -97,17 +100,20 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
         after = query.after if query.last_event_id is None else query.last_event_id
         headers = {key.decode(): value.decode() for key, value in RESPONSE_HEADERS}
         # HEAD is answered at once, without a stream.
-        changes = _changes(directory, subscriber, after, keep_alive, feeds) if request.method == "GET" else None
+        opened = directory.changes(subscriber, after=after, idle=keep_alive)
+        changes = _changes(opened, subscriber, feeds, uses, token()) if request.method == "GET" else None
         response = Response(changes, headers=headers)
         response.timeout = None
         return response
 
 
 async def _changes(
-    directory: Directory, subscriber: Caller, after: int | None, idle: timedelta, feeds: Share
+    opened: AbstractContextManager[RegistryFeed], subscriber: Caller, feeds: Share, uses: OpenUses, token_id: str
 ) -> AsyncGenerator[bytes, None]:
-    with directory.changes(subscriber, after=after, idle=idle) as changes:
+    """Ends with the token of the subscriber."""
+    with opened as changes:
         feeds.fill(subscriber.workspace)
+        uses.add(token_id, changes.stop)
         try:
             yield KEEP_ALIVE
             async for batch in changes:
@@ -117,6 +123,7 @@ async def _changes(
                     yield b"".join(map(_change_frame, batch[start : start + _CHANGES_AT_ONCE]))
                     await asyncio.sleep(0)  # a feed from an old cursor has ten thousand
         finally:
+            uses.remove(token_id, changes.stop)
             feeds.give_back(subscriber.workspace)
 
 

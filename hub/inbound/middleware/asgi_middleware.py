@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from hub.core.observe import Observer
 from hub.core.shares.table import Shares
+from hub.core.token_watch import OpenUses
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.leases import Leases
@@ -14,14 +15,13 @@ from hub.inbound.middleware.audit import record
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.fair_scheduler import FairScheduler
 from hub.inbound.middleware.origins import answer_preflight, is_preflight, with_cors
-from hub.inbound.middleware.rate_limiter import RateLimiter
+from hub.inbound.middleware.rate_limiter import RateLimiter, counted_caller
 from hub.inbound.middleware.refusal import retry_after_of, translate
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import JSON, PROBLEM, App, Receive, Scope, Send
 from rolecall.errors import AccessError, BodyTooLarge, HubError, Overloaded, TooManyAtOnce, TooManyRequests
 from rolecall.model.command import Target
 from rolecall.model.ids import Caller, is_instance, is_role, split_name
-from rolecall.model.principal import LOCAL
 from rolecall.protocol.faults import Fault
 from rolecall.protocol.jsonrpc import NULL, write_error
 from rolecall.protocol.problem import problem_body
@@ -49,6 +49,7 @@ class AsgiMiddleware:
         quart: App,
         observer: Observer,
         shares: Shares,
+        uses: OpenUses,
         *,
         max_body: int,
     ) -> None:
@@ -62,10 +63,11 @@ class AsgiMiddleware:
         self._max_body = max_body
         self._scheduler = FairScheduler(shares.starts)
         self._messages = shares.messages
+        self._uses = uses
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http":
-            return self._handle(Request(scope, receive, send))
+            return self._handle(Request(scope, receive, send, self._uses))
         if scope["type"] == "websocket":
             return send({"type": "websocket.close", "code": 1002})
         return self._quart(scope, receive, send)
@@ -76,13 +78,13 @@ class AsgiMiddleware:
         target = rpc_target(path) if only is None else _NO_ROLE
         counted: Caller | None = None
         try:
-            principal = self._authenticator.admit(request)
+            caller = counted_caller(self._authenticator.admit(request))
             if request.cors and is_preflight(request):
                 await answer_preflight(request)
                 return
-            if principal is not None and principal is not LOCAL:
-                self._rate_limiter.enter(principal.caller)
-                counted = principal.caller
+            if caller is not None:
+                self._rate_limiter.enter(caller)
+                counted = caller
             body_memory = request.body_memory(self._max_body)
             if not body_memory:
                 await self._serve(request, target, only)
@@ -97,6 +99,7 @@ class AsgiMiddleware:
             self._observer.refused(fault.reason.lower())
             await _refuse(request, error, fault, rpc=target is not None)
         finally:
+            request.close()
             if counted is not None:
                 self._rate_limiter.leave(counted)
 

@@ -162,6 +162,12 @@ def enroller() -> Principal:
     return require(_principal(), Right.ENROL)
 
 
+def token() -> str:
+    """The public id of the current Quart request's token. Empty: none, or one that never ends."""
+    found = _principal()
+    return found.token if found is not None else ""
+
+
 def viewer() -> Caller:
     """The caller on an open path: a request without a token reads the default workspace."""
     found = _principal()

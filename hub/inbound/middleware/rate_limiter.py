@@ -1,4 +1,6 @@
-"""Limits per caller: a rate of requests, and a number of requests at once. The local caller is not limited."""
+"""Limits per caller: a rate of calls, and a number of calls at once. The local caller is not limited. An HTTP request is one
+call, a batch as many as it holds.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,20 @@ from collections.abc import Callable
 
 from rolecall.errors import TooManyAtOnce, TooManyRequests
 from rolecall.model.ids import Caller
+from rolecall.model.principal import LOCAL, Principal
 
 _MAX_CALLERS = 10_000
 
 
 class RateLimiter:
-    """`rate`: requests a second, and twice that in a burst. `at_once`: open requests, streams included. Zero: no limit."""
+    """`rate`: calls a second, and twice that in a burst. `at_once`: open calls, streams included. Zero: no limit."""
 
     def __init__(self, *, rate: float, at_once: int, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
         self._at_once = at_once
         self._monotonic = monotonic
         self._buckets: dict[Caller, tuple[float, float]] = {}
-        """How many requests the caller may send, and when that was computed."""
+        """How many calls the caller may make, and when that was computed."""
         self._active: dict[Caller, int] = {}
 
     def enter(self, caller: Caller) -> None:
@@ -47,3 +50,8 @@ class RateLimiter:
             self._active[caller] = left
         else:
             del self._active[caller]
+
+
+def counted_caller(principal: Principal | None) -> Caller | None:
+    """The caller that the limits apply to. None: to nobody."""
+    return principal.caller if principal is not None and principal is not LOCAL else None

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from hub.core.tasks.reader import OnDisconnect
+from hub.core.token_watch import OpenUses
 from hub.server.asgi import JSON, STREAM, Headers, Receive, Scope, Send, SendStream, ServerStream, WritableStream
-from rolecall.errors import BodyTooLarge, BodyTooSlow, ClientDisconnected, MediaTypeNotSupported
+from rolecall.errors import BodyTooLarge, BodyTooSlow, ClientDisconnected, MediaTypeNotSupported, TokenEnded
 from rolecall.model.principal import Principal
 
 _JSON_TYPES = frozenset({JSON, b"application/json-rpc", b"application/a2a+json"})
 _BODY_TIMEOUT = 10.0
 _SMALL_BODY, _MAX_DIGITS = 64 * 1024, 20
+_PIECE = 64 * 1024
 _DISCARD_TIMEOUT, _DISCARD_LIMIT = 1.0, 8 * 1024 * 1024
 
 
 class Request:
     """`headers`: by lower-case name, the first of each. `principal`: set by the Authenticator. `cors`: headers that every
-    answer has, where the request comes from a page of an allowed origin.
+    answer has, where the request comes from a page of an allowed origin. `uses`: where a request that stays open is found by
+    its token; None: tokens do not end.
     """
 
-    __slots__ = ("_server_stream", "cors", "headers", "method", "path", "principal", "receive", "scope", "send")
+    __slots__ = (
+        "_on_end",
+        "_server_stream",
+        "_uses",
+        "cors",
+        "headers",
+        "method",
+        "path",
+        "principal",
+        "receive",
+        "scope",
+        "send",
+        "token_ended",
+    )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, uses: OpenUses | None = None) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
@@ -31,19 +48,61 @@ class Request:
         self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         self.principal: Principal | None = None
         self.cors: Headers = ()
+        self.token_ended = False
+        self._uses = uses
+        self._on_end: list[Callable[[], object]] | None = None
         self._server_stream: ServerStream | None = (scope.get("extensions") or {}).get(STREAM)
         """Only the hub's own server has it."""
 
     @property
     def on_disconnect(self) -> OnDisconnect | None:
-        """None where the server does not report disconnects."""
+        """A caller whose token ends counts as one that disconnects. None where neither is reported."""
         stream = self._server_stream
+        if self._token:
+            return self._on_gone
         return None if stream is None else stream.on_disconnect
 
     @property
     def stream(self) -> WritableStream:
         """For an answer that is written piece by piece. Ask for it once."""
         return self._server_stream or SendStream(self.receive, self.send)
+
+    # --- the caller that goes
+
+    def on_token_end(self, callback: Callable[[], object]) -> None:
+        """Calls when the token is revoked or expires, while the request is open."""
+        token = self._token
+        if not token:
+            return
+        if self._on_end is None:
+            self._on_end = []
+            assert self._uses is not None
+            self._uses.add(token, self._end_token)
+        self._on_end.append(callback)
+
+    def gone(self) -> Exception:
+        """Why nobody waits for the answer any more."""
+        return TokenEnded() if self.token_ended else ClientDisconnected()
+
+    def close(self) -> None:
+        """The request is over."""
+        if self._on_end is not None and self._uses is not None:
+            self._uses.remove(self._token, self._end_token)
+            self._on_end = None  # breaks a reference cycle
+
+    @property
+    def _token(self) -> str:
+        return self.principal.token if self.principal is not None and self._uses is not None else ""
+
+    def _on_gone(self, callback: Callable[[], None]) -> None:
+        self.on_token_end(callback)
+        if self._server_stream is not None:
+            self._server_stream.on_disconnect(callback)
+
+    def _end_token(self) -> None:
+        self.token_ended = True
+        for callback in self._on_end or ():
+            callback()
 
     # --- the request
 
@@ -104,6 +163,14 @@ class Request:
         head = [(b"content-type", media), (b"content-length", b"%d" % len(body)), *headers, *self.cors]
         await self.send({"type": "http.response.start", "status": status, "headers": head})
         await self.send({"type": "http.response.body", "body": body})
+
+    async def answer_in_pieces(self, body: bytes, *, headers: Headers = ()) -> None:
+        """Returns when the client has taken nearly all of the body, or has disconnected. Until then only one copy exists."""
+        head = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), *headers, *self.cors]
+        await self.send({"type": "http.response.start", "status": 200, "headers": head})
+        for at in range(0, len(body), _PIECE):
+            await self.send({"type": "http.response.body", "body": body[at : at + _PIECE], "more_body": True})
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def answer_unread(self, body: bytes, *, status: int, media: bytes = JSON, headers: Headers = ()) -> None:
         """Answers a request whose body was not read. The rest of the body is read and discarded for a moment: closing with

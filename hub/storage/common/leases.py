@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
@@ -55,13 +55,16 @@ class PendingChange(NamedTuple):
 
 
 class LeaseChange(NamedTuple):
-    """The effect of one operation on one name. `record` None: the lease ends. `lasts` None: its expiry does not change."""
+    """The effect of one operation on one name. `record` None: the lease ends. `lasts` None: neither its expiry nor its token
+    changes.
+    """
 
     key: Key
     record: LeaseRecord | None
     pending: tuple[PendingChange, ...]
     at: float
     lasts: timedelta | None = None
+    token: str = ""
 
     @property
     def ends_a_lease(self) -> bool:
@@ -142,6 +145,7 @@ class LeaseTable:
         self._hub_secret = hub_secret
         self._leases: dict[Key, LeaseEntry] = {}
         self._owned: Counter[Caller] = Counter()
+        self._by_token: dict[str, dict[Key, None]] = {}
         # Names whose first lease is being stored. They count towards the limits, or parallel enrolments could exceed them.
         self._expected: dict[Key, Caller] = {}
         self._workspaces: dict[str, _WorkspaceLeases] = {}
@@ -183,6 +187,16 @@ class LeaseTable:
     def count_of(self, owner: Caller) -> int:
         return self._owned[owner]
 
+    def tokens(self) -> Collection[str]:
+        return self._by_token.keys()
+
+    def expire(self, token: str) -> None:
+        now = self._clock.monotonic()
+        for workspace, worker in self._by_token.get(token, ()):
+            lease = self._leases[workspace, worker]
+            if lease.expires > now:
+                self._extend(worker.role, lease, now)
+
     def get(self, workspace: str, worker: WorkerId) -> Registration | None:
         lease = self._leases.get((workspace, worker))
         return lease.registration if lease is not None and lease.expires > self._clock.monotonic() else None
@@ -208,7 +222,7 @@ class LeaseTable:
     # --- decisions
 
     def decide_enrol(
-        self, workspace: str, offer: Offer, *, owner: str, boot: str, ttl: timedelta, supersede: bool
+        self, workspace: str, offer: Offer, *, owner: str, token: str = "", boot: str, ttl: timedelta, supersede: bool
     ) -> LeaseChange:
         key = (workspace, offer.worker)
         lease = self._leases.get(key)
@@ -231,7 +245,7 @@ class LeaseTable:
                 raise InstanceConflict(str(offer.worker), old.offer.url)
             record = LeaseRecord(offer, owner, self._last_epoch(key) + 1, boot, ttl, Health.READY, "", wall)
             pending.append(PendingChange(ChangeKind.ENROLLED, record.epoch, Health.READY))
-        return LeaseChange(key, record, tuple(pending), wall, lasts=ttl)
+        return LeaseChange(key, record, tuple(pending), wall, lasts=ttl, token=token)
 
     def decide_withdraw(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> LeaseChange:
         lease = self._check_proof(workspace, worker, proof)
@@ -260,11 +274,13 @@ class LeaseTable:
             return None
         return self._ending(lease, ChangeKind.EXPIRED)
 
-    def renew(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat) -> Registration:
+    def renew(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, token: str | None) -> Registration:
         """A beat takes effect at once, except for its health: see `health_after`. A change of health must be stored first."""
         lease = self._check_proof(workspace, worker, proof)
         registration = lease.registration
         self._extend(worker.role, lease, self._expiry_after(registration.ttl))
+        if token is not None and token != registration.token:
+            self._set_token((workspace, worker), registration, token)
         registration.last_seen = self._clock.wall()
         if beat.in_flight is not None:
             registration.reported_in_flight = beat.in_flight
@@ -286,6 +302,8 @@ class LeaseTable:
             registration: Registration | None = self._remove(change.key)
         else:
             registration = self._renew_or_create(change.key, change.record, change.lasts)
+            if change.lasts is not None:
+                self._set_token(change.key, registration, change.token)
         for pending, revision in zip(change.pending, revisions, strict=True):
             self._publish(change.with_revision(pending, revision))
         return registration
@@ -310,7 +328,10 @@ class LeaseTable:
     def _put(self, key: Key, lease: LeaseEntry) -> None:
         workspace, worker = key
         self._no_longer_expected(key)
-        self._release_owner(self._leases.get(key))
+        old = self._leases.get(key)
+        if old is not None:
+            self._release_owner(old)
+            self._forget_token(key, old.registration.token)
         self._leases[key] = lease
         self._owned[_owner(lease)] += 1
         self._ended.pop(key, None)
@@ -335,6 +356,7 @@ class LeaseTable:
         if lease is None:
             return None
         self._release_owner(lease)
+        self._forget_token(key, lease.registration.token)
         self._ended[key] = lease.registration.epoch
         in_workspace = self._workspaces[workspace]
         role = in_workspace.roles[worker.role]
@@ -358,9 +380,22 @@ class LeaseTable:
         if owner is not None:
             self._count_one_less(owner)
 
-    def _release_owner(self, lease: LeaseEntry | None) -> None:
-        if lease is not None:
-            self._count_one_less(_owner(lease))
+    def _release_owner(self, lease: LeaseEntry) -> None:
+        self._count_one_less(_owner(lease))
+
+    def _set_token(self, key: Key, registration: Registration, token: str) -> None:
+        self._forget_token(key, registration.token)
+        registration.token = token
+        if token:
+            self._by_token.setdefault(token, {})[key] = None
+
+    def _forget_token(self, key: Key, token: str) -> None:
+        """The registration keeps it: its tasks may still run."""
+        held = self._by_token.get(token)
+        if held is not None:
+            held.pop(key, None)
+            if not held:
+                del self._by_token[token]
 
     def _count_one_less(self, owner: Caller) -> None:
         self._owned[owner] -= 1

@@ -20,17 +20,27 @@ class MemoryRegistry(LeaseTable):
         self._ended_leases: dict[Key, EndedLease] = {}
 
     async def enrol(
-        self, workspace: str, offer: Offer, *, owner: str = "", boot: str, ttl: timedelta, supersede: bool = False
+        self,
+        workspace: str,
+        offer: Offer,
+        *,
+        owner: str = "",
+        token: str = "",
+        boot: str,
+        ttl: timedelta,
+        supersede: bool = False,
     ) -> Registration:
         registration = self._apply_now(
-            self.decide_enrol(workspace, offer, owner=owner, boot=boot, ttl=ttl, supersede=supersede)
+            self.decide_enrol(workspace, offer, owner=owner, token=token, boot=boot, ttl=ttl, supersede=supersede)
         )
         if registration is None:
             raise LeaseUnknown
         return registration
 
-    async def beat(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat) -> Registration:
-        registration = self.renew(workspace, worker, proof, beat)
+    async def beat(
+        self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, *, token: str | None = None
+    ) -> Registration:
+        registration = self.renew(workspace, worker, proof, beat, token)
         await self.mark(workspace, worker, registration.epoch, health_after(registration, beat), "")
         return registration
 
@@ -55,7 +65,7 @@ class MemoryRegistry(LeaseTable):
         if before is not None and self._leases.get(change.key) is not before:
             old = before.registration
             self._ended_leases.pop(change.key, None)
-            self._ended_leases[change.key] = EndedLease(old.offer, old.epoch, old.boot, change.withdrawn)
+            self._ended_leases[change.key] = EndedLease(old.offer, old.epoch, old.boot, change.withdrawn, old.token)
             if len(self._ended_leases) > KEPT:
                 del self._ended_leases[next(iter(self._ended_leases))]
         return registration

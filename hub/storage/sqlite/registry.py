@@ -37,25 +37,26 @@ insert or replace into lease (workspace, role, instance, owner, epoch, boot, off
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _PUT_BEAT = """
-insert or replace into beat (workspace, role, instance, epoch, capacity, in_flight, last_seen, expires_at)
-values (?, ?, ?, ?, ?, ?, ?, ?)
+insert or replace into beat (workspace, role, instance, epoch, capacity, in_flight, last_seen, expires_at, token)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _LOAD = """
 select workspace, role, instance, owner, lease.epoch, boot, offer, ttl, health, reason, registered_at, capacity, in_flight,
-  last_seen, expires_at from lease join beat using (workspace, role, instance)
+  last_seen, expires_at, token from lease join beat using (workspace, role, instance)
 """
 _END = "delete from lease where workspace = ? and role = ? and instance = ?"
 _END_BEAT = "delete from beat where workspace = ? and role = ? and instance = ?"
 _BEAT = """
-update beat set capacity = ?, in_flight = ?, last_seen = ?, expires_at = ?
+update beat set capacity = ?, in_flight = ?, last_seen = ?, expires_at = ?, token = ?
 where workspace = ? and role = ? and instance = ? and epoch = ?
 """
 # A lease that ends, or that is about to be replaced by one of another epoch.
 _KEEP_ENDED = """
-insert or replace into ended_lease select workspace, role, instance, epoch, boot, offer, ?, ? from lease
+insert or replace into ended_lease
+select workspace, role, instance, lease.epoch, boot, offer, ?, ?, token from lease join beat using (workspace, role, instance)
 where workspace = ? and role = ? and instance = ?
 """
-_ENDED = "select offer, epoch, boot, withdrawn from ended_lease where workspace = ? and role = ? and instance = ?"
+_ENDED = "select offer, epoch, boot, withdrawn, token from ended_lease where workspace = ? and role = ? and instance = ?"
 _NEXT_REVISION = """
 insert into feed (workspace, revision) values (?, 1)
 on conflict (workspace) do update set revision = revision + 1 returning revision
@@ -93,14 +94,22 @@ class SqliteRegistry(LeaseTable):
         self._pending: dict[Key, asyncio.Future[list[list[int]]]] = {}
 
     async def enrol(
-        self, workspace: str, offer: Offer, *, owner: str = "", boot: str, ttl: timedelta, supersede: bool = False
+        self,
+        workspace: str,
+        offer: Offer,
+        *,
+        owner: str = "",
+        token: str = "",
+        boot: str,
+        ttl: timedelta,
+        supersede: bool = False,
     ) -> Registration:
         key = (workspace, offer.worker)
         counted = self._expect(key, Caller(workspace, owner))
         try:
             async with self._enrolling:
                 await self._wait_until_stored(key)
-                change = self.decide_enrol(workspace, offer, owner=owner, boot=boot, ttl=ttl, supersede=supersede)
+                change = self.decide_enrol(workspace, offer, owner=owner, token=token, boot=boot, ttl=ttl, supersede=supersede)
                 if self._is_stored(change):
                     self.apply(change, ())
                     self._beats_to_store.add(change.key)
@@ -115,8 +124,10 @@ class SqliteRegistry(LeaseTable):
             raise LeaseUnknown
         return entry.registration
 
-    async def beat(self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat) -> Registration:
-        registration = self.renew(workspace, worker, proof, beat)
+    async def beat(
+        self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, *, token: str | None = None
+    ) -> Registration:
+        registration = self.renew(workspace, worker, proof, beat, token)
         self._beats_to_store.add((workspace, worker))
         health = health_after(registration, beat)
         if health is not registration.health:
@@ -138,8 +149,8 @@ class SqliteRegistry(LeaseTable):
         rows = await self._reader.rows(_ENDED, (workspace, *worker))
         if not rows:
             return None
-        offer, epoch, boot, withdrawn = rows[0]
-        return EndedLease(_offer(offer, None), epoch, boot, bool(withdrawn))
+        offer, epoch, boot, withdrawn, token = rows[0]
+        return EndedLease(_offer(offer, None), epoch, boot, bool(withdrawn), token)
 
     async def sweep(self) -> Sequence[Registration]:
         ended: list[Registration] = []
@@ -236,7 +247,10 @@ class SqliteRegistry(LeaseTable):
             record.reason,
             record.registered_at,
         )
-        beat_row = (*name, record.epoch, record.offer.capacity, old.reported_in_flight if old else 0, change.at, expires_at)
+        in_flight, token = (old.reported_in_flight, old.token) if old is not None else (0, "")
+        if change.lasts is not None:
+            token = change.token
+        beat_row = (*name, record.epoch, record.offer.capacity, in_flight, change.at, expires_at, token)
         return lease_row, beat_row
 
     def _beat_row(self, key: Key) -> tuple[Any, ...] | None:
@@ -244,7 +258,8 @@ class SqliteRegistry(LeaseTable):
         if lease is None:
             return None
         r = lease.registration
-        return (r.offer.capacity, r.reported_in_flight, r.last_seen, self._wall_expiry(lease.expires), key[0], *key[1], r.epoch)
+        beat = (r.offer.capacity, r.reported_in_flight, r.last_seen, self._wall_expiry(lease.expires), r.token)
+        return (*beat, key[0], *key[1], r.epoch)
 
     def _wall_expiry(self, expires: float) -> float | None:
         """Monotonic time as wall clock time, which is still valid after a restart."""
@@ -270,11 +285,12 @@ class SqliteRegistry(LeaseTable):
 
     def _load_lease(self, row: tuple[Any, ...], wall: float) -> LeaseChange | None:
         workspace, role, instance, owner, epoch, boot, offer, ttl, health, reason, registered_at, *beat_columns = row
-        capacity, in_flight, last_seen, expires_at = beat_columns
+        capacity, in_flight, last_seen, expires_at, token = beat_columns
         key, lasts = (workspace, WorkerId(role, instance)), timedelta(seconds=ttl)
         record = LeaseRecord(_offer(offer, capacity), owner, epoch, boot, lasts, Health(health), reason, registered_at)
         registration = self._renew_or_create(key, record, lasts)
         registration.reported_in_flight, registration.last_seen = in_flight, last_seen
+        self._set_token(key, registration, token)
         if record.health is Health.FAILING:  # nothing is known of its calls any more
             return self.decide_mark(workspace, key[1], epoch, Health.READY, "")
         if expires_at is None or expires_at > wall:

@@ -22,11 +22,11 @@ import httpx
 
 from hub.identity.tokens import new
 from rolecall.model.principal import Kind, Principal
-from tests.acceptance.loadclients import LatencyProbe, memory_used, p99, percentile
+from tests.acceptance.loadclients import LatencyProbe, forget_peak, memory_peak, memory_used, p99, percentile
 from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess, start_hub, start_worker, wait_for
 
-BUSY, QUIET = "busy", "quiet"
+BUSY, QUIET, OPERATOR = "busy", "quiet", "default"
 MEMORY = 100.0
 """MB by which the hub may grow."""
 _AT_LEAST = 5
@@ -36,7 +36,7 @@ WORKERS = "tests.acceptance.loadworkers"
 
 @dataclass
 class Harm:
-    """What the quiet workspace noticed: milliseconds of each of its calls, and the growth of the hub in MB."""
+    """What the quiet workspace noticed: milliseconds of each of its calls, and the growth of the hub in MB, at its peak."""
 
     calls: Sequence[float]
     growth: float
@@ -78,6 +78,12 @@ class Neighbours:
     def send(self, workspace: str, text: str = "hi", role: str = "echo") -> dict[str, Any]:
         return self.rpc(workspace, "message/send", text_message(text), role)
 
+    def used(self, thing: str) -> float:
+        """How much of a scarce thing is in use, from the metrics."""
+        lines = self.ask(OPERATOR, "GET", "/metrics", kind="admin").text.splitlines()
+        name = f'a2a_hub_share_used{{thing="{thing}"}} '
+        return float(next(line for line in lines if line.startswith(name)).removeprefix(name))
+
     def add_worker(self, closing: ExitStack, source: str, name: str, workspace: str, **env: str) -> None:
         """A process of the SDK, in that workspace."""
         env = {"ROLECALL_TOKEN": self.tokens[workspace, "worker"], **env}
@@ -94,9 +100,10 @@ class Neighbours:
     def unharmed(self, memory: float = MEMORY) -> Iterator[Harm]:
         """What is filled in when the block has ended. A call of the quiet workspace that failed ends its probe."""
         before, began = memory_used(self.hub), time.monotonic()
+        forget_peak(self.hub)
         harm = Harm((), 0.0)
         yield harm
-        harm.growth = memory_used(self.hub) - before
+        harm.growth = memory_peak(self.hub) - before
         wait_for(lambda: len(self.probe.figures(since=began)) >= _AT_LEAST, 30)
         harm.calls = self.probe.figures(since=began)
         assert harm.growth <= memory, f"the hub grew by {harm.growth:.0f} MB"
@@ -114,7 +121,7 @@ def neighbours(folder: Path, *, pause: float = 0.01, **settings: object) -> Iter
             lasts=None,
             now=0.0,
         )[0]
-        for workspace in (BUSY, QUIET)
+        for workspace in (BUSY, QUIET, OPERATOR)
         for kind, right in kinds.items()
     }
     with ExitStack() as closing:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
 import pytest
 
 from hub.core.relay.context import Dependencies
-from hub.core.shares.table import Shares
+from hub.core.shares.table import ShareLimits, Shares
 from hub.core.tasks.reader import TaskReader, TaskView
-from rolecall.errors import ClientDisconnected
+from rolecall.errors import AnswerNotSent, ClientDisconnected
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState
 from rolecall.model.ids import START, Caller, Cursor, TaskId
 from rolecall.model.task import TaskRow
 from rolecall.model.value import replace
 from tests.contract.words import a_row
 
-CALLER, OTHER = Caller("default", "anna"), Caller("default", "bert")
+CALLER, OTHER, THIRD = Caller("default", "anna"), Caller("default", "bert"), Caller("default", "carla")
 
 
 class Fold:
@@ -123,3 +123,22 @@ async def test_a_fold_ends_when_its_caller_has_disconnected() -> None:
     with pytest.raises(ClientDisconnected):
         await folding
     assert len(parts.page_sizes) == 1
+
+
+async def test_the_memory_for_a_large_task_is_held_while_it_is_read_and_refused_above_the_cap() -> None:
+    parts = Parts(a_log(300, 1_000))
+    parts.shares = Shares(ShareLimits(unsent=1_000_000, unsent_per_workspace=1_000_000))
+    parts.hold, reader, row, view = asyncio.Event(), parts.reader, row_of(parts), TaskView("0.3")
+    readers: list[Coroutine[Any, Any, Any]] = [
+        reader.now(CALLER, row, view),
+        reader.documents(OTHER, [row, row], view),
+    ]
+    reading = [asyncio.create_task(one) for one in readers]
+    await asyncio.sleep(0.01)
+    assert parts.shares.unsent.use.used == 900_000
+    for refused in (reader.of(CALLER, TaskId("t"), parts.log, view), reader.now(THIRD, row, view)):
+        with pytest.raises(AnswerNotSent, match="300000 bytes"):
+            await refused
+    parts.hold.set()
+    await asyncio.gather(*reading)
+    assert parts.shares.unsent.use.used == 0

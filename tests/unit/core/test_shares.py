@@ -8,11 +8,12 @@ from collections import Counter
 
 import pytest
 
+from hub.core.shares.answers import AnswerShare
 from hub.core.shares.rotation import Rotation
 from hub.core.shares.share import WorkspaceShare
 from hub.core.shares.slots import WorkspaceSlots
 from hub.core.shares.table import ShareLimits, Shares
-from rolecall.errors import Overloaded
+from rolecall.errors import AnswerNotSent, Overloaded
 from tests.helpers.clock import ManualClock
 
 HUB = r"^The hub holds 3 things, its limit \(ROLECALL_MOST\)"
@@ -160,6 +161,44 @@ def test_its_use_is_told() -> None:
     is_refused(share, "c", HUB)
     is_refused(share, "a", MINE)
     assert share.use == ("things", 3, 3, 2, 2, 1, 2)
+
+
+# --- memory for answers
+
+
+def memory() -> AnswerShare:
+    return AnswerShare("bytes", "most", 300_000, 200_000, monotonic=ManualClock().monotonic)
+
+
+def test_small_answers_are_not_counted() -> None:
+    share = memory()
+    for _ in range(100):
+        share.take("a", 63_000)
+    assert share.use.used == 0
+    share.give_back("a", 63_000)
+    assert share.use.used == 0
+
+
+def test_an_answer_that_does_not_fit_is_refused_with_its_size_and_the_setting() -> None:
+    share = memory()
+    share.take("a", 150_000)
+    with pytest.raises(
+        AnswerNotSent, match=r"of about 150000 bytes .* This workspace .*\(ROLECALL_MOST_PER_WORKSPACE\)"
+    ) as refused:
+        share.take("a", 150_000)
+    assert refused.value.facts == {"retryAfter": "5"}
+    share.take("b", 150_000)
+    with pytest.raises(AnswerNotSent, match=r"The hub .* \(ROLECALL_MOST\)"):
+        share.take("c", 65_536)
+
+
+def test_an_answer_above_the_cap_is_sent_while_its_workspace_has_no_other() -> None:
+    share = memory()
+    with share.hold("a", 5_000_000):
+        assert share.use.used == 200_000
+        with pytest.raises(AnswerNotSent):
+            share.take("a", 65_536)
+    assert share.use.used == 0
 
 
 # --- what is given back at once

@@ -161,6 +161,33 @@ def test_a_mark_that_cannot_be_written_opens_nothing(path: Path, caplog: pytest.
     assert [record.getMessage() for record in caplog.records] == ["the mark that tokens are required cannot be read or written"]
 
 
+def test_a_token_is_valid_by_its_id_until_it_is_revoked_or_expires(path: Path) -> None:
+    clock = ManualClock()
+    first = tokens.new(path, CLIENT, lasts=None, now=0)
+    second = tokens.new(path, CLIENT, lasts=60, now=clock.wall())
+    book = tokens.TokenBook(path, wall=clock.wall, monotonic=clock.monotonic)
+    found = book.find(first[0])
+    assert found is not None and found.token == first[1].id
+    assert [book.is_valid(name) for name in (first[1].id, second[1].id, "unknown", "")] == [True, True, False, True]
+    clock.advance(60)
+    assert not book.is_valid(second[1].id)
+    tokens.revoke(path, first[1].id)
+    clock.advance(0.5)
+    assert not book.is_valid(first[1].id)
+
+
+def test_while_the_file_cannot_be_read_no_token_is_taken_for_revoked(path: Path) -> None:
+    clock = ManualClock()
+    _, entry = tokens.new(path, CLIENT, lasts=None, now=0)
+    whole = path.read_text()
+    path.write_text("{")
+    book = tokens.TokenBook(path, wall=clock.wall, monotonic=clock.monotonic)
+    assert book.is_valid(entry.id) and book.is_valid("unknown")
+    path.write_text(whole)
+    clock.advance(1)
+    assert book.is_valid(entry.id) and not book.is_valid("unknown")
+
+
 def test_without_a_file_only_the_shared_token_is_valid(path: Path) -> None:
     for nothing in (tokens.TokenBook(path), tokens.TokenBook(None), tokens.TokenBook(path, mark=path.with_name("mark"))):
         assert (nothing.empty, nothing.required) == (True, False)

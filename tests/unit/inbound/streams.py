@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from hub.core.observe import NullObserver
+from hub.core.shares.table import Shares
 from hub.core.tasks.stream import TaskStream
+from hub.core.token_watch import OpenUses
 from hub.inbound.a2a.sse_response import EventStream
 from hub.inbound.middleware.request import Request
 from hub.ports.engine import Engine
@@ -16,9 +18,11 @@ from hub.server.asgi import STREAM, Scope
 from hub.server.cycle import RequestCycle
 from hub.storage.memory.engine import MemoryEngine
 from rolecall.model.ids import START, TaskId
+from rolecall.model.principal import Kind, Principal
 from tests.helpers.clock import ManualClock
 
 KEEP_ALIVE = 5.0
+TOKEN = "1234"
 
 
 def memory_engine() -> Engine:
@@ -80,10 +84,13 @@ class StreamRequest:
         self.cycle = RequestCycle(connection, asyncio.get_running_loop(), scope, keep_alive=True, expects_continue=False)
         self.cycle.finish()
         scope["extensions"][STREAM] = self.cycle
-        self.request = Request(scope, self.cycle.receive, self.cycle.send)
+        self.uses = OpenUses()
+        self.request = Request(scope, self.cycle.receive, self.cycle.send, self.uses)
+        self.request.principal = Principal("anna", Kind.CLIENT, token=TOKEN)
+        self.unsent = Shares().unsent
 
     async def opened(self, task_stream: TaskStream) -> EventStream:
-        event_stream = EventStream(self.request, KEEP_ALIVE)
+        event_stream = EventStream(self.request, KEEP_ALIVE, self.unsent)
 
         async def opening() -> TaskStream:
             return task_stream

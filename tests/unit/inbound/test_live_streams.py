@@ -13,14 +13,14 @@ from hub.core.tasks.stream import TaskStream
 from hub.inbound.a2a.sse_response import EventStream
 from hub.ports.engine import Engine
 from hub.storage.common.log_tail import LIVE_EVENTS
-from rolecall.errors import ClientDisconnected, InvalidAnswer, TaskNotFound
+from rolecall.errors import AnswerNotSent, ClientDisconnected, InvalidAnswer, TaskNotFound, TokenEnded
 from rolecall.model.a2a import Logged, TaskState
 from rolecall.model.ids import TaskId
 from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder
 from rolecall.protocol.sse import COME_BACK, KEEP_ALIVE
 from tests.contract.words import DONE, admitted, append, status, text
 from tests.unit.inbound import streams
-from tests.unit.inbound.streams import Connection, StreamRequest, memory_engine, stream_of
+from tests.unit.inbound.streams import TOKEN, Connection, StreamRequest, memory_engine, stream_of
 
 pytestmark = pytest.mark.virtual_time
 
@@ -200,6 +200,51 @@ async def test_a_bug_in_one_reader_fails_that_reader_only() -> None:
     assert live.task_stream.closed
 
 
+class WatchedMemory(Connection):
+    """Knows how much memory its stream's workspace held at each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[int] = []
+        self.stream_request: StreamRequest
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self.held.append(self.stream_request.unsent.use.used)
+
+
+async def large_event(stream_request: StreamRequest) -> asyncio.Task[None]:
+    engine = memory_engine()
+    task = await admitted(engine)
+    task_stream = stream_of(engine, task)
+    event_stream = await stream_request.opened(task_stream)
+    copy = asyncio.create_task(event_stream.copy(task_stream, an_encoder()))
+    await asyncio.sleep(0.01)
+    await append(engine, task, text("x" * 200_000))
+    await append(engine, task, DONE, after=1)
+    return copy
+
+
+async def test_a_large_event_counts_for_its_workspace_until_the_client_has_taken_it() -> None:
+    connection = WatchedMemory()
+    connection.stream_request = StreamRequest(connection)
+    copy = await large_event(connection.stream_request)
+    while len(connection.written) < 200_000:  # noqa: ASYNC110  what counts is the next turn
+        await asyncio.sleep(0)
+    assert connection.stream_request.unsent.use.used > 200_000
+    await asyncio.wait_for(copy, 1)
+    assert connection.cursors == [1, 2]
+    assert all(200_000 < held < 200_200 for held in connection.held[:4]) and connection.held[-1] == 0
+
+
+async def test_a_large_event_that_its_workspace_may_not_hold_ends_the_stream_with_the_reason() -> None:
+    stream_request = StreamRequest(connection := Connection())
+    stream_request.unsent.fill("default", 10**9)
+    with pytest.raises(AnswerNotSent):
+        await asyncio.wait_for(await large_event(stream_request), 1)
+    assert connection.written == b""
+
+
 async def test_a_client_that_disconnects_closes_its_stream() -> None:
     live = await live_stream()
     live.stream_request.cycle.disconnect()
@@ -242,6 +287,7 @@ async def test_a_stream_that_has_ended_is_not_kept_by_its_connection() -> None:
     await append(live.engine, live.task, DONE)
     await asyncio.wait_for(live.copy, 1)
     stream_request = live.stream_request
+    stream_request.request.close()
     del live
     assert (count_of(EventStream), count_of(TaskStream)) == before
     assert not stream_request.cycle.disconnected
@@ -271,3 +317,82 @@ async def test_many_readers_of_one_task_are_served_in_turns() -> None:
     await append(engine, task, DONE, after=2)
     await asyncio.wait_for(asyncio.gather(*copies), 1)
     assert [connection.cursors for connection in connections] == [[1, 2, 3]] * len(connections)
+
+
+# --- a token that ends
+
+
+async def test_a_stream_ends_with_its_token_and_its_client_may_be_told() -> None:
+    live = await live_stream()
+    await live.append("1")
+    live.stream_request.uses.end(TOKEN)
+    assert live.task_stream.closed
+    with pytest.raises(TokenEnded):
+        await asyncio.wait_for(live.copy, 1)
+    await live.append("2")
+    assert live.connection.cursors == [1]
+    live.stream_request.request.close()
+    assert live.stream_request.uses.tokens == []
+
+
+async def test_a_stream_that_has_not_begun_ends_with_its_token() -> None:
+    stream_request = StreamRequest(Connection())
+    opening: asyncio.Task[TaskStream] = asyncio.create_task(asyncio.sleep(60))  # type: ignore[arg-type]
+    waiting = asyncio.create_task(
+        EventStream(stream_request.request, streams.KEEP_ALIVE, stream_request.unsent).wait_for(opening)
+    )
+    await asyncio.sleep(0.01)
+    stream_request.uses.end(TOKEN)
+    with pytest.raises(TokenEnded):
+        await asyncio.wait_for(waiting, 0.1)
+    opening.cancel()
+
+
+class Full(Connection):
+    """Its client takes no data, and never will."""
+
+    write_paused = True  # type: ignore[assignment]
+
+    def on_drain(self, callback: object) -> None: ...
+
+
+@pytest.mark.parametrize("size", [1, 200_000])
+async def test_a_stream_whose_client_takes_no_data_ends_with_its_token_and_holds_nothing(size: int) -> None:
+    engine, stream_request = memory_engine(), StreamRequest(Full())
+    task = await admitted(engine)
+    task_stream = stream_of(engine, task)
+    copy = asyncio.create_task((await stream_request.opened(task_stream)).copy(task_stream, an_encoder()))
+    await append(engine, task, text("x" * size))
+    await asyncio.sleep(20)
+    assert not copy.done()
+    stream_request.uses.end(TOKEN)
+    with pytest.raises(ClientDisconnected):
+        await asyncio.wait_for(copy, 0.1)
+    assert stream_request.unsent.use.used == 0
+
+
+async def test_a_stream_whose_token_ends_while_a_large_event_is_written_does_not_wait_for_its_client() -> None:
+    class Slow(Connection):
+        def on_drain(self, callback: object) -> None: ...
+
+    class Ending:
+        def frames(self, batch: Sequence[Logged]) -> bytes:
+            stream_request.uses.end(TOKEN)
+            return b"x" * 200_000
+
+    engine, stream_request = memory_engine(), StreamRequest(Slow())
+    task = await admitted(engine)
+    await append(engine, task, text())
+    task_stream = stream_of(engine, task)
+    event_stream = await stream_request.opened(task_stream)
+    with pytest.raises(TokenEnded):
+        await asyncio.wait_for(event_stream.copy(task_stream, Ending()), 0.1)
+
+
+async def test_a_stream_that_has_ended_is_no_longer_found_by_its_token() -> None:
+    live = await live_stream()
+    assert live.stream_request.uses.tokens == [TOKEN]
+    await append(live.engine, live.task, DONE)
+    await asyncio.wait_for(live.copy, 1)
+    live.stream_request.request.close()
+    assert live.stream_request.uses.tokens == []

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from hub.core.shares.table import Shares
 from hub.core.tasks.stream import TaskStream
 from hub.inbound.a2a.sse_response import EventStream
 from hub.inbound.middleware.request import Request
@@ -58,7 +59,7 @@ def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def opened(client: Client) -> EventStream:
     scope = {"type": "http", "path": "/", "method": "POST", "headers": [], "extensions": {}}
-    return EventStream(Request(scope, client.receive, client.send), 5)
+    return EventStream(Request(scope, client.receive, client.send), 5, Shares().unsent)
 
 
 async def test_a_disconnect_before_the_first_event_cancels_the_opening_soon_and_not_at_once() -> None:
