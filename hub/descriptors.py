@@ -65,7 +65,7 @@ def fit(wanted: Connections, limit: int) -> Connections:
     most_of_callers = max(half, room - wanted.workers)
     callers = max(1, min(wanted.callers, most_of_callers - refused_at_once(most_of_callers)))
     lower = Connections(callers, max(1, min(wanted.workers, room - callers - refused_at_once(callers))))
-    log.warning(
+    log.info(
         "the limit of open files is too low for max_connections and max_worker_connections: both are lowered. Raise it "
         "(ulimit -n, LimitNOFILE), or lower the settings",
         extra={"event": "few_descriptors", "limit": limit, "connections": lower.callers, "to_workers": lower.workers},

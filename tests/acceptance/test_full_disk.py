@@ -113,6 +113,7 @@ def test_a_full_disk_stops_no_end_of_a_task_no_withdrawal_and_no_revocation(tmp_
         tokens = room.seen_from_outside(hub) / "tokens.json"
         mine, _ = new(tokens, Principal("me", Kind.ADMIN), lasts=None, now=0.0)
         theirs, _ = new(tokens, Principal("they", Kind.CLIENT), lasts=None, now=0.0)
+        wait_for(lambda: status_of(f"{hub.url}/registry/tasks") == 401)  # until then, every caller is the local one
         with httpx.Client(base_url=hub.url, headers={"Authorization": f"Bearer {mine}"}, trust_env=False) as http:
 
             def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:

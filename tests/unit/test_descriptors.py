@@ -25,6 +25,7 @@ def test_what_fits_is_not_lowered(limit: int, caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.parametrize("limit", [64, 256, 1_024, 20_000, 33_000])
 def test_what_does_not_fit_is_lowered_and_leaves_a_reserve(limit: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     lower = fit(USUAL, limit)
     assert 0.74 * limit - 15 <= lower.descriptors <= limit - min(512, limit // 4)
     assert lower.workers >= lower.callers or lower.workers == USUAL.workers
