@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.loadclients import StreamReader, metric, open_stream
-from tests.acceptance.test_push import Receiver, a_receiver, check_complete, set_push
+from tests.acceptance.test_push import Receiver, a_receiver, check_complete, set_push_1_0
 from tests.helpers.client import Reader, get_task, send, texts
 from tests.helpers.processes import SERVERS, start_hub, start_worker, wait_for
 
@@ -92,7 +92,7 @@ def test_a_reader_that_stops_is_dropped(stack: HubStack) -> None:
 
 def test_a_webhook_gets_every_event_over_a_kill_of_the_hub(stack: HubStack, receiver: Receiver) -> None:
     ((reader, thread),) = _started_streams(stack, 1)
-    set_push(stack.hub, reader.task, "mine", receiver.url)
+    set_push_1_0(stack.hub, reader.task, "mine", receiver.url)
     wait_for(lambda: len(receiver.of(reader.task, "mine")) > 3)
     stack.hub.kill9()
     _come_back(stack, [(reader, thread)])

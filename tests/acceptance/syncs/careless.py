@@ -21,13 +21,13 @@ LATE = 0.05
 
 
 class WriterWithoutSync(Writer):
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], **options: Any) -> None:
         def connect_without_sync() -> sqlite3.Connection:
             db = connect()
             db.execute("pragma synchronous = off")
             return db
 
-        super().__init__(connect_without_sync)
+        super().__init__(connect_without_sync, **options)
 
 
 class WriterThatAnswersBeforeCommit(Writer):
