@@ -17,14 +17,14 @@ from hub.inbound.middleware.audit import record, record_call
 from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.headers import extension_headers, read_call_headers, version_of
 from hub.inbound.middleware.rate_limiter import counted_caller
-from hub.inbound.middleware.refusal import BODY_UNREAD, translate
+from hub.inbound.middleware.refusal import BODY_UNREAD
 from hub.inbound.middleware.request import Request
 from rolecall.errors import ClientDisconnected, HubError, RouteError, TokenEnded, UnsupportedOperation
 from rolecall.model.command import Target
 from rolecall.model.ids import Caller
 from rolecall.model.value import Value
 from rolecall.protocol.callers.encoder import SseEncoder
-from rolecall.protocol.faults import Fault
+from rolecall.protocol.faults import Fault, fault_of
 from rolecall.protocol.jsonrpc import NULL, RpcRequest, read_body, read_id, read_request, write_error, write_result
 from rolecall.protocol.methods import STREAMING, Operation, dialect_of, read_method
 from rolecall.protocol.sse import write_frame
@@ -97,7 +97,7 @@ class JsonRpc:
         except TokenEnded:
             raise  # as the next request with it
         except HubError as error:
-            fault = translate(error, dialect_of(method))
+            fault = fault_of(error, dialect_of(method))
             self._observer.refused(fault.reason.lower())
             if fault.status in _OWN_STATUS:
                 await request.answer_unread(write_error(call_id, fault), status=fault.status)
@@ -149,7 +149,7 @@ class JsonRpc:
 
     def _refuse_entry(self, request: Request, entry: Any, error: RouteError) -> bytes:
         method = entry.get("method") if isinstance(entry, dict) else None
-        fault = translate(error, dialect_of(method) if isinstance(method, str) else None)
+        fault = fault_of(error, dialect_of(method) if isinstance(method, str) else None)
         record(
             request.principal.caller if request.principal is not None else None,
             "turned away",
@@ -169,7 +169,7 @@ class JsonRpc:
             if parsed.operation in STREAMING:
                 raise UnsupportedOperation("A streaming method cannot be part of a batch.")
         except HubError as error:
-            fault = translate(error, dialect_of(method))
+            fault = fault_of(error, dialect_of(method))
             self._observer.refused(fault.reason.lower())
             return write_error(call_id, fault)
         return await self._call(parsed, request)
@@ -186,7 +186,7 @@ class JsonRpc:
     def _fault(self, error: Exception, method: str) -> Fault:
         if not isinstance(error, HubError):
             log.exception("request failed", exc_info=error, extra={"event": "request_failed", "method": method[:100]})
-        return translate(error, dialect_of(method))
+        return fault_of(error, dialect_of(method))
 
 
 def _parse_call(rpc_request: RpcRequest, target: Target, request: Request) -> ParsedCall:

@@ -13,14 +13,14 @@ from hub.inbound.a2a.unsent import send_answer
 from hub.inbound.middleware.audit import record_call
 from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.headers import extension_headers, read_call_headers, version_of
-from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of, translate
+from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of
 from hub.inbound.middleware.request import Request
 from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, TokenEnded, UnsupportedOperation
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import ITS_OWN
 from rolecall.protocol.callers.encoder import SseEncoder
 from rolecall.protocol.dialect import V0_1, V0_3, V1_0
-from rolecall.protocol.faults import Fault
+from rolecall.protocol.faults import Fault, fault_of
 from rolecall.protocol.jsonrpc import read_body
 from rolecall.protocol.methods import STREAMING, Operation, read_version
 from rolecall.protocol.rest import RestRoute, params_of, read_query, refuse_protobuf_form, write_error
@@ -115,7 +115,7 @@ class Rest:
     def _fault(self, error: Exception, method: str) -> Fault:
         if not isinstance(error, HubError):
             log.exception("request failed", exc_info=error, extra={"event": "request_failed", "method": method})
-        return translate(error, V1_0)
+        return fault_of(error, V1_0)
 
 
 def _dialect(route: RestRoute, operation: Operation, document: JsonObject, version: str | None) -> str:

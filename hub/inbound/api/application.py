@@ -8,10 +8,11 @@ from typing import Any
 from quart import Quart, Response, current_app, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from hub.inbound.middleware.refusal import retry_after_of, translate
+from hub.inbound.middleware.refusal import retry_after_of
 from hub.server.asgi import PROBLEM
 from rolecall.errors import BodyTooLarge, BodyTooSlow, HubError, MediaTypeNotSupported
 from rolecall.model.a2a import JsonObject
+from rolecall.protocol.faults import fault_of
 from rolecall.protocol.problem import problem_body, problem_document
 from rolecall.protocol.text.jsontext import dump, read_object
 
@@ -84,7 +85,7 @@ async def json_object(*, required: bool = True) -> JsonObject:
 
 
 def problem(error: HubError, **members: Any) -> Response:
-    fault = translate(error)
+    fault = fault_of(error)
     response = _problem(problem_body(fault, **members), fault.status)
     for name, value in retry_after_of(error):
         response.headers[name.decode()] = value.decode()

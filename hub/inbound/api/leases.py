@@ -17,7 +17,7 @@ from hub.inbound.api.operation import Operation, documented, operation_of
 from hub.inbound.api.requests import Enrolment, FlatEnrolment, Heartbeat, InstanceInPath, RoleInPath, WorkerInPath
 from hub.inbound.middleware.audit import recorded
 from hub.inbound.middleware.authentication import require
-from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of, translate
+from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of
 from hub.inbound.middleware.request import Request
 from hub.ports.vault import Vault
 from hub.server.asgi import PROBLEM
@@ -34,6 +34,7 @@ from rolecall.errors import (
 from rolecall.model.a2a import JsonObject
 from rolecall.model.ids import WorkerId
 from rolecall.model.principal import Principal, Right
+from rolecall.protocol.faults import fault_of
 from rolecall.protocol.problem import problem_body
 from rolecall.protocol.text.jsontext import dump, read_object
 
@@ -179,7 +180,7 @@ def seconds(duration: timedelta | None) -> float | None:
 
 
 async def _refuse(request: Request, error: HubError) -> None:
-    fault = translate(error)
+    fault = fault_of(error)
     members = {"registered": False} if isinstance(error, LeaseUnknown | LeaseSuperseded) else {}
     body = problem_body(fault, **members)
     if fault.status in BODY_UNREAD:

@@ -16,13 +16,13 @@ from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.fair_scheduler import FairScheduler
 from hub.inbound.middleware.origins import answer_preflight, is_preflight, with_cors
 from hub.inbound.middleware.rate_limiter import RateLimiter, counted_caller
-from hub.inbound.middleware.refusal import retry_after_of, translate
+from hub.inbound.middleware.refusal import retry_after_of
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import JSON, PROBLEM, App, Receive, Scope, Send
 from rolecall.errors import AccessError, BodyTooLarge, HubError, Overloaded, TooManyAtOnce, TooManyRequests
 from rolecall.model.command import Target
 from rolecall.model.ids import Caller, is_instance, is_role, split_name
-from rolecall.protocol.faults import Fault
+from rolecall.protocol.faults import Fault, fault_of
 from rolecall.protocol.jsonrpc import NULL, write_error
 from rolecall.protocol.problem import problem_body
 from rolecall.protocol.rest import read_route
@@ -95,7 +95,7 @@ class AsgiMiddleware:
             record(
                 request.principal.caller if request.principal is not None else None, "turned away", path, type(error).__name__
             )
-            fault = translate(error)
+            fault = fault_of(error)
             self._observer.refused(fault.reason.lower())
             await _refuse(request, error, fault, rpc=target is not None)
         finally:
