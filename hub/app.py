@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -60,6 +59,7 @@ from hub.outbound.resolver import Resolver
 from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import WebhookGuard, read_networks
 from hub.outbound.worker_guard import Guard
+from hub.place import Place
 from hub.ports.clock import Clock
 from hub.ports.engine import Engine
 from hub.server.asgi import App, Receive, Scope, Send, with_send_timeout
@@ -67,7 +67,6 @@ from hub.settings.model import Settings, variable
 from hub.storage import open_engine
 from hub.telemetry import metrics as telemetry
 from rolecall.errors import ConfigError
-from rolecall.model.ids import is_loopback
 from rolecall.protocol.codec import Codec
 
 log = logging.getLogger(__name__)
@@ -76,30 +75,11 @@ _FORGET_EVERY = 30.0
 _WEBHOOK_LIMITS = ClientLimits(per_origin=16, overall=256)
 _EXTENSION = "hub"
 """Where Quart keeps the parts of the running hub."""
-_MAKE_TOKEN = f"Make one: rolecall tokens new --kind admin --name me, or set {variable('admin_token')}"
-_PUBLIC = f"public_url says that others call the hub at {{url}}, and there are no tokens. {_MAKE_TOKEN}; or unset public_url."
-_EXPOSED = f"host {{host}} lets other machines call the hub, and there are no tokens. {_MAKE_TOKEN}; or listen on 127.0.0.1."
 _NO_TOKENS = "the hub has had tokens and has none now, so it refuses every caller. Make one: rolecall tokens new"
 _TLS_ELSEWHERE = (
     "tls_cert and tls_key are for `rolecall serve`. Give another server the certificate in its own way, unset both here, "
     f"and set {variable('public_url')} to the https address."
 )
-_UNLOCKED = (
-    "the hub cannot know which address another server listens on, and there are no tokens. "
-    f"{_MAKE_TOKEN}. For callers on this machine only, set {variable('host')}=127.0.0.1, and let the server listen there."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the hub listens, and the URL under which callers reach it. `on_loopback`: only this machine can connect.
-    `exposed`: callers elsewhere may be able to reach it, also through a proxy here.
-    """
-
-    port: int
-    url: str
-    on_loopback: bool
-    exposed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +125,9 @@ def create_app(
     """
     if port is None and settings.tls_cert is not None:
         raise ConfigError([_TLS_ELSEWHERE])
-    place = _place(settings, port)
+    place = Place.of(settings, port)
     if place.exposed and _tokens(settings).empty:
-        raise ConfigError([_without_tokens(settings, place)])
+        raise ConfigError([place.why_tokens])
     app = create_api(settings.max_body, settings.max_depth)
 
     @app.while_serving
@@ -177,7 +157,7 @@ async def _running(
     connections = fit(Connections(settings.max_connections, settings.max_worker_connections), descriptors.limit)
     supervisor, shares = Supervisor(), Shares(_share_limits(settings, connections.workers), descriptors)
     tokens = _tokens(settings)
-    own_addresses = _own_addresses(settings, place)
+    own_addresses = place.own_addresses
     resolver = Resolver(shares.lookups)
     guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback, resolve=resolver.resolve)
     async with (
@@ -299,29 +279,6 @@ def _webhook_guard(settings: Settings, own_addresses: Sequence[tuple[str, int]],
     return WebhookGuard(settings.push_allowed_hosts, networks, own_addresses, resolve=resolver.resolve)
 
 
-def _own_addresses(settings: Settings, place: Place) -> Sequence[tuple[str, int]]:
-    """The hub's own names and ports. The hub never calls them, whatever address they resolve to."""
-    public = urlsplit(place.url)
-    usual = (443 if public.scheme == "https" else 80) if public.port is None else public.port
-    ports = (80, 443) if usual in (80, 443) else (usual,)
-    here = [settings.host, "localhost" if is_loopback(settings.host) else socket.gethostname()]
-    return [*((name, place.port) for name in here), *((public.hostname or "", port) for port in ports)]
-
-
-def _place(settings: Settings, port: int | None) -> Place:
-    """Of another server's address the hub knows only what its operator says: that `host` is loopback."""
-    on_loopback = is_loopback(settings.host) and (port is not None or "host" in settings.model_fields_set)
-    exposed = not on_loopback or (settings.public_url is not None and not is_loopback(_name_in(settings.public_url)))
-    return Place(settings.port if port is None else port, settings.url(port), on_loopback, exposed)
-
-
-def _without_tokens(settings: Settings, place: Place) -> str:
-    """Why the hub does not start."""
-    if not is_loopback(settings.host):
-        return _EXPOSED.format(host=settings.host)
-    return _PUBLIC.format(url=settings.public_url) if place.on_loopback else _UNLOCKED
-
-
 def needs_tokens(settings: Settings) -> bool:
     """Whether callers of this hub must show a token, wherever they are."""
     return _tokens(settings).required
@@ -331,18 +288,6 @@ def _tokens(settings: Settings) -> TokenBook:
     folder = settings.data_dir if settings.store != "memory:" else None
     path = settings.tokens or (folder / TOKENS_FILE if folder is not None else None)
     return TokenBook(path, mark=folder / TOKENS_MARK if folder is not None else None, shared=settings.admin_token)
-
-
-def _name_in(url: str) -> str:
-    return urlsplit(url).hostname or ""
-
-
-def _hosts(settings: Settings, place: Place) -> Sequence[str]:
-    """The Host names that a hub on loopback accepts. Any other one is DNS rebinding: another site uses the browser."""
-    if not place.on_loopback:
-        return ()
-    names = ("localhost", "127.0.0.1", "::1", settings.host, _name_in(settings.public_url or ""))
-    return [f"[{name}]" if ":" in name else name for name in names if name]
 
 
 def _vault(settings: Settings) -> SealingVault:
@@ -366,7 +311,7 @@ def _mount(
         log.warning(_NO_TOKENS, extra={"event": "no_tokens"})
     authenticator = Authenticator(
         tokens,
-        _hosts(settings, place),
+        place.hosts,
         Origins(settings.allowed_origins, settings.public_url),
         max_head=settings.max_head,
         exposed=place.exposed,

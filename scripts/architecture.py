@@ -32,6 +32,7 @@ SMALL = {
     "hub.asgi": "hub.app",
     "hub.clock": "hub.app",
     "hub.descriptors": "hub.app",
+    "hub.place": "hub.app",
     "hub.run": "hub.app",
     "rolecall.errors": "rolecall.model",
     "rolecall.setting": "rolecall.model",
