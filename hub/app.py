@@ -62,6 +62,7 @@ from hub.outbound.worker_guard import Guard
 from hub.place import Place
 from hub.ports.clock import Clock
 from hub.ports.engine import Engine
+from hub.ports.forwarder import Forwarder
 from hub.server.asgi import App, Receive, Scope, Send, with_send_timeout
 from hub.settings.model import Settings, variable
 from hub.storage import open_engine
@@ -173,31 +174,8 @@ async def _running(
     ):
         observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()), shares.uses)
         vault = _vault(settings)
-        failing = FailingWorkers(engine.registry, clock, supervisor)
-        parts = Dependencies(
-            engine=engine,
-            forwarder=HttpForwarder(client, vault=vault),
-            codec=Codec(clock.wall),
-            router=Router(engine.registry, engine.tasks, failing, default_role=settings.default_role),
-            failing=failing,
-            waiting=WaitingCalls(engine.registry),
-            observer=observer,
-            clock=clock,
-            silence=timedelta(seconds=settings.worker_silence),
-            deadline=timedelta(seconds=settings.task_deadline),
-            pause_grace=timedelta(seconds=settings.pause_grace),
-            max_log=settings.max_log,
-            max_log_events=settings.max_log_events,
-            shares=shares,
-            token_is_valid=tokens.is_valid,
-        )
+        parts = _dependencies(settings, engine, HttpForwarder(client, vault=vault), observer, clock, supervisor, shares, tokens)
         deps = wrap(parts)
-        limits = HubLimits(
-            keep_alive=timedelta(seconds=settings.keep_alive),
-            retention=timedelta(seconds=settings.retention),
-            max_pause=timedelta(seconds=settings.max_pause),
-            same_message=timedelta(seconds=settings.same_message),
-        )
         terms = LeaseTerms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
         directory = Directory(
             engine.registry,
@@ -213,7 +191,7 @@ async def _running(
         webhooks = HttpWebhooks(webhook_client, webhook_guard, clock.wall, secret=settings.webhook_secret)
         deliveries = Deliveries(deps, webhooks, vault, supervisor, DeliveryPolicy(retry=timedelta(seconds=settings.push_retry)))
         push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
-        hub = Hub(deps, supervisor, limits, push)
+        hub = Hub(deps, supervisor, _hub_limits(settings), push)
         rolecall = Rolecall(hub, directory, engine, push, shares, observer, connections.callers)
         uses = OpenUses()
         token_watch = TokenWatch(tokens, uses, engine.registry, hub.relays)
@@ -236,6 +214,45 @@ async def _running(
             rolecall.drain()
             await supervisor.close()
             await resolver.aclose()
+
+
+def _dependencies(
+    settings: Settings,
+    engine: Engine,
+    forwarder: Forwarder,
+    observer: telemetry.Metrics,
+    clock: Clock,
+    supervisor: Supervisor,
+    shares: Shares,
+    tokens: TokenBook,
+) -> Dependencies:
+    failing = FailingWorkers(engine.registry, clock, supervisor)
+    return Dependencies(
+        engine=engine,
+        forwarder=forwarder,
+        codec=Codec(clock.wall),
+        router=Router(engine.registry, engine.tasks, failing, default_role=settings.default_role),
+        failing=failing,
+        waiting=WaitingCalls(engine.registry),
+        observer=observer,
+        clock=clock,
+        silence=timedelta(seconds=settings.worker_silence),
+        deadline=timedelta(seconds=settings.task_deadline),
+        pause_grace=timedelta(seconds=settings.pause_grace),
+        max_log=settings.max_log,
+        max_log_events=settings.max_log_events,
+        shares=shares,
+        token_is_valid=tokens.is_valid,
+    )
+
+
+def _hub_limits(settings: Settings) -> HubLimits:
+    return HubLimits(
+        keep_alive=timedelta(seconds=settings.keep_alive),
+        retention=timedelta(seconds=settings.retention),
+        max_pause=timedelta(seconds=settings.max_pause),
+        same_message=timedelta(seconds=settings.same_message),
+    )
 
 
 def _share_limits(settings: Settings, worker_connections: int) -> ShareLimits:
