@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -27,16 +27,12 @@ from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.ids import WorkerId, new_task_id
 from rolecall.model.worker import Offer
 from tests.helpers.scripted import ScriptedForwarder, chunk, task
-from tests.helpers.virtual_time import VirtualTimeLoop
 
 OFFER = Offer(WorkerId("echo", "a"), "http://w/echo:a", streaming=True)
 IDS = Ids(new_task_id(), "c", "wt", "wc", "0.3")
 
 
-def pytest_asyncio_loop_factories(
-    config: pytest.Config, item: pytest.Item
-) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"virtual": VirtualTimeLoop}
+pytestmark = pytest.mark.virtual_time
 
 
 class Setup:
