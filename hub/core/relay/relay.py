@@ -559,7 +559,9 @@ class Relay(Inbox):
 
 def message_memory(turns: Sequence[Turn]) -> int:
     """Bytes that a relay keeps of its messages, as they are stored and as they are sent. Small ones are not counted."""
-    size = sum([len(turn.params) for turn in turns])
+    size = 0
+    for turn in turns:
+        size += len(turn.params)
     return 2 * size if size > _SMALL else 0
 
 

@@ -400,8 +400,10 @@ def _list_filter(caller: Caller, query: TaskQuery) -> tuple[str, list[Any]]:
     where, values = _filter(caller, query.context_id, query.role)
     if query.state in (None, TaskState.COMPLETED):
         where += " and not hidden"  # a hidden task is completed
+    elif query.state == TaskState.SUBMITTED:
+        where = where.replace("workspace =", "+workspace =") + " and idle_since is null"  # no other index but task_idle
     else:
-        where += " and state <> 'completed'"  # needed to use the partial index
+        where += " and state not in ('completed', 'submitted')"  # needed to use the partial index
     if query.state is not None:
         where += " and state = ?"
         values.append(query.state)

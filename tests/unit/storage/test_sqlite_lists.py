@@ -37,7 +37,7 @@ def plan(database: Path, sql: str, values: list[object]) -> str:
 
 
 @pytest.mark.parametrize("role", [None, "echo"])
-@pytest.mark.parametrize("state", sorted(set(TaskState) - {TaskState.COMPLETED}))
+@pytest.mark.parametrize("state", sorted(set(TaskState) - {TaskState.COMPLETED, TaskState.SUBMITTED}))
 def test_a_list_by_state_is_read_from_its_index(
     engine: SqliteEngine, database: Path, state: TaskState, role: str | None
 ) -> None:
@@ -46,6 +46,13 @@ def test_a_list_by_state_is_read_from_its_index(
     page = plan(database, *list_page(ANNA, query))
     assert "USING INDEX task_state (workspace=? AND caller=? AND state=?)" in page
     assert "TEMP B-TREE" not in page
+
+
+@pytest.mark.parametrize("role", [None, "echo"])
+def test_tasks_without_an_answer_are_read_from_the_open_ones(engine: SqliteEngine, database: Path, role: str | None) -> None:
+    query = TaskQuery(state=TaskState.SUBMITTED, role=role)
+    for sql, values in (list_count(ANNA, query), list_page(ANNA, query)):
+        assert "USING INDEX task_idle (idle_since=?)" in plan(database, sql, values)
 
 
 def test_completed_tasks_are_read_from_the_newest_change_on(engine: SqliteEngine, database: Path) -> None:
