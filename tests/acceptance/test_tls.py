@@ -83,14 +83,14 @@ def test_calls_and_streams_pass_and_a_stream_resumes_after_a_kill(stack: TlsStac
                 if len(found) == 8:
                     stack.hub.kill9()
     task = found[0][1]["id"]
-    start_hub(stack.hub.data_dir, port=stack.hub.port, certificate=stack.certificate, **SETTINGS)
-    stack.enough.touch()
-    with stack.client(http2=http2) as http:
-        resume = {"Last-Event-ID": str(found[-1][0])}
-        found += list(frames(http, "/", rpc("tasks/resubscribe", {"id": task}), resume))[1:]
-    cursors = [cursor for cursor, _ in found]
-    assert cursors == list(range(1, len(cursors) + 1))
-    assert found[-1][1]["status"]["state"] == "completed"
+    with start_hub(stack.hub.data_dir, port=stack.hub.port, certificate=stack.certificate, **SETTINGS):
+        stack.enough.touch()
+        with stack.client(http2=http2) as http:
+            resume = {"Last-Event-ID": str(found[-1][0])}
+            found += list(frames(http, "/", rpc("tasks/resubscribe", {"id": task}), resume))[1:]
+        cursors = [cursor for cursor, _ in found]
+        assert cursors == list(range(1, len(cursors) + 1))
+        assert found[-1][1]["status"]["state"] == "completed"
 
 
 def test_a_renewed_certificate_is_shown_without_a_restart(stack: TlsStack) -> None:
