@@ -23,6 +23,7 @@ from hub.core.relay.start_signal import StartSignal
 from hub.core.relay.transitions import TABLE, Effect, Fact, Phase, Trigger, step
 from hub.core.relay.worker_call import WorkerCall, suspect, trigger_of
 from hub.core.routing.router import TRIAL, Route
+from hub.core.shares.share import SMALL
 from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import (
@@ -52,8 +53,6 @@ log = logging.getLogger(__name__)
 
 _PAUSE = 0.25
 """Seconds before another attempt to write a verdict."""
-_SMALL = 64 * 1024
-"""Bytes of messages that cost little beside the rest of a call."""
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
 
 
@@ -562,7 +561,7 @@ def message_memory(turns: Sequence[Turn]) -> int:
     size = 0
     for turn in turns:
         size += len(turn.params)
-    return 2 * size if size > _SMALL else 0
+    return 2 * size if size > SMALL else 0
 
 
 def _wake(waiters: list[asyncio.Future[None]]) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from hub.core.shares.share import WorkspaceShare
+from hub.core.shares.share import SMALL, WorkspaceShare
 from rolecall.errors import AnswerNotSent, Overloaded
-
-SMALL = 64 * 1024
-"""Bytes. A smaller answer is not counted: it is in its connection's buffer at once, and a connection has one at a time."""
 
 
 class AnswerShare(WorkspaceShare):
-    """An answer above the cap counts as the cap: so it can be sent, while its workspace has no other."""
+    """An answer above the cap counts as the cap: so it can be sent, while its workspace has no other. A small one is in its
+    connection's buffer at once, and a connection has one at a time.
+    """
 
     def take(self, workspace: str, amount: int = 1) -> None:
         """AnswerNotSent."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from rolecall.errors import Overloaded
 from rolecall.model.share import ShareUse
 
+SMALL = 64 * 1024
+"""Bytes that cost little beside the rest of a call: so few are not counted."""
 _COMES_BACK = 10.0
 """Seconds for which a refused workspace counts as waiting. It is told to try again after half of that."""
 
@@ -39,8 +41,7 @@ class WorkspaceShare:
         held = self._by_workspace.get(workspace, 0) + amount
         if held > self._per_workspace_limit:
             self._refused += 1
-            setting = f"{self._setting}_per_workspace"
-            raise Overloaded(self._what, self._per_workspace_limit, setting, holder="This workspace")
+            raise self._above_cap()
         if self._used + amount > self._limit:
             self._refused += 1
             self._waiting.pop(workspace, None)
@@ -66,8 +67,7 @@ class WorkspaceShare:
     def excess(self, workspace: str) -> Overloaded | None:
         """What was filled in is more than the workspace, or all together, may hold."""
         if self.held(workspace) > self._per_workspace_limit:
-            setting = f"{self._setting}_per_workspace"
-            return Overloaded(self._what, self._per_workspace_limit, setting, holder="This workspace")
+            return self._above_cap()
         return Overloaded(self._what, self._limit, self._setting) if self._used > self._limit else None
 
     def fill(self, workspace: str, amount: int = 1) -> None:
@@ -92,6 +92,10 @@ class WorkspaceShare:
         by = self._by_workspace
         largest = max(by.values(), default=0)
         return ShareUse(self._what, self._limit, self._used, largest, len(by), len(self._waiting), self._refused)
+
+    def _above_cap(self) -> Overloaded:
+        setting = f"{self._setting}_per_workspace"
+        return Overloaded(self._what, self._per_workspace_limit, setting, holder="This workspace")
 
     def _check_equal_share(self, workspace: str, held: int) -> None:
         self._forget_old_refusals()

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hub.core.shares.answers import SMALL, AnswerShare
+from hub.core.shares.answers import AnswerShare
+from hub.core.shares.share import SMALL
 from hub.inbound.middleware.rate_limiter import RateLimiter
 from rolecall.errors import AnswerNotInBatch, InvalidRequest, NotRun, RouteError
 from rolecall.model.ids import Caller

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from hub.core.shares.answers import SMALL, AnswerShare
+from hub.core.shares.answers import AnswerShare
+from hub.core.shares.share import SMALL
 from hub.core.tasks.stream import TaskStream
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import Headers

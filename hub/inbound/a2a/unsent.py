@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hub.core.shares.answers import SMALL, AnswerShare
+from hub.core.shares.answers import AnswerShare
+from hub.core.shares.share import SMALL
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import Headers
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from hub.core.shares.share import SMALL
 from hub.core.tasks.reader import OnDisconnect
 from hub.core.token_watch import OpenUses
 from hub.server.asgi import JSON, STREAM, Headers, Receive, Scope, Send, SendStream, ServerStream, WritableStream
@@ -13,7 +14,7 @@ from rolecall.model.principal import Principal
 
 _JSON_TYPES = frozenset({JSON, b"application/json-rpc", b"application/a2a+json"})
 _BODY_TIMEOUT = 10.0
-_SMALL_BODY, _MAX_DIGITS = 64 * 1024, 20
+_MAX_DIGITS = 20
 _PIECE = 64 * 1024
 _DISCARD_TIMEOUT, _DISCARD_LIMIT = 1.0, 8 * 1024 * 1024
 
@@ -112,7 +113,7 @@ class Request:
         if length is None:
             return limit if b"transfer-encoding" in self.headers else 0
         size = int(length) if length.isdigit() and len(length) < _MAX_DIGITS else 0
-        return size if _SMALL_BODY < size <= limit else 0
+        return size if SMALL < size <= limit else 0
 
     def check_length(self, limit: int) -> None:
         """BodyTooLarge if the Content-Length is invalid or above `limit`."""
