@@ -179,8 +179,15 @@ class Hub:
         """Route, store, and only then call the worker, so that every task that may run can be found again. None: an earlier
         call has one of the names.
         """
-        with self._open_tasks.hold(caller.workspace), self._messages.hold(caller.workspace, message_memory((turn,))):
-            relay = await self._admit_one(caller, send, turn, names, on_disconnect)
+        self._open_tasks.take(caller.workspace)
+        try:
+            if memory := message_memory((turn,)):
+                with self._messages.hold(caller.workspace, memory):
+                    relay = await self._admit_one(caller, send, turn, names, on_disconnect)
+            else:
+                relay = await self._admit_one(caller, send, turn, names, on_disconnect)
+        finally:
+            self._open_tasks.give_back(caller.workspace)
         if relay is None:
             return None
         if self.draining:
@@ -197,30 +204,25 @@ class Hub:
         route = await self._route(caller, send, on_disconnect)
         self._connections.check(caller.workspace)  # before anything is stored: most of those refused end here
         # The place is taken from now on, and not only when the call is stored.
-        chosen = route.registration
+        chosen, relay = route.registration, None
         chosen.in_flight += 1
         try:
-            return await self._start(caller, send, turn, names, route, references)
+            row = self._new_row(caller, send, route)
+            push_config = await self._push.prepare(caller, send.push.of(row.id)) if send.push is not None else None
+            tasks, window = self._engine.tasks, self._limits.same_message
+            try:
+                stored = await tasks.admit(row, turn, names=names.of_task, remembered=window, push=push_config)
+            except asyncio.CancelledError:
+                await self._take_back(row.id, lambda: tasks.discard(row.id))
+                raise
+            if stored:
+                self._note_decision(row.id, route)
+                relay = self.relays.start(row, (turn,), route=route, send=send, references=references)
+            return relay
         finally:
             chosen.in_flight -= 1
-            if not chosen.full:
+            if relay is None and not chosen.full:
                 self._deps.waiting.wake(chosen.workspace, chosen.worker)
-
-    async def _start(
-        self, caller: Caller, send: Send, turn: Turn, names: CallNames, route: Route, references: dict[str, str]
-    ) -> Relay | None:
-        row = self._new_row(caller, send, route)
-        push_config = await self._push.prepare(caller, send.push.of(row.id)) if send.push is not None else None
-        tasks, window = self._engine.tasks, self._limits.same_message
-        try:
-            stored = await tasks.admit(row, turn, names=names.of_task, remembered=window, push=push_config)
-        except asyncio.CancelledError:
-            await self._take_back(row.id, lambda: tasks.discard(row.id))
-            raise
-        if not stored:
-            return None
-        self._note_decision(row.id, route)
-        return self.relays.start(row, (turn,), route=route, send=send, references=references)
 
     async def _take_back(self, task: TaskId, write: Callable[[], Awaitable[None]]) -> None:
         """The caller was cancelled while its message was being stored. Nothing will run, so the names must be free again
@@ -242,14 +244,15 @@ class Hub:
         try:
             try:
                 return await self._router.choose(caller, send)
-            except (RoleUnknown, NoLiveWorker, WorkerBusy) as refusal:
+            except (RoleUnknown, NoLiveWorker, WorkerBusy) as error:
                 if not send.wait or self.draining or _cannot_agree(send.target):
                     raise
-                choose = partial(self._router.choose, caller, send)
-                with self._deps.shares.waiting.hold(caller.workspace):
-                    return await self._deps.waiting.place(
-                        caller.workspace, refusal, choose, within=send.wait, on_disconnect=on_disconnect
-                    )
+                refusal = error.copy()  # it is kept as long as the call waits
+            choose = partial(self._router.choose, caller, send)
+            with self._deps.shares.waiting.hold(caller.workspace):
+                return await self._deps.waiting.place(
+                    caller.workspace, refusal, choose, within=send.wait, on_disconnect=on_disconnect
+                )
         except RouteError as error:
             role = send.target.path_role or send.target.role or ""
             self._deps.observer.routed(role, "role", type(error).__name__)

@@ -214,11 +214,11 @@ class Settings(BaseSettings):
     """How many streams may be open to the callers of one workspace. Without tokens there is one workspace.
     Higher: one workspace can fill more of max_streams. At the limit its new streams are refused with OVERLOADED."""
 
-    max_waiting: Integer = Field(10_000, ge=1, le=10_000_000)
+    max_waiting: Integer = Field(8_000, ge=1, le=10_000_000)
     """How many calls may wait for a worker (`metadata.waitSeconds`).
-    Higher: more memory. At the limit further calls do not wait and are refused with OVERLOADED."""
+    Higher: more memory, about 17 KB for each. At the limit further calls do not wait and are refused with OVERLOADED."""
 
-    max_waiting_per_workspace: Integer = Field(5_000, ge=1, le=10_000_000)
+    max_waiting_per_workspace: Integer = Field(4_000, ge=1, le=10_000_000)
     """How many calls of one workspace may wait for a worker. Without tokens there is one workspace.
     Higher: one workspace can fill more of max_waiting. At the limit its further calls are refused with OVERLOADED."""
 

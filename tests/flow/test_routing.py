@@ -324,7 +324,7 @@ async def test_the_error_for_a_role_without_workers_names_how_the_last_one_ended
     await system.enrol("echo:b")
     system.clock.advance(120)
     await system.engine.registry.sweep()
-    with pytest.raises(NoLiveWorker, match="the last one, b, has missed its heartbeats"):
+    with pytest.raises(NoLiveWorker, match="the last one, b, has missed its heartbeats, or its token has ended"):
         await system.send()
     with pytest.raises(NoLiveWorker, match="missed its heartbeats"):
         await system.send(role=None, metadata={"role": "echo:b"})

@@ -155,7 +155,7 @@ class Router:
         return NoLiveWorker(role, f"the last one, {last.worker.instance}, has {_GONE.get(last.kind.value, 'gone')}")
 
 
-_GONE = {"expired": "missed its heartbeats", "withdrawn": "withdrawn"}
+_GONE = {"expired": "missed its heartbeats, or its token has ended", "withdrawn": "withdrawn"}
 
 
 def check_agrees(row: TaskRow, target: Target) -> None:

@@ -52,12 +52,12 @@ class WaitingCalls:
                     try:
                         return await choose()
                     except (RoleUnknown, NoLiveWorker, WorkerBusy) as error:
-                        refusal = error
-                        if _name_of(error) == queue.name:
+                        refusal = error.copy()
+                        if _name_of(refusal) == queue.name:
                             queue.try_later()
                         else:
                             self._leave(workspace, queue, call)
-                            queue = self._join(workspace, error, call)
+                            queue = self._join(workspace, refusal, call)
         except TimeoutError:
             raise refusal from None
         finally:

@@ -39,22 +39,16 @@ class WorkspaceShare:
 
     def take(self, workspace: str, amount: int = 1) -> None:
         held = self._by_workspace.get(workspace, 0) + amount
-        if held > self._per_workspace_limit:
-            self._refused += 1
-            raise self._above_cap()
-        if self._used + amount > self._limit:
-            self._refused += 1
+        if held > self._per_workspace_limit or self._used + amount > self._limit or self._waiting:
+            self._check(workspace, held, amount)
             self._waiting.pop(workspace, None)
-            self._waiting[workspace] = self._monotonic()
-            raise Overloaded(self._what, self._limit, self._setting)
-        if self._waiting:
-            self._check_equal_share(workspace, held)
         self._used += amount
         self._by_workspace[workspace] = held
 
     def check(self, workspace: str) -> None:
-        self.take(workspace)
-        self.give_back(workspace)
+        held = self._by_workspace.get(workspace, 0) + 1
+        if held > self._per_workspace_limit or self._used >= self._limit or self._waiting:
+            self._check(workspace, held, 1)
 
     def held(self, workspace: str) -> int:
         return self._by_workspace.get(workspace, 0)
@@ -93,20 +87,28 @@ class WorkspaceShare:
         largest = max(by.values(), default=0)
         return ShareUse(self._what, self._limit, self._used, largest, len(by), len(self._waiting), self._refused)
 
-    def _above_cap(self) -> Overloaded:
-        setting = f"{self._setting}_per_workspace"
-        return Overloaded(self._what, self._per_workspace_limit, setting, holder="This workspace")
-
-    def _check_equal_share(self, workspace: str, held: int) -> None:
+    def _check(self, workspace: str, held: int, amount: int) -> None:
+        """Overloaded, if it may not hold so much. `held`: with the amount."""
+        if held > self._per_workspace_limit:
+            self._refused += 1
+            raise self._above_cap()
+        if self._used + amount > self._limit:
+            self._refused += 1
+            self._waiting.pop(workspace, None)
+            self._waiting[workspace] = self._monotonic()
+            raise Overloaded(self._what, self._limit, self._setting)
         self._forget_old_refusals()
-        self._waiting.pop(workspace, None)
-        if not self._waiting:
+        if not self._waiting.keys() - {workspace}:
             return
         workspaces = len(self._by_workspace.keys() | self._waiting.keys() | {workspace})
         share = max(1, self._limit // workspaces)
         if held > share:
             self._refused += 1
             raise Overloaded(self._what, share, self._setting, holder="Others wait, and this workspace")
+
+    def _above_cap(self) -> Overloaded:
+        setting = f"{self._setting}_per_workspace"
+        return Overloaded(self._what, self._per_workspace_limit, setting, holder="This workspace")
 
     def _forget_old_refusals(self) -> None:
         since = self._monotonic() - _COMES_BACK

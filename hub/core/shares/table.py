@@ -32,8 +32,8 @@ class ShareLimits:
     streams_per_workspace: int = 5_000
     message_memory: int = 256 * 1024 * 1024
     message_memory_per_workspace: int = 128 * 1024 * 1024
-    waiting: int = 10_000
-    waiting_per_workspace: int = 5_000
+    waiting: int = 8_000
+    waiting_per_workspace: int = 4_000
     worker_connections: int = 12_000
     worker_connections_per_workspace: int = 6_000
     at_once: int = 2_000

@@ -134,6 +134,16 @@ def test_while_another_workspace_waits_nobody_gets_more_than_an_equal_share() ->
     share.take("a")  # nobody waits any more
 
 
+def test_a_workspace_that_asks_whether_there_is_room_is_still_waited_for() -> None:
+    share = three()
+    taken(share, "aab")
+    is_refused(share, "c", HUB)
+    share.give_back("a")
+    share.check("c")
+    is_refused(share, "a", FEWER)
+    share.take("c")
+
+
 def test_a_workspace_that_was_refused_at_its_own_cap_makes_nobody_wait() -> None:
     share = three()
     taken(share, "aa")
