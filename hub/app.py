@@ -51,6 +51,7 @@ from hub.inbound.cards.catalog import Catalog, add_catalog
 from hub.inbound.cards.documents import Documents
 from hub.inbound.middleware.asgi_middleware import AsgiMiddleware
 from hub.inbound.middleware.authentication import Authenticator
+from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.origins import Origins
 from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.outbound.client import Client, ClientLimits
@@ -358,7 +359,8 @@ def _mount(
     add_description(app)
     operations, unsent = Operations(hub, rolecall.push, cards.extended), rolecall.shares.unsent
     rate_limiter = RateLimiter(rate=settings.max_rate, at_once=settings.max_at_once)
-    batches = Batches(rate_limiter, unsent, entries=settings.max_batch, size=settings.max_batch_answer)
+    call_turns = CallTurns(rolecall.shares.calls)
+    batches = Batches(rate_limiter, call_turns, unsent, entries=settings.max_batch, size=settings.max_batch_answer)
     rpc = JsonRpc(operations, observer, unsent, batches, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
     rest = Rest(operations, observer, unsent, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
     middleware = AsgiMiddleware(
@@ -370,6 +372,7 @@ def _mount(
         app.asgi_app,
         observer,
         rolecall.shares,
+        call_turns,
         uses,
         max_body=settings.max_body,
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hub.core.observe import NullObserver
+from hub.core.shares.rotation import Rotation
 from hub.core.shares.table import Shares
 from hub.inbound.a2a.batches import Batches
 from hub.inbound.a2a.jsonrpc import JsonRpc
@@ -21,6 +22,7 @@ from hub.inbound.cards.cards import Cards
 from hub.inbound.cards.documents import Documents
 from hub.inbound.middleware.asgi_middleware import rpc_target
 from hub.inbound.middleware.authentication import Authenticator
+from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import App, Receive, Scope, Send
@@ -229,7 +231,7 @@ def app_of(system: System) -> App:
     )
     operations, keep_alive = Operations(system.hub, system.push, cards.extended), 15.0
     unsent = Shares().unsent
-    batches = Batches(RateLimiter(rate=0, at_once=0), unsent, entries=50, size=10_000_000)
+    batches = Batches(RateLimiter(rate=0, at_once=0), CallTurns(Rotation("starts")), unsent, entries=50, size=10_000_000)
     rpc = JsonRpc(operations, NullObserver(), unsent, batches, max_body=10_000, max_depth=100, keep_alive=keep_alive)
     rest = Rest(operations, NullObserver(), unsent, max_body=10_000, max_depth=100, keep_alive=keep_alive)
 

@@ -18,7 +18,7 @@ class AnswerShare(WorkspaceShare):
             try:
                 super().take(workspace, counted)
             except Overloaded as why:
-                raise AnswerNotSent(amount, why) from why
+                raise AnswerNotSent(amount, why) from None
 
     def give_back(self, workspace: str, amount: int = 1) -> None:
         counted = self._counted(amount)

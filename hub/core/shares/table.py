@@ -77,6 +77,8 @@ class Shares:
         self.descriptors = descriptors or Descriptors()
         """Of the process. The limits on connections leave a reserve of them."""
 
+        self.calls = Rotation("starts of calls")
+        """A2A calls; several of them start per iteration of the loop."""
         self.starts = Rotation("starts of requests")
         """Requests other than A2A calls; a few of them start per iteration of the loop."""
         self.folding = WorkspaceSlots("reads of long tasks", 1, queue=limits.at_once, setting="max_at_once")

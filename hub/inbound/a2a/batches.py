@@ -9,6 +9,7 @@ from typing import Any
 
 from hub.core.shares.answers import AnswerShare
 from hub.core.shares.share import SMALL
+from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.rate_limiter import RateLimiter
 from rolecall.errors import AnswerNotInBatch, InvalidRequest, NotRun, RouteError
 from rolecall.model.ids import Caller
@@ -23,8 +24,11 @@ Refuse = Callable[[Any, RouteError], bytes]
 class Batches:
     """`entries`: how many a batch may hold. `size`: bytes of a batch's answer. What is refused above it is not counted."""
 
-    def __init__(self, rate_limiter: RateLimiter, unsent: AnswerShare, *, entries: int, size: int) -> None:
+    def __init__(
+        self, rate_limiter: RateLimiter, call_turns: CallTurns, unsent: AnswerShare, *, entries: int, size: int
+    ) -> None:
         self._rate_limiter = rate_limiter
+        self._call_turns = call_turns
         self._unsent = unsent
         self._entries = entries
         self._size = size
@@ -42,7 +46,7 @@ class Batches:
             raise InvalidRequest("A batch must hold at least one request.")
         if len(entries) > self._entries:
             raise InvalidRequest(f"A batch may hold {self._entries} requests; this one holds {len(entries)}.")
-        batch = _Batch(self._rate_limiter, self._unsent, self._size, entries, workspace, caller, run, refuse)
+        batch = _Batch(self._rate_limiter, self._call_turns, self._unsent, self._size, entries, workspace, caller, run, refuse)
         try:
             await batch.run()
             yield batch.body()
@@ -54,6 +58,7 @@ class _Batch:
     def __init__(
         self,
         rate_limiter: RateLimiter,
+        call_turns: CallTurns,
         unsent: AnswerShare,
         limit: int,
         entries: Sequence[Any],
@@ -64,6 +69,7 @@ class _Batch:
     ) -> None:
         self._answers = [b""] * len(entries)
         self._rate_limiter = rate_limiter
+        self._call_turns = call_turns
         self._unsent = unsent
         self._limit = limit
         self._pending = iter(enumerate(entries))
@@ -98,11 +104,14 @@ class _Batch:
 
     async def _work(self) -> None:
         for number, entry in self._pending:
+            # The HTTP request has had its turn, as its first entry.
+            turn = self._call_turns.take(self._workspace) if number else None
+            if turn is not None:
+                await turn
             try:
                 self._answers[number] = await self._answer(number, entry)
             except RouteError as error:
                 self._answers[number] = self._refuse(entry, error)
-            await asyncio.sleep(0)  # others' calls come in between, also where nothing here waits
 
     async def _answer(self, number: int, entry: Any) -> bytes:
         """TooManyRequests, TooManyAtOnce, NotRun, AnswerNotInBatch, AnswerNotSent."""

@@ -13,11 +13,13 @@ from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.leases import Leases
 from hub.inbound.middleware.audit import record
 from hub.inbound.middleware.authentication import Authenticator
+from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.fair_scheduler import FairScheduler
 from hub.inbound.middleware.origins import answer_preflight, is_preflight, with_cors
 from hub.inbound.middleware.rate_limiter import RateLimiter, counted_caller
 from hub.inbound.middleware.refusal import retry_after_of
 from hub.inbound.middleware.request import Request
+from hub.inbound.middleware.unsent_answers import UnsentAnswer
 from hub.server.asgi import JSON, PROBLEM, App, Receive, Scope, Send
 from rolecall.errors import AccessError, BodyTooLarge, HubError, Overloaded, TooManyAtOnce, TooManyRequests
 from rolecall.model.command import Target
@@ -49,6 +51,7 @@ class AsgiMiddleware:
         quart: App,
         observer: Observer,
         shares: Shares,
+        call_turns: CallTurns,
         uses: OpenUses,
         *,
         max_body: int,
@@ -61,8 +64,10 @@ class AsgiMiddleware:
         self._quart = quart
         self._observer = observer
         self._max_body = max_body
+        self._call_turns = call_turns
         self._scheduler = FairScheduler(shares.starts)
         self._messages = shares.messages
+        self._unsent = shares.unsent
         self._uses = uses
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -106,6 +111,8 @@ class AsgiMiddleware:
     async def _serve(self, request: Request, target: Target | None, only: str | None) -> None:
         path, method = request.path, request.method
         if target is not None and method == "POST":
+            if (turn := self._call_turns.take(_workspace(request))) is not None:
+                await turn
             await self._rpc(request, target, only=only)
             return
         if target is not None and not (path == "/" and method in _BROWSER_METHODS):
@@ -118,12 +125,16 @@ class AsgiMiddleware:
             return
         place = read_route(request.scope["raw_path"].decode("ascii", "replace"), method) if target is None else None
         if place is not None:
+            if (turn := self._call_turns.take(_workspace(request))) is not None:
+                await turn
             await self._rest(request, place)
         else:
             request.check_length(self._max_body)
             await self._scheduler.turn(_workspace(request))
             send = with_cors(request.send, request.cors) if request.cors else request.send
-            await self._quart(request.scope, request.receive, send)
+            answer = UnsentAnswer(send, self._unsent, _workspace(request))
+            await self._quart(request.scope, request.receive, answer)
+            answer.check()
 
 
 def _workspace(request: Request) -> str:

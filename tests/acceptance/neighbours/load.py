@@ -4,6 +4,8 @@
 `… load hold PORT COUNT [SECONDS]` opens that many streams to the role `silent`, prints how many are open, and keeps them.
 `… load storm PORT COUNT AT_ONCE` sends messages until so many were refused, each refused one again at once, and prints what
 the refusals said, how often.
+`… load repeat PORT AT_ONCE SECONDS [TASK]` has so many callers of the role `echo`: each sends a message, or asks for the task,
+again at once when it is answered. It prints how many were answered.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def start_agent(log: Path) -> tuple[Process, str]:
 
 
 def start_callers(log: Path, *words: object, token: str) -> Process:
-    """`hold` or `storm`, with its arguments."""
+    """`hold`, `storm` or `repeat`, with its arguments."""
     return Process(
         (sys.executable, "-m", __spec__.name, *map(str, words)),
         log=log,
@@ -94,13 +96,16 @@ async def _serve() -> None:
 # --- the callers
 
 
-def _request(number: int) -> bytes:
-    """Each is another message, so that none is taken for a repeat."""
-    message = text_message(f"hi {number} {uuid.uuid4().hex}")
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": message}).encode()
+def _message(number: int) -> dict[str, Any]:
+    """Each is another one, so that none is taken for a repeat."""
+    return text_message(f"hi {number} {uuid.uuid4().hex}")
+
+
+def _request(role: str, method: str, params: dict[str, Any]) -> bytes:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
     token = os.environ.get("ROLECALL_TOKEN")
     authorization = f"Authorization: Bearer {token}\r\n" if token else ""
-    head = f"POST /agents/{ROLE}/ HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{authorization}"
+    head = f"POST /agents/{role}/ HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{authorization}"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -147,11 +152,37 @@ class _Caller(asyncio.Protocol):
             self._settle()
 
     def _send(self) -> None:
-        self._transport.write(_request(next(self._callers.numbers)))
+        self._transport.write(_request(ROLE, "message/stream", _message(next(self._callers.numbers))))
 
     def _settle(self) -> None:
         if not self.settled.done():
             self.settled.set_result(None)
+
+
+class _BusyCaller(asyncio.Protocol):
+    def __init__(self, callers: _Callers, task: str) -> None:
+        self._callers = callers
+        self._task = task
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, end, body = self._received.partition(b"\r\n\r\n")
+        if end and (length := _LENGTH.search(head)) is not None and len(body) >= int(length[1]):
+            self._received = b""
+            assert b'"completed"' in body, body
+            self._callers.answered += 1
+            self._send()
+
+    def _send(self) -> None:
+        if self._task:
+            self._transport.write(_request("echo", "tasks/get", {"id": self._task}))
+        else:
+            self._transport.write(_request("echo", "message/send", _message(next(self._callers.numbers))))
 
 
 class _Callers:
@@ -159,6 +190,7 @@ class _Callers:
         self.wanted = wanted
         self.refusals = Counter[str]()
         self.open = set[_Caller]()
+        self.answered = 0
         self.numbers = iter(range(sys.maxsize))
 
 
@@ -188,6 +220,14 @@ async def _storm(port: int, count: int, at_once: int) -> None:
     print(json.dumps({"open": len(callers.open), "refused": callers.refusals}), flush=True)
 
 
+async def _repeat(port: int, at_once: int, seconds: float, task: str) -> None:
+    loop, callers = asyncio.get_running_loop(), _Callers(0)
+    opening = (loop.create_connection(lambda: _BusyCaller(callers, task), "127.0.0.1", port) for _ in range(at_once))
+    await asyncio.gather(*opening)
+    await asyncio.sleep(seconds)
+    print(json.dumps({"answered": callers.answered}), flush=True)
+
+
 def _main(words: list[str]) -> None:
     match words:
         case ["agent"]:
@@ -196,6 +236,8 @@ def _main(words: list[str]) -> None:
             job = _hold(int(port), int(count), float(rest[0]) if rest else 3600.0)
         case ["storm", port, count, at_once]:
             job = _storm(int(port), int(count), int(at_once))
+        case ["repeat", port, at_once, seconds, *task]:
+            job = _repeat(int(port), int(at_once), float(seconds), *task or [""])
         case _:
             sys.exit(__doc__)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -32,6 +32,7 @@ MEMORY = 100.0
 _AT_LEAST = 5
 """Calls that must have been answered before anything is compared."""
 WORKERS = "tests.acceptance.loadworkers"
+UNSENT = "bytes of answers that clients have not taken"
 
 
 @dataclass

@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.acceptance.loadclients import StreamReader
-from tests.acceptance.neighbours.rig import BUSY, WORKERS, Neighbours, neighbours
+from tests.acceptance.neighbours.rig import BUSY, UNSENT, WORKERS, Neighbours, neighbours
 from tests.helpers.client import text_message
 from tests.helpers.processes import wait_for
-
-UNSENT = "bytes of answers that clients have not taken"
 
 
 def rpc(method: str, number: int = 1, **params: Any) -> dict[str, Any]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.acceptance.neighbours.rig import BUSY, Neighbours, neighbours
+from tests.acceptance.loadclients import StreamReader
+from tests.acceptance.neighbours.rig import BUSY, UNSENT, Neighbours, neighbours
+from tests.helpers.processes import wait_for
 
 CARD, CATALOG = "/agents/wide/.well-known/agent-card.json", "/.well-known/ai-catalog.json"
 LARGEST = 4 * 64 * 1024 + 4096
@@ -53,11 +56,31 @@ def enrol_all(pair: Neighbours, count: int) -> None:
         list(threads.map(lambda number: enrol(pair, number), range(count)))
 
 
+def check_that_unread_lists_are_refused(pair: Neighbours) -> None:
+    """Clients that do not read their lists of agents, of more than 2 MB each."""
+    head = f"GET /agents HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {pair.headers(BUSY)['Authorization']}\r\n\r\n"
+    with ExitStack() as clients:
+        for _ in range(40):
+            clients.enter_context(StreamReader(pair.hub.port, head.encode(), parse=False))
+        wait_for(lambda: pair.ask(BUSY, "GET", "/agents").status_code == 503, 10)
+        refused = pair.ask(BUSY, "GET", "/agents").json()
+        assert refused["reason"] == "OVERLOADED" and "ROLECALL_MAX_UNSENT_PER_WORKSPACE" in refused["detail"]
+        assert pair.used(UNSENT) > 0
+        # A refused list is not kept either.
+        assert all(pair.ask(BUSY, "GET", "/agents").status_code == 503 for _ in range(40))
+    wait_for(lambda: pair.used(UNSENT) == 0)
+    assert pair.ask(BUSY, "GET", "/agents").status_code == 200
+
+
 def test_cards_of_a_wide_role_do_not_make_a_neighbour_wait(tmp_path: Path) -> None:
-    with neighbours(tmp_path) as pair, pair.unharmed():
-        enrol_all(pair, 40)
-        assert 64 * 1024 < max(read(pair, 16, 1.5)) < LARGEST
-        assert "skills are not listed" in pair.ask(BUSY, "GET", CARD).json()["description"]
+    with neighbours(tmp_path) as pair:
+        with pair.unharmed():
+            enrol_all(pair, 40)
+            assert 64 * 1024 < max(read(pair, 16, 1.5)) < LARGEST
+            assert "skills are not listed" in pair.ask(BUSY, "GET", CARD).json()["description"]
+        with pair.unharmed() as harm:
+            check_that_unread_lists_are_refused(pair)
+        print(f"lists of agents that are not read: {harm.growth:+.0f} MB")
 
 
 @pytest.mark.soak

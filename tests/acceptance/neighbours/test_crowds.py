@@ -1,4 +1,4 @@
-"""Crowds: many readers of one task, and workers that enrol and withdraw without end."""
+"""Crowds: many readers of one task, many callers at once, and workers that enrol and withdraw without end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.acceptance.neighbours.load import line_of, start_callers
 from tests.acceptance.neighbours.rig import BUSY, WORKERS, Neighbours, neighbours
 from tests.helpers.client import text_message
 
@@ -50,6 +51,25 @@ def test_many_readers_of_one_task_all_get_its_end_and_delay_nobody_else(tmp_path
         assert all(b'"completed"' in answer and b'"final":true' in answer for answer in answers)
         if readers > 100:
             print(harm.check_latency(idle))
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("callers", [20, pytest.param(200, marks=pytest.mark.soak)])
+def test_many_callers_at_once_do_not_slow_a_neighbour(tmp_path: Path, callers: int, asks: bool) -> None:
+    """Where no limit on callers is set. `asks`: for a task; no worker has a part in that, so all of it is the hub's work."""
+    seconds = 0.5 if callers < 100 else 10.0
+    with neighbours(tmp_path, max_rate=0, max_at_once=0) as pair, ExitStack() as closing:
+        pair.add_worker(closing, f"{WORKERS}:echo", "echo:b", BUSY)
+        idle = pair.idle(0.0 if callers < 100 else 3.0)
+        words = [pair.send(BUSY)["result"]["id"]] if asks else []
+        with pair.unharmed() as harm:
+            token = pair.tokens[BUSY, "client"]
+            load = start_callers(tmp_path / "load.log", "repeat", pair.hub.port, callers, seconds, *words, token=token)
+            closing.enter_context(load)
+            answered = line_of(load, seconds + 30)["answered"]
+        assert answered > callers
+        if callers > 100:
+            print(answered, harm.check_latency(idle))
 
 
 def _churn(pair: Neighbours, number: int, seconds: float) -> int:
