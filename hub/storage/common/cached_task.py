@@ -60,6 +60,7 @@ class CachedTask(LogTail):
         "stored_end",
         "task",
         "turns",
+        "workspace",
     )
 
     def __init__(
@@ -85,6 +86,7 @@ class CachedTask(LogTail):
         self.hidden = hidden
         self.pushes = pushes
         self.task = row.id
+        self.workspace = row.caller.workspace
         self.kept_size = 0
         """Its size when it was kept in memory last."""
 
@@ -100,10 +102,6 @@ class CachedTask(LogTail):
     def drop_contents(self) -> None:
         super().drop_contents()
         self.turns = None
-
-    @property
-    def workspace(self) -> str:
-        return self._row.caller.workspace
 
     @property
     def row(self) -> TaskRow:

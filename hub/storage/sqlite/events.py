@@ -219,6 +219,7 @@ class _Append(Item):
         self.entry = entry
         self.logged, self.effect = numbered(entry.events, cached.end)
         self.size = self.effect.size
+        self.task, self.workspace = cached.task, cached.workspace
         self.now = log.clock.wall()
         self._log = log
         self._done = done

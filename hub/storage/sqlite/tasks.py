@@ -191,7 +191,10 @@ class SqliteTasks:
                 self._cache.keep(row.id, CachedTask(row, [turn], key=place, pushes=push is not None))
                 self._disk.fill(row.caller.workspace, ROW_SIZE + len(turn.params))
 
-        return await self._writer.submit(write, publish, short=True, size=len(turn.params)) is not None
+        stored = await self._writer.submit(
+            write, publish, short=True, size=len(turn.params), task=row.id, workspace=row.caller.workspace
+        )
+        return stored is not None
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
         rows = await self._reader.rows(_FIND_CALL, (name, self._clock.wall() - remembered.total_seconds()))
@@ -229,7 +232,7 @@ class SqliteTasks:
                 cached.turns = [*cached.turns, turn]
                 self._cache.keep(task, cached)
 
-        added = await self._writer.submit(write, publish, short=True, size=len(turn.params))
+        added = await self._writer.submit(write, publish, short=True, size=len(turn.params), task=task)
         if added == _NO_TASK:
             raise TaskNotFound
         return added is not None
@@ -254,7 +257,7 @@ class SqliteTasks:
                 cached.turns = cached.turns[:-1]
                 self._cache.keep(task, cached)
 
-        await self._writer.submit(write, publish, short=True)
+        await self._writer.submit(write, publish, short=True, task=task)
 
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, log_dialect: str) -> None:
         def write(db: sqlite3.Connection) -> bool:
@@ -266,7 +269,7 @@ class SqliteTasks:
             if cached is not None:
                 cached.replace_row(replace(cached.row, worker=worker, epoch=epoch, log_dialect=log_dialect))
 
-        if not await self._writer.submit(write, publish, short=True):
+        if not await self._writer.submit(write, publish, short=True, task=task):
             raise TaskNotFound
 
     async def discard(self, task: TaskId) -> None:
@@ -279,7 +282,7 @@ class SqliteTasks:
             if freed is not None:
                 self._disk.give_back(*freed)
 
-        await self._writer.submit(write, publish)
+        await self._writer.submit(write, publish, task=task)
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         cached = self._cache.find(task)

@@ -22,6 +22,8 @@ QUEUE_LIMIT = 20_000
 BATCH_LIMIT = 500
 BATCH_BYTES = 4 * 1024 * 1024
 """A batch that holds more ends there: what is not committed is in memory, and everybody waits for it."""
+SMALL = 64 * 1024
+"""Bytes of an item that need not take turns."""
 BUSY_MILLIS = 5_000
 """How long to wait for another process that locks the database."""
 _WAIT_TURNS = 3
@@ -39,12 +41,15 @@ _ITEM_FAULTS = (
 
 class Item:
     """One piece of work for the writer. `short`: it touches few rows, found by key, so it may run on the loop. `size`: bytes
-    of content that it writes.
+    of content that it writes. `task`: whose items stay in order; "": it concerns no task. `workspace`: with whose large items
+    it takes turns.
     """
 
-    __slots__ = ("error", "result", "size")
+    __slots__ = ("error", "result", "size", "task", "workspace")
     short: bool
     size: int
+    task: str
+    workspace: str
     result: Any
     error: Exception | None
 
@@ -70,9 +75,13 @@ class _Submitted(Item, Generic[T]):
         *,
         short: bool,
         size: int,
+        task: str,
+        workspace: str,
     ) -> None:
         self.short = short
         self.size = size
+        self.task = task
+        self.workspace = workspace
         self._work = work
         self._then = then
         self._future = future
@@ -98,7 +107,9 @@ class _Submitted(Item, Generic[T]):
 
 
 class Writer:
-    """Runs work in the order of submission, many items in one transaction, and completes it in that order.
+    """Runs work, many items in one transaction, and completes it in the same order: that of submission, while one batch takes
+    all that is queued. Of more, large items wait for small ones, and workspaces take turns with them; the items of a task
+    always stay in order.
 
     An item that cannot be stored fails alone. If the transaction fails, all its items fail, and nothing of it is stored.
 
@@ -125,6 +136,8 @@ class Writer:
         self._waiting = 0
         self._waiting_bytes = 0
         """Of what is queued, and not in a batch yet."""
+        self._served: dict[str, None] = {}
+        """Workspaces whose large items were taken from a long queue, those of the last turns last."""
         self._open = False
         self._busy = False
         self._db: sqlite3.Connection
@@ -147,16 +160,18 @@ class Writer:
         *,
         short: bool = False,
         size: int = 0,
+        task: str = "",
+        workspace: str = "",
     ) -> asyncio.Future[T]:
-        """A future that is done when the work is durable. `then` runs on the loop just before. `short`, `size`: see Item. Work
-        must be repeatable: see the class.
+        """A future that is done when the work is durable. `then` runs on the loop just before. `short`, `size`, `task`,
+        `workspace`: see Item. Work must be repeatable: see the class.
         """
         future: asyncio.Future[T] = self._loop.create_future()
-        self.enqueue(_Submitted(work, then, future, short=short, size=size))
+        self.enqueue(_Submitted(work, then, future, short=short, size=size, task=task, workspace=workspace))
         return future
 
     def enqueue(self, item: Item) -> None:
-        """The same without a future: the item is settled, in the order of the queue and never within this call.
+        """The same without a future: the item is settled, in the order of its batch and never within this call.
         StoreUnavailable: it was not queued.
         """
         if not self._open or self._waiting >= QUEUE_LIMIT:
@@ -220,14 +235,50 @@ class Writer:
             batch = list(queue)
             queue.clear()
             self._waiting_bytes = 0
+            self._served.clear()
             return batch
-        batch, size = [], 0
-        while queue and len(batch) < BATCH_LIMIT and (size <= BATCH_BYTES or not batch):
-            item = queue.popleft()
-            batch.append(item)
+        batch = self._take_small()
+        self._waiting_bytes -= sum(item.size for item in batch)
+        return batch + self._take_large(BATCH_LIMIT - len(batch))
+
+    def _take_small(self) -> list[Item]:
+        """What is small, but not before a large item of its task."""
+        taken, left, behind = list[Item](), deque[Item](), set[str]()
+        for item in self._queue:
+            if item.size < SMALL and item.task not in behind and len(taken) < BATCH_LIMIT:
+                taken.append(item)
+            else:
+                left.append(item)
+                if item.task:
+                    behind.add(item.task)
+        self._queue = left
+        return taken
+
+    def _take_large(self, limit: int) -> list[Item]:
+        """Workspaces in turn, each the first that it has; those first that were served longest ago."""
+        by_workspace: dict[str, deque[Item]] = {}
+        of_task: dict[str, str] = {}
+        for item in self._queue:
+            # Not every item of a task says its workspace.
+            workspace = of_task.setdefault(item.task, item.workspace) if item.task else item.workspace
+            by_workspace.setdefault(workspace, deque()).append(item)
+        never = [workspace for workspace in by_workspace if workspace not in self._served]
+        turns = deque([*never, *(workspace for workspace in self._served if workspace in by_workspace)])
+        taken, size = list[Item](), 0
+        while turns and len(taken) < limit and size <= BATCH_BYTES:
+            workspace = turns.popleft()
+            items = by_workspace[workspace]
+            item = items.popleft()
+            taken.append(item)
             size += item.size
+            self._served.pop(workspace, None)
+            self._served[workspace] = None
+            if items:
+                turns.append(workspace)
+        gone = set(map(id, taken))
+        self._queue = deque(item for item in self._queue if id(item) not in gone)
         self._waiting_bytes -= size
-        return batch
+        return taken
 
     def _run_on_loop(self, batch: list[Item]) -> bool:
         """False: it failed, for example on another process's lock. It is rolled back; the thread must wait and run it again."""

@@ -396,19 +396,45 @@ async def test_beats_that_could_not_be_stored_are_stored_by_the_next_sweep(
     other.close()
 
 
-async def test_a_batch_ends_when_it_holds_many_bytes_and_the_order_stays(engine: SqliteEngine) -> None:
-    done: list[int] = []
-    sizes = [0, 3, 2, 9, 0, 4, 1]
+def submit(engine: SqliteEngine, done: list[str], name: str, part: float = 0) -> asyncio.Future[None]:
+    """An item of the workspace and the task in its name, such as `a/1`. `part`: fourths of what a batch may hold."""
+    workspace, _, task = name.partition("/")
+    size = int(part * writer_module.BATCH_BYTES / 4)
+    return engine.writer.submit(lambda _: done.append(name), short=True, size=size, task=task[:1], workspace=workspace)
+
+
+async def test_a_batch_ends_when_it_holds_many_bytes_and_small_items_come_first(engine: SqliteEngine) -> None:
+    done: list[str] = []
     async with blocked_writer(engine):
         before = engine.writer.commits
-        waiting = [
-            engine.writer.submit(lambda _, n=number: done.append(n), short=True, size=size * writer_module.BATCH_BYTES // 4)
-            for number, size in enumerate(sizes)
-        ]
+        sizes = {"a": 0, "a/1": 3, "a/2": 2, "a/3": 9, "a/4": 0, "a/5": 4, "a/6": 1}
+        waiting = [submit(engine, done, name, size) for name, size in sizes.items()]
     await asyncio.gather(*waiting)
-    assert done == list(range(len(sizes)))
+    assert done == ["a", "a/4", "a/1", "a/2", "a/3", "a/5", "a/6"]
     # One commit is the blocking item's. Each batch ends with the item by which it holds more than its limit.
     assert engine.writer.commits - before == 1 + 3
+
+
+async def test_large_items_of_a_workspace_let_those_of_others_in_between(engine: SqliteEngine) -> None:
+    done: list[str] = []
+    async with blocked_writer(engine):
+        waiting = [submit(engine, done, f"busy/{number}", 5) for number in range(5)]
+        waiting += [submit(engine, done, name, 5) for name in ("quiet/x", "third/y", "quiet/z")]
+    await asyncio.gather(*waiting)
+    names = [name.partition("/")[0] for name in done]
+    assert names == ["busy", "quiet", "third", "busy", "quiet", "busy", "busy", "busy"]
+
+
+async def test_items_of_a_task_stay_in_order_whatever_their_sizes(engine: SqliteEngine) -> None:
+    done: list[str] = []
+    async with blocked_writer(engine):
+        waiting = [
+            submit(engine, done, name, size) for name, size in (("a/8", 5), ("a/1", 5), ("b/2", 5), ("/1 small", 0), ("b/3", 0))
+        ]
+        waiting += [submit(engine, done, "/1 again", 5), submit(engine, done, "a/1 last", 0)]
+    await asyncio.gather(*waiting)
+    assert [name for name in done if "/1" in name] == ["a/1", "/1 small", "/1 again", "a/1 last"]
+    assert done[0] == "b/3"
 
 
 async def test_many_small_items_are_one_batch(engine: SqliteEngine) -> None:
