@@ -36,6 +36,7 @@ from hub.identity.tokens import MARK_NAME as TOKENS_MARK
 from hub.identity.tokens import TokenBook
 from hub.identity.vault import SealingVault, kept_key, key_from, random_key
 from hub.inbound.a2a.batches import Batches
+from hub.inbound.a2a.calls import Calls
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
@@ -357,12 +358,13 @@ def _mount(
         app, hub, directory, rolecall.engine, rolecall.shares, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE
     )
     add_description(app)
-    operations, unsent = Operations(hub, rolecall.push, cards.extended), rolecall.shares.unsent
+    unsent = rolecall.shares.unsent
+    calls = Calls(Operations(hub, rolecall.push, cards.extended), observer, unsent, keep_alive=keep_alive)
     rate_limiter = RateLimiter(rate=settings.max_rate, at_once=settings.max_at_once)
     call_turns = CallTurns(rolecall.shares.calls)
     batches = Batches(rate_limiter, call_turns, unsent, entries=settings.max_batch, size=settings.max_batch_answer)
-    rpc = JsonRpc(operations, observer, unsent, batches, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
-    rest = Rest(operations, observer, unsent, max_body=settings.max_body, max_depth=depth, keep_alive=keep_alive)
+    rpc = JsonRpc(calls, batches, max_body=settings.max_body, max_depth=depth)
+    rest = Rest(calls, max_body=settings.max_body, max_depth=depth)
     middleware = AsgiMiddleware(
         authenticator,
         rate_limiter,

@@ -151,8 +151,10 @@ class PushNotSupported(RequestError):
 
 
 class VersionNotSupported(RequestError):
-    def __init__(self, version: str) -> None:
-        super().__init__(f"A2A version {version[:20]!r} is not supported. Use 0.1, 0.3 or 1.0.")
+    def __init__(self, version: str, supported: Sequence[str]) -> None:
+        *others, last = supported
+        known = f"{', '.join(others)} or {last}" if others else last
+        super().__init__(f"A2A version {version[:20]!r} is not supported. Use {known}.")
 
 
 class ExtendedCardNotConfigured(RequestError):

@@ -24,15 +24,17 @@ from rolecall.model.command import Send as Message
 from rolecall.model.command import Target
 from rolecall.model.value import replace
 from rolecall.protocol import jsonrpc, sse
-from rolecall.protocol.callers import requests
 from rolecall.protocol.callers.answers import wrapped
 from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.callers.params import read_task_id
 from rolecall.protocol.cards import CARD_PATHS
-from rolecall.protocol.dialect import V0_1, V0_3, V1_0, translated_message
+from rolecall.protocol.dialect import Dialect
+from rolecall.protocol.dialects import DEFAULT, DIALECTS, read_method
 from rolecall.protocol.faults import fault_of
-from rolecall.protocol.methods import Operation, read_method
+from rolecall.protocol.methods import Operation
 from rolecall.protocol.text.jsontext import dump
+from rolecall.protocol.translation import translated_message
+from rolecall.protocol.v0_3 import VERSION
 from worker_sdk.tasks.log import Reader, TaskLog
 from worker_sdk.tasks.task_table import Tasks
 
@@ -57,7 +59,7 @@ class RpcCall(NamedTuple):
     request: jsonrpc.RpcRequest
     headers: dict[bytes, bytes]
     operation: Operation
-    dialect: str
+    dialect: Dialect
 
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)
@@ -102,7 +104,7 @@ class Server:
 
     async def _rpc(self, scope: Scope, receive: Receive, send: Send) -> None:
         call_id = jsonrpc.NULL
-        streams, dialect = False, V0_3
+        streams, dialect = False, DIALECTS[DEFAULT]
         try:
             headers = dict(scope["headers"])
             entry = jsonrpc.read_body(await self._read(headers, receive))
@@ -119,7 +121,9 @@ class Server:
             await self._refuse(send, call_id, error, dialect, streams)
             return
         if streams:
-            await self._stream(task_log, after, snapshot_first, EventWriter(call_id, dialect, self._tasks.boot), receive, send)
+            await self._stream(
+                task_log, after, snapshot_first, EventWriter(call_id, dialect.version, self._tasks.boot), receive, send
+            )
         else:
             await _respond(send, 200, jsonrpc.write_result(call_id, answer), [_JSON])
 
@@ -155,8 +159,8 @@ class Server:
             if not event.get("more_body"):
                 return bytes(body)
 
-    async def _refuse(self, send: Send, call_id: bytes, error: Exception, dialect: str, streams: bool) -> None:
-        fault = fault_of(error, dialect)
+    async def _refuse(self, send: Send, call_id: bytes, error: Exception, dialect: Dialect, streams: bool) -> None:
+        fault = fault_of(error, dialect.faults)
         if not isinstance(error, HubError):
             log.error("a request failed", exc_info=error)
         body = jsonrpc.write_error(call_id, fault)
@@ -175,14 +179,16 @@ class Server:
         task_log = self._tasks.deliver(send, idempotency_key=call.header(b"idempotency-key") or "").log
         if send.blocking:
             await task_log.wait_until_resting()
-        return wrapped(EventKind.TASK, _task(task_log, call.dialect, send.history_length), call.dialect)
+        version = call.dialect.version
+        return wrapped(EventKind.TASK, _task(task_log, version, send.history_length), version)
 
     async def _get(self, call: RpcCall) -> bytes:
-        query = requests.read_get(call.request.params, Target(), call.dialect)
-        return _task(self._tasks.get(query.task_id), call.dialect, query.history_length)
+        version = call.dialect.version
+        query = call.dialect.requests.read_get(call.request.params, Target(), (version,))
+        return _task(self._tasks.get(query.task_id), version, query.history_length)
 
     async def _cancel(self, call: RpcCall) -> bytes:
-        return _task(await self._tasks.cancel(read_task_id(call.request.params)), call.dialect)
+        return _task(await self._tasks.cancel(read_task_id(call.request.params)), call.dialect.version)
 
     async def _extended_card(self, call: RpcCall) -> bytes:
         raise ExtendedCardNotConfigured
@@ -203,7 +209,7 @@ class Server:
         """
         task_log = self._tasks.get(read_task_id(call.request.params))
         position = call.header(b"last-event-id") or ""
-        if not position and task_log.ended and call.dialect == V1_0:
+        if not position and task_log.ended and call.dialect.rules.ended_refused:
             raise TaskOver
         boot, _, number = position.rpartition(".")
         if boot == self._tasks.boot and number.isascii() and number.isdigit() and len(number) < 18:
@@ -250,26 +256,25 @@ class EventWriter:
 
 
 def _read_call(request: jsonrpc.RpcRequest, headers: dict[bytes, bytes]) -> RpcCall:
-    operation, dialect = read_method(request.method, headers.get(b"a2a-version", b"").decode("latin-1"))
-    if dialect == V0_1:
+    operation, choice = read_method(request.method, headers.get(b"a2a-version", b"").decode("latin-1"))
+    if choice.dialect.worker is None:
         raise MethodNotFound(request.method)
-    return RpcCall(request, headers, operation, dialect or V0_3)
+    return RpcCall(request, headers, operation, choice.dialect)
 
 
 def _read_send(call: RpcCall) -> Message:
-    """Handlers get messages in 0.3, whatever the caller's dialect."""
-    send = requests.READ_SEND[call.dialect](call.request.params, Target(), trace=call.header(b"traceparent"))
-    if call.dialect == V0_3:
+    """Handlers get messages in the dialect of task logs, whatever the caller's."""
+    dialect = call.dialect.version
+    send = call.dialect.requests.read_send(call.request.params, Target(), trace=call.header(b"traceparent"))
+    if dialect == VERSION:
         return send
-    message = translated_message(send.params["message"], call.dialect, V0_3)
-    return replace(send, params={**send.params, "message": message}, dialect=V0_3)
+    message = translated_message(send.params["message"], dialect, VERSION)
+    return replace(send, params={**send.params, "message": message}, dialect=VERSION)
 
 
 def _task(task_log: TaskLog, dialect: str, history_length: int | None = None, *, upto: int | None = None) -> bytes:
     body = task_log.snapshot(upto=upto, history_length=history_length)
-    if dialect == V0_3:
-        return body
-    return EventEncoder(dialect).encode(Event(EventKind.TASK, None, V0_3, body))
+    return EventEncoder(dialect).encode(Event(EventKind.TASK, None, VERSION, body))
 
 
 async def _stop_when_gone(receive: Receive, reader: Reader) -> None:

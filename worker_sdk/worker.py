@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import JSONRPC, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile
 from rolecall.protocol.cards import merged, skills
+from rolecall.protocol.dialects import own_bindings
 from worker_sdk.config import read_settings
 from worker_sdk.handler import Form, Handler
 from worker_sdk.lease import Lease, worker_name
@@ -118,7 +119,9 @@ class Worker:
                 name=self.role,
                 description=self.description or self.role,
                 version=self.version,
-                interfaces=(Interface(address, JSONRPC, "1.0"), Interface(address, JSONRPC, "0.3")),
+                interfaces=tuple(
+                    Interface(address, JSONRPC, dialect) for dialect, binding in own_bindings() if binding == JSONRPC
+                ),
                 capabilities=Capabilities(streaming=True, extensions=(_REPLAYS,)),
                 skills=skills({"skills": [self._skill(skill) for skill in self._skills or [{"id": self.role}]]}),
                 input_modes=_MODES,

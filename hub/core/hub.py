@@ -45,8 +45,6 @@ _REVEAL_AFTER = 1.0
 """A caller that does not block gets the current task after this many seconds."""
 _AT_WORK = "The task is working and takes no message now. Wait until it asks for input, or cancel it."
 _TRY_AGAIN = 0.1
-_SINCE_1_0 = frozenset({"1.0"})
-"""In these versions a subscription to an ended task is an error, and a context alone continues no task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +121,11 @@ class Hub:
 
     async def _subscribe(self, caller: Caller, command: Subscribe) -> TaskStream:
         row = await self._lookup.find(caller, command.task_id, command.target)
-        dialect = answered_in(command.dialect, row)
+        dialect = answered_in(command.dialects, row)
         at = row.at if command.after is None else command.after
         if at > row.at:
             raise InvalidParams(f"Last-Event-ID {at} is after the task's last event, {row.at}.")
-        if row.ended and at == row.at and dialect in _SINCE_1_0:
+        if row.ended and at == row.at and self._deps.codec.rules(dialect).ended_refused:
             raise TaskOver
         if row.at == START:
             return self._task_stream(caller, row.id, row.role, dialect, row.alias, after=START, first=None)
@@ -139,7 +137,7 @@ class Hub:
     async def get(self, caller: Caller, command: GetTask, on_disconnect: OnDisconnect | None = None) -> Answer:
         """ClientDisconnected: while a long task was folded."""
         row = await self._lookup.find(caller, command.task_id, command.target)
-        view = TaskView(answered_in(command.dialect, row), command.history_length, row.alias)
+        view = TaskView(answered_in(command.dialects, row), command.history_length, row.alias)
         return await self._reader.now(caller, row, view, on_disconnect)
 
     async def cancel(self, caller: Caller, command: CancelTask) -> Answer:
@@ -148,7 +146,7 @@ class Hub:
             raise TaskNotCancelable
         await cancel(self._deps, self.relays, row)
         log = await self._engine.events.read(row.id)
-        return await self._reader.of(caller, row.id, log, TaskView(answered_in(command.dialect, row), None, row.alias))
+        return await self._reader.of(caller, row.id, log, TaskView(answered_in(command.dialects, row), None, row.alias))
 
     def list(self, caller: Caller, command: ListTasks, on_disconnect: OnDisconnect | None = None) -> Awaitable[TaskList]:
         """ListTooSlow, ClientDisconnected."""
@@ -312,7 +310,7 @@ class Hub:
             return await self._lookup.find(caller, send.task_id, send.target)
         if send.alias:
             return await self._lookup.known(caller, send.alias)
-        if send.context_id is None or send.dialect in _SINCE_1_0:
+        if send.context_id is None or not self._deps.codec.rules(send.dialect).answers_by_context:
             return None
         role = send.target.path_role or send.target.role
         paused = await self._engine.tasks.paused(caller, send.context_id, role)

@@ -16,11 +16,10 @@ from hub.outbound.webhook_guard import WebhookGuard
 from hub.ports.webhooks import WebhookRequest, WebhookResult
 from rolecall.errors import InvalidAnswer, Overloaded, WorkerBroke, WorkerError, WorkerUnreachable
 from rolecall.model.push import PushConfig
+from rolecall.protocol.dialects import DIALECTS
 
 _TIMEOUT = 10.0
 _SECRET_PREFIX = "whsec_"
-_MEDIA = {"1.0": b"application/a2a+json"}
-_DEFAULT_MEDIA = b"application/json"
 _BEARER = "Bearer"
 
 
@@ -52,7 +51,7 @@ class HttpWebhooks:
                     request.config.url,
                     request.body,
                     worker=request.id,
-                    media=_MEDIA.get(request.config.dialect, _DEFAULT_MEDIA),
+                    media=DIALECTS[request.config.dialect].push_media,
                     accept=b"*/*",
                     headers=[*authorization(request.config), *self._envelope(request)],
                     workspace=request.workspace,

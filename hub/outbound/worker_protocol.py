@@ -9,9 +9,9 @@ from urllib.parse import quote
 from rolecall.model.a2a import Ids, JsonObject
 from rolecall.model.card import Interface
 from rolecall.model.value import Value
+from rolecall.protocol.dialects import worker_side
 from rolecall.protocol.jsonrpc import Reply, read_reply, write_request
 from rolecall.protocol.text.jsontext import dump, parse
-from rolecall.protocol.workers import requests as calls
 
 
 class WorkerMethod(Enum):
@@ -44,16 +44,17 @@ class WorkerProtocol:
     def __init__(self, interface: Interface) -> None:
         self._interface = interface
         self._rest = interface.binding != "JSONRPC"
-        self._calls = calls.CALLS[interface.dialect]
+        side = worker_side(interface.dialect)
+        self._calls = side.calls
         self.form = "a JSON answer" if self._rest else "a JSON-RPC response"
         self.reply = _rest_reply if self._rest else read_reply
         """Parses an answer. ValueError: neither a result nor an error."""
-        self.read_event, self.read_task = calls.readers(interface.dialect)
+        self.read_event, self.read_task = side.events.read_result, side.events.read_task
         """Parse the answer to a message or an event of a stream, and an answer that can only be a task. Malformed."""
 
     def request(self, method: WorkerMethod, ids: Ids, params: JsonObject, extensions: tuple[str, ...] = ()) -> WorkerRequest:
         interface = self._interface
-        headers = _headers(interface.dialect, extensions)
+        headers = self._calls.headers(extensions)
         if self._rest:
             tenant = f"/{quote(interface.tenant, safe='')}" if interface.tenant else ""
             url = interface.url.rstrip("/") + tenant + method.path.format(quote(ids.worker_task, safe=""))
@@ -111,13 +112,3 @@ def _rest_error(error: JsonObject) -> Reply:
     if reason == "WORKER_BUSY":
         code = -32000
     return Reply(None, code, text if isinstance(text, str) else "", reason)
-
-
-def _headers(dialect: str, extensions: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """0.3 has no version header, and another name for the extensions header."""
-    if not extensions and dialect == "0.3":
-        return ()
-    named = ", ".join(extensions)
-    if dialect == "0.3":
-        return (("X-A2A-Extensions", named),) if named else ()
-    return (("A2A-Version", dialect), *((("A2A-Extensions", named),) if named else ()))

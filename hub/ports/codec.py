@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from rolecall.errors import HubError
-from rolecall.model.a2a import Event, Ids, Logged, TaskState, WorkerEvent
+from rolecall.model.a2a import DialectRules, Event, Ids, Logged, TaskState, WorkerEvent
 from rolecall.model.command import Send
 from rolecall.model.ids import Cursor
 from rolecall.model.task import TaskRow, Turn
@@ -38,6 +38,9 @@ class Codec(Protocol):
     All events of one task are in one dialect, `ids.log_dialect`. InvalidParams if a caller's message cannot be expressed
     in it.
     """
+
+    def rules(self, dialect: str) -> DialectRules:
+        """How a dialect behaves."""
 
     def record(self, send: Send, *, after: Cursor) -> Turn:
         """The caller's message as it is stored, before a worker gets it."""

@@ -110,3 +110,14 @@ class Ids(Value, frozen=True):
     worker_task: str = ""
     worker_context: str = ""
     log_dialect: str = "0.3"
+
+
+class DialectRules(Value, frozen=True):
+    """What decisions need to know of a dialect."""
+
+    ended_refused: bool = False
+    """A subscription to an ended task is an error; else it gets the task."""
+    answers_by_context: bool = True
+    """A context alone continues the one task that is paused in it; else it begins a new task."""
+    notice_is_task: bool = False
+    """A webhook gets the whole task, so the newest notice stands for all that are owed with it; else it gets every event."""

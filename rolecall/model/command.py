@@ -48,23 +48,21 @@ class Send(Value, frozen=True):
     """How many hubs the call has passed, from `A2A-Hop`."""
 
 
-ITS_OWN = "its own"
-"""In place of a dialect: the one in which the task was created."""
-
-
 class GetTask(Value, frozen=True):
-    """`dialect`, here and below: None if the method's name belongs to 0.1 and 0.3; ITS_OWN if it belongs to all."""
+    """`dialects`, here and below: the answer is in the dialect that the task was begun in, if it is one of these, else in the
+    last of them. Empty: all of them.
+    """
 
     target: Target
     task_id: TaskId
-    dialect: str | None
+    dialects: tuple[str, ...]
     history_length: int | None = None
 
 
 class CancelTask(Value, frozen=True):
     target: Target
     task_id: TaskId
-    dialect: str | None
+    dialects: tuple[str, ...]
 
 
 class Subscribe(Value, frozen=True):
@@ -72,7 +70,7 @@ class Subscribe(Value, frozen=True):
 
     target: Target
     task_id: TaskId
-    dialect: str | None
+    dialects: tuple[str, ...]
     after: Cursor | None = None
 
 

@@ -1,4 +1,4 @@
-"""Agent cards: parsing an agent's card, and writing our own cards in 0.3, in 1.0, and in both at once.
+"""Agent cards: parsing an agent's card, and writing our own in one dialect or in all at once.
 
 Cards of agents are untrusted: members of a wrong type are ignored, and nothing raises.
 """
@@ -13,30 +13,22 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from rolecall.model.a2a import JsonObject
-from rolecall.model.card import HTTP_JSON, JSONRPC, Capabilities, Extension, Interface, Profile, Requirement, Skill
-from rolecall.protocol import v0_3 as v03
-from rolecall.protocol import v1_0 as v10
+from rolecall.model.card import HTTP_JSON, JSONRPC, Capabilities, Extension, Interface, Profile, Skill
+from rolecall.protocol.dialects import DEFAULT, DIALECTS, dialect_of_agent
 from rolecall.protocol.text.jsontext import size_of
-from rolecall.protocol.text.members import drop_empty
+from rolecall.protocol.text.profile import write_extension, write_interface, write_skill
+from rolecall.protocol.v1_0 import VERSION as V1_0
 
 _Item = TypeVar("_Item")
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where an agent serves its card, below its address: the current path, and the one of 0.2 and before."""
 _BINDINGS = (JSONRPC, HTTP_JSON)
-_CARD_VERSION_03 = "0.3.0"
 _VERSION = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?(?:\.\w+)*", re.ASCII)
 _LONGEST_URL = 2048
 _PIECE = 100
 _COUNTED = 10_000
 """Names that are left out are counted up to here."""
-_WRAPPERS = {
-    "apiKey": "apiKeySecurityScheme",
-    "http": "httpAuthSecurityScheme",
-    "oauth2": "oauth2SecurityScheme",
-    "openIdConnect": "openIdConnectSecurityScheme",
-    "mutualTLS": "mtlsSecurityScheme",
-}
 
 # --- reading
 
@@ -46,7 +38,7 @@ def interfaces(card: Any, fallback_url: str) -> tuple[Interface, ...]:
     found: dict[tuple[str, str, str], Interface] = {}
     for interface in (*_interfaces_10(card), *_interfaces_03(card)):
         found.setdefault(interface[:3], interface)
-    return tuple(found.values()) or (Interface(fallback_url, JSONRPC, v03.VERSION),)
+    return tuple(found.values()) or (Interface(fallback_url, JSONRPC, DEFAULT),)
 
 
 def capabilities(card: Any) -> Capabilities:
@@ -68,13 +60,13 @@ def skills(card: Any) -> tuple[Skill, ...]:
 
 def _interfaces_10(card: Any) -> Iterator[Interface]:
     for entry in _list(card, "supportedInterfaces"):
-        # Only 1.0 has this list, so an entry without a version is of 1.0.
-        dialect = _dialect(_member(entry, "protocolVersion"), v10.VERSION)
+        # 1.0 brought this list, so an entry without a version is of 1.0.
+        dialect = _dialect(_member(entry, "protocolVersion"), V1_0)
         yield from _interface(_member(entry, "url"), _member(entry, "protocolBinding"), dialect, _text(entry, "tenant"))
 
 
 def _interfaces_03(card: Any) -> Iterator[Interface]:
-    dialect = _dialect(_member(card, "protocolVersion"), v03.VERSION)
+    dialect = _dialect(_member(card, "protocolVersion"), DEFAULT)
     yield from _interface(_member(card, "url"), _member(card, "preferredTransport") or JSONRPC, dialect)
     for entry in _list(card, "additionalInterfaces"):
         yield from _interface(_member(entry, "url"), _member(entry, "transport"), dialect)
@@ -98,16 +90,12 @@ def _is_address(url: Any) -> bool:
 
 
 def _dialect(version: Any, otherwise: str) -> str | None:
-    """The dialect for an agent of this version. Minor versions of 1 are compatible; what we send in 0.3 is also valid 0.2."""
+    """The dialect for calls to an agent of this version."""
     if version is None or version == "":
         return otherwise
-    found = _VERSION.fullmatch(version) if isinstance(version, str) else None
-    if found is None:
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
         return None
-    major, minor = int(found[1]), int(found[2] or 0)
-    if major == 1:
-        return v10.VERSION
-    return v03.VERSION if (major, minor) in ((0, 2), (0, 3)) else None
+    return dialect_of_agent(version)
 
 
 def _read_extensions(entries: Iterable[Any]) -> Iterator[Extension]:
@@ -191,7 +179,7 @@ class FirstOfEach(Generic[_Item]):
 
 class MergedSkills(FirstOfEach[Skill]):
     def __init__(self, limit: int) -> None:
-        super().__init__(limit, _skill)
+        super().__init__(limit, write_skill)
 
     def add_card(self, card: Any) -> Iterator[None]:
         """This and the other `add_card` stop after each piece."""
@@ -204,7 +192,7 @@ class MergedSkills(FirstOfEach[Skill]):
 
 class MergedExtensions(FirstOfEach[Extension]):
     def __init__(self, limit: int) -> None:
-        super().__init__(limit, _extension)
+        super().__init__(limit, write_extension)
 
     def add_card(self, card: Any) -> Iterator[None]:
         for piece in _pieces(capabilities(card).extensions):
@@ -232,113 +220,28 @@ def _pieces(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 # --- writing our own
 
 
-def pure_03(profile: Profile) -> JsonObject:
-    interfaces = _interfaces_in(profile, v03.VERSION)
-    return {
-        "protocolVersion": _CARD_VERSION_03,
-        **_common(profile),
-        "url": interfaces[0].url,
-        "preferredTransport": interfaces[0].binding,
-        "additionalInterfaces": [{"url": interface.url, "transport": interface.binding} for interface in interfaces],
-        "capabilities": _capabilities(profile) | {"stateTransitionHistory": profile.capabilities.state_transition_history},
-        "supportsAuthenticatedExtendedCard": profile.capabilities.extended_card,
-        "skills": [_skill(skill) | drop_empty(security=_security_03(skill.requirements)) for skill in profile.skills],
-        **drop_empty(
-            securitySchemes=dict(profile.security_schemes) or None,
-            security=_security_03(profile.requirements),
-        ),
-    }
-
-
-def pure_10(profile: Profile) -> JsonObject:
-    return {
-        **_common(profile),
-        "supportedInterfaces": [_interface_10(interface) for interface in _interfaces_in(profile, v10.VERSION)],
-        "capabilities": _capabilities(profile) | {"extendedAgentCard": profile.capabilities.extended_card},
-        "skills": [
-            _skill(skill) | drop_empty(securityRequirements=_security_10(skill.requirements)) for skill in profile.skills
-        ],
-        **drop_empty(
-            securitySchemes={name: _scheme_10(scheme) for name, scheme in profile.security_schemes.items()} or None,
-            securityRequirements=_security_10(profile.requirements),
-        ),
-    }
+def write_card(profile: Profile, version: str | None) -> JsonObject:
+    """In that dialect, or for readers of any: see `merged`."""
+    return merged(profile) if version is None else DIALECTS[version].write_card(profile)
 
 
 def merged(profile: Profile) -> JsonObject:
-    """One card for readers of either version: it has the members of both, also inside the security schemes."""
-    old, new = pure_03(profile), pure_10(profile)
-    card = {**old, **new, "supportedInterfaces": [_interface_10(interface) for interface in profile.interfaces]}
-    card["capabilities"] = old["capabilities"] | new["capabilities"]
-    card["skills"] = [before | now for before, now in zip(old["skills"], new["skills"], strict=True)]
-    if profile.security_schemes:
-        schemes = new["securitySchemes"]
-        card["securitySchemes"] = {name: scheme | schemes[name] for name, scheme in old["securitySchemes"].items()}
+    """One card for readers of every dialect in which the agent has an interface: it has the members of all of them, also inside
+    the security schemes.
+    """
+    used = {interface.dialect for interface in profile.interfaces}
+    card, *later = [dialect.write_card(profile) for dialect in DIALECTS.values() if dialect.version in used]
+    for new in later:
+        card = _both(card, new)
+    if "supportedInterfaces" in card:
+        card["supportedInterfaces"] = [write_interface(interface) for interface in profile.interfaces]
     return card
 
 
-def _interfaces_in(profile: Profile, dialect: str) -> list[Interface]:
-    found = [interface for interface in profile.interfaces if interface.dialect == dialect]
-    if not found:
-        raise ValueError(f"a card in {dialect} needs an interface in {dialect}")
-    return found
-
-
-def _common(profile: Profile) -> JsonObject:
-    return {
-        "name": profile.name,
-        "description": profile.description,
-        "version": profile.version,
-        "defaultInputModes": list(profile.input_modes),
-        "defaultOutputModes": list(profile.output_modes),
-    } | drop_empty(
-        provider=profile.provider and profile.provider._asdict(),
-        iconUrl=profile.icon_url,
-        documentationUrl=profile.documentation_url,
-    )
-
-
-def _capabilities(profile: Profile) -> JsonObject:
-    able = profile.capabilities
-    extensions = [_extension(extension) for extension in able.extensions]
-    return {"streaming": able.streaming, "pushNotifications": able.push_notifications} | drop_empty(extensions=extensions)
-
-
-def _extension(extension: Extension) -> JsonObject:
-    return drop_empty(
-        uri=extension.uri, description=extension.description, required=extension.required, params=extension.params
-    )
-
-
-def _skill(skill: Skill) -> JsonObject:
-    required = {"id": skill.id, "name": skill.name, "description": skill.description, "tags": list(skill.tags)}
-    return required | drop_empty(
-        examples=list(skill.examples),
-        inputModes=list(skill.input_modes),
-        outputModes=list(skill.output_modes),
-    )
-
-
-def _interface_10(interface: Interface) -> JsonObject:
-    return drop_empty(
-        url=interface.url,
-        protocolBinding=interface.binding,
-        protocolVersion=interface.dialect,
-        tenant=interface.tenant,
-    )
-
-
-def _security_03(requirements: Sequence[Requirement]) -> list[JsonObject]:
-    return [{name: list(scopes) for name, scopes in requirement.items()} for requirement in requirements]
-
-
-def _security_10(requirements: Sequence[Requirement]) -> list[JsonObject]:
-    return [{"schemes": {name: {"list": list(scopes)} for name, scopes in requirement.items()}} for requirement in requirements]
-
-
-def _scheme_10(scheme: JsonObject) -> JsonObject:
-    """1.0 has a member for each type instead of `type`, and `location` instead of `in`."""
-    if scheme["type"] == "oauth2" and len(scheme["flows"]) != 1:
-        raise ValueError("an OAuth security scheme has exactly one flow")
-    named = {"location" if name == "in" else name: value for name, value in scheme.items() if name != "type"}
-    return {_WRAPPERS[scheme["type"]]: named}
+def _both(old: JsonObject, new: JsonObject) -> JsonObject:
+    card = {**old, **new, "capabilities": old["capabilities"] | new["capabilities"]}
+    card["skills"] = [before | now for before, now in zip(old["skills"], new["skills"], strict=True)]
+    if "securitySchemes" in new:
+        schemes = new["securitySchemes"]
+        card["securitySchemes"] = {name: scheme | schemes[name] for name, scheme in old["securitySchemes"].items()}
+    return card

@@ -7,32 +7,20 @@ from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from rolecall.errors import HubError, InvalidAnswer
-from rolecall.model.a2a import Event, EventKind, Ids, JsonObject, Logged, TaskState, WorkerEvent
+from rolecall.model.a2a import DialectRules, Event, EventKind, Ids, JsonObject, Logged, TaskState, WorkerEvent
 from rolecall.model.command import Send, Target
-from rolecall.model.content import Status, Task
+from rolecall.model.content import Content, Status, StatusUpdate, Task
 from rolecall.model.fold import TaskFold, artifacts_of, trim_history
 from rolecall.model.ids import START, Cursor
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.value import Value
-from rolecall.protocol.callers.answers import wrapped
-from rolecall.protocol.callers.encoder import EventEncoder, renamed
-from rolecall.protocol.callers.requests import READ_SEND
-from rolecall.protocol.dialect import (
-    SHAPES,
-    V0_1,
-    V1_0,
-    agent_of,
-    read_content,
-    text_part,
-    translated_message,
-    with_kind,
-    write_content,
-)
+from rolecall.protocol.callers.encoder import EventEncoder
+from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.text.timestamp import timestamp
-from rolecall.protocol.v0_1.notices import notice_in_oldest
-from rolecall.protocol.v0_1.transitions import transition
+from rolecall.protocol.translation import read_content, translated_message, write_content
+from rolecall.protocol.untranslatable import Untranslatable
 
 OWN = "rolecall"
 """The member of `metadata` that the hub itself writes."""
@@ -48,6 +36,9 @@ class Codec:
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
 
+    def rules(self, dialect: str) -> DialectRules:
+        return DIALECTS[dialect].rules
+
     # --- turns
 
     def record(self, send: Send, *, after: Cursor) -> Turn:
@@ -55,16 +46,16 @@ class Codec:
 
     def recall(self, turn: Turn, row: TaskRow) -> Send:
         target = Target(role=row.role, instance=row.worker.instance if row.worker else None)
-        return READ_SEND[turn.dialect](parse(turn.params), target)
+        return DIALECTS[turn.dialect].requests.read_send(parse(turn.params), target)
 
     # --- into the log
 
     def begin(self, worker_event: WorkerEvent, ids: Ids, turn: Turn) -> Sequence[Event]:
-        if worker_event.kind is EventKind.MESSAGE and turn.dialect != V0_1:
+        if worker_event.kind is EventKind.MESSAGE and not DIALECTS[turn.dialect].makes_tasks:
             message = _with_hub_ids(worker_event.document, ids)
             return (Event(EventKind.MESSAGE, None, ids.log_dialect, dump(message)),)
         if worker_event.kind is not EventKind.TASK:
-            # In 0.1 every answer is a task, so a bare message becomes the end of one.
+            # Where every answer is a task, a bare message becomes the end of one.
             return (self.opening(ids, turn), self.adopt(worker_event, ids))
         task = self._own_task(worker_event.document, ids)
         user_message = _user_message(turn, ids)
@@ -114,15 +105,16 @@ class Codec:
     def verdict(self, ids: Ids, state: TaskState, error: HubError) -> Event:
         fault = fault_of(error)
         own = {OWN: {"reason": fault.reason}}
+        words = DIALECTS[ids.log_dialect].words
         message = {
-            "role": agent_of(ids.log_dialect),
+            "role": words.AGENT,
             "messageId": str(uuid4()),
             "taskId": ids.task,
             "contextId": ids.context,
-            "parts": [text_part(fault.message, ids.log_dialect)],
+            "parts": [words.text_part(fault.message)],
             "metadata": own,
         }
-        status = {"message": with_kind(EventKind.MESSAGE, message, None, ids.log_dialect)}
+        status = {"message": words.marked(EventKind.MESSAGE, message, None)}
         return self._status(ids, state, status, {"metadata": own})
 
     # --- out of the log
@@ -153,14 +145,14 @@ class Codec:
         return EventEncoder(dialect).encode(event)
 
     def notice(self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str) -> bytes:
-        last = log[-1].event
-        if dialect == V1_0:
-            return wrapped(last.kind, EventEncoder(dialect).encode(last), dialect)
-        if dialect == V0_1:
-            encoder = EventEncoder(dialect, row.alias)
-            documents = [encoder.encode(logged.event) for logged in log]  # all of them, because they number the artifacts
-            return dump(notice_in_oldest(parse(documents[-1])))
-        return self.snapshot(turns, log, dialect=dialect, history_length=None)
+        wanted = DIALECTS[dialect]
+        if wanted.rules.notice_is_task:
+            return self.snapshot(turns, log, dialect=dialect, history_length=None)
+        encoder, last = EventEncoder(dialect, row.alias), log[-1].event
+        if encoder.needs_all:
+            for logged in log[:-1]:
+                encoder.encode(logged.event)
+        return wanted.answers.notice(last.kind, encoder.encode(last))
 
     # --- pieces
 
@@ -171,7 +163,7 @@ class Codec:
         return _event(EventKind.STATUS, state, document, ids.log_dialect)
 
     def _status_of(self, state: TaskState, ids: Ids) -> JsonObject:
-        return {"state": SHAPES[ids.log_dialect].state_name(state), "timestamp": self._now()}
+        return {"state": DIALECTS[ids.log_dialect].shape.state_name(state), "timestamp": self._now()}
 
     def _own_status(self, status: JsonObject, ids: Ids) -> JsonObject:
         own = {**status}
@@ -192,11 +184,12 @@ class Codec:
         status = seen["status"]
         before = known.document["status"]
         message_id, message_id_before = ((holder.get("message") or {}).get("messageId") for holder in (status, before))
-        working = SHAPES[ids.log_dialect].state_name(TaskState.WORKING)
+        agent = DIALECTS[ids.log_dialect].words.AGENT
+        working = DIALECTS[ids.log_dialect].shape.state_name(TaskState.WORKING)
         statuses = [
             (TaskState.WORKING, {"state": working, "message": message, "timestamp": status["timestamp"]})
             for message in seen.get("history") or ()
-            if message.get("role") == agent_of(ids.log_dialect)
+            if message.get("role") == agent
             and message.get("messageId") not in known.known_messages
             and message.get("messageId") not in (message_id, message_id_before)
         ]
@@ -223,8 +216,9 @@ class LogFold:
         self.at = START
         self._codec = codec
         self._dialect = dialect
-        self._states: list[Event] = []
-        """In 0.1 a task's history is that of its states."""
+        self._view = DIALECTS[dialect].view if dialect else None
+        self._states: list[Status] = []
+        """Those that the view needs."""
         self._later = deque(turns[1:])
         self._fold: TaskFold | None = None
         self._log_dialect = ""
@@ -237,8 +231,10 @@ class LogFold:
             else:
                 self._add_turns()
                 self._fold.add(event.kind, document)
-            if self._dialect == V0_1 and event.state is not None:
-                self._states.append(event)
+            if self._view is not None and event.state is not None:
+                content = read_content(event.kind, document, event.dialect, self._dialect)
+                assert isinstance(content, Task | StatusUpdate)
+                self._states.append(content.status)
             self.at = logged.cursor
 
     def snapshot(self, *, history_length: int | None, alias: str = "", artifacts: bool = True) -> bytes:
@@ -248,11 +244,16 @@ class LogFold:
             task.pop("artifacts", None)
         if self._log_dialect != dialect:
             content = read_content(EventKind.TASK, task, self._log_dialect, dialect)
-            task = write_content(renamed(content, alias if dialect == V0_1 else ""), dialect)
-        if dialect == V0_1:
-            task["history"] = [transition(event) for event in self._states]
+            task = write_content(content, dialect) if self._view is None else self._in_view(content, alias)
             trim_history(task, history_length)
         return dump(task)
+
+    def _in_view(self, content: Content, alias: str) -> JsonObject:
+        assert self._view is not None
+        try:
+            return self._view.task(content, alias, self._states)
+        except Untranslatable as error:
+            raise InvalidAnswer("The worker", f"{error} (to {self._dialect})") from error
 
     def missing(self, worker_event: WorkerEvent, ids: Ids, *, gap: bool) -> Sequence[Event]:
         return self._codec.missing(worker_event, ids, self.task, gap=gap)
@@ -317,4 +318,4 @@ def _missing_artifacts(known: JsonObject, seen: JsonObject, ids: Ids) -> list[Up
 
 
 def _event(kind: EventKind, state: TaskState | None, document: JsonObject, log_dialect: str) -> Event:
-    return Event(kind, state, log_dialect, dump(with_kind(kind, document, state, log_dialect)))
+    return Event(kind, state, log_dialect, dump(DIALECTS[log_dialect].words.marked(kind, document, state)))

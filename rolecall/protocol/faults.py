@@ -7,6 +7,8 @@ sent with 200, because common clients drop the body of anything else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rolecall import errors
@@ -30,6 +32,18 @@ class Row(NamedTuple):
     reason: str
 
 
+class DialectFaults(NamedTuple):
+    """What a dialect has otherwise. `rows`: errors with another code. `lowest`: of its codes. `explained`: A2A's own errors say
+    their reason in their data.
+    """
+
+    rows: Mapping[type[BaseException], Row] = MappingProxyType({})
+    lowest: int = -32007
+    explained: bool = False
+
+
+NO_FAULTS = DialectFaults()
+"""Where the dialect is unknown, or has nothing otherwise."""
 TABLE: dict[type[HubError], Row] = {
     errors.ParseError: Row(-32700, 400, "PARSE_ERROR"),
     errors.InvalidRequest: Row(-32600, 400, "INVALID_REQUEST"),
@@ -94,17 +108,9 @@ TABLE: dict[type[HubError], Row] = {
     errors.StoreUnavailable: Row(-32000, 503, "OVERLOADED"),
     errors.SecretUnreadable: Row(-32000, 500, "INTERNAL"),
 }
-_BY_DIALECT: dict[tuple[str | None, type[BaseException]], Row] = {
-    ("0.1", errors.TaskEnded): Row(-32002, 400, "TASK_ENDED"),
-    ("0.1", errors.WebhookInsecure): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
-    # In 1.0, -32007 is for agents whose card promises an extended card and that have none; our cards do not promise one.
-    ("1.0", errors.ExtendedCardNotConfigured): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
-    ("1.0", errors.PushConfigNotFound): Row(-32001, 404, "TASK_NOT_FOUND"),
-    ("1.0", errors.TaskEnded): Row(-32004, 400, "UNSUPPORTED_OPERATION"),
-}
 _INTERNAL = Row(-32603, 500, "INTERNAL")
-# Errors of workers that callers get. A method that the worker lacks is unsupported, not unknown: the hub has it. Older
-# versions do not have the two newest codes.
+# Errors of workers that callers get. A method that the worker lacks is unsupported, not unknown: the hub has it. A code that
+# the caller's dialect lacks is "unsupported" too.
 _OF_WORKERS = {
     -32001: Row(-32001, 404, "TASK_NOT_FOUND"),
     -32002: Row(-32002, 400, "TASK_NOT_CANCELABLE"),
@@ -119,7 +125,6 @@ _OF_WORKERS = {
     -32601: Row(-32004, 400, "UNSUPPORTED_OPERATION"),
     -32602: Row(-32602, 400, "WORKER_ERROR"),
 }
-_SINCE_1_0 = (-32008, -32009)
 _A2A = range(-32009, -32000)
 _A2A_DOMAIN = "a2a-protocol.org"
 _STANDARD = {-32700, *range(-32603, -32599), *range(-32009, -32000)}
@@ -133,17 +138,17 @@ def row_of(error: type[BaseException]) -> Row:
     return _INTERNAL
 
 
-def fault_of(error: BaseException, dialect: str | None = None) -> Fault:
-    """`dialect`: the caller's, because versions have different codes for some errors."""
-    row = _BY_DIALECT.get((dialect, type(error))) or row_of(type(error))
+def fault_of(error: BaseException, own: DialectFaults = NO_FAULTS) -> Fault:
+    """`own`: what the caller's dialect has otherwise."""
+    row = own.rows.get(type(error)) or row_of(type(error))
     if isinstance(error, errors.WorkerFault):
-        return _of_worker(error, dialect)
+        return _of_worker(error, own)
     if not isinstance(error, HubError):
         return Fault(row.code, row.status, row.reason, "Internal error.", None)
     data = None
     if row.code not in _STANDARD or error.facts:
         data = [error_info(row.reason, error.facts)]
-    elif dialect == "1.0" and row.code in _A2A:
+    elif own.explained and row.code in _A2A:
         data = [error_info(row.reason, {}, domain=_A2A_DOMAIN)]
     return Fault(row.code, row.status, row.reason, error.message, data)
 
@@ -152,11 +157,11 @@ def error_info(reason: str, facts: dict[str, str], *, domain: str = DOMAIN) -> d
     return {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": domain, "metadata": facts}
 
 
-def _of_worker(error: errors.WorkerFault, dialect: str | None) -> Fault:
+def _of_worker(error: errors.WorkerFault, own: DialectFaults) -> Fault:
     """Callers get a worker's specified errors; the text of any other error may contain internals."""
     if error.code not in _OF_WORKERS:
         return Fault(-32603, 502, "WORKER_ERROR", "The worker reported an internal error.", None)
-    newest = dialect == "1.0"
-    row = _OF_WORKERS[-32004 if error.code in _SINCE_1_0 and not newest else error.code]
-    data = [error_info(row.reason, {}, domain=_A2A_DOMAIN)] if newest and row.code in _A2A else None
+    known = error.code not in _A2A or error.code >= own.lowest
+    row = _OF_WORKERS[error.code if known else -32004]
+    data = [error_info(row.reason, {}, domain=_A2A_DOMAIN)] if own.explained and row.code in _A2A else None
     return Fault(row.code, row.status, "WORKER_ERROR", error.text[:500] or "The worker refused the request.", data)

@@ -10,10 +10,11 @@ from rolecall.model.a2a import JsonObject
 from rolecall.model.command import Target
 from rolecall.model.ids import is_instance, is_role, split_name
 from rolecall.model.value import replace
-from rolecall.protocol.dialect import V0_3, V1_0
+from rolecall.protocol.dialect import Dialect
 from rolecall.protocol.faults import Fault, error_info
 from rolecall.protocol.methods import Operation
 from rolecall.protocol.text.jsontext import dump
+from rolecall.protocol.v0_3 import VERSION as _UNDER_PREFIX
 
 _ON_MESSAGE = {"send": Operation.SEND, "stream": Operation.STREAM}
 _ON_TASK = {
@@ -24,7 +25,7 @@ _ON_TASK = {
 _ON_CONFIGS = {"POST": Operation.PUSH_SET, "GET": Operation.PUSH_LIST}
 _ON_CONFIG = {"GET": Operation.PUSH_GET, "DELETE": Operation.PUSH_DELETE}
 _CONFIGS = ("pushNotificationConfigs", "pushNotificationConfig")
-_CARDS = {"extendedAgentCard": V1_0, "card": V0_3}
+_CARDS = ("extendedAgentCard", "card")
 _NUMBERS, _FLAGS = ("historyLength", "history_length", "pageSize", "page_size"), ("includeArtifacts", "include_artifacts")
 _STATUS_NAMES = {
     400: "INVALID_ARGUMENT",
@@ -63,8 +64,8 @@ def read_route(path: str, method: str) -> RestRoute | None:
     if head.startswith("message:") and not more:
         operation = _ON_MESSAGE.get(head.removeprefix("message:"))
         return None if operation is None else _route(operation, method, ("POST",), dialect, target, {})
-    if head in _CARDS and not more and (head != "card" or dialect == V0_3):
-        return _route(Operation.CARD, method, ("GET",), dialect or _CARDS[head], target, {})
+    if head in _CARDS and not more and (head != "card" or dialect is not None):
+        return _route(Operation.CARD, method, ("GET",), dialect, target, {})
     if head == "tasks":
         return _task_route(more, method, dialect, target)
     return None
@@ -103,11 +104,11 @@ def _prefix(words: list[str]) -> tuple[Target, str | None, list[str]]:
             return target, None, []
         target, words = Target(path_role=named[0], path_instance=named[1]), words[2:]
     if words[0] == "v1":
-        return target, V0_3, words[1:]
+        return target, _UNDER_PREFIX, words[1:]
     if words[0] == "a2a":
         if words[1:2] == ["rest"]:
-            return target, V0_3, words[2:]
-        return target, V0_3, words[1:] if words[1:2] == ["tasks"] and len(words) > 2 else []
+            return target, _UNDER_PREFIX, words[2:]
+        return target, _UNDER_PREFIX, words[1:] if words[1:2] == ["tasks"] and len(words) > 2 else []
     named = _role(words[0]) if len(words) > 1 and _begins_address(words[1]) else None
     if named is None:
         return target, None, words
@@ -152,29 +153,12 @@ def _typed(name: str, value: str) -> str | int | bool:
     return value
 
 
-def params_of(route: RestRoute, given: JsonObject, dialect: str | None) -> JsonObject:
+def params_of(route: RestRoute, given: JsonObject, dialect: Dialect) -> JsonObject:
     """The parameters as in JSON-RPC: those in the address override those given elsewhere."""
     names = route.names
-    if "task" not in names:
+    if "task" not in names or dialect.rest is None:
         return {**given, **names}
-    if dialect == V1_0:
-        config = {"id": names["config"]} if "config" in names else {}
-        return {**given, "taskId": names["task"], **config}
-    if route.operation is Operation.PUSH_SET:
-        own = given.get("pushNotificationConfig") or given.get("config") or given
-        return {"taskId": names["task"], "pushNotificationConfig": own}
-    return {"id": names["task"], **({"pushNotificationConfigId": names["config"]} if "config" in names else {})}
-
-
-def refuse_protobuf_form(body: JsonObject) -> None:
-    """Some 0.3 SDKs send another form than JSON over REST. A refusal is better than reading half of it."""
-    message = body.get("message") if body.get("message") is not None else body.get("request")
-    if not isinstance(message, dict):
-        return
-    if "content" in message or str(message.get("role")).startswith("ROLE_"):
-        raise InvalidParams(
-            "The hub does not support the protobuf form of 0.3 REST. Use JSON-RPC, or 1.0 with A2A-Version: 1.0."
-        )
+    return dialect.rest.push_params(names["task"], names.get("config"), given, sets=route.operation is Operation.PUSH_SET)
 
 
 def write_error(fault: Fault) -> bytes:

@@ -12,7 +12,8 @@ import pytest
 
 from hub.app import create_app
 from hub.settings.model import Settings
-from rolecall.protocol.methods import METHOD_NAMES, Operation
+from rolecall.protocol.dialects import method_names
+from rolecall.protocol.methods import Operation
 from rolecall.protocol.rest import read_route
 from tests.acceptance.access_table import CAN_OWN, METHODS, OWN, PREFIXES, REST, RIGHTS, UNKNOWN_TO, Address, Named
 from tests.acceptance.access_world import HIDDEN, HIDDEN_ROLE, OFFER, ROLE, WORKER, Ids, World, like, make_tokens, outcome, same
@@ -43,7 +44,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def test_every_method_has_a_row() -> None:
-    assert set(METHODS) == METHOD_NAMES
+    assert set(METHODS) == method_names()
 
 
 @pytest.mark.parametrize("dialect", sorted(REST))

@@ -173,18 +173,20 @@ def test_a_reachable_hub_does_not_start_without_tokens(tmp_path: Path) -> None:
 
 
 def test_the_audit_log_records_who_did_what_and_no_content(tmp_path: Path) -> None:
-    token = new_token(tmp_path, "--name", "anna")
+    token, reads = new_token(tmp_path, "--name", "anna"), new_token(tmp_path, "--name", "board", "--kind", "reader")
     audit_file = tmp_path / "audit.log"
     with start_hub(tmp_path, audit_log=audit_file) as hub:
         body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": text_message("whispered words")}
-        for shown in (token, "rc_wrong"):
+        for shown, path in ((token, "/"), ("rc_wrong", "/"), (reads, "/"), (reads, "/v1/message:send")):
             headers = {"Authorization": f"Bearer {shown}"}
-            httpx.post(f"{hub.url}/agents/nobody/", json=body, headers=headers, trust_env=False)
+            httpx.post(f"{hub.url}/agents/nobody{path}", json=body, headers=headers, trust_env=False)
     assert audit_file.stat().st_mode & 0o777 == 0o600
     lines = [json.loads(line) for line in audit_file.read_text().splitlines()]
     assert [(line["event"], line.get("who"), line["on"], line["outcome"]) for line in lines] == [
         ("message/send", "anna", "nobody", "role_unknown"),
         ("turned away", None, "/agents/nobody/", "Unauthenticated"),
+        ("turned away", "board", "/agents/nobody/", "Forbidden"),
+        ("turned away", "board", "/agents/nobody/v1/message:send", "Forbidden"),
     ]
     assert "whispered" not in audit_file.read_text() + hub.output
     assert token not in audit_file.read_text() + hub.output

@@ -13,10 +13,10 @@ from rolecall.model.command import Send, Target
 from rolecall.model.content import ArtifactUpdate, Message, StatusUpdate, Task
 from rolecall.model.ids import Caller, Cursor
 from rolecall.model.worker import Registration
-from rolecall.protocol.callers import requests
 from rolecall.protocol.callers.answers import wrapped
 from rolecall.protocol.callers.encoder import EventEncoder
-from rolecall.protocol.dialect import SHAPES
+from rolecall.protocol.dialect import Requests
+from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.conftest import CALLER, System
 from tests.helpers.reading import read_all
@@ -47,6 +47,10 @@ class DialectCaller:
     dialect: str
     caller: Caller = CALLER
 
+    @property
+    def _requests(self) -> Requests:
+        return DIALECTS[self.dialect].requests
+
     def ask(
         self, text: str = "hi", *, name: str = "", wait: bool = True, key: str | None = None, role: str = "echo", **members: Any
     ) -> Send:
@@ -57,10 +61,10 @@ class DialectCaller:
             session = {"sessionId": members.pop("contextId")} if "contextId" in members else {}
             message = {"role": "user", "parts": [{"type": "text", "text": text}], **members}
             named = {"id": name} if name else {}
-            return requests.READ_SEND["0.1"]({**named, **session, "message": message}, target, key=key)
+            return DIALECTS["0.1"].requests.read_send({**named, **session, "message": message}, target, key=key)
         message = {"messageId": str(uuid4()), "parts": [part], **members}
         configuration = {"returnImmediately": not wait} if self.dialect == "1.0" else {"blocking": wait}
-        return requests.READ_SEND[self.dialect]({"message": message, "configuration": configuration}, target, key=key)
+        return self._requests.read_send({"message": message, "configuration": configuration}, target, key=key)
 
     async def send(self, text: str = "hi", **members: Any) -> Seen:
         return await self.say(self.ask(text, **members))
@@ -75,20 +79,20 @@ class DialectCaller:
 
     async def subscribe(self, task: str, after: int | None = None) -> list[Seen]:
         cursor = None if after is None else Cursor(after)
-        command = requests.read_subscribe({"id": task}, ANY, cursor, self.dialect)
+        command = self._requests.read_subscribe({"id": task}, ANY, cursor, (self.dialect,))
         return await self.read(await self.system.hub.subscribe(self.caller, command))
 
     async def get(self, task: str, history_length: int | None = None) -> Seen:
         params = {"id": task, "historyLength": history_length}
-        answer = await self.system.hub.get(self.caller, requests.read_get(params, ANY, self.dialect))
+        answer = await self.system.hub.get(self.caller, self._requests.read_get(params, ANY, (self.dialect,)))
         return self._task(answer.body)
 
     async def cancel(self, task: str) -> Seen:
-        answer = await self.system.hub.cancel(self.caller, requests.read_cancel({"id": task}, ANY, self.dialect))
+        answer = await self.system.hub.cancel(self.caller, self._requests.read_cancel({"id": task}, ANY, (self.dialect,)))
         return self._task(answer.body)
 
     async def list_tasks(self, **params: Any) -> list[Seen]:
-        found = await self.system.hub.list(self.caller, requests.read_list(params, ANY, self.dialect))
+        found = await self.system.hub.list(self.caller, self._requests.read_list(params, ANY))
         return [self._task(body) for body in found.tasks]
 
     async def read(self, task_stream: TaskStream) -> list[Seen]:
@@ -119,7 +123,7 @@ class DialectCaller:
     def _of(self, document: JsonObject, kind: EventKind, cursor: int = 0) -> Seen:
         # In 0.1 "history" has another meaning.
         plain = {name: value for name, value in document.items() if name != "history" or self.dialect != "0.1"}
-        content = SHAPES[self.dialect].read(kind, plain)
+        content = DIALECTS[self.dialect].shape.read(kind, plain)
         state, texts = "", []
         if isinstance(content, Task | StatusUpdate):
             state = content.status.state.value

@@ -172,14 +172,14 @@ class System:
 
     async def subscribe(self, task: str, after: int | None = None, *, dialect: str = "0.3") -> TaskStream:
         cursor = None if after is None else Cursor(after)
-        return await self.hub.subscribe(CALLER, Subscribe(Target(), TaskId(task), dialect, cursor))
+        return await self.hub.subscribe(CALLER, Subscribe(Target(), TaskId(task), (dialect,), cursor))
 
     async def cancel(self, task: str) -> dict[str, Any]:
-        body: dict[str, Any] = parse((await self.hub.cancel(CALLER, CancelTask(Target(), TaskId(task), "0.3"))).body)
+        body: dict[str, Any] = parse((await self.hub.cancel(CALLER, CancelTask(Target(), TaskId(task), ("0.3",)))).body)
         return body
 
     async def get(self, task: str, caller: Caller = CALLER) -> dict[str, Any]:
-        body: dict[str, Any] = parse((await self.hub.get(caller, GetTask(Target(), TaskId(task), "0.3"))).body)
+        body: dict[str, Any] = parse((await self.hub.get(caller, GetTask(Target(), TaskId(task), ("0.3",)))).body)
         return body
 
     async def rows(self) -> list[TaskRow]:

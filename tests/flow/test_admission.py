@@ -75,7 +75,7 @@ async def test_a_workspace_with_too_many_open_tasks_is_refused_until_one_of_its_
         await begin(hub, OTHER_WORKSPACE)
     assert system.forwarder.asked("deliver") == ["echo:a"] * 2 + ["echo:z"] * 2
     system.forwarder.plan_fetch("echo:a", task("canceled"))
-    await hub.cancel(CALLER, CancelTask(Target(), TaskId(mine[0]), "0.3"))
+    await hub.cancel(CALLER, CancelTask(Target(), TaskId(mine[0]), ("0.3",)))
     await until_over(hub, mine[0])
     assert await begin(hub, CALLER)
     with pytest.raises(Overloaded, match=TASKS):
@@ -94,7 +94,7 @@ async def test_large_messages_count_as_long_as_their_tasks_run(system: System) -
     assert await begin(hub, CALLER)  # a small one is not counted
     await hub.send(OTHER_WORKSPACE, say(large, blocking=False))
     system.forwarder.plan_fetch("echo:a", task("canceled"))
-    await hub.cancel(CALLER, CancelTask(Target(), TaskId(known), "0.3"))
+    await hub.cancel(CALLER, CancelTask(Target(), TaskId(known), ("0.3",)))
     await until_over(hub, known)
     await hub.send(ALSO_HERE, say(large, blocking=False))
 
@@ -118,7 +118,7 @@ async def test_a_workspace_with_too_many_open_streams_is_refused_and_others_are_
     with pytest.raises(Overloaded, match=STREAMS):
         await hub.stream(OTHER_WORKSPACE, say())
     known = TaskId((await frames(mine[0]))[0]["id"])
-    again = Subscribe(Target(), known, "0.3", None)
+    again = Subscribe(Target(), known, ("0.3",), None)
     with pytest.raises(Overloaded, match=STREAMS):
         await hub.subscribe(CALLER, again)
     for task_stream in (mine[0], mine[0], others[0]):
@@ -390,5 +390,5 @@ async def test_a_reader_gets_the_task_as_of_now_or_as_of_its_cursor(system: Syst
     assert [frame["cursor"] for frame in await frames(await system.subscribe(known))] == [3]
     assert [frame["cursor"] for frame in await frames(await system.subscribe(known, after=0))] == [1, 2, 3]
     assert [frame["cursor"] for frame in await frames(await system.subscribe(known, after=2))] == [2, 3]
-    last = await system.hub.subscribe(CALLER, Subscribe(Target(), TaskId(known), "1.0", Cursor(2)))
+    last = await system.hub.subscribe(CALLER, Subscribe(Target(), TaskId(known), ("1.0",), Cursor(2)))
     assert [logged.cursor for logged in await read_all(last)] == [2, 3]

@@ -56,9 +56,9 @@ async def test_a_task_that_takes_too_long_fails_and_is_cancelled_at_its_worker(s
     system.forwarder.plan("echo:a", task(), 60.0, status("completed"))
     begun = await hub.send(CALLER, say(blocking=False))
     system.clock.advance(31)
-    answer = hub.subscribe(CALLER, Subscribe(Target(), TaskId(parse(begun.body)["id"]), "0.3", None))
+    answer = hub.subscribe(CALLER, Subscribe(Target(), TaskId(parse(begun.body)["id"]), ("0.3",), None))
     assert (await frames(await answer))[-1]["status"]["state"] == "failed"
-    answer = hub.get(CALLER, GetTask(Target(), TaskId(parse(begun.body)["id"]), "0.3"))
+    answer = hub.get(CALLER, GetTask(Target(), TaskId(parse(begun.body)["id"]), ("0.3",)))
     found = parse((await answer).body)
     assert found["status"]["state"] == "failed"
     assert "ROLECALL_TASK_DEADLINE" in found["status"]["message"]["parts"][0]["text"]
@@ -78,7 +78,7 @@ async def test_a_call_ends_when_its_caller_disconnects_and_the_task_continues(sy
         await asyncio.wait_for(waiting, 0.5)
     assert system.forwarder.asked("cancel") == []
     (row,) = (await system.engine.tasks.page(CALLER, TaskQuery(limit=9))).rows
-    found = await frames(await system.hub.subscribe(CALLER, Subscribe(Target(), row.id, "0.3", None)))
+    found = await frames(await system.hub.subscribe(CALLER, Subscribe(Target(), row.id, ("0.3",), None)))
     assert found[-1]["status"]["state"] == "completed"
 
 
@@ -94,14 +94,14 @@ async def test_streams_beyond_the_limit_are_refused_before_anything_runs(system:
     with pytest.raises(Overloaded):
         await _second_while_first_is_open(hub, system, found[0]["id"])
     first.close()
-    assert await frames(await hub.subscribe(CALLER, Subscribe(Target(), TaskId(found[0]["id"]), "0.3", None)))
+    assert await frames(await hub.subscribe(CALLER, Subscribe(Target(), TaskId(found[0]["id"]), ("0.3",), None)))
 
 
 async def _second_while_first_is_open(hub: Hub, system: System, known: str) -> None:
     system.forwarder.plan("echo:a", task(), 0.3, status("completed"))
     open_one = await hub.stream(CALLER, say())
     try:
-        assert await hub.get(CALLER, GetTask(Target(), TaskId(known), "0.3"))
-        await hub.subscribe(CALLER, Subscribe(Target(), TaskId(known), "0.3", None))
+        assert await hub.get(CALLER, GetTask(Target(), TaskId(known), ("0.3",)))
+        await hub.subscribe(CALLER, Subscribe(Target(), TaskId(known), ("0.3",), None))
     finally:
         open_one.close()

@@ -12,8 +12,8 @@ from hub.core.tasks import reader as views
 from hub.core.tasks.lists import TaskList
 from rolecall.errors import ClientDisconnected, InvalidParams, ListTooSlow
 from rolecall.model.command import TaskQuery
-from rolecall.model.ids import Caller
-from rolecall.protocol.callers import requests
+from rolecall.model.ids import Caller, TaskId
+from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.callers import ANY, OTHER, DialectCaller
 from tests.flow.conftest import CALLER, System
@@ -34,7 +34,7 @@ async def made(system: System, *states: str, dialect: str = "0.3", role: str = "
 
 
 async def list_tasks(system: System, caller: Caller = CALLER, dialect: str = "1.0", **params: Any) -> TaskList:
-    return await system.hub.list(caller, requests.read_list(params, ANY, dialect))
+    return await system.hub.list(caller, DIALECTS[dialect].requests.read_list(params, ANY))
 
 
 def ids_of(found: TaskList) -> list[str]:
@@ -145,7 +145,7 @@ async def test_a_page_ends_before_too_many_bytes_are_read(
     system: System, five: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page has at least one task; the others are on the next page."""
-    size = (await system.hub.task(CALLER, requests.read_get({"id": five[0]}, ANY, "1.0").task_id, ANY)).size
+    size = (await system.hub.task(CALLER, TaskId(five[0]), ANY)).size
     monkeypatch.setattr(views, "_READ_AT_ONCE", int(size * 2.5))
     seen_ids: list[list[str]] = []
     token: str | None = ""
@@ -188,7 +188,7 @@ async def test_a_list_whose_caller_disconnects_ends_and_leaves_its_turn(system: 
     for _ in range(5):
         hold = system.engine.hold("tasks.page")
         leave: list[Callable[[], None]] = []
-        answer = asyncio.create_task(system.hub.list(CALLER, requests.read_list({}, ANY, "1.0"), leave.append))
+        answer = asyncio.create_task(system.hub.list(CALLER, DIALECTS["1.0"].requests.read_list({}, ANY), leave.append))
         await hold.reached.wait()
         leave[0]()
         with pytest.raises(ClientDisconnected):
@@ -203,7 +203,7 @@ async def test_a_list_whose_caller_disconnects_while_it_waits_is_not_read(system
     for hold in holds:
         await hold.reached.wait()
     leave: list[Callable[[], None]] = []
-    waiting = asyncio.create_task(system.hub.list(CALLER, requests.read_list({}, ANY, "1.0"), leave.append))
+    waiting = asyncio.create_task(system.hub.list(CALLER, DIALECTS["1.0"].requests.read_list({}, ANY), leave.append))
     await asyncio.sleep(0)
     leave[0]()
     with pytest.raises(ClientDisconnected):

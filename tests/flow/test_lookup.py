@@ -20,15 +20,15 @@ ASKS = task("input-required", "which?")
 
 
 def gets(system: System, caller: Caller, target: Target, name: str) -> Awaitable[Any]:
-    return system.hub.get(caller, GetTask(target, TaskId(name), "0.3"))
+    return system.hub.get(caller, GetTask(target, TaskId(name), ("0.3",)))
 
 
 def cancel(system: System, caller: Caller, target: Target, name: str) -> Awaitable[Any]:
-    return system.hub.cancel(caller, CancelTask(target, TaskId(name), "0.3"))
+    return system.hub.cancel(caller, CancelTask(target, TaskId(name), ("0.3",)))
 
 
 def subscribe(system: System, caller: Caller, target: Target, name: str) -> Awaitable[Any]:
-    return system.hub.subscribe(caller, Subscribe(target, TaskId(name), "0.3", None))
+    return system.hub.subscribe(caller, Subscribe(target, TaskId(name), ("0.3",), None))
 
 
 def answers(system: System, caller: Caller, target: Target, name: str) -> Awaitable[Any]:

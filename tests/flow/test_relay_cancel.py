@@ -284,6 +284,6 @@ async def test_another_callers_task_is_not_found(system: System) -> None:
     system.forwarder.plan("echo:a", task("completed"))
     answer = await system.send()
     with pytest.raises(TaskNotFound):
-        await system.hub.cancel(CALLER._replace(name="other"), CancelTask(Target(), TaskId(answer["id"]), "0.3"))
+        await system.hub.cancel(CALLER._replace(name="other"), CancelTask(Target(), TaskId(answer["id"]), ("0.3",)))
     with pytest.raises(TaskNotFound):
-        await system.hub.cancel(CALLER, CancelTask(Target(path_role="other"), TaskId(answer["id"]), "0.3"))
+        await system.hub.cancel(CALLER, CancelTask(Target(path_role="other"), TaskId(answer["id"]), ("0.3",)))

@@ -21,7 +21,8 @@ from rolecall.model.command import Target
 from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
 from rolecall.model.principal import LOCAL
 from rolecall.model.worker import Offer
-from rolecall.protocol.methods import STREAMING, read_method
+from rolecall.protocol.dialects import read_method
+from rolecall.protocol.methods import STREAMING
 from rolecall.protocol.text.jsontext import parse
 from tests.acceptance.access_table import METHODS
 from tests.flow.conftest import say
@@ -79,9 +80,9 @@ REFUSED = [(method, kind) for method, row in METHODS.items() for kind, way in ro
 
 
 def request_of(store: Store, caller: Caller, method: str, params: dict[str, Any]) -> Callable[[], Awaitable[object]]:
-    operation, dialect = read_method(method, None)
+    operation, choice = read_method(method, None)
     operations = Operations(store.rolecall.hub, store.rolecall.push, _no_card)
-    call = OperationCall(caller, operation, dialect, params, Target(path_role="echo"), CallHeaders())
+    call = OperationCall(caller, operation, choice, params, Target(path_role="echo"), CallHeaders())
     return lambda: operations.open(call) if operation in STREAMING else operations.answer(call)
 
 

@@ -16,7 +16,7 @@ from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.value import replace
 from rolecall.model.worker import Offer
 from rolecall.protocol.callers.answers import wrapped
-from rolecall.protocol.dialect import SHAPES
+from rolecall.protocol.dialects import DIALECTS, worker_side
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.v0_3.events import read_result
 from rolecall.protocol.workers import requests as calls
@@ -161,9 +161,9 @@ class PlayedCall:
 def _in_dialect(log_dialect: str, worker_event: WorkerEvent) -> WorkerEvent:
     if worker_event.dialect == log_dialect:
         return worker_event
-    content = SHAPES[worker_event.dialect].read(worker_event.kind, worker_event.document)
-    result = parse(wrapped(worker_event.kind, dump(SHAPES[log_dialect].write(content)), log_dialect))
-    return calls.readers(log_dialect)[0](result, position=worker_event.position)
+    content = DIALECTS[worker_event.dialect].shape.read(worker_event.kind, worker_event.document)
+    result = parse(wrapped(worker_event.kind, dump(DIALECTS[log_dialect].shape.write(content)), log_dialect))
+    return worker_side(log_dialect).events.read_result(result, position=worker_event.position)
 
 
 def task(

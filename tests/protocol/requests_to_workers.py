@@ -21,7 +21,7 @@ from rolecall.model.card import HTTP_JSON, JSONRPC, Interface
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import TaskId, WorkerId
 from rolecall.model.worker import Offer
-from rolecall.protocol.callers.requests import READ_SEND
+from rolecall.protocol.dialects import DIALECTS
 from tests.helpers.listening import collect_events
 from tests.helpers.raw_server import RawServer, Request, always, answer
 from tests.protocol.golden_files import write_transcript
@@ -69,7 +69,7 @@ def _send_in(dialect: str, **members: Any) -> Send:
             "metadata": _METADATA,
             **({"tenant": "echo"} if new else {}),
         }
-    send = READ_SEND[dialect](params, Target(), trace=_TRACE, extensions=("urn:one", "urn:two"))
+    send = DIALECTS[dialect].requests.read_send(params, Target(), trace=_TRACE, extensions=("urn:one", "urn:two"))
     return value.replace(send, message_id="m-1")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.protocol.methods import read_method
+from rolecall.protocol.dialects import read_method
 from rolecall.protocol.text.jsontext import dump, parse
 from tests.flow.callers import enrol
 from tests.flow.conftest import System, open_system

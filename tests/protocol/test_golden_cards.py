@@ -8,13 +8,14 @@ import pytest
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import Profile
-from rolecall.protocol.cards import merged, pure_03, pure_10
+from rolecall.protocol.cards import merged
+from rolecall.protocol.dialects import DIALECTS
 from tests.protocol.golden_contents import PLAIN, PROFILE
 from tests.protocol.golden_files import as_protobuf_writes, exactly, golden, names_in
 from tests.protocol.sdk import parsed_by_sdk
 
 CARDS = {"full": PROFILE, "plain": PLAIN}
-WRITERS = {"0.3": pure_03, "1.0": pure_10, "merged": merged}
+WRITERS = {"0.3": DIALECTS["0.3"].write_card, "1.0": DIALECTS["1.0"].write_card, "merged": merged}
 
 
 @pytest.mark.parametrize("profile", CARDS)

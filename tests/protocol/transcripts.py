@@ -15,6 +15,7 @@ from hub.core.observe import NullObserver
 from hub.core.shares.rotation import Rotation
 from hub.core.shares.table import Shares
 from hub.inbound.a2a.batches import Batches
+from hub.inbound.a2a.calls import Calls
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
@@ -232,8 +233,9 @@ def app_of(system: System) -> App:
     operations, keep_alive = Operations(system.hub, system.push, cards.extended), 15.0
     unsent = Shares().unsent
     batches = Batches(RateLimiter(rate=0, at_once=0), CallTurns(Rotation("starts")), unsent, entries=50, size=10_000_000)
-    rpc = JsonRpc(operations, NullObserver(), unsent, batches, max_body=10_000, max_depth=100, keep_alive=keep_alive)
-    rest = Rest(operations, NullObserver(), unsent, max_body=10_000, max_depth=100, keep_alive=keep_alive)
+    calls = Calls(operations, NullObserver(), unsent, keep_alive=keep_alive)
+    rpc = JsonRpc(calls, batches, max_body=10_000, max_depth=100)
+    rest = Rest(calls, max_body=10_000, max_depth=100)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)

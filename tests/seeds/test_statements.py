@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from rolecall.protocol.methods import METHOD_NAMES, Operation, read_method
+from rolecall.protocol.dialects import method_names, read_method
+from rolecall.protocol.methods import Operation
 from rolecall.protocol.rest import read_route
 from tests.seeds import statements
 from tests.seeds.statements import OTHER_TESTS, PAGE, REFUSED, ROOT
@@ -59,9 +60,9 @@ def test_the_table_of_methods_is_complete_and_correct() -> None:
         for name in names
     }
     for name, dialect, operation in documented:
-        found, log_dialect = read_method(name, None)
-        assert (found, log_dialect in (dialect, None)) == (operation, True), name
-    assert {name for name, _, _ in documented} == METHOD_NAMES
+        found, choice = read_method(name, None)
+        assert (found, dialect in choice.dialects) == (operation, True), name
+    assert {name for name, _, _ in documented} == method_names()
 
 
 def test_the_table_of_addresses_is_correct() -> None:

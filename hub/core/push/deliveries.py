@@ -34,8 +34,6 @@ _UNTRANSLATABLE = 422
 """Treated like a refusal of the receiver: an event that its dialect cannot express now, it cannot express later."""
 _TIME_SLICE = 5.0
 """Seconds that one receiver is served without a break; then other receivers come first."""
-_OF_SNAPSHOTS = "0.3"
-"""A notice in this dialect is the whole task, so the newest one stands for all that are owed with it."""
 _THREAD_ABOVE = 256 * 1024
 """Bytes of log. A notice made of a longer log would block the loop, so a thread makes it."""
 
@@ -137,8 +135,9 @@ class Deliveries:
         began = self._clock.monotonic()
         task_log = _TaskLog(await self._engine.tasks.get(claim.caller, claim.config.task))
         at, last = claim.sent, claim.last
+        newest_only = self._codec.rules(claim.config.dialect).notice_is_task
         while at < last:
-            at = last if claim.config.dialect == _OF_SNAPSHOTS else Cursor(at + 1)
+            at = last if newest_only else Cursor(at + 1)
             await task_log.read(self._engine, last)
             result = await self._send(claim, task_log, at)
             hold = self._policy.lease if self._clock.monotonic() - began < _TIME_SLICE else NOW

@@ -10,7 +10,6 @@ from hub.core.tasks.folding import FoldingThread
 from hub.ports.codec import LogFold
 from rolecall.errors import ClientDisconnected, InvalidAnswer, TaskNotFound
 from rolecall.model.a2a import Answer, Event, EventKind, Logged
-from rolecall.model.command import ITS_OWN
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.task import TaskRow
 from rolecall.model.value import Value
@@ -23,8 +22,6 @@ _PAGE = 250
 """Events of a long log that are folded at a time: others take turns in between."""
 OnDisconnect = Callable[[Callable[[], None]], None]
 """Registers a callback for the disconnection of the caller; calls it at once if the caller has disconnected already."""
-_SHARED = ("0.1", "0.3")
-"""These versions share the names of some methods."""
 
 
 class TaskView(Value, frozen=True):
@@ -139,11 +136,9 @@ def _size(log: Sequence[Logged]) -> int:
     return sum([len(logged.event.body) for logged in log])
 
 
-def answered_in(asked: str | None, row: TaskRow) -> str:
-    """The dialect of the answer. A method name that 0.1 and 0.3 share is answered in one of these two."""
-    if asked is None:
-        return row.dialect if row.dialect in _SHARED else _SHARED[-1]
-    return row.dialect if asked == ITS_OWN else asked
+def answered_in(dialects: tuple[str, ...], row: TaskRow) -> str:
+    """The dialect of the answer: see `GetTask`."""
+    return row.dialect if not dialects or row.dialect in dialects else dialects[-1]
 
 
 def readable(rows: Sequence[TaskRow]) -> int:

@@ -15,12 +15,12 @@ from rolecall.model.command import Send, Target
 from rolecall.model.ids import Caller, Cursor
 from rolecall.model.principal import Right
 from rolecall.model.value import Value, replace
-from rolecall.protocol.callers import answers, requests
+from rolecall.protocol.callers import answers
 from rolecall.protocol.callers.encoder import EventEncoder, Translations
-from rolecall.protocol.dialect import V0_1, V0_3
+from rolecall.protocol.dialect import Requests
+from rolecall.protocol.dialects import Choice
 from rolecall.protocol.methods import Operation
 from rolecall.protocol.text.timestamp import timestamp
-from rolecall.protocol.v0_1.refusals import failed_task
 
 
 class CallHeaders(Value, frozen=True):
@@ -35,16 +35,18 @@ class CallHeaders(Value, frozen=True):
 
 
 class OperationCall(Value, frozen=True):
-    """`dialect` None: the method's name is the same in several versions; the task decides."""
-
     caller: Caller
     operation: Operation
-    dialect: str | None
+    choice: Choice
     params: JsonObject
     target: Target
     call_headers: CallHeaders
     on_disconnect: OnDisconnect | None = None
     """None where a disconnect is not reported."""
+
+    @property
+    def reader(self) -> Requests:
+        return self.choice.dialect.requests
 
 
 _READS = frozenset(
@@ -89,7 +91,7 @@ class Operations:
         """The stream of a message or of a task."""
         if call.operation is Operation.STREAM:
             return await self._hub.stream(call.caller, _read_send(call), call.on_disconnect)
-        command = requests.read_subscribe(call.params, call.target, call.call_headers.after, call.dialect)
+        command = call.reader.read_subscribe(call.params, call.target, call.call_headers.after, call.choice.dialects)
         return await self._hub.subscribe(call.caller, command)
 
     def encoder(self, task_stream: TaskStream) -> EventEncoder:
@@ -100,52 +102,55 @@ class Operations:
         try:
             answer = await self._hub.send(call.caller, send, call.on_disconnect)
         except RouteError as error:
-            if call.dialect != V0_1:
+            refusal = call.choice.dialect.answers.refusal(send, error, timestamp(time.time()))
+            if refusal is None:
                 raise
-            return failed_task(send, error, timestamp(time.time()))
+            return refusal
         return answers.wrapped(answer.kind, answer.body, answer.dialect)
 
     async def _get(self, call: OperationCall) -> bytes:
-        command = requests.read_get(call.params, call.target, call.dialect)
+        command = call.reader.read_get(call.params, call.target, call.choice.dialects)
         return (await self._hub.get(call.caller, command, call.on_disconnect)).body
 
     async def _list(self, call: OperationCall) -> bytes:
-        command = requests.read_list(call.params, call.target, call.dialect)
+        command = call.reader.read_list(call.params, call.target)
         found = await self._hub.list(call.caller, command, call.on_disconnect)
         return answers.task_page(found.tasks, token=found.next_page, size=command.query.limit, total=found.total)
 
     async def _cancel(self, call: OperationCall) -> bytes:
-        return (await self._hub.cancel(call.caller, requests.read_cancel(call.params, call.target, call.dialect))).body
+        return (
+            await self._hub.cancel(call.caller, call.reader.read_cancel(call.params, call.target, call.choice.dialects))
+        ).body
 
     async def _push_set(self, call: OperationCall) -> bytes:
-        command = requests.read_set_push(call.params, call.target, call.dialect)
+        command = call.reader.read_set_push(call.params, call.target)
         row = await self._hub.task(call.caller, command.config.task, command.target)
         stored = await self._push.set(call.caller, command.config.of(row.id))
-        return answers.push_config(stored, call.dialect, row.alias)
+        return answers.push_config(stored, call.choice.dialect, row.alias)
 
     async def _push_get(self, call: OperationCall) -> bytes:
-        command = requests.read_name_push(call.params, call.target, call.dialect)
+        command = call.reader.read_name_push(call.params, call.target)
         row = await self._hub.task(call.caller, command.task_id, command.target)
-        return answers.push_config(await self._push.get(call.caller, row.id, command.id), call.dialect, row.alias)
+        return answers.push_config(await self._push.get(call.caller, row.id, command.id), call.choice.dialect, row.alias)
 
     async def _push_list(self, call: OperationCall) -> bytes:
-        command = requests.read_name_push(call.params, call.target, call.dialect, required=False)
+        command = call.reader.read_name_push(call.params, call.target, required=False)
         row = await self._hub.task(call.caller, command.task_id, command.target)
-        return answers.push_configs(await self._push.list(call.caller, row.id), call.dialect)
+        return answers.push_configs(await self._push.list(call.caller, row.id), call.choice.dialect)
 
     async def _push_delete(self, call: OperationCall) -> bytes:
-        command = requests.read_name_push(call.params, call.target, call.dialect)
+        command = call.reader.read_name_push(call.params, call.target)
         row = await self._hub.task(call.caller, command.task_id, command.target)
         await self._push.delete(call.caller, row.id, command.id or row.id)
         return b"null"
 
     async def _card(self, call: OperationCall) -> bytes:
-        role = requests.read_card(call.params, call.target, call.dialect)
-        return await self._extended_card(call.caller, role, call.dialect or V0_3)
+        role = call.reader.read_card(call.params, call.target)
+        return await self._extended_card(call.caller, role, call.choice.dialect.version)
 
 
 def _read_send(call: OperationCall) -> Send:
-    read = requests.READ_SEND[call.dialect or V0_3]
+    read = call.reader.read_send
     call_headers = call.call_headers
     send = read(call.params, call.target, trace=call_headers.trace, key=call_headers.key, extensions=call_headers.extensions)
     return replace(send, hops=call_headers.hops) if call_headers.hops else send

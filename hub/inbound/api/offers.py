@@ -23,6 +23,7 @@ from rolecall.model.card import JSONRPC, Interface, can_replay
 from rolecall.model.ids import WorkerId, is_instance, is_role, split_name
 from rolecall.model.worker import Beat, LeaseProof, Offer
 from rolecall.protocol.cards import interfaces
+from rolecall.protocol.dialects import worker_side
 from rolecall.protocol.text.jsontext import size_of
 
 _MAX_INTERFACES = 8
@@ -54,18 +55,18 @@ def read_offer(enrolment: Enrolment, worker: WorkerId, *, max_card: int) -> Offe
 
 def _interfaces(card: JsonObject, url: str) -> tuple[Interface, ...]:
     """The interfaces that the hub may call. Their host and port are those of the URL that the worker enrols with, whatever the
-    card names. REST in 0.3 has several spellings, and is not used.
+    card names.
     """
     try:
         own = urlsplit(url)
     except ValueError as error:
         raise OfferInvalid("url", "not a URL") from error
-    supported = [i for i in interfaces(card, url) if i.binding == JSONRPC or i.dialect == "1.0"]
+    supported = [i for i in interfaces(card, url) if i.binding in worker_side(i.dialect).calls.BINDINGS]
     moved = [i._replace(url=urlunsplit(urlsplit(i.url)._replace(scheme=own.scheme, netloc=own.netloc))) for i in supported]
     rpc = [i for i in moved if i.binding == JSONRPC]
     if all(i.url.rstrip("/") != url.rstrip("/") for i in rpc):
         moved = [i._replace(url=url) if i.binding == JSONRPC else i for i in moved]
-    return tuple(moved[:_MAX_INTERFACES]) or (Interface(url, JSONRPC, "0.3"),)
+    return tuple(moved[:_MAX_INTERFACES]) or interfaces(None, url)
 
 
 def read_flat_name(enrolment: FlatEnrolment) -> WorkerId:

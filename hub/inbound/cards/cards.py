@@ -19,9 +19,8 @@ from rolecall.errors import ExtendedCardNotConfigured, RoleUnknown, VersionNotSu
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import HTTP_JSON, JSONRPC, REPLAY_EXTENSION, Capabilities, Interface, Profile, Skill
 from rolecall.model.ids import Caller
-from rolecall.protocol.cards import CARD_PATHS, MergedExtensions, MergedModes, MergedSkills, merged, pure_03, pure_10
-from rolecall.protocol.dialect import V0_3, V1_0
-from rolecall.protocol.methods import read_version
+from rolecall.protocol.cards import CARD_PATHS, MergedExtensions, MergedModes, MergedSkills, write_card
+from rolecall.protocol.dialects import own_bindings, read_version
 
 _CORS = {
     "Access-Control-Allow-Origin": "*",
@@ -94,7 +93,7 @@ class Cards:
             found.add(role, partial(Skill, role, role, outline.description or _usual_text(role), ("role", *outline.tags)))
         description = _with_note(self._description, found.left_out("roles"))
         profile = self._profile(self._name, description, f"{self._public_url}/a2a", self._public_url)
-        return _render(replace(profile, skills=tuple(found.items)), version)
+        return write_card(replace(profile, skills=tuple(found.items)), version)
 
     async def _role(self, role: str, version: str | None, sources: Sequence[Source], pace: Pace) -> JsonObject:
         """The cards of the role's workers as one, in the order of their names."""
@@ -114,19 +113,16 @@ class Cards:
         )
         # Without the replay extension: it is between worker and hub, and the hub does not offer it.
         shown = tuple(extension for extension in extensions.items if extension.uri != REPLAY_EXTENSION)
-        return _render(replace(profile, capabilities=replace(profile.capabilities, extensions=shown)), version)
+        return write_card(replace(profile, capabilities=replace(profile.capabilities, extensions=shown)), version)
 
     def _profile(self, name: str, description: str, rpc: str, rest: str) -> Profile:
         """Streaming is always on, because the hub supplies what a worker lacks."""
+        at = {JSONRPC: rpc, HTTP_JSON: rest}
         return Profile(
             name=name,
             description=description,
             version=__version__,
-            interfaces=(
-                Interface(rpc, JSONRPC, V1_0),
-                Interface(rest, HTTP_JSON, V1_0),
-                Interface(rpc, JSONRPC, V0_3),
-            ),
+            interfaces=tuple(Interface(at[binding], binding, version) for version, binding in own_bindings()),
             capabilities=Capabilities(streaming=True, push_notifications=True, extended_card=self._authenticator.locked),
             security_schemes=_SCHEMES if self._authenticator.locked else {},
             requirements=({"bearer": ()}, {"apiKey": ()}) if self._authenticator.locked else (),
@@ -153,12 +149,6 @@ def add_cards(app: Quart, cards: Cards) -> None:
         if "/.well-known/agent" in request.path:
             response.headers.update(_CORS)
         return response
-
-
-def _render(profile: Profile, version: str | None) -> JsonObject:
-    if version == V1_0:
-        return pure_10(profile)
-    return pure_03(profile) if version is not None else merged(profile)
 
 
 def _requested_version(query: CardQuery) -> str | None:

@@ -23,7 +23,7 @@ from hub.settings.model import Settings
 from rolecall import __version__
 from rolecall.cli.connect import open_hub
 from rolecall.cli.output import duration, print_notice
-from rolecall.protocol.dialect import SHAPES
+from rolecall.protocol.dialects import DIALECTS
 from rolecall.setting import DEFAULT_HUB
 from worker_sdk import HubClient, RolecallError
 from worker_sdk.config import hub_address
@@ -133,7 +133,7 @@ async def _welcome(settings: Settings, url: str, started: float, leave: asyncio.
         return
     took = duration(time.monotonic() - started)
     store = settings.data_dir if settings.store == "sqlite" else settings.store
-    print_notice(f"\n  rolecall {__version__} · A2A {', '.join(SHAPES)} · Python {platform.python_version()}", "bold")
+    print_notice(f"\n  rolecall {__version__} · A2A {', '.join(DIALECTS)} · Python {platform.python_version()}", "bold")
     lines = [f"hub      {url}   (data: {store})", f"ready in {took}"]
     lines += [f"+ {name} ready (demo worker)" for name in found]
     lines += [f"! {demo} did not start" for demo in DEMOS if not any(name.startswith(f"{demo}:") for name in found)]

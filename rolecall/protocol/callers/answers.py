@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rolecall.model.a2a import EventKind, JsonObject
+from rolecall.model.a2a import EventKind
 from rolecall.model.ids import TaskId
 from rolecall.model.push import PushConfig
-from rolecall.protocol.dialect import V0_1, V1_0
+from rolecall.protocol.dialect import Dialect
+from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.text.jsontext import dump
-
-_MEMBERS = {
-    EventKind.TASK: b"task",
-    EventKind.MESSAGE: b"message",
-    EventKind.STATUS: b"statusUpdate",
-    EventKind.ARTIFACT: b"artifactUpdate",
-}
 
 
 def wrapped(kind: EventKind, body: bytes, dialect: str) -> bytes:
-    """The answer to a message, or an event of a stream. In 1.0 the name of its wrapping member is its kind."""
-    return b'{"%b":%b}' % (_MEMBERS[kind], body) if dialect == V1_0 else body
+    """The answer to a message, or an event of a stream."""
+    return DIALECTS[dialect].answers.wrapped(kind, body)
 
 
 def task_page(tasks: Sequence[bytes], *, token: str | None, size: int, total: int) -> bytes:
@@ -29,25 +23,11 @@ def task_page(tasks: Sequence[bytes], *, token: str | None, size: int, total: in
     return b'{"tasks":[%b],"nextPageToken":%b,"pageSize":%d,"totalSize":%d}' % (joined, dump(token or ""), size, total)
 
 
-def push_config(config: PushConfig, dialect: str | None, alias: str = "") -> bytes:
-    """A config without its secrets. `alias`: the caller's id for the task in 0.1."""
-    named = config.of(TaskId(alias)) if alias and dialect == V0_1 else config
-    return dump(_push_document(named, dialect))
+def push_config(config: PushConfig, dialect: Dialect, alias: str = "") -> bytes:
+    """A config without its secrets. `alias`: the caller's id for the task, in a dialect in which callers choose it."""
+    named = config.of(TaskId(alias)) if alias and dialect.view is not None else config
+    return dump(dialect.answers.push_config(named))
 
 
-def push_configs(configs: Sequence[PushConfig], dialect: str | None) -> bytes:
-    documents = [_push_document(config, dialect) for config in configs]
-    return dump({"configs": documents, "nextPageToken": ""} if dialect == V1_0 else documents)
-
-
-def _push_document(config: PushConfig, dialect: str | None) -> JsonObject:
-    if dialect == V1_0:
-        flat: JsonObject = {"taskId": config.task, "id": config.id, "url": config.url}
-        if config.schemes:
-            flat["authentication"] = {"scheme": config.schemes[0]}
-        return flat
-    own: JsonObject = {"id": config.id, "url": config.url}
-    if config.schemes:
-        own["authentication"] = {"schemes": list(config.schemes)}
-    name = "id" if dialect == V0_1 else "taskId"
-    return {name: config.task, "pushNotificationConfig": own}
+def push_configs(configs: Sequence[PushConfig], dialect: Dialect) -> bytes:
+    return dump(dialect.answers.push_configs([dialect.answers.push_config(config) for config in configs]))

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from functools import cache
 
 from rolecall.errors import InvalidAnswer
-from rolecall.model.a2a import Event, EventKind, JsonObject, Logged
-from rolecall.model.content import ArtifactUpdate, Content, Message, Task
-from rolecall.model.value import replace
+from rolecall.model.a2a import Event, EventKind, Logged
 from rolecall.protocol.callers.answers import wrapped
-from rolecall.protocol.dialect import V0_1, read_content, write_content
+from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.jsonrpc import write_result
 from rolecall.protocol.sse import write_frame
 from rolecall.protocol.text.jsontext import dump, parse
+from rolecall.protocol.translation import read_content, write_content
 from rolecall.protocol.untranslatable import Untranslatable
-from rolecall.protocol.v0_1 import shape as shape01
 
 _HERE = b"\0"
 """The place of an insertion. JSON contains no such byte."""
@@ -48,60 +46,43 @@ class Translations:
 
 
 class EventEncoder:
-    """Encodes events for one reader. In 0.1 an artifact has a number instead of an id; the encoder keeps these numbers.
-
-    `alias`: the reader's id for the task in 0.1. Other dialects use the hub's id. `translations`: shared with other readers.
+    """Encodes events for one reader. `alias`: the reader's id for the task, in a dialect that has a view of its own.
+    `translations`: shared with other readers.
     """
 
-    __slots__ = ("_alias", "_numbers", "_translations", "dialect")
+    __slots__ = ("_stream", "_translations", "dialect")
 
     def __init__(self, dialect: str, alias: str = "", translations: Translations | None = None) -> None:
         self.dialect = dialect
-        self._alias = alias
+        view = DIALECTS[dialect].view
+        self._stream = view.stream(alias) if view is not None else None
         self._translations = translations
-        self._numbers: dict[str, int] = {}
+
+    @property
+    def needs_all(self) -> bool:
+        """What becomes of an event depends on those before it."""
+        return self._stream is not None
 
     def encode(self, event: Event) -> bytes:
         """The bare document. InvalidAnswer if this dialect cannot express it."""
         if event.dialect == self.dialect:
             return event.body
-        if self.dialect != V0_1:
+        if self._stream is None:
             return self._translations.find(event, self.dialect) if self._translations else _translate(event, self.dialect)
         content = read_content(event.kind, parse(event.body), event.dialect, self.dialect)
         try:
-            return dump(self._oldest(renamed(content, self._alias)))
+            return dump(self._stream.write(content))
         except Untranslatable as error:
             raise InvalidAnswer("The worker", f"{error} (to {self.dialect})") from error
-
-    def _oldest(self, content: Content) -> JsonObject:
-        if isinstance(content, Task):
-            for artifact in content.artifacts:
-                self._numbers.setdefault(artifact.artifact_id, len(self._numbers))
-        if isinstance(content, ArtifactUpdate):
-            number = self._numbers.setdefault(content.artifact.artifact_id, len(self._numbers))
-            return shape01.write(content, index=number)
-        return shape01.write_stream(content)
 
 
 def _translate(event: Event, dialect: str) -> bytes:
     return dump(write_content(read_content(event.kind, parse(event.body), event.dialect, dialect), dialect))
 
 
-def renamed(content: Content, alias: str) -> Content:
-    """The content with the caller's id for the task."""
-    if not alias or isinstance(content, Message):
-        return content
-    return replace(content, id=alias) if isinstance(content, Task) else replace(content, task_id=alias)
-
-
-def named_event(kind: EventKind) -> str:
-    """The event names of 0.1 servers."""
-    return "artifact" if kind is EventKind.ARTIFACT else "status"
-
-
 class SseEncoder:
     """Encodes frames for one reader. `call_id`: wrap events in JSON-RPC responses to this call; None: bare, for REST. `named`:
-    with the event names of 0.1.
+    with the event names of the dialect's view.
     """
 
     __slots__ = ("_call_id", "_dialect", "_encode", "_wrappers")
@@ -132,5 +113,6 @@ def _wrapper(kind: EventKind, dialect: str, in_responses: bool, named: bool) -> 
     body = wrapped(kind, _HERE, dialect)
     if in_responses:
         body = write_result(_HERE, body)
-    before, *between, behind = write_frame(body, event=named_event(kind) if named else None).split(_HERE)
+    view = DIALECTS[dialect].view if named else None
+    before, *between, behind = write_frame(body, event=view.event_name(kind) if view else None).split(_HERE)
     return before, b"".join(between), behind

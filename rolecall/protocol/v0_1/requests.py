@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from rolecall.errors import InvalidParams
+from rolecall.errors import InvalidParams, MethodNotFound
 from rolecall.model.a2a import JsonObject
-from rolecall.model.command import NamePush, Send, SetPush, Target
+from rolecall.model.command import ListTasks, NamePush, Send, SetPush, Target
 from rolecall.model.ids import TaskId
 from rolecall.model.push import PushConfig
 from rolecall.protocol.callers import params as common
 from rolecall.protocol.v0_1 import VERSION
 from rolecall.protocol.v0_1.shape import read_message
+from rolecall.protocol.v0_3.requests import read_cancel, read_card, read_get, read_subscribe
+
+__all__ = [
+    "read_cancel",
+    "read_card",
+    "read_get",
+    "read_list",
+    "read_name_push",
+    "read_send",
+    "read_set_push",
+    "read_subscribe",
+]
 
 
 def read_send(
@@ -60,7 +72,11 @@ def read_set_push(params: JsonObject, target: Target) -> SetPush:
     return SetPush(target, _push(config, common.read_task_id(params)))
 
 
-def read_name_push(params: JsonObject, target: Target) -> NamePush:
+def read_list(params: JsonObject, target: Target) -> ListTasks:
+    raise MethodNotFound("tasks/list")
+
+
+def read_name_push(params: JsonObject, target: Target, *, required: bool = True) -> NamePush:
     return NamePush(target, common.read_task_id(params), None)
 
 

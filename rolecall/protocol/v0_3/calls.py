@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from rolecall.model.a2a import Ids, JsonObject
+from collections.abc import Sequence
 
+from rolecall.model.a2a import Ids, JsonObject
+from rolecall.model.card import JSONRPC
+
+# Its REST has no single form.
+BINDINGS: tuple[str, ...] = (JSONRPC,)
 SEND, STREAM, GET, CANCEL, SUBSCRIBE = "message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe"
 
 
@@ -39,3 +44,8 @@ def foreign_params(message: JsonObject, metadata: JsonObject, modes: list[str], 
 
 def task_params(ids: Ids) -> JsonObject:
     return {"id": ids.worker_task}
+
+
+def headers(extensions: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """0.3 has no version header, and another name for the extensions header."""
+    return (("X-A2A-Extensions", ", ".join(extensions)),) if extensions else ()

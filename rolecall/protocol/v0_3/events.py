@@ -9,6 +9,7 @@ from rolecall.model.content import Part, PartKind
 from rolecall.protocol.v0_3 import VERSION
 from rolecall.protocol.v0_3.parts import find_kind, write_part
 from rolecall.protocol.v0_3.shape import read_state, state_name
+from rolecall.protocol.v0_3.words import AGENT
 from rolecall.protocol.workers.events import Malformed, WorkerEventReader
 
 _KINDS = {kind.value: kind for kind in EventKind}
@@ -60,8 +61,8 @@ def _mend_part(part: JsonObject) -> None:
 
 _READER = WorkerEventReader(
     VERSION,
-    "agent",
-    frozenset({"user", "agent"}),
+    AGENT,
+    frozenset({"user", AGENT}),
     read_state,
     state_name,
     _mend_part,

@@ -7,15 +7,17 @@ from uuid import uuid4
 
 from rolecall.errors import InvalidParams
 from rolecall.model.a2a import JsonObject
-from rolecall.model.command import CancelTask, GetTask, NamePush, Send, SetPush, Subscribe, Target
+from rolecall.model.command import CancelTask, GetTask, ListTasks, NamePush, Send, SetPush, Subscribe, Target
 from rolecall.model.content import Message
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.push import PushConfig
+from rolecall.model.value import replace
 from rolecall.protocol.callers import params as common
 from rolecall.protocol.callers.params import read_task_id
 from rolecall.protocol.v0_3 import VERSION
 from rolecall.protocol.v0_3.parts import KINDS, find_kind
 from rolecall.protocol.v0_3.shape import read_message
+from rolecall.protocol.v1_0 import requests as requests10
 
 
 def read_send(
@@ -37,16 +39,16 @@ def read_send(
     return common.send_of(parsed, params, VERSION, target, metadata, configured, trace=trace, key=key, extensions=extensions)
 
 
-def read_get(params: JsonObject, target: Target, dialect: str | None = VERSION) -> GetTask:
-    return GetTask(target, read_task_id(params), dialect, common.history_length(params))
+def read_get(params: JsonObject, target: Target, dialects: tuple[str, ...]) -> GetTask:
+    return GetTask(target, read_task_id(params), dialects, common.history_length(params))
 
 
-def read_cancel(params: JsonObject, target: Target, dialect: str | None = VERSION) -> CancelTask:
-    return CancelTask(target, read_task_id(params), dialect)
+def read_cancel(params: JsonObject, target: Target, dialects: tuple[str, ...]) -> CancelTask:
+    return CancelTask(target, read_task_id(params), dialects)
 
 
-def read_subscribe(params: JsonObject, target: Target, after: Cursor | None, dialect: str | None = VERSION) -> Subscribe:
-    return Subscribe(target, read_task_id(params), dialect, after)
+def read_subscribe(params: JsonObject, target: Target, after: Cursor | None, dialects: tuple[str, ...]) -> Subscribe:
+    return Subscribe(target, read_task_id(params), dialects, after)
 
 
 def read_set_push(params: JsonObject, target: Target) -> SetPush:
@@ -57,7 +59,18 @@ def read_set_push(params: JsonObject, target: Target) -> SetPush:
     return SetPush(target, _push(config, read_task_id(params), "pushNotificationConfig"))
 
 
-def read_name_push(params: JsonObject, target: Target) -> NamePush:
+def read_list(params: JsonObject, target: Target) -> ListTasks:
+    """Only REST has it, without a specified form: its parameters are those of 1.0."""
+    return replace(requests10.read_list(params, target), dialect=VERSION)
+
+
+def read_card(params: JsonObject, target: Target) -> str | None:
+    """Only the address names the role."""
+    return target.path_role
+
+
+def read_name_push(params: JsonObject, target: Target, *, required: bool = True) -> NamePush:
+    """Without its id, the config is the task's own."""
     named = common.config_id(params.get("pushNotificationConfigId"), "params.pushNotificationConfigId")
     return NamePush(target, read_task_id(params), named or None)
 

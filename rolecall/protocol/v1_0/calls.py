@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from rolecall.model.a2a import Ids, JsonObject
+from collections.abc import Sequence
 
+from rolecall.model.a2a import Ids, JsonObject
+from rolecall.model.card import HTTP_JSON, JSONRPC
+from rolecall.protocol.v1_0 import VERSION
+
+BINDINGS: tuple[str, ...] = (JSONRPC, HTTP_JSON)
 SEND, STREAM, GET, CANCEL, SUBSCRIBE = "SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "SubscribeToTask"
 
 
@@ -41,3 +46,8 @@ def foreign_params(message: JsonObject, metadata: JsonObject, modes: list[str], 
 
 def task_params(ids: Ids) -> JsonObject:
     return {"id": ids.worker_task}
+
+
+def headers(extensions: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    version = ("A2A-Version", VERSION)
+    return (version, ("A2A-Extensions", ", ".join(extensions))) if extensions else (version,)

@@ -60,17 +60,17 @@ def read_send(
     )
 
 
-def read_get(params: JsonObject, target: Target) -> GetTask:
+def read_get(params: JsonObject, target: Target, dialects: tuple[str, ...]) -> GetTask:
     _camel(params)
-    return GetTask(with_tenant(target, params), read_task_id(params), VERSION, common.history_length(params))
+    return GetTask(with_tenant(target, params), read_task_id(params), dialects, common.history_length(params))
 
 
-def read_cancel(params: JsonObject, target: Target) -> CancelTask:
-    return CancelTask(with_tenant(target, params), read_task_id(params), VERSION)
+def read_cancel(params: JsonObject, target: Target, dialects: tuple[str, ...]) -> CancelTask:
+    return CancelTask(with_tenant(target, params), read_task_id(params), dialects)
 
 
-def read_subscribe(params: JsonObject, target: Target, after: Cursor | None) -> Subscribe:
-    return Subscribe(with_tenant(target, params), read_task_id(params), VERSION, after)
+def read_subscribe(params: JsonObject, target: Target, after: Cursor | None, dialects: tuple[str, ...]) -> Subscribe:
+    return Subscribe(with_tenant(target, params), read_task_id(params), dialects, after)
 
 
 def read_list(params: JsonObject, target: Target) -> ListTasks:

@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
-
-from rolecall.model.a2a import Ids, JsonObject, WorkerEvent
+from rolecall.model.a2a import Ids, JsonObject
 from rolecall.model.command import Send
-from rolecall.protocol.dialect import V0_3, V1_0, translated_message
-from rolecall.protocol.v0_3 import calls as calls03
-from rolecall.protocol.v0_3 import events as events03
-from rolecall.protocol.v1_0 import calls as calls10
-from rolecall.protocol.v1_0 import events as events10
-
-
-class Calls(Protocol):
-    """The method names and parameters of a dialect."""
-
-    SEND: str
-    STREAM: str
-    GET: str
-    CANCEL: str
-    SUBSCRIBE: str
-
-    def send_params(self, params: JsonObject, message: JsonObject, *, stream: bool) -> JsonObject: ...
-    def foreign_params(self, message: JsonObject, metadata: JsonObject, modes: list[str], *, stream: bool) -> JsonObject: ...
-    def task_params(self, ids: Ids) -> JsonObject: ...
-
-
-class ReadResult(Protocol):
-    def __call__(self, result: Any, *, position: str | None = None) -> WorkerEvent: ...
-
-
-ReadTask = Callable[[Any], WorkerEvent]
-
-
-class EventReaders(Protocol):
-    def read_result(self, result: Any, *, position: str | None = None) -> WorkerEvent: ...
-    def read_task(self, result: Any) -> WorkerEvent: ...
-
-
-CALLS: dict[str, Calls] = {V0_3: calls03, V1_0: calls10}
-_READERS: dict[str, EventReaders] = {V0_3: events03, V1_0: events10}
+from rolecall.protocol.dialects import worker_side
+from rolecall.protocol.translation import translated_message
 
 
 def send_params(send: Send, ids: Ids, references: dict[str, str], *, stream: bool) -> JsonObject:
     """The caller's request with the worker's ids. A worker that cannot stream is asked not to block, because the hub polls."""
-    calls, native = CALLS[ids.log_dialect], send.dialect == ids.log_dialect
+    calls, native = worker_side(ids.log_dialect).calls, send.dialect == ids.log_dialect
     original = send.params["message"]
     message: JsonObject = {**original} if native else translated_message(original, send.dialect, ids.log_dialect)
     message["messageId"] = send.message_id
@@ -62,13 +26,7 @@ def send_params(send: Send, ids: Ids, references: dict[str, str], *, stream: boo
 
 
 def task_params(ids: Ids) -> JsonObject:
-    return CALLS[ids.log_dialect].task_params(ids)
-
-
-def readers(dialect: str) -> tuple[ReadResult, ReadTask]:
-    """The reader for the answer to a message or one event of its stream, and the one for an answer that can only be a task."""
-    events = _READERS[dialect]
-    return events.read_result, events.read_task
+    return worker_side(ids.log_dialect).calls.task_params(ids)
 
 
 def _modes(params: JsonObject) -> list[str]:

@@ -23,6 +23,7 @@ from rolecall.model.a2a import EventKind
 from rolecall.model.ids import TaskId
 from rolecall.model.push import PushConfig
 from rolecall.protocol.callers import answers
+from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.text.jsontext import parse
 
@@ -76,18 +77,18 @@ def test_a_page_of_tasks_always_has_its_four_members() -> None:
     ],
 )
 def test_a_config_is_shown_without_its_secrets(dialect: str, full: object, bare: object) -> None:
-    assert parse(answers.push_config(CONFIG, dialect, "mine")) == full
-    assert parse(answers.push_config(BARE, dialect, "mine")) == bare
+    assert parse(answers.push_config(CONFIG, DIALECTS[dialect], "mine")) == full
+    assert parse(answers.push_config(BARE, DIALECTS[dialect], "mine")) == bare
 
 
 def test_configs_are_a_list_in_0_3_and_an_object_in_1_0() -> None:
-    (one,) = parse(answers.push_configs([BARE], "0.3"))
+    (one,) = parse(answers.push_configs([BARE], DIALECTS["0.3"]))
     assert one == {"taskId": "T", "pushNotificationConfig": {"id": "p", "url": URL}}
-    assert parse(answers.push_configs([BARE], "1.0")) == {
+    assert parse(answers.push_configs([BARE], DIALECTS["1.0"])) == {
         "configs": [{"taskId": "T", "id": "p", "url": URL}],
         "nextPageToken": "",
     }
-    assert answers.push_configs([], "0.3") == b"[]"
+    assert answers.push_configs([], DIALECTS["0.3"]) == b"[]"
 
 
 # --- errors: code in each dialect, REST's status, and the reason in 1.0
@@ -103,7 +104,7 @@ def test_configs_are_a_list_in_0_3_and_an_object_in_1_0() -> None:
         (TaskOver(), -32004, -32004, -32004, 400, "UNSUPPORTED_OPERATION"),
         (InvalidAnswer("w", "x"), -32006, -32006, -32006, 500, "INVALID_AGENT_RESPONSE"),
         (ExtendedCardNotConfigured(), -32007, -32007, -32004, 400, "UNSUPPORTED_OPERATION"),
-        (VersionNotSupported("2.0"), -32009, -32009, -32009, 400, "VERSION_NOT_SUPPORTED"),
+        (VersionNotSupported("2.0", ("0.3", "1.0")), -32009, -32009, -32009, 400, "VERSION_NOT_SUPPORTED"),
         (TaskEnded(), -32002, -32602, -32004, 400, "UNSUPPORTED_OPERATION"),
         (PushConfigNotFound(), -32602, -32602, -32001, 404, "TASK_NOT_FOUND"),
     ],
@@ -111,7 +112,7 @@ def test_configs_are_a_list_in_0_3_and_an_object_in_1_0() -> None:
 def test_an_error_has_its_code_in_each_dialect_and_its_reason_in_1_0(
     error: HubError, oldest: int, classic: int, newest: int, status: int, reason: str
 ) -> None:
-    faults = [fault_of(error, dialect) for dialect in ("0.1", "0.3", "1.0")]
+    faults = [fault_of(error, DIALECTS[dialect].faults) for dialect in ("0.1", "0.3", "1.0")]
     assert [fault.code for fault in faults] == [oldest, classic, newest]
     assert [fault.data for fault in faults[:2]] == [None, None]
     last = faults[2]
@@ -121,7 +122,7 @@ def test_an_error_has_its_code_in_each_dialect_and_its_reason_in_1_0(
 
 
 def test_an_error_of_json_rpc_itself_has_no_reason_of_a2a() -> None:
-    assert fault_of(InvalidParams(), "1.0").data is None
+    assert fault_of(InvalidParams(), DIALECTS["1.0"].faults).data is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_an_error_of_json_rpc_itself_has_no_reason_of_a2a() -> None:
 def test_a_callers_dialect_has_its_code_for_a_workers_specified_error(
     code_of_worker: int, classic: int, newest: int, status: int, reason: str | None
 ) -> None:
-    old, new = (fault_of(WorkerFault(code_of_worker, "its own words"), dialect) for dialect in ("0.3", "1.0"))
+    old, new = (fault_of(WorkerFault(code_of_worker, "its own words"), DIALECTS[dialect].faults) for dialect in ("0.3", "1.0"))
     assert (old.code, old.message, old.data) == (classic, "its own words", None)
     assert (new.code, new.status, new.message) == (newest, status, "its own words")
     assert (new.data and new.data[0]["reason"]) == reason
@@ -148,5 +149,5 @@ def test_a_callers_dialect_has_its_code_for_a_workers_specified_error(
 
 @pytest.mark.parametrize("code_of_worker", [-32603, -32000, -32099, 0, 1, 500])
 def test_any_other_error_of_a_worker_may_hold_its_internals(code_of_worker: int) -> None:
-    fault = fault_of(WorkerFault(code_of_worker, "Traceback"), "1.0")
+    fault = fault_of(WorkerFault(code_of_worker, "Traceback"), DIALECTS["1.0"].faults)
     assert (fault.code, fault.status, fault.message) == (-32603, 502, "The worker reported an internal error.")

@@ -9,7 +9,7 @@ import pytest
 from rolecall.model.a2a import Ids, JsonObject
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import TaskId
-from rolecall.protocol.callers.requests import READ_SEND
+from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.workers import requests as calls
 
 ANY = Target()
@@ -72,7 +72,7 @@ PART: dict[str, JsonObject] = {"0.3": {"kind": "text", "text": "hi"}, "1.0": {"t
 
 def send_in(dialect: str, **members: Any) -> Send:
     request = ASKED[dialect]
-    return READ_SEND[dialect]({**request, "message": {**request["message"], **members}}, ANY)
+    return DIALECTS[dialect].requests.read_send({**request, "message": {**request["message"], **members}}, ANY)
 
 
 @pytest.mark.parametrize("log_dialect", ["0.3", "1.0"])
@@ -143,14 +143,16 @@ def test_the_callers_params_do_not_change(log_dialect: str) -> None:
 
 def test_an_empty_configuration_is_left_out() -> None:
     for dialect in ("0.3", "1.0"):
-        send = READ_SEND[dialect]({"message": {"parts": [PART[dialect]]}}, ANY)
+        send = DIALECTS[dialect].requests.read_send({"message": {"parts": [PART[dialect]]}}, ANY)
         for log_dialect in ("0.3", "1.0"):
             assert calls.send_params(send, FIRST[log_dialect], {}, stream=True).keys() == {"message"}
 
 
 @pytest.mark.parametrize("modes", [None, "text", [1], {}])
 def test_accepted_modes_that_are_no_list_of_strings_are_not_translated(modes: object) -> None:
-    send = READ_SEND["0.3"]({"message": {"parts": [PART["0.3"]]}, "configuration": {"acceptedOutputModes": modes}}, ANY)
+    send = DIALECTS["0.3"].requests.read_send(
+        {"message": {"parts": [PART["0.3"]]}, "configuration": {"acceptedOutputModes": modes}}, ANY
+    )
     assert "configuration" not in calls.send_params(send, FIRST["1.0"], {}, stream=True)
 
 

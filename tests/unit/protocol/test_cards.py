@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import Capabilities, Extension, Interface, Profile, Skill
-from rolecall.protocol.cards import MergedModes, capabilities, interfaces, merged, pure_03, pure_10, skills
+from rolecall.protocol.cards import MergedModes, capabilities, interfaces, merged, skills
 from rolecall.protocol.text.jsontext import dump
+from rolecall.protocol.v0_3 import card as card03
+from rolecall.protocol.v1_0 import card as card10
 from tests.helpers.examples import examples
 
 URL = "https://agent.example.org/a2a"
@@ -154,8 +156,8 @@ def test_capabilities_in_snake_case_are_understood_and_written_in_camel_case() -
     profile = Profile("x", "x", "1", TWO_INTERFACES, read)
     old = {"streaming": False, "pushNotifications": True, "stateTransitionHistory": True}
     new = {"streaming": False, "pushNotifications": True, "extendedAgentCard": True}
-    assert pure_03(profile)["capabilities"] == old
-    assert pure_10(profile)["capabilities"] == new
+    assert card03.write(profile)["capabilities"] == old
+    assert card10.write(profile)["capabilities"] == new
     assert merged(profile)["capabilities"] == old | new
 
 
@@ -184,7 +186,7 @@ def test_what_a_skill_lacks_is_filled_in() -> None:
     )
 
 
-@pytest.mark.parametrize(("write", "dialect"), [(pure_03, "1.0"), (pure_10, "0.3"), (merged, "1.0"), (merged, "0.3")])
+@pytest.mark.parametrize(("write", "dialect"), [(card03.write, "1.0"), (card10.write, "0.3")])
 def test_a_card_without_an_interface_of_its_version_is_not_written(write: Any, dialect: str) -> None:
     with pytest.raises(ValueError, match="needs an interface"):
         write(Profile("x", "x", "1", (Interface(URL, "JSONRPC", dialect),)))
@@ -205,5 +207,5 @@ def test_our_own_cards_lead_back_to_their_interfaces() -> None:
     )
     profile = Profile("x", "x", "1", interfaces_of_card)
     assert interfaces(merged(profile), FALLBACK) == interfaces_of_card
-    assert interfaces(pure_10(profile), FALLBACK) == interfaces_of_card[:2]
-    assert interfaces(pure_03(profile), FALLBACK) == interfaces_of_card[2:]
+    assert interfaces(card10.write(profile), FALLBACK) == interfaces_of_card[:2]
+    assert interfaces(card03.write(profile), FALLBACK) == interfaces_of_card[2:]

@@ -13,10 +13,9 @@ from rolecall.model.command import Target
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId
 from rolecall.model.task import TaskRow, Turn
 from rolecall.protocol.callers.encoder import EventEncoder
-from rolecall.protocol.callers.requests import READ_SEND
 from rolecall.protocol.codec import Codec
+from rolecall.protocol.dialects import DIALECTS, worker_side
 from rolecall.protocol.text.jsontext import dump, parse
-from rolecall.protocol.workers import requests as calls
 
 codec = Codec(lambda: 0.0)
 NOW = "1970-01-01T00:00:00.000Z"
@@ -26,7 +25,7 @@ ASKED: dict[str, JsonObject] = {
     "1.0": {"message": {"messageId": "m", "parts": [{"text": "hi"}]}},
 }
 LOG_DIALECTS = ["0.3", "1.0"]
-DIALECTS = ["0.1", *LOG_DIALECTS]
+VERSIONS = ["0.1", *LOG_DIALECTS]
 
 
 def ids(log_dialect: str) -> Ids:
@@ -34,7 +33,7 @@ def ids(log_dialect: str) -> Ids:
 
 
 def turn(dialect: str, after: int = 0) -> Turn:
-    return codec.record(READ_SEND[dialect](parse(dump(ASKED[dialect])), Target()), after=Cursor(after))
+    return codec.record(DIALECTS[dialect].requests.read_send(parse(dump(ASKED[dialect])), Target()), after=Cursor(after))
 
 
 def bare(log_dialect: str, text: str = "yes") -> JsonObject:
@@ -81,7 +80,7 @@ def row(log_dialect: str = "0.3", state: TaskState = TaskState.COMPLETED) -> Tas
 @pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
 @pytest.mark.parametrize("dialect", ["0.3", "1.0"])
 def test_a_bare_message_is_a_whole_answer(dialect: str, log_dialect: str) -> None:
-    (event,) = codec.begin(calls.readers(log_dialect)[0](bare(log_dialect)), ids(log_dialect), turn(dialect))
+    (event,) = codec.begin(worker_side(log_dialect).events.read_result(bare(log_dialect)), ids(log_dialect), turn(dialect))
     assert (event.kind, event.dialect) == (EventKind.MESSAGE, log_dialect)
     message = parse(codec.spelled(event, dialect))
     assert (message["role"], message["contextId"]) == ("agent" if dialect == "0.3" else "ROLE_AGENT", "C")
@@ -90,7 +89,7 @@ def test_a_bare_message_is_a_whole_answer(dialect: str, log_dialect: str) -> Non
 @pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
 def test_in_0_1_a_bare_message_is_a_task_that_it_completes(log_dialect: str) -> None:
     user_turn = turn("0.1")
-    log = log_of(codec.begin(calls.readers(log_dialect)[0](bare(log_dialect)), ids(log_dialect), user_turn))
+    log = log_of(codec.begin(worker_side(log_dialect).events.read_result(bare(log_dialect)), ids(log_dialect), user_turn))
     assert [logged.event.state for logged in log] == [TaskState.SUBMITTED, TaskState.COMPLETED]
     task = parse(codec.snapshot((user_turn,), log, dialect="0.1", history_length=0, alias="mine"))
     assert task == {
@@ -105,7 +104,7 @@ def test_in_0_1_a_bare_message_is_a_task_that_it_completes(log_dialect: str) -> 
 
 
 @pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", VERSIONS)
 def test_the_callers_message_opens_the_history_in_the_logs_dialect(dialect: str, log_dialect: str) -> None:
     opening = parse(codec.opening(ids(log_dialect), turn(dialect)).body)
     (message,) = opening["history"]
@@ -122,7 +121,7 @@ def test_the_hubs_own_events_can_be_read_in_every_dialect(log_dialect: str) -> N
         codec.resumed(ids(log_dialect)),
         codec.verdict(ids(log_dialect), TaskState.FAILED, WorkerLost("echo:a has gone.")),
     ]
-    for dialect in DIALECTS:
+    for dialect in VERSIONS:
         encoder = EventEncoder(dialect, "mine")
         _, resumed, verdict = (parse(encoder.encode(event)) for event in events)
         assert resumed["status"]["state"] == ("TASK_STATE_WORKING" if dialect == "1.0" else "working")
@@ -139,7 +138,9 @@ def test_later_turns_are_in_the_history_in_the_readers_dialect(log_dialect: str)
     """The first turn is in 0.3 and the second in 1.0."""
     asks = {"state": "input-required" if log_dialect == "0.3" else "TASK_STATE_INPUT_REQUIRED"}
     task: JsonObject = {"id": "wt", "contextId": "wc", "status": asks}
-    worker_event = calls.readers(log_dialect)[0]({"kind": "task", **task} if log_dialect == "0.3" else {"task": task})
+    worker_event = worker_side(log_dialect).events.read_result(
+        {"kind": "task", **task} if log_dialect == "0.3" else {"task": task}
+    )
     first = turn("0.3")
     log = log_of([*codec.begin(worker_event, ids(log_dialect), first), codec.resumed(ids(log_dialect))])
     answer = Turn(Cursor(1), "m2", "1.0", dump({"message": {"messageId": "m2", "role": "ROLE_USER", "parts": [{"data": [1]}]}}))
@@ -156,8 +157,8 @@ def test_later_turns_are_in_the_history_in_the_readers_dialect(log_dialect: str)
 
 def notices(dialect: str, *results: JsonObject) -> list[JsonObject]:
     user_turn = turn("0.1")
-    events = list(codec.begin(calls.readers("0.3")[0](results[0]), ids("0.3"), user_turn))
-    events += [codec.adopt(calls.readers("0.3")[0](worker_event), ids("0.3")) for worker_event in results[1:]]
+    events = list(codec.begin(worker_side("0.3").events.read_result(results[0]), ids("0.3"), user_turn))
+    events += [codec.adopt(worker_side("0.3").events.read_result(worker_event), ids("0.3")) for worker_event in results[1:]]
     log = log_of(events)
     bodies = [codec.notice(row(), (user_turn,), log[:at], dialect=dialect) for at in range(1, len(log) + 1)]
     return [parse(body) for body in bodies]
@@ -186,7 +187,7 @@ def untranslatable_log() -> tuple[Turn, list[Logged]]:
         "artifact": {"artifactId": "a", "parts": [{"kind": "xyz", "xyz": "la"}]},
     }
     opening = codec.opening(ids("0.3"), user_turn)
-    return user_turn, log_of([opening, codec.adopt(calls.readers("0.3")[0](update), ids("0.3"))])
+    return user_turn, log_of([opening, codec.adopt(worker_side("0.3").events.read_result(update), ids("0.3"))])
 
 
 def test_untranslatable_content_is_refused_in_other_dialects_and_never_cut() -> None:
@@ -213,7 +214,7 @@ def test_its_outline_has_its_state_and_marks_that_the_rest_is_missing(dialect: s
 
 
 def test_a_recorded_message_is_recalled_in_its_own_dialect() -> None:
-    for dialect in DIALECTS:
+    for dialect in VERSIONS:
         send = codec.recall(turn(dialect), row())
         assert (send.dialect, send.target.role, send.target.instance) == (dialect, "echo", "a")
         assert codec.record(send, after=START).params == turn(dialect).params

@@ -7,8 +7,9 @@ import pytest
 from rolecall.errors import InvalidAnswer
 from rolecall.model.a2a import Event, EventKind, JsonObject, Logged, TaskState
 from rolecall.model.ids import Cursor
-from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder, Translations, named_event
+from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder, Translations
 from rolecall.protocol.text.jsontext import dump, parse
+from rolecall.protocol.v0_1.view import event_name
 
 IDS = {"taskId": "T", "contextId": "C"}
 STATUS = {"kind": "status-update", **IDS, "status": {"state": "completed"}, "final": True, "strange": 1}
@@ -73,7 +74,7 @@ def test_a_stream_of_0_1_cannot_hold_a_bare_message() -> None:
 
 
 def test_frames_of_0_1_have_event_names() -> None:
-    assert {kind: named_event(kind) for kind in (EventKind.TASK, EventKind.STATUS, EventKind.ARTIFACT)} == {
+    assert {kind: event_name(kind) for kind in (EventKind.TASK, EventKind.STATUS, EventKind.ARTIFACT)} == {
         EventKind.TASK: "status",
         EventKind.STATUS: "status",
         EventKind.ARTIFACT: "artifact",
@@ -133,5 +134,5 @@ def test_a_frame_holds_the_event_in_the_response_to_its_readers_call(call_id: by
     response = b'data: {"jsonrpc":"2.0","id":%b,"result":%b}\n\n' % (call_id, event.body)
     assert SseEncoder(EventEncoder("0.3"), call_id).frames(batch) == b"id: 4\n" + response + b"id: 5\n" + response
     assert SseEncoder(EventEncoder("0.3")).frames(batch[:1]) == b"id: 4\ndata: %b\n\n" % event.body
-    named = SseEncoder(EventEncoder("0.3"), call_id, named=True).frames(batch[:1])
-    assert named == b"id: 4\nevent: artifact\n" + response
+    named = SseEncoder(EventEncoder("0.1"), call_id, named=True).frames(batch[:1])
+    assert named == b"id: 4\nevent: artifact\n" + SseEncoder(EventEncoder("0.1"), call_id).frames(batch[:1])[6:]

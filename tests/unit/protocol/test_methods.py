@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rolecall.errors import MethodNotFound, VersionNotSupported
-from rolecall.protocol.methods import Operation, dialect_of, read_method, read_version
+from rolecall.protocol.dialects import DIALECTS, Choice, faults_of, read_method, read_version
+from rolecall.protocol.faults import NO_FAULTS
+from rolecall.protocol.methods import Operation
 
 TABLE: dict[Operation, dict[str, str | None]] = {
     Operation.SEND: {"tasks/send": "0.1", "message/send": "0.3", "SendMessage": "1.0"},
@@ -44,9 +46,10 @@ def test_every_operation_has_a_name() -> None:
 def test_the_name_decides_and_a_version_picks_only_where_names_are_shared(
     name: str, operation: Operation, dialect: str | None, version: str | None
 ) -> None:
-    requested = "0.3" if (version or "").startswith(("0.2", "0.3")) else None
-    assert read_method(name, version) == (operation, dialect or requested)
-    assert dialect_of(name) == dialect
+    requested = {"0.1": "0.1", "0.2": "0.3", "0.3": "0.3"}.get((version or "")[:3])
+    only = dialect or requested
+    assert read_method(name, version) == (operation, Choice(DIALECTS[only or "0.3"], (only,) if only else ("0.1", "0.3")))
+    assert faults_of(name) == DIALECTS[dialect or "0.3"].faults
 
 
 @pytest.mark.parametrize("name", ["", "sing", "message/Send", "sendMessage", "tasks/get ", "GetTask\0", "x" * 1000])
@@ -54,7 +57,7 @@ def test_an_unknown_name_is_not_found_and_quoted_in_part_only(name: str) -> None
     with pytest.raises(MethodNotFound) as refusal:
         read_method(name, "1.0")
     assert refusal.value.message == f"Method not found: {name[:100]}"
-    assert dialect_of(name) is None
+    assert faults_of(name) == NO_FAULTS
 
 
 @pytest.mark.parametrize("version", ["2", "2.0", "v1", "one", "-1", "1,0", "10.0", "\ufffd", "00.3", "1 .0x"])

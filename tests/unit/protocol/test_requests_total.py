@@ -14,11 +14,11 @@ from rolecall.errors import HubError, InvalidAnswer
 from rolecall.model.a2a import EventKind, Ids, JsonObject, Logged, WorkerEvent
 from rolecall.model.command import Target
 from rolecall.model.ids import START, Cursor, TaskId
-from rolecall.protocol.callers import requests
 from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.codec import Codec
-from rolecall.protocol.dialect import SHAPES
-from rolecall.protocol.rest import params_of, read_query, read_route, refuse_protobuf_form
+from rolecall.protocol.dialect import Requests
+from rolecall.protocol.dialects import DIALECTS, worker_side
+from rolecall.protocol.rest import params_of, read_query, read_route
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.workers import requests as calls
 from rolecall.protocol.workers.events import Malformed
@@ -87,16 +87,16 @@ CALLS: tuple[JsonObject, ...] = (
     {"context_id": "c", "status": "TASK_STATE_WORKING", "pageSize": 5, "pageToken": "1.0/x", "historyLength": 1},
     {"statusTimestampAfter": "2025-01-01T00:00:00Z", "includeArtifacts": True, "tenant": "echo"},
 )
-READERS: dict[str, Callable[[JsonObject, str | None], object]] = {
-    "get": lambda params, dialect: requests.read_get(params, ANY, dialect),
-    "cancel": lambda params, dialect: requests.read_cancel(params, ANY, dialect),
-    "subscribe": lambda params, dialect: requests.read_subscribe(params, ANY, None, dialect),
-    "list": lambda params, dialect: requests.read_list(params, ANY, dialect),
-    "push set": lambda params, dialect: requests.read_set_push(params, ANY, dialect),
-    "push get": lambda params, dialect: requests.read_name_push(params, ANY, dialect),
-    "push list": lambda params, dialect: requests.read_name_push(params, ANY, dialect, required=False),
+READERS: dict[str, Callable[[JsonObject, Requests], object]] = {
+    "get": lambda params, requests: requests.read_get(params, ANY, ()),
+    "cancel": lambda params, requests: requests.read_cancel(params, ANY, ()),
+    "subscribe": lambda params, requests: requests.read_subscribe(params, ANY, None, ()),
+    "list": lambda params, requests: requests.read_list(params, ANY),
+    "push set": lambda params, requests: requests.read_set_push(params, ANY),
+    "push get": lambda params, requests: requests.read_name_push(params, ANY),
+    "push list": lambda params, requests: requests.read_name_push(params, ANY, required=False),
 }
-DIALECTS = ["0.1", "0.3", "1.0"]
+VERSIONS = ["0.1", "0.3", "1.0"]
 
 STATUS_03: JsonObject = {"state": "working", "message": MESSAGE_03, "timestamp": "2025-01-01T00:00:00Z"}
 STATUS_10: JsonObject = {"state": "TASK_STATE_WORKING", "message": MESSAGE_10, "timestamp": "2025-01-01T00:00:00Z"}
@@ -134,7 +134,7 @@ LOG_DIALECTS = ["0.3", "1.0"]
 codec = Codec(lambda: 0.0)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", VERSIONS)
 def test_any_message_of_a_caller_is_refused_or_can_be_sent_to_every_worker(dialect: str) -> None:
     outcomes: Counter[bool] = Counter()
 
@@ -142,7 +142,7 @@ def test_any_message_of_a_caller_is_refused_or_can_be_sent_to_every_worker(diale
     @given(mutated(SENDS[dialect]) | random_documents)
     def try_one(params: JsonObject) -> None:
         try:
-            send = requests.READ_SEND[dialect](params, ANY)
+            send = DIALECTS[dialect].requests.read_send(params, ANY)
         except HubError:
             outcomes[False] += 1
             return
@@ -151,23 +151,23 @@ def test_any_message_of_a_caller_is_refused_or_can_be_sent_to_every_worker(diale
         for log_dialect in LOG_DIALECTS:
             ids = Ids(TaskId("T"), "C", "wt", "wc", log_dialect)
             sent = calls.send_params(send, ids, {}, stream=False)
-            SHAPES[log_dialect].read(EventKind.MESSAGE, sent["message"])
+            DIALECTS[log_dialect].shape.read(EventKind.MESSAGE, sent["message"])
             log = [Logged(Cursor(1), codec.opening(ids, turn))]
-            for reader in DIALECTS:
+            for reader in VERSIONS:
                 assert codec.snapshot((turn,), log, dialect=reader, history_length=None)
 
     try_one()
     assert min(outcomes[True], outcomes[False]) > 5
 
 
-@pytest.mark.parametrize("dialect", [*DIALECTS, None])
+@pytest.mark.parametrize("dialect", VERSIONS)
 @pytest.mark.parametrize("call", READERS)
-def test_any_other_call_is_read_or_refused(call: str, dialect: str | None) -> None:
+def test_any_other_call_is_read_or_refused(call: str, dialect: str) -> None:
     @settings(many, max_examples=examples(150))
     @given(mutated(*CALLS) | random_documents)
     def try_one(params: JsonObject) -> None:
         try:
-            READERS[call](params, dialect)
+            READERS[call](params, DIALECTS[dialect].requests)
         except HubError as error:
             assert len(error.message) < 1000
 
@@ -182,7 +182,7 @@ def test_any_event_of_a_worker_is_malformed_or_can_be_logged(log_dialect: str) -
     @given(mutated(*RESULTS[log_dialect]) | random_documents)
     def try_one(result: Any) -> None:
         try:
-            worker_event = calls.readers(log_dialect)[0](result)
+            worker_event = worker_side(log_dialect).events.read_result(result)
         except Malformed as error:
             outcomes[False] += 1
             assert len(str(error)) < 200
@@ -197,11 +197,11 @@ def test_any_event_of_a_worker_is_malformed_or_can_be_logged(log_dialect: str) -
 def log_and_read(worker_event: WorkerEvent, log_dialect: str) -> None:
     """A reader of another dialect may get InvalidAnswer; one of the same dialect always gets the event."""
     ids = Ids(TaskId("T"), "C", worker_event.task, worker_event.context, log_dialect)
-    turn = codec.record(requests.READ_SEND["0.3"]({"message": {"parts": [TEXT_03]}}, ANY), after=START)
+    turn = codec.record(DIALECTS["0.3"].requests.read_send({"message": {"parts": [TEXT_03]}}, ANY), after=START)
     events = codec.begin(worker_event, ids, turn)
     log = [Logged(Cursor(at + 1), event) for at, event in enumerate(events)]
     assert all(parse(event.body) for event in events)
-    for dialect in DIALECTS:
+    for dialect in VERSIONS:
         encoder = EventEncoder(dialect, "alias")
         try:
             assert all(encoder.encode(event) for event in events)
@@ -219,7 +219,8 @@ def log_and_read(worker_event: WorkerEvent, log_dialect: str) -> None:
 @pytest.mark.parametrize("log_dialect", LOG_DIALECTS)
 @pytest.mark.parametrize("result", [None, [], "x", 1, True, {}])
 def test_a_result_that_is_not_a_document_is_malformed(result: Any, log_dialect: str) -> None:
-    for read in calls.readers(log_dialect):
+    events = worker_side(log_dialect).events
+    for read in (events.read_result, events.read_task):
         with pytest.raises(Malformed):
             read(result)
 
@@ -232,18 +233,20 @@ _http_methods = st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTION
 
 
 @many
-@given(_paths, _http_methods, mutated(*CALLS, *SENDS.values()) | random_documents, st.sampled_from(["0.3", "1.0", None]))
-def test_any_address_with_any_body_is_read_or_refused(path: str, method: str, body: JsonObject, dialect: str | None) -> None:
+@given(_paths, _http_methods, mutated(*CALLS, *SENDS.values()) | random_documents, st.sampled_from(["0.3", "1.0"]))
+def test_any_address_with_any_body_is_read_or_refused(path: str, method: str, body: JsonObject, dialect: str) -> None:
     route = read_route(f"/{path}", method)
     if route is None:
         return
     assert route.methods
     assert (route.operation is not None) == (method in route.methods)
     try:
-        refuse_protobuf_form(body)
-        params = params_of(route, body, dialect)
+        wanted = DIALECTS[dialect]
+        assert wanted.rest is not None
+        wanted.rest.check(body)
+        params = params_of(route, body, wanted)
         for read in READERS.values():
-            read(params, dialect)
+            read(params, wanted.requests)
     except HubError:
         return
 

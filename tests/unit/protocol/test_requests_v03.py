@@ -161,7 +161,7 @@ def test_a_call_without_a_configuration_waits_for_the_end(blocking: bool | None,
 @pytest.mark.parametrize("length", [0, 1, 10**9])
 def test_a_history_of_any_length_can_be_requested(length: int) -> None:
     assert v03.read_send(configured(historyLength=length), ANY).history_length == length
-    assert v03.read_get({"id": "t", "historyLength": length}, ANY).history_length == length
+    assert v03.read_get({"id": "t", "historyLength": length}, ANY, ("0.3",)).history_length == length
 
 
 def test_a_hook_of_a_message_has_every_member_and_no_task_yet() -> None:
@@ -201,13 +201,13 @@ def test_a_config_that_is_named_wrongly_is_refused() -> None:
         v03.read_name_push({"id": "t", "pushNotificationConfigId": ""}, ANY)
 
 
-def test_get_cancel_and_subscribe_have_the_dialect_of_the_call() -> None:
-    for dialect in ("0.3", None):
-        assert v03.read_get({"id": "t"}, ANY, dialect) == GetTask(ANY, TaskId("t"), dialect)
-        assert v03.read_cancel({"id": "t", "metadata": {}}, ANY, dialect) == CancelTask(ANY, TaskId("t"), dialect)
-        assert v03.read_subscribe({"id": "t"}, ANY, Cursor(3), dialect) == Subscribe(ANY, TaskId("t"), dialect, Cursor(3))
+def test_get_cancel_and_subscribe_have_the_dialects_of_the_call() -> None:
+    for dialects in (("0.3",), ("0.1", "0.3"), ()):
+        assert v03.read_get({"id": "t"}, ANY, dialects) == GetTask(ANY, TaskId("t"), dialects)
+        assert v03.read_cancel({"id": "t", "metadata": {}}, ANY, dialects) == CancelTask(ANY, TaskId("t"), dialects)
+        assert v03.read_subscribe({"id": "t"}, ANY, Cursor(3), dialects) == Subscribe(ANY, TaskId("t"), dialects, Cursor(3))
     with pytest.raises(InvalidParams) as refusal:
-        v03.read_get({"id": "t", "historyLength": -1}, ANY)
+        v03.read_get({"id": "t", "historyLength": -1}, ANY, ("0.3",))
     assert refusal.value.message == NOT_A_LENGTH
 
 

@@ -11,7 +11,7 @@ from rolecall.model.a2a import TaskState
 from rolecall.model.command import CancelTask, GetTask, ListTasks, Subscribe, Target, TaskQuery
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.push import PushConfig
-from rolecall.protocol.callers import requests
+from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.v1_0 import requests as v10
 
 ANY = Target()
@@ -203,9 +203,9 @@ def test_a_hook_of_a_message_has_every_member_and_no_task_yet() -> None:
 def test_get_cancel_and_subscribe_take_the_tenant_too() -> None:
     target = Target(role="echo")
     params = {"id": "t", "tenant": "echo", "history_length": 0}
-    assert v10.read_get({**params}, ANY) == GetTask(target, TaskId("t"), "1.0", 0)
-    assert v10.read_cancel(params, ANY) == CancelTask(target, TaskId("t"), "1.0")
-    assert v10.read_subscribe(params, ANY, Cursor(2)) == Subscribe(target, TaskId("t"), "1.0", Cursor(2))
+    assert v10.read_get({**params}, ANY, ("1.0",)) == GetTask(target, TaskId("t"), ("1.0",), 0)
+    assert v10.read_cancel(params, ANY, ("1.0",)) == CancelTask(target, TaskId("t"), ("1.0",))
+    assert v10.read_subscribe(params, ANY, Cursor(2), ("1.0",)) == Subscribe(target, TaskId("t"), ("1.0",), Cursor(2))
 
 
 def test_a_list_has_every_filter() -> None:
@@ -278,9 +278,9 @@ def test_a_list_behind_a_roles_address_is_of_that_role_and_of_no_other_tenant() 
 
 
 def test_a_list_in_0_3_asks_as_in_1_0_and_0_1_has_none() -> None:
-    assert requests.read_list({"pageSize": 2}, ANY, "0.3") == ListTasks(TaskQuery(limit=2), "0.3")
+    assert DIALECTS["0.3"].requests.read_list({"pageSize": 2}, ANY) == ListTasks(TaskQuery(limit=2), "0.3")
     with pytest.raises(MethodNotFound):
-        requests.read_list({}, ANY, "0.1")
+        DIALECTS["0.1"].requests.read_list({}, ANY)
 
 
 def test_in_push_calls_the_id_is_the_configs() -> None:

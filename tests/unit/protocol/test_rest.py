@@ -8,10 +8,12 @@ import pytest
 
 from rolecall.errors import InvalidParams, NoLiveWorker, TaskNotFound, VersionNotSupported
 from rolecall.model.command import Target
+from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.methods import Operation
-from rolecall.protocol.rest import RestRoute, params_of, read_query, read_route, refuse_protobuf_form, write_error
+from rolecall.protocol.rest import RestRoute, params_of, read_query, read_route, write_error
 from rolecall.protocol.text.jsontext import parse
+from rolecall.protocol.v0_3 import rest as v03
 
 ANY = Target()
 ADDRESSES = [
@@ -59,8 +61,8 @@ def test_every_operation_has_its_address_behind_every_prefix(
 @pytest.mark.parametrize(
     ("method", "path", "operation", "dialect"),
     [
-        ("GET", "/extendedAgentCard", Operation.CARD, "1.0"),
-        ("GET", "/echo/extendedAgentCard", Operation.CARD, "1.0"),
+        ("GET", "/extendedAgentCard", Operation.CARD, None),
+        ("GET", "/echo/extendedAgentCard", Operation.CARD, None),
         ("GET", "/v1/card", Operation.CARD, "0.3"),
         ("GET", "/agents/echo/v1/card", Operation.CARD, "0.3"),
         ("GET", "/a2a/tasks/t", Operation.GET, "0.3"),
@@ -68,7 +70,9 @@ def test_every_operation_has_its_address_behind_every_prefix(
         ("GET", "/a2a/tasks/t/pushNotificationConfig", Operation.PUSH_LIST, "0.3"),
     ],
 )
-def test_cards_and_the_addresses_of_the_seeds_are_known(method: str, path: str, operation: Operation, dialect: str) -> None:
+def test_cards_and_the_addresses_of_the_seeds_are_known(
+    method: str, path: str, operation: Operation, dialect: str | None
+) -> None:
     place = read_route(path, method)
     assert place is not None
     assert (place.operation, place.dialect) == (operation, dialect)
@@ -197,7 +201,7 @@ HOOK = {"url": "u"}
     ],
 )
 def test_the_address_overrides_the_body(route: RestRoute, body: dict[str, Any], dialect: str, params: dict[str, Any]) -> None:
-    assert params_of(route, body, dialect) == params
+    assert params_of(route, body, DIALECTS[dialect]) == params
 
 
 @pytest.mark.parametrize(
@@ -210,19 +214,19 @@ def test_the_address_overrides_the_body(route: RestRoute, body: dict[str, Any], 
 )
 def test_the_protobuf_form_of_0_3_is_refused_with_an_alternative(body: dict[str, Any]) -> None:
     with pytest.raises(InvalidParams, match=r"does not support the protobuf form of 0\.3 REST\. Use JSON-RPC, or 1\.0"):
-        refuse_protobuf_form(body)
+        v03.check(body)
 
 
 @pytest.mark.parametrize("body", [{}, {"message": {"role": "user", "parts": []}}, {"message": 5}, {"message": {"role": 1}}])
 def test_the_json_form_is_not_refused_here(body: dict[str, Any]) -> None:
-    refuse_protobuf_form(body)
+    v03.check(body)
 
 
 @pytest.mark.parametrize(
     ("error", "code", "status", "reason", "domain"),
     [
         (TaskNotFound(), 404, "NOT_FOUND", "TASK_NOT_FOUND", "a2a-protocol.org"),
-        (VersionNotSupported("2.0"), 400, "INVALID_ARGUMENT", "VERSION_NOT_SUPPORTED", "a2a-protocol.org"),
+        (VersionNotSupported("2.0", ("0.3", "1.0")), 400, "INVALID_ARGUMENT", "VERSION_NOT_SUPPORTED", "a2a-protocol.org"),
         (NoLiveWorker("echo"), 503, "UNAVAILABLE", "NO_LIVE_WORKER", "rolecall"),
         (ValueError("secret"), 500, "INTERNAL", "INTERNAL", "a2a-protocol.org"),
     ],
@@ -230,7 +234,7 @@ def test_the_json_form_is_not_refused_here(body: dict[str, Any]) -> None:
 def test_an_error_has_its_status_twice_and_its_reason(
     error: Exception, code: int, status: str, reason: str, domain: str
 ) -> None:
-    document = parse(write_error(fault_of(error, "1.0")))
+    document = parse(write_error(fault_of(error, DIALECTS["1.0"].faults)))
     assert (document["error"]["code"], document["error"]["status"]) == (code, status)
     (detail,) = document["error"]["details"]
     assert (detail["reason"], detail["domain"]) == (reason, domain)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rolecall.model.a2a import EventKind, JsonObject, TaskState
+from rolecall.protocol.dialects import worker_side
 from rolecall.protocol.v0_3.shape import STATES as STATES_03
 from rolecall.protocol.v1_0.shape import STATES as STATES_10
-from rolecall.protocol.workers import requests as calls
 from rolecall.protocol.workers.events import Malformed
 
 TEXT: dict[str, JsonObject] = {"0.3": {"kind": "text", "text": "x"}, "1.0": {"text": "x"}}
@@ -25,7 +25,7 @@ def result_of(log_dialect: str, kind: str, **members: Any) -> JsonObject:
 
 
 def read_in(log_dialect: str, kind: str, **members: Any) -> JsonObject:
-    return calls.readers(log_dialect)[0](result_of(log_dialect, kind, **members)).document
+    return worker_side(log_dialect).events.read_result(result_of(log_dialect, kind, **members)).document
 
 
 def task(log_dialect: str, **members: Any) -> JsonObject:
@@ -42,7 +42,9 @@ def test_every_kind_is_recognised_with_its_ids(log_dialect: str) -> None:
         EventKind.MESSAGE: {**ids, "messageId": "m", "role": AGENT[log_dialect], "parts": [TEXT[log_dialect]]},
     }
     for kind, members in documents.items():
-        worker_event = calls.readers(log_dialect)[0](result_of(log_dialect, kind.value, **members), position="b.1")
+        worker_event = worker_side(log_dialect).events.read_result(
+            result_of(log_dialect, kind.value, **members), position="b.1"
+        )
         assert (worker_event.kind, worker_event.dialect, worker_event.position) == (kind, log_dialect, "b.1")
         assert (worker_event.task, worker_event.context) == ("wt", "wc")
         assert worker_event.state == (TaskState.WORKING if kind in (EventKind.TASK, EventKind.STATUS) else None)
@@ -52,7 +54,7 @@ def test_every_kind_is_recognised_with_its_ids(log_dialect: str) -> None:
 @pytest.mark.parametrize(("log_dialect", "names"), [("0.3", STATES_03), ("1.0", STATES_10)])
 def test_a_state_is_read_in_any_spelling_and_kept_in_the_specified_one(log_dialect: str, names: dict[str, TaskState]) -> None:
     for name, state in {**names, "dreaming": TaskState.UNKNOWN}.items():
-        worker_event = calls.readers(log_dialect)[0](
+        worker_event = worker_side(log_dialect).events.read_result(
             result_of(log_dialect, "task", **task(log_dialect, status={"state": name}))
         )
         assert worker_event.state is state
@@ -177,12 +179,12 @@ def test_null_is_content_for_data_alone() -> None:
 )
 def test_a_result_of_1_0_has_exactly_one_of_its_four_members(result: JsonObject) -> None:
     with pytest.raises(Malformed, match="not one of task, message, statusUpdate, artifactUpdate"):
-        calls.readers("1.0")[0](result)
+        worker_side("1.0").events.read_result(result)
 
 
 def test_a_1_0_task_is_understood_bare_and_wrapped() -> None:
     for result in (task("1.0"), {"task": task("1.0")}):
-        for read in calls.readers("1.0"):
+        for read in (worker_side("1.0").events.read_result, worker_side("1.0").events.read_task):
             worker_event = read({**result})
             assert (worker_event.kind, worker_event.task) == (EventKind.TASK, "wt")
 
@@ -194,6 +196,6 @@ def test_0_3_events_without_a_kind_are_recognised_by_their_members() -> None:
         ({"taskId": "wt", "artifact": {"parts": []}}, EventKind.ARTIFACT),
         ({"role": "agent", "parts": [{"type": "text", "text": "x"}, {"text": "y"}]}, EventKind.MESSAGE),
     ):
-        worker_event = calls.readers("0.3")[0](document)
+        worker_event = worker_side("0.3").events.read_result(document)
         assert worker_event.kind is kind
         assert worker_event.document["kind"] == kind.value

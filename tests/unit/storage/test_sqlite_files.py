@@ -23,8 +23,8 @@ from rolecall.errors import HubError
 from rolecall.model.command import Target
 from rolecall.model.ids import START, WorkerId
 from rolecall.model.worker import Health, Offer
-from rolecall.protocol.callers.requests import READ_SEND
 from rolecall.protocol.codec import Codec
+from rolecall.protocol.dialects import DIALECTS
 from tests.contract.words import ANNA
 from tests.flow.conftest import say
 from tests.helpers.clock import ManualClock
@@ -221,7 +221,7 @@ async def test_calls_stored_before_the_call_table_are_recognised(database: Path,
     sends = {text: say(text, messageId=text) for text in ("open", "recent", "old")}
     sends["key"] = say("key", messageId="key", key="k")
     sends["recent key"] = say("recent key", messageId="recent key", key="l")
-    sends["alias"] = READ_SEND["0.1"]({"id": "mine", "message": message}, Target())
+    sends["alias"] = DIALECTS["0.1"].requests.read_send({"id": "mine", "message": message}, Target())
     sends["an earlier open"] = sends["open"]
     stored = {"an earlier open": ("", now - 1), "open": ("", None), "recent": (None, now - 1), "old": ("", now - 90_000)}
     stored |= {"key": ("k", now - 90_000), "alias": ("alias\nmine", now - 90_000), "recent key": ("l", now - 1)}
