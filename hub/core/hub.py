@@ -135,10 +135,12 @@ class Hub:
     # --- tasks
 
     async def get(self, caller: Caller, command: GetTask, on_disconnect: OnDisconnect | None = None) -> Answer:
-        """ClientDisconnected: while a long task was folded."""
+        """ClientDisconnected: while a long task was folded; InvalidParams: it has no such event."""
         row = await self._lookup.find(caller, command.task_id, command.target)
         view = TaskView(answered_in(command.dialects, row), command.history_length, row.alias)
-        return await self._reader.now(caller, row, view, on_disconnect)
+        if command.at is not None and not START < command.at <= row.at:
+            raise InvalidParams(f"The task has no event {command.at}: its events are 1 to {row.at}.")
+        return await self._reader.now(caller, row, view, on_disconnect, upto=command.at)
 
     async def cancel(self, caller: Caller, command: CancelTask) -> Answer:
         row = await self._lookup.find(caller, command.task_id, command.target)

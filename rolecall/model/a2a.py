@@ -9,10 +9,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from rolecall.model.ids import Cursor, TaskId
+from rolecall.model.ids import START, Cursor, TaskId
 from rolecall.model.value import Value
 
 JsonObject = dict[str, Any]
+
+OWN = "rolecall"
+"""The member of `metadata` that the hub itself writes."""
 
 
 class TaskState(StrEnum):
@@ -70,11 +73,12 @@ class Event(Value, frozen=True):
 
 
 class Answer(Value, frozen=True):
-    """An answer in one piece: a task or a bare message, in the caller's dialect."""
+    """An answer in one piece: a task or a bare message, in the caller's dialect. `at`: as of this event."""
 
     kind: EventKind
     dialect: str
     body: bytes
+    at: Cursor = START
 
 
 class Logged(Value, frozen=True):

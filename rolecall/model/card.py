@@ -14,6 +14,9 @@ HTTP_JSON = "HTTP+JSON"
 REPLAY_EXTENSION = "https://rolecall.dev/ext/replay/v1"
 """A worker that lists it sends `id: <boot>.<seq>` with every frame and replays from `Last-Event-ID`, also after the end."""
 
+SEQUENCE_EXTENSION = "https://rolecall.dev/ext/sequence/v1"
+"""Between hub and callers: events and tasks carry their cursors."""
+
 
 def can_replay(card: JsonObject) -> bool:
     """Cards are untrusted: a value of a wrong type means no."""

@@ -43,7 +43,9 @@ class Send(Value, frozen=True):
     trace: str | None = None
     """The caller's `traceparent`."""
     extensions: tuple[str, ...] = ()
-    """The requested extensions, from `A2A-Extensions`. The hub forwards them and `traceparent`, and no other header."""
+    """The requested extensions, from `A2A-Extensions`. The hub forwards those that are not its own, and `traceparent`, and no
+    other header.
+    """
     hops: int = 0
     """How many hubs the call has passed, from `A2A-Hop`."""
 
@@ -57,6 +59,8 @@ class GetTask(Value, frozen=True):
     task_id: TaskId
     dialects: tuple[str, ...]
     history_length: int | None = None
+    at: Cursor | None = None
+    """As of this event; None: as of now."""
 
 
 class CancelTask(Value, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from rolecall.errors import HubError, InvalidAnswer
-from rolecall.model.a2a import DialectRules, Event, EventKind, Ids, JsonObject, Logged, TaskState, WorkerEvent
+from rolecall.model.a2a import OWN, DialectRules, Event, EventKind, Ids, JsonObject, Logged, TaskState, WorkerEvent
 from rolecall.model.command import Send, Target
 from rolecall.model.content import Content, Status, StatusUpdate, Task
 from rolecall.model.fold import TaskFold, artifacts_of, trim_history
@@ -21,9 +21,6 @@ from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.text.timestamp import timestamp
 from rolecall.protocol.translation import read_content, translated_message, write_content
 from rolecall.protocol.untranslatable import Untranslatable
-
-OWN = "rolecall"
-"""The member of `metadata` that the hub itself writes."""
 
 
 class Update(Value, frozen=True):

@@ -93,7 +93,7 @@ class DialectCaller:
 
     async def list_tasks(self, **params: Any) -> list[Seen]:
         found = await self.system.hub.list(self.caller, self._requests.read_list(params, ANY))
-        return [self._task(body) for body in found.tasks]
+        return [self._task(answer.body) for answer in found.tasks]
 
     async def read(self, task_stream: TaskStream) -> list[Seen]:
         """The events as a stream of that dialect sends them."""

@@ -38,7 +38,7 @@ async def list_tasks(system: System, caller: Caller = CALLER, dialect: str = "1.
 
 
 def ids_of(found: TaskList) -> list[str]:
-    return [parse(body)["id"] for body in found.tasks]
+    return [parse(answer.body)["id"] for answer in found.tasks]
 
 
 @pytest.fixture
@@ -86,18 +86,18 @@ async def test_by_context_and_by_role(system: System, five: list[str]) -> None:
 
 
 async def test_from_a_time_on_including_that_time(system: System, five: list[str]) -> None:
-    times = [parse(body)["status"]["timestamp"] for body in (await list_tasks(system)).tasks]
+    times = [parse(answer.body)["status"]["timestamp"] for answer in (await list_tasks(system)).tasks]
     assert ids_of(await list_tasks(system, statusTimestampAfter=times[2])) == five[:3]
     assert (await list_tasks(system, statusTimestampAfter="2999-01-01T00:00:00Z")).total == 0
 
 
 async def test_artifacts_and_history_come_where_they_are_wanted(system: System, five: list[str]) -> None:
     (plain,) = (await list_tasks(system, pageSize=1)).tasks
-    assert "artifacts" not in parse(plain)
-    assert len(parse(plain)["history"]) == 1
+    assert "artifacts" not in parse(plain.body)
+    assert len(parse(plain.body)["history"]) == 1
     (whole,) = (await list_tasks(system, pageSize=1, includeArtifacts=True, historyLength=0)).tasks
-    assert parse(whole)["artifacts"][0]["parts"] == [{"text": "x"}]
-    assert "history" not in parse(whole)
+    assert parse(whole.body)["artifacts"][0]["parts"] == [{"text": "x"}]
+    assert "history" not in parse(whole.body)
 
 
 @pytest.mark.parametrize(("dialect", "state"), [("0.3", "completed"), ("1.0", "TASK_STATE_COMPLETED")])
@@ -106,8 +106,8 @@ async def test_tasks_of_every_dialect_are_spelled_in_the_lists(
 ) -> None:
     for begun_in in ("0.1", "1.0"):
         await made(system, "completed", dialect=begun_in)
-    for body in (await list_tasks(system, dialect=dialect, status="completed")).tasks:
-        document = parse(body)
+    for answer in (await list_tasks(system, dialect=dialect, status="completed")).tasks:
+        document = parse(answer.body)
         assert document["status"]["state"] == state
         assert document.get("kind") == ("task" if dialect == "0.3" else None)
 

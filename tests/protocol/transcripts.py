@@ -27,7 +27,7 @@ from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import App, Receive, Scope, Send
-from rolecall.model.card import JSONRPC, Interface
+from rolecall.model.card import JSONRPC, SEQUENCE_EXTENSION, Interface
 from rolecall.model.value import replace
 from rolecall.protocol.rest import read_route
 from rolecall.protocol.text.jsontext import dump
@@ -36,7 +36,7 @@ from tests.helpers.scripted import chunk, status, task
 from tests.protocol.golden_files import write_transcript
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
-_KEPT = (b"content-type", b"allow", b"retry-after", b"a2a-extensions")
+_KEPT = (b"content-type", b"allow", b"retry-after", b"a2a-extensions", b"x-a2a-extensions")
 _DONE = (task(), chunk("one ", append=False), chunk("two"), status("completed", "Done."))
 _HOOK = {"id": "p", "url": "http://127.0.0.1:9/hook", "token": "t"}
 
@@ -159,6 +159,24 @@ def rest(dialect: str) -> Callable[[str, str], HttpRequest]:
     return ask
 
 
+def with_numbers(ask: Callable[[str, str], HttpRequest], header: str) -> Callable[[str, str], HttpRequest]:
+    """With the sequence extension. JSON-RPC names the last event in the parameters, REST in the header."""
+
+    def numbered(step: str, task: str) -> HttpRequest:
+        request = ask(step, task)
+        headers = [(header, SEQUENCE_EXTENSION)]
+        if step in ("subscribe", "get-as-of"):
+            if request.body is None:
+                headers.append(("last-event-id", "2"))
+            else:
+                request.body["params"]["metadata"] = {SEQUENCE_EXTENSION: {"after": 2}}
+        kept = (pair for pair in request.headers if pair[0] != "last-event-id")
+        return HttpRequest(request.method, request.path, request.body, (*kept, *headers))
+
+    return numbered
+
+
+_NUMBERED = ("send", "stream", "subscribe", "get", "get-as-of", "ask", "answer", "ask-again", "cancel")
 _COMMON = ("send", "stream", "subscribe", "get", "get-unknown", "get-wrong")
 _PUSH = ("push-set", "push-get", "push-list", "push-delete")
 _PAUSE = ("ask", "answer", "ask-again", "cancel", "cancel-again")
@@ -170,6 +188,11 @@ CONVERSATIONS = {
     "jsonrpc-1.0-of-a-0.3-worker": Conversation("1.0", "0.3", (*_COMMON, "ask", "answer"), rpc("1.0")),
     "rest-0.3": Conversation("0.3", "0.3", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("0.3")),
     "rest-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("1.0")),
+    "sequence-jsonrpc-0.1": Conversation("0.1", "0.3", _NUMBERED[:7], with_numbers(rpc("0.1"), "x-a2a-extensions")),
+    "sequence-jsonrpc-0.3": Conversation("0.3", "0.3", _NUMBERED, with_numbers(rpc("0.3"), "x-a2a-extensions")),
+    "sequence-jsonrpc-1.0": Conversation("1.0", "0.3", (*_NUMBERED, "list"), with_numbers(rpc("1.0"), "a2a-extensions")),
+    "sequence-rest-0.3": Conversation("0.3", "1.0", _NUMBERED, with_numbers(rest("0.3"), "x-a2a-extensions")),
+    "sequence-rest-1.0": Conversation("1.0", "1.0", (*_NUMBERED, "list"), with_numbers(rest("1.0"), "a2a-extensions")),
 }
 
 

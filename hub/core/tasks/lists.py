@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hub.core.relay.context import Dependencies
 from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, readable
 from rolecall.errors import ClientDisconnected, ListTooSlow
+from rolecall.model.a2a import Answer
 from rolecall.model.command import ListTasks, TaskQuery
 from rolecall.model.ids import Caller
 from rolecall.model.task import TaskPage
@@ -22,7 +23,7 @@ _LONGEST = 10.0
 class TaskList(NamedTuple):
     """`total`: at most COUNTED."""
 
-    tasks: Sequence[bytes]
+    tasks: Sequence[Answer]
     total: int
     next_page: str | None
 

@@ -40,30 +40,41 @@ class TaskReader:
         self._folding = FoldingThread(deps.shares.folding)
         self._unsent = deps.shares.unsent
 
-    async def now(self, caller: Caller, row: TaskRow, view: TaskView, on_disconnect: OnDisconnect | None = None) -> Answer:
-        """The task as of now. A long log is read and folded page by page, as long as its caller is there. TaskNotFound: it is
-        not revealed yet; ClientDisconnected, AnswerNotSent.
+    async def now(
+        self,
+        caller: Caller,
+        row: TaskRow,
+        view: TaskView,
+        on_disconnect: OnDisconnect | None = None,
+        *,
+        upto: Cursor | None = None,
+    ) -> Answer:
+        """The task as of now, or as of an event. A long log is read and folded page by page, as long as its caller is there.
+        TaskNotFound: it is not revealed yet; ClientDisconnected, AnswerNotSent.
         """
         if _is_short(row):
-            return await self.of(caller, row.id, await self._engine.events.read(row.id), view)
+            return await self.of(caller, row.id, await self._engine.events.read(row.id, upto=upto), view)
         gone = asyncio.Event()
         if on_disconnect is not None:
             on_disconnect(gone.set)
         async with self._folding.turn(caller):
             with self._unsent.hold(caller.workspace, row.size):
-                return await self._folded(caller, row, view, gone)
+                return await self._folded(caller, row, view, gone, upto)
 
-    async def _folded(self, caller: Caller, row: TaskRow, view: TaskView, gone: asyncio.Event) -> Answer:
+    async def _folded(
+        self, caller: Caller, row: TaskRow, view: TaskView, gone: asyncio.Event, upto: Cursor | None = None
+    ) -> Answer:
         """A task with a long log. ClientDisconnected."""
         fold = self._codec.fold(await self._engine.tasks.turns(row.id), dialect=view.dialect)
         full = True
         while full:
             if gone.is_set():
                 raise ClientDisconnected
-            page = await self._engine.events.read(row.id, after=fold.at, upto=Cursor(fold.at + _PAGE))
+            end = fold.at + _PAGE if upto is None else min(fold.at + _PAGE, upto)
+            page = await self._engine.events.read(row.id, after=fold.at, upto=Cursor(end))
             await self._folding.run(caller, fold.add, page)
             full = len(page) == _PAGE
-        return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view))
+        return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view), fold.at)
 
     async def of(self, caller: Caller, task: TaskId, log: Sequence[Logged], view: TaskView) -> Answer:
         """The task as of the end of `log`, or the bare message if that is the answer. TaskNotFound: it is not revealed yet;
@@ -73,7 +84,7 @@ class TaskReader:
             raise TaskNotFound
         first = log[0].event
         if first.kind is EventKind.MESSAGE:
-            return Answer(EventKind.MESSAGE, view.dialect, self._codec.spelled(first, view.dialect))
+            return Answer(EventKind.MESSAGE, view.dialect, self._codec.spelled(first, view.dialect), log[0].cursor)
         turns = await self._engine.tasks.turns(task)
         if not _is_long(log):
             body = self._codec.snapshot(
@@ -84,32 +95,32 @@ class TaskReader:
                 alias=view.alias,
                 artifacts=view.artifacts,
             )
-            return Answer(EventKind.TASK, view.dialect, body)
+            return Answer(EventKind.TASK, view.dialect, body, log[-1].cursor)
         with self._unsent.hold(caller.workspace, _size(log)):
             async with self._folding.turn(caller):
                 fold = self._codec.fold(turns, dialect=view.dialect)
                 for start in range(0, len(log), _PAGE):
                     await self._folding.run(caller, fold.add, log[start : start + _PAGE])
-                return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view))
+                return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view), fold.at)
 
-    async def documents(self, caller: Caller, rows: Sequence[TaskRow], view: TaskView) -> Sequence[bytes]:
+    async def documents(self, caller: Caller, rows: Sequence[TaskRow], view: TaskView) -> Sequence[Answer]:
         """The tasks of a list. One that its dialect cannot express does not hide the others: it is a marked outline.
         AnswerNotSent.
         """
         with self._unsent.hold(caller.workspace, sum([row.size for row in rows])):
-            return [body for row in rows if (body := await self._document(caller, row, view))]
+            return [answer for row in rows if (answer := await self._document(caller, row, view)) is not None]
 
-    async def _document(self, caller: Caller, row: TaskRow, view: TaskView) -> bytes:
-        """Its memory is held. Empty: it is admitted, but not revealed yet."""
+    async def _document(self, caller: Caller, row: TaskRow, view: TaskView) -> Answer | None:
+        """Its memory is held. None: it is admitted, but not revealed yet."""
         try:
             if _is_short(row):
-                return (await self.of(caller, row.id, await self._engine.events.read(row.id), view)).body
+                return await self.of(caller, row.id, await self._engine.events.read(row.id), view)
             async with self._folding.turn(caller):
-                return (await self._folded(caller, row, view, asyncio.Event())).body
+                return await self._folded(caller, row, view, asyncio.Event())
         except TaskNotFound:
-            return b""
+            return None
         except InvalidAnswer:
-            return self._codec.outline(row, view.dialect)
+            return Answer(EventKind.TASK, view.dialect, self._codec.outline(row, view.dialect), row.at)
 
     async def as_of(self, caller: Caller, task: TaskId, at: Cursor) -> Logged:
         """The Task after event `at`, or after the last event if the log is shorter, as an event with that cursor."""

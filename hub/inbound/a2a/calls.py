@@ -104,7 +104,7 @@ class Calls:
         with _Counted(self._observer, call, framing) as counted:
             try:
                 task_stream = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
-                await stream.copy(task_stream, framing.events(self._operations.encoder(task_stream)))
+                await stream.copy(task_stream, framing.events(self._operations.encoder(task_stream, call)))
             except ClientDisconnected:
                 counted.outcome = _CLIENT_GONE
                 raise

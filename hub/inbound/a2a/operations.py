@@ -9,8 +9,9 @@ from hub.core.hub import Hub
 from hub.core.push.configs import PushConfigs
 from hub.core.tasks.reader import OnDisconnect
 from hub.core.tasks.stream import TaskStream
-from rolecall.errors import MethodNotFound, RouteError
-from rolecall.model.a2a import JsonObject
+from rolecall.errors import InvalidParams, MethodNotFound, RouteError
+from rolecall.model.a2a import Answer, JsonObject
+from rolecall.model.card import SEQUENCE_EXTENSION
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import Caller, Cursor
 from rolecall.model.principal import Right
@@ -20,6 +21,7 @@ from rolecall.protocol.callers.encoder import EventEncoder, Translations
 from rolecall.protocol.dialect import Requests
 from rolecall.protocol.dialects import Choice
 from rolecall.protocol.methods import Operation
+from rolecall.protocol.sequence import numbered, read_after
 from rolecall.protocol.text.timestamp import timestamp
 
 
@@ -47,6 +49,19 @@ class OperationCall(Value, frozen=True):
     @property
     def reader(self) -> Requests:
         return self.choice.dialect.requests
+
+    @property
+    def numbers(self) -> bool:
+        """The caller has activated the sequence extension."""
+        return SEQUENCE_EXTENSION in self.call_headers.extensions
+
+    @property
+    def after(self) -> Cursor | None:
+        """The last event that the caller has. InvalidParams."""
+        header, param = self.call_headers.after, read_after(self.params)
+        if header is not None and param is not None and header != param:
+            raise InvalidParams(f"Last-Event-ID names event {header}, and the parameters name event {param}.")
+        return param if header is None else header
 
 
 _READS = frozenset(
@@ -91,11 +106,11 @@ class Operations:
         """The stream of a message or of a task."""
         if call.operation is Operation.STREAM:
             return await self._hub.stream(call.caller, _read_send(call), call.on_disconnect)
-        command = call.reader.read_subscribe(call.params, call.target, call.call_headers.after, call.choice.dialects)
+        command = call.reader.read_subscribe(call.params, call.target, call.after, call.choice.dialects)
         return await self._hub.subscribe(call.caller, command)
 
-    def encoder(self, task_stream: TaskStream) -> EventEncoder:
-        return EventEncoder(task_stream.dialect, task_stream.alias, self._translations)
+    def encoder(self, task_stream: TaskStream, call: OperationCall) -> EventEncoder:
+        return EventEncoder(task_stream.dialect, task_stream.alias, self._translations, numbers=call.numbers)
 
     async def _send(self, call: OperationCall) -> bytes:
         send = _read_send(call)
@@ -106,21 +121,24 @@ class Operations:
             if refusal is None:
                 raise
             return refusal
-        return answers.wrapped(answer.kind, answer.body, answer.dialect)
+        return answers.wrapped(answer.kind, _body(call, answer), answer.dialect)
 
     async def _get(self, call: OperationCall) -> bytes:
         command = call.reader.read_get(call.params, call.target, call.choice.dialects)
-        return (await self._hub.get(call.caller, command, call.on_disconnect)).body
+        at = call.after if call.numbers else read_after(call.params)
+        if at is not None:
+            command = replace(command, at=at)
+        return _body(call, await self._hub.get(call.caller, command, call.on_disconnect))
 
     async def _list(self, call: OperationCall) -> bytes:
         command = call.reader.read_list(call.params, call.target)
         found = await self._hub.list(call.caller, command, call.on_disconnect)
-        return answers.task_page(found.tasks, token=found.next_page, size=command.query.limit, total=found.total)
+        tasks = [_body(call, answer) for answer in found.tasks]
+        return answers.task_page(tasks, token=found.next_page, size=command.query.limit, total=found.total)
 
     async def _cancel(self, call: OperationCall) -> bytes:
-        return (
-            await self._hub.cancel(call.caller, call.reader.read_cancel(call.params, call.target, call.choice.dialects))
-        ).body
+        command = call.reader.read_cancel(call.params, call.target, call.choice.dialects)
+        return _body(call, await self._hub.cancel(call.caller, command))
 
     async def _push_set(self, call: OperationCall) -> bytes:
         command = call.reader.read_set_push(call.params, call.target)
@@ -149,8 +167,15 @@ class Operations:
         return await self._extended_card(call.caller, role, call.choice.dialect.version)
 
 
+def _body(call: OperationCall, answer: Answer) -> bytes:
+    return numbered(answer.body, answer.at) if SEQUENCE_EXTENSION in call.call_headers.extensions else answer.body
+
+
 def _read_send(call: OperationCall) -> Send:
     read = call.reader.read_send
     call_headers = call.call_headers
-    send = read(call.params, call.target, trace=call_headers.trace, key=call_headers.key, extensions=call_headers.extensions)
+    extensions = call_headers.extensions
+    if SEQUENCE_EXTENSION in extensions:  # it is the hub's, and a worker's numbers would be others
+        extensions = tuple(uri for uri in extensions if uri != SEQUENCE_EXTENSION)
+    send = read(call.params, call.target, trace=call_headers.trace, key=call_headers.key, extensions=extensions)
     return replace(send, hops=call_headers.hops) if call_headers.hops else send

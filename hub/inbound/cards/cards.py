@@ -21,6 +21,7 @@ from rolecall.model.card import HTTP_JSON, JSONRPC, REPLAY_EXTENSION, Capabiliti
 from rolecall.model.ids import Caller
 from rolecall.protocol.cards import CARD_PATHS, MergedExtensions, MergedModes, MergedSkills, write_card
 from rolecall.protocol.dialects import own_bindings, read_version
+from rolecall.protocol.sequence import SEQUENCE
 
 _CORS = {
     "Access-Control-Allow-Origin": "*",
@@ -111,9 +112,10 @@ class Cards:
             input_modes=tuple(takes.items) or _TEXT,
             output_modes=tuple(gives.items) or _TEXT,
         )
-        # Without the replay extension: it is between worker and hub, and the hub does not offer it.
-        shown = tuple(extension for extension in extensions.items if extension.uri != REPLAY_EXTENSION)
-        return write_card(replace(profile, capabilities=replace(profile.capabilities, extensions=shown)), version)
+        # The replay extension is between worker and hub, and the hub does not offer it.
+        theirs = [extension for extension in extensions.items if extension.uri not in (REPLAY_EXTENSION, SEQUENCE.uri)]
+        able = replace(profile.capabilities, extensions=(*profile.capabilities.extensions, *theirs))
+        return write_card(replace(profile, capabilities=able), version)
 
     def _profile(self, name: str, description: str, rpc: str, rest: str) -> Profile:
         """Streaming is always on, because the hub supplies what a worker lacks."""
@@ -123,7 +125,9 @@ class Cards:
             description=description,
             version=__version__,
             interfaces=tuple(Interface(at[binding], binding, version) for version, binding in own_bindings()),
-            capabilities=Capabilities(streaming=True, push_notifications=True, extended_card=self._authenticator.locked),
+            capabilities=Capabilities(
+                streaming=True, push_notifications=True, extended_card=self._authenticator.locked, extensions=(SEQUENCE,)
+            ),
             security_schemes=_SCHEMES if self._authenticator.locked else {},
             requirements=({"bearer": ()}, {"apiKey": ()}) if self._authenticator.locked else (),
         )

@@ -10,6 +10,7 @@ from rolecall.model.a2a import Event, EventKind, Logged
 from rolecall.protocol.callers.answers import wrapped
 from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.jsonrpc import write_result
+from rolecall.protocol.sequence import numbered
 from rolecall.protocol.sse import write_frame
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.translation import read_content, write_content
@@ -47,13 +48,16 @@ class Translations:
 
 class EventEncoder:
     """Encodes events for one reader. `alias`: the reader's id for the task, in a dialect that has a view of its own.
-    `translations`: shared with other readers.
+    `translations`: shared with other readers. `numbers`: the reader wants the sequence number in each event of a stream.
     """
 
-    __slots__ = ("_stream", "_translations", "dialect")
+    __slots__ = ("_stream", "_translations", "dialect", "numbers")
 
-    def __init__(self, dialect: str, alias: str = "", translations: Translations | None = None) -> None:
+    def __init__(
+        self, dialect: str, alias: str = "", translations: Translations | None = None, *, numbers: bool = False
+    ) -> None:
         self.dialect = dialect
+        self.numbers = numbers
         view = DIALECTS[dialect].view
         self._stream = view.stream(alias) if view is not None else None
         self._translations = translations
@@ -85,11 +89,12 @@ class SseEncoder:
     with the event names of the dialect's view.
     """
 
-    __slots__ = ("_call_id", "_dialect", "_encode", "_wrappers")
+    __slots__ = ("_call_id", "_dialect", "_encode", "_numbers", "_wrappers")
 
     def __init__(self, event_encoder: EventEncoder, call_id: bytes | None = None, *, named: bool = False) -> None:
         self._dialect = event_encoder.dialect
         self._encode = event_encoder.encode
+        self._numbers = event_encoder.numbers
         self._call_id = call_id or b""
         self._wrappers = _wrappers(event_encoder.dialect, call_id is not None, named)
 
@@ -99,6 +104,8 @@ class SseEncoder:
             event = logged.event
             before, between, behind = self._wrappers[event.kind]
             body = event.body if event.dialect == self._dialect else self._encode(event)
+            if self._numbers:
+                body = numbered(body, logged.cursor)
             pieces += (b"id: %d\n" % logged.cursor, before, self._call_id, between, body, behind)
         return b"".join(pieces)
 
