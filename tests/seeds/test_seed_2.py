@@ -144,7 +144,7 @@ def test_s2_24_a_workers_extensions_are_on_its_roles_card(client: RawClient, scr
     card = {"name": "x", "capabilities": {"streaming": True, "extensions": [extension]}}
     with client.enrolled("extended:x", scripted.url, card=card):
         shown = client.get("/agents/extended/.well-known/agent-card.json").json()["capabilities"]["extensions"]
-    assert shown == [extension]
+    assert extension in shown
 
 
 def test_s2_27_comments_keep_a_silent_stream_open(client: RawClient) -> None:
