@@ -84,10 +84,11 @@ class HttpWebhooks:
 
 
 def authorization(config: PushConfig) -> list[tuple[str, str]]:
-    """The two headers that receivers check. A token is also sent as bearer token, and wins over bearer credentials."""
+    """The two headers that receivers check. In dialects whose `token_is_bearer`, a token wins over bearer credentials."""
     scheme = config.schemes[0] if config.schemes else _BEARER
     credentials = config.credentials
-    if config.token is not None and (credentials is None or scheme.lower() == _BEARER.lower()):
+    is_bearer = config.token is not None and DIALECTS[config.dialect].token_is_bearer
+    if is_bearer and (credentials is None or scheme.lower() == _BEARER.lower()):
         scheme, credentials = _BEARER, config.token
     headers = [("Authorization", f"{scheme} {credentials}")] if credentials is not None else []
     return [*headers, *([("X-A2A-Notification-Token", config.token)] if config.token is not None else [])]

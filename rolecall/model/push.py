@@ -13,7 +13,7 @@ from rolecall.model.ids import Cursor, TaskId
 class PushConfig:
     """One receiver of one task's events. `id` is unique within its task; empty: the hub uses the task's id. `dialect` is the
     one that the config was set in; notifications use it. `schemes` and `credentials` make the Authorization header, `token`
-    is sent as X-A2A-Notification-Token. The hub never returns these two secrets.
+    is sent as X-A2A-Notification-Token, in some dialects also as bearer token. The hub never returns these two secrets.
     """
 
     task: TaskId

@@ -157,7 +157,7 @@ class View(Protocol):
 class Dialect:
     """One version of A2A. `methods`: its names of JSON-RPC methods. `rest` None: it has no REST. `worker` None: no worker is
     called in it. `view` None: a task looks as in its log. `makes_tasks`: every answer is a task, never a bare message.
-    `push_media`: the media type of notifications.
+    `push_media`: the media type of notifications. `token_is_bearer`: a push config's token is sent as bearer token too.
     """
 
     version: str
@@ -174,3 +174,4 @@ class Dialect:
     view: View | None = None
     makes_tasks: bool = False
     push_media: bytes = b"application/json"
+    token_is_bearer: bool = False

@@ -25,6 +25,7 @@ RESULTS_03 = {
     "cancel": "CancelTaskResponse",
     "push-set": "SetTaskPushNotificationConfigResponse",
     "push-get": "GetTaskPushNotificationConfigResponse",
+    "push-get-unnamed": "GetTaskPushNotificationConfigResponse",
     "push-list": "ListTaskPushNotificationConfigResponse",
     "push-delete": "DeleteTaskPushNotificationConfigResponse",
     "card": "GetAuthenticatedExtendedCardResponse",

@@ -90,6 +90,7 @@ _METHODS = {
     "push-delete": {"0.3": "tasks/pushNotificationConfig/delete", "1.0": "DeleteTaskPushNotificationConfig"},
     "card": {"0.3": "agent/getAuthenticatedExtendedCard", "1.0": "GetExtendedAgentCard"},
 }
+_SAME_METHOD = {"ask": "send", "ask-again": "send", "answer": "stream", "push-get-unnamed": "push-get"}
 
 
 def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
@@ -109,7 +110,8 @@ def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
     if step.startswith("push-"):
         if dialect == "1.0":
             return {"taskId": task} if step == "push-list" else {"taskId": task, "id": "p"}
-        return {"id": task, **({"pushNotificationConfigId": "p"} if dialect == "0.3" and step != "push-list" else {})}
+        is_named = dialect == "0.3" and step not in ("push-list", "push-get-unnamed")
+        return {"id": task, **({"pushNotificationConfigId": "p"} if is_named else {})}
     if step == "card":
         return {}
     return {"id": {"get-unknown": "none"}.get(step, task), **({"historyLength": -1} if step == "get-wrong" else {})}
@@ -117,7 +119,7 @@ def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
 
 def rpc(dialect: str) -> Callable[[str, str], HttpRequest]:
     def ask(step: str, task: str) -> HttpRequest:
-        what = {"ask": "send", "ask-again": "send", "answer": "stream"}.get(step, step)
+        what = _SAME_METHOD.get(step, step)
         method = _METHODS[what if what in _METHODS else what.partition("-")[0]][dialect]
         params = {} if step == "card" and dialect == "0.3" else {"params": _params(dialect, step, task)}
         headers = (("last-event-id", "2"),) if step == "subscribe" else ()
@@ -182,7 +184,9 @@ _PUSH = ("push-set", "push-get", "push-list", "push-delete")
 _PAUSE = ("ask", "answer", "ask-again", "cancel", "cancel-again")
 CONVERSATIONS = {
     "jsonrpc-0.1": Conversation("0.1", "0.3", (*_COMMON, "push-set", "push-get", "ask", "answer"), rpc("0.1")),
-    "jsonrpc-0.3": Conversation("0.3", "0.3", (*_COMMON, *_PUSH, "card", *_PAUSE), rpc("0.3")),
+    "jsonrpc-0.3": Conversation(
+        "0.3", "0.3", (*_COMMON, *_PUSH[:2], "push-get-unnamed", *_PUSH[2:], "card", *_PAUSE), rpc("0.3")
+    ),
     "jsonrpc-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE), rpc("1.0")),
     "jsonrpc-0.3-of-a-1.0-worker": Conversation("0.3", "1.0", (*_COMMON, "ask", "answer"), rpc("0.3")),
     "jsonrpc-1.0-of-a-0.3-worker": Conversation("1.0", "0.3", (*_COMMON, "ask", "answer"), rpc("1.0")),

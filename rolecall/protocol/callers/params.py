@@ -121,7 +121,11 @@ def send_of(
     key: str | None,
     extensions: tuple[str, ...],
 ) -> Send:
-    """The command for a message, in a dialect in which the hub makes the task's id."""
+    """The command for a message, in a dialect in which the hub makes the task's id. Changes `params`: a configuration that held
+    only a push config goes, because the message is the same one with and without it.
+    """
+    if not params.get("configuration", True):
+        del params["configuration"]
     return Send(
         target=named_target(target, metadata),
         params=params,
@@ -206,7 +210,8 @@ def names(holder: JsonObject, name: str, where: str) -> tuple[str, ...]:
 
 
 def config_id(value: Any, where: str) -> str:
-    if value is None:
+    """Empty: no id. Clients that are made from the Protocol Buffers send an empty one for none."""
+    if value is None or value == "":
         return ""
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID:
         raise InvalidParams(f'"{where}" must be a string of 1 to {LONGEST_ID} characters.')

@@ -33,4 +33,5 @@ DIALECT = Dialect(
     ),
     view=view,
     makes_tasks=True,
+    token_is_bearer=True,
 )

@@ -47,7 +47,7 @@ def read_send(
     common.checked_message(message, read_message)
     if alias is None and message.get("messageId") is None:
         message["messageId"] = str(uuid4())  # nothing else distinguishes it from another with the same text
-    push = common.member(params, "pushNotification", "params.pushNotification")
+    push = common.taken(params, "pushNotification", "params.pushNotification")
     return Send(
         target=common.named_target(target, metadata),
         params=params,

@@ -31,4 +31,5 @@ DIALECT = Dialect(
     rules=DialectRules(notice_is_task=True),
     rest=rest,
     worker=WorkerSide(calls, events),
+    token_is_bearer=True,
 )

@@ -132,7 +132,7 @@ def _push(config: JsonObject, task: TaskId, where: str) -> PushConfig:
     scheme = common.secret(authentication, "scheme", f"{where}.authentication")
     return PushConfig(
         task=task,
-        id=common.config_id(config.get("id") or None, f"{where}.id"),
+        id=common.config_id(config.get("id"), f"{where}.id"),
         url=common.webhook_url(config, where),
         dialect=VERSION,
         token=common.secret(config, "token", where),

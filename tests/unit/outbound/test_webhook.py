@@ -89,8 +89,28 @@ async def test_each_dialect_has_its_media_type(dialect: str, media: str) -> None
 def test_token_and_credentials_are_in_the_headers_that_receivers_check(
     members: dict[str, Any], bearer: str | None, token: str | None
 ) -> None:
-    headers = dict(authorization(push_config(**members)))
-    assert (headers.get("Authorization"), headers.get("X-A2A-Notification-Token")) == (bearer, token)
+    for dialect in ("0.1", "0.3"):
+        headers = dict(authorization(push_config(**members, dialect=dialect)))
+        assert (headers.get("Authorization"), headers.get("X-A2A-Notification-Token")) == (bearer, token)
+
+
+@pytest.mark.parametrize(
+    ("members", "credentials", "token"),
+    [
+        ({}, None, None),
+        ({"token": "T"}, None, "T"),
+        ({"schemes": ("Bearer",), "credentials": "C"}, "Bearer C", None),
+        ({"token": "T", "schemes": ("Bearer",), "credentials": "C"}, "Bearer C", "T"),
+        ({"token": "T", "schemes": ("bearer",), "credentials": "C"}, "bearer C", "T"),
+        ({"token": "T", "schemes": ("Basic",), "credentials": "dTpw"}, "Basic dTpw", "T"),
+        ({"token": "T", "schemes": ("Basic",)}, None, "T"),
+    ],
+)
+def test_for_receivers_of_1_0_the_token_is_no_credential(
+    members: dict[str, Any], credentials: str | None, token: str | None
+) -> None:
+    headers = dict(authorization(push_config(**members, dialect="1.0")))
+    assert (headers.get("Authorization"), headers.get("X-A2A-Notification-Token")) == (credentials, token)
 
 
 def test_the_signature_is_that_of_standard_webhooks() -> None:

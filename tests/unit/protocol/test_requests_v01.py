@@ -39,6 +39,7 @@ def test_every_member_of_a_message_is_read() -> None:
     assert send.target == Target(role="echo", instance="a", skill="s")
     assert (send.blocking, send.history_length, send.wait) == (False, 0, 1.0)
     assert send.push == PushConfig(TaskId(""), "", "https://example.org/", "0.1", "t", ("Bearer",))
+    assert "pushNotification" not in send.params  # they are stored, and it has secrets
     assert (send.dialect, send.trace, send.key, send.extensions) == ("0.1", "tr", "k", ("e",))
 
 

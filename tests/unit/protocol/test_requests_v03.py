@@ -196,9 +196,27 @@ def test_a_config_that_is_none_is_refused(params: dict[str, Any], text: str) -> 
     assert refusal.value.message == text
 
 
-def test_a_config_that_is_named_wrongly_is_refused() -> None:
+@pytest.mark.parametrize("params", [{}, {"pushNotificationConfigId": None}, {"pushNotificationConfigId": ""}])
+def test_a_config_need_not_be_named(params: dict[str, Any]) -> None:
+    """The 0.3 of a2a-sdk 1.x sends an empty id for none."""
+    named = v03.read_name_push({"id": "t", **params}, ANY)
+    assert (named.task_id, named.id) == ("t", None)
+
+
+@pytest.mark.parametrize("name", [5, "x" * 257])
+def test_a_config_that_is_named_wrongly_is_refused(name: Any) -> None:
     with pytest.raises(InvalidParams, match="pushNotificationConfigId"):
-        v03.read_name_push({"id": "t", "pushNotificationConfigId": ""}, ANY)
+        v03.read_name_push({"id": "t", "pushNotificationConfigId": name}, ANY)
+
+
+def test_a_message_is_the_same_with_and_without_a_push_config() -> None:
+    push = {"pushNotificationConfig": {"url": "https://example.org/"}}
+    for configuration in ({}, {"blocking": False}):
+        plain = message(messageId="m")
+        without = v03.read_send({**plain, "configuration": configuration} if configuration else plain, ANY)
+        given = v03.read_send({**message(messageId="m"), "configuration": {**configuration, **push}}, ANY)
+        assert given.push is not None
+        assert given.params == without.params
 
 
 def test_get_cancel_and_subscribe_have_the_dialects_of_the_call() -> None:

@@ -297,7 +297,9 @@ def test_in_push_calls_the_id_is_the_configs() -> None:
     ("params", "text"),
     [
         ({"taskId": "t"}, '"id" must name a push notification config.'),
-        ({"taskId": "t", "id": ""}, '"id" must be a string of 1 to 256 characters.'),
+        ({"taskId": "t", "id": ""}, '"id" must name a push notification config.'),
+        ({"taskId": "t", "id": 5}, '"id" must be a string of 1 to 256 characters.'),
+        ({"taskId": "t", "id": "x" * 257}, '"id" must be a string of 1 to 256 characters.'),
         ({"id": "p"}, '"params.id" must name a task.'),
         ({"id": "p", "taskId": 5}, '"params.id" must be a string of 1 to 256 characters.'),
     ],
