@@ -33,12 +33,14 @@ from rolecall.errors import (
     StoreUnavailable,
     TaskEnded,
     TaskNotCancelable,
+    TaskNotFound,
     TaskOver,
     WorkerBusy,
 )
 from rolecall.model.a2a import PAUSED, Answer, Logged, TaskState
 from rolecall.model.command import CancelTask, GetTask, ListTasks, Send, Subscribe, Target, TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, TaskId, new_context_id, new_task_id
+from rolecall.model.push import PushConfig
 from rolecall.model.task import TaskPage, TaskRow, Turn
 
 _REVEAL_AFTER = 1.0
@@ -171,7 +173,18 @@ class Hub:
         turn = self._deps.codec.record(send, after=START)
         names = names_of(caller, send, turn)
         admit = partial(self._admit, caller, send, turn, names, on_disconnect)
-        return self._idempotency.once(caller, send, names, admit, on_disconnect)
+        call = self._idempotency.once(caller, send, names, admit, on_disconnect)
+        return call if send.push is None else self._set_again(caller, send.push, call)
+
+    async def _set_again(self, caller: Caller, config: PushConfig, started: Awaitable[Call]) -> Call:
+        """A repeat sets its push config again. What a call starts with is stored with it."""
+        call = await started
+        if call.repeated:
+            try:
+                await self._push.set(caller, config.of(call.task), newest=True)
+            except TaskNotFound:
+                pass  # the answer is a bare message, or the call has been taken back
+        return call
 
     async def _admit(
         self, caller: Caller, send: Send, turn: Turn, names: CallNames, on_disconnect: OnDisconnect | None

@@ -44,9 +44,10 @@ class Pushes(Protocol):
     another caller, or a bare message. A task is not deleted while events of it are owed, or a recent dead letter exists.
     """
 
-    async def set(self, caller: Caller, config: SealedConfig, *, limit: int) -> None:
-        """A new config gets the events that follow; for a task that has ended, its last event. One that replaces a config with
-        the same id takes over what that one was owed, due at once. InvalidParams if the task would have more than `limit`.
+    async def set(self, caller: Caller, config: SealedConfig, *, limit: int, newest: bool = False) -> None:
+        """A new config gets the events that follow; for a task that has ended, or with `newest`, also the last one so far. One
+        that replaces a config with the same id takes over what that one was owed, due at once. InvalidParams if the task would
+        have more than `limit`.
         """
 
     async def get(self, caller: Caller, task: TaskId, config: str) -> SealedConfig:

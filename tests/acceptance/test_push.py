@@ -266,6 +266,34 @@ def test_an_inline_config_gets_the_result_and_a_late_one_the_current_task(
         assert parse(receiver.of(task["id"], "late")[0].body) == task
 
 
+def test_a_message_that_is_sent_again_brings_its_receiver_the_newest_event(
+    hub: HubProcess, receiver: Receiver, tmp_path: Path
+) -> None:
+    """Its sender may have moved in between, and the hub may have been killed."""
+
+    def send_again(running: HubProcess, **config: Any) -> str:
+        params = {"message": message, "configuration": {"taskPushNotificationConfig": {"url": receiver.url, **config}}}
+        task: dict[str, Any] = call(f"{running.url}/agents/counter/", "SendMessage", params)["result"]["task"]
+        assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+        return str(task["id"])
+
+    message = {"messageId": "the-same", "role": "ROLE_USER", "parts": [{"text": "3 0.01"}]}
+    with worker(hub, "counter:a", tmp_path), a_receiver() as left:
+        task = send_again(hub, url=left.url)
+        last = last_cursor(hub, task)
+        wait_for(lambda: [post.cursor for post in left.of(task, task)][-1:] == [last])
+        hub.kill9()
+        with restarted(hub) as again:
+            secrets = {"token": "tok", "authentication": {"scheme": "Basic", "credentials": "dTpw"}}
+            assert send_again(again, **secrets) == task
+            wait_for(lambda: bool(receiver.of(task, task)))
+    (post,) = receiver.requests
+    assert post.cursor == last
+    assert parse(post.body)["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert (post.headers["authorization"], post.headers["x-a2a-notification-token"]) == ("Basic dTpw", "tok")
+    check_signed(post)
+
+
 def test_a_refused_notification_is_listed_and_can_be_sent_again(hub: HubProcess, receiver: Receiver, tmp_path: Path) -> None:
     with worker(hub, "echo:a", tmp_path, "instant"):
         task = send(hub.url, "echo", "hello")["id"]

@@ -126,6 +126,28 @@ async def test_a_receiver_that_is_set_after_the_end_is_owed_the_end(engine: Engi
     assert await owed(engine) == [("c", 1, 2)]
 
 
+@pytest.mark.parametrize("state", ["empty", "running", "ended"])
+async def test_a_receiver_can_be_set_with_the_newest_event(engine: Engine, state: str) -> None:
+    """One that has it gets it again; one that lacks more gets all of that."""
+    task = await admitted(engine)
+    new, known, behind = (a_config(task, name) for name in ("new", "known", "behind"))
+    await engine.pushes.set(ANNA, behind, limit=10)
+    if state != "empty":
+        await append(engine, task, text("1"), text("2"), *((DONE,) if state == "ended" else ()))
+    last = {"empty": 0, "running": 2, "ended": 3}[state]
+    await engine.pushes.set(ANNA, known, limit=10)
+    for claim in await claimed(engine):
+        if claim.config.id == "known":
+            assert await engine.pushes.delivered(claim, claim.last, hold=NOTHING) is None
+    for config in (new, known, behind):
+        await engine.pushes.set(ANNA, config, limit=10, newest=True)
+    if state == "empty":
+        await append(engine, task, text("1"))
+        assert await owed(engine) == [("behind", 0, 1), ("known", 0, 1), ("new", 0, 1)]
+    else:
+        assert await owed(engine) == [("behind", 0, last), ("known", last - 1, last), ("new", last - 1, last)]
+
+
 async def test_a_receiver_that_is_set_while_the_log_grows_is_owed_all_that_follows(engine: Engine) -> None:
     tasks = [await admitted(engine) for _ in range(40)]
     for place in range(4):

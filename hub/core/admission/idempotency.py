@@ -35,12 +35,15 @@ _BY_KEY = "#"
 
 
 class Call(NamedTuple):
-    """One admitted message: its task, and where in the task's log its answer begins. `relay`: the one that brings it."""
+    """One admitted message: its task, and where in the task's log its answer begins. `relay`: the one that brings it.
+    `repeated`: the message had come before.
+    """
 
     task: TaskId
     role: str
     began: Cursor
     relay: Relay | None
+    repeated: bool = False
 
     async def started(self, on_disconnect: OnDisconnect | None = None) -> None:
         """Wait until the worker has begun to answer, or raise the error why it has not. Several callers may wait.
@@ -87,7 +90,7 @@ class _Admission(StartSignal):
         await self.wait(on_disconnect)
         if content != self._content:
             raise KeyConflict
-        return self._call
+        return self._call._replace(repeated=True)
 
     def succeed(self, call: Call) -> None:
         self._call = call
@@ -185,7 +188,7 @@ class Idempotency:
             relay = self._relays.of(stored.task)
             if relay is not None and (relay.over or relay.began != stored.began):
                 relay = None  # what it brings is the answer to a later message, or the answer has begun before a restart
-            return Call(stored.task, stored.role, stored.began, relay)
+            return Call(stored.task, stored.role, stored.began, relay, repeated=True)
         return await self._find_last(caller, send.alias, alias.content) if alias is not None else None
 
     async def _find_last(self, caller: Caller, alias: str, content: bytes) -> Call | None:
@@ -203,4 +206,4 @@ class Idempotency:
         long_ended = row.ended and self._clock.wall() - row.updated > self._window.total_seconds()
         if digest(turns[-1].params) != content or paused_again or long_ended:
             return None
-        return Call(row.id, row.role, turns[-1].after, relay)
+        return Call(row.id, row.role, turns[-1].after, relay, repeated=True)

@@ -39,10 +39,11 @@ class PushConfigs:
         )
         return SealedConfig(config.task, config.id, config.url, host, config.dialect, token, config.schemes, credentials)
 
-    async def set(self, caller: Caller, config: PushConfig) -> PushConfig:
+    async def set(self, caller: Caller, config: PushConfig, *, newest: bool = False) -> PushConfig:
+        """`newest`: see the port. InvalidParams, TaskNotFound, Overloaded."""
         await self._pushes.list(caller, config.task)  # TaskNotFound takes precedence over a bad URL
         sealed = await self.prepare(caller, config)
-        await self._pushes.set(caller, sealed, limit=self._limit)
+        await self._pushes.set(caller, sealed, limit=self._limit, newest=newest)
         self._deliveries.cancel(sealed.task, sealed.id)
         return _without_secrets(sealed)
 

@@ -61,14 +61,15 @@ class MemoryPushes:
         self._next_fence = count(1)
         self._turns = Turns()
 
-    async def set(self, caller: Caller, config: SealedConfig, *, limit: int) -> None:
+    async def set(self, caller: Caller, config: SealedConfig, *, limit: int, newest: bool = False) -> None:
         cached = self._own_task(caller, config.task)
         pushes = self._by_task.setdefault(config.task, _TaskPushes())
         if config.id not in pushes.configs and len(pushes.configs) >= limit:
             raise TooManyPushConfigs(limit)
         pushes.configs[config.id] = config
         cached.pushes = True
-        key, start = _Key(config.task, config.id), Cursor(cached.end - 1 if cached.closed else cached.end)
+        last = cached.closed or newest
+        key, start = _Key(config.task, config.id), Cursor(max(cached.end - 1, START) if last else cached.end)
         known = pushes.deliveries.get(key)
         self._restart_delivery(pushes, key, start if known is None else Cursor(min(known.sent, start)))
         for other in [k for k in pushes.deliveries if k.config == config.id and k.only]:

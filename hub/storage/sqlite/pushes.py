@@ -19,7 +19,7 @@ from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import DeadLetterNotFound, PushConfigNotFound, TaskNotFound, TooManyPushConfigs
-from rolecall.model.ids import Caller, Cursor, TaskId
+from rolecall.model.ids import START, Caller, Cursor, TaskId
 from rolecall.model.push import DeadLetter, DeadPage, SealedConfig
 
 _OWN = "id = :task and workspace = :workspace and caller = :caller and not hidden"
@@ -120,22 +120,24 @@ class SqlitePushes:
         now = self._now()
         await self._writer.submit(lambda db: _release_all(db, now))
 
-    async def set(self, caller: Caller, config: SealedConfig, *, limit: int) -> None:
+    async def set(self, caller: Caller, config: SealedConfig, *, limit: int, newest: bool = False) -> None:
         def publish(outcome: _Outcome) -> None:
             cached = self._cache.on_write(config.task) if outcome is _Outcome.SET else None
             if cached is not None:
                 cached.pushes = True
             self._notifier.notify()
 
-        outcome = await self._writer.submit(self.config_work(caller, config, limit=limit), publish)
+        outcome = await self._writer.submit(self.config_work(caller, config, limit=limit, newest=newest), publish)
         if outcome is _Outcome.UNKNOWN:
             raise TaskNotFound
         if outcome is _Outcome.FULL:
             raise TooManyPushConfigs(limit)
 
-    def config_work(self, caller: Caller, config: SealedConfig, *, limit: int) -> Callable[[sqlite3.Connection], _Outcome]:
+    def config_work(
+        self, caller: Caller, config: SealedConfig, *, limit: int, newest: bool = False
+    ) -> Callable[[sqlite3.Connection], _Outcome]:
         """The work that sets a config, to be part of a larger transaction."""
-        values = self._values(caller, config.task, config.id, schemes=" ".join(config.schemes), limit=limit)
+        values = self._values(caller, config.task, config.id, schemes=" ".join(config.schemes), limit=limit, newest=newest)
         for name in ("url", "host", "dialect", "token", "credentials"):
             values[name] = getattr(config, name)
         return lambda db: _set(db, values)
@@ -261,7 +263,7 @@ def _set(db: sqlite3.Connection, values: dict[str, Any]) -> _Outcome:
     if task is None:
         return _Outcome.UNKNOWN
     key, last, ended = task
-    values = {**values, "key": key, "last": last, "sent": last - 1 if ended else last}
+    values = {**values, "key": key, "last": last, "sent": max(last - 1, START) if ended or values["newest"] else last}
     others = db.execute("select count(*) from push_config where task = :key and id <> :config", values).fetchone()[0]
     if others >= values["limit"]:
         return _Outcome.FULL
