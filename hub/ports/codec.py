@@ -86,5 +86,9 @@ class Codec(Protocol):
     def spelled(self, event: Event, dialect: str) -> bytes:
         """A bare message in that dialect. InvalidAnswer if the dialect cannot express it."""
 
-    def notice(self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str) -> bytes:
-        """What a webhook gets after the last event of `log`, in the webhook's dialect. May be called on any thread."""
+    def notice(
+        self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str, numbers: bool = False
+    ) -> bytes:
+        """What a webhook gets after the last event of `log`, in the webhook's dialect. `numbers`: with its sequence number. May
+        be called on any thread.
+        """

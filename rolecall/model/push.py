@@ -14,6 +14,7 @@ class PushConfig:
     """One receiver of one task's events. `id` is unique within its task; empty: the hub uses the task's id. `dialect` is the
     one that the config was set in; notifications use it. `schemes` and `credentials` make the Authorization header, `token`
     is sent as X-A2A-Notification-Token, in some dialects also as bearer token. The hub never returns these two secrets.
+    `numbers`: it was set with the sequence extension.
     """
 
     task: TaskId
@@ -23,9 +24,10 @@ class PushConfig:
     token: str | None = field(default=None, repr=False)
     schemes: tuple[str, ...] = ()
     credentials: str | None = field(default=None, repr=False)
+    numbers: bool = False
 
-    def of(self, task: TaskId) -> PushConfig:
-        return replace(self, task=task)
+    def of(self, task: TaskId, *, numbers: bool | None = None) -> PushConfig:
+        return replace(self, task=task, numbers=self.numbers if numbers is None else numbers)
 
     def named(self) -> PushConfig:
         return self if self.id else replace(self, id=self.task)
@@ -43,6 +45,7 @@ class SealedConfig:
     token: bytes | None = field(default=None, repr=False)
     schemes: tuple[str, ...] = ()
     credentials: bytes | None = field(default=None, repr=False)
+    numbers: bool = False
 
 
 class DeadLetter(NamedTuple):

@@ -17,6 +17,7 @@ from rolecall.model.value import Value
 from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.faults import fault_of
+from rolecall.protocol.sequence import numbered
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.text.timestamp import timestamp
 from rolecall.protocol.translation import read_content, translated_message, write_content
@@ -141,15 +142,19 @@ class Codec:
     def spelled(self, event: Event, dialect: str) -> bytes:
         return EventEncoder(dialect).encode(event)
 
-    def notice(self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str) -> bytes:
+    def notice(
+        self, row: TaskRow, turns: Sequence[Turn], log: Sequence[Logged], *, dialect: str, numbers: bool = False
+    ) -> bytes:
         wanted = DIALECTS[dialect]
         if wanted.rules.notice_is_task:
-            return self.snapshot(turns, log, dialect=dialect, history_length=None)
+            task = self.snapshot(turns, log, dialect=dialect, history_length=None)
+            return numbered(task, log[-1].cursor) if numbers else task
         encoder, last = EventEncoder(dialect, row.alias), log[-1].event
         if encoder.needs_all:
             for logged in log[:-1]:
                 encoder.encode(logged.event)
-        return wanted.answers.notice(last.kind, encoder.encode(last))
+        body = encoder.encode(last)
+        return wanted.answers.notice(last.kind, numbered(body, log[-1].cursor) if numbers else body)
 
     # --- pieces
 

@@ -20,7 +20,7 @@ from tests.helpers.clock import ManualClock
 
 async def test_a_config_is_given_back_as_it_was_set(engine: Engine) -> None:
     task = await admitted(engine)
-    config = a_config(task, token=b"\x00sealed", schemes=("Bearer", "Basic"), credentials=b"\xffsealed")
+    config = a_config(task, token=b"\x00sealed", schemes=("Bearer", "Basic"), credentials=b"\xffsealed", numbers=True)
     await engine.pushes.set(ANNA, config, limit=10)
     assert await engine.pushes.get(ANNA, task, "c") == config
     assert list(await engine.pushes.list(ANNA, task)) == [config]

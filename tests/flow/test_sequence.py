@@ -10,8 +10,9 @@ from hub.server.asgi import App
 from rolecall.model.a2a import EventKind, JsonObject
 from rolecall.model.card import JSONRPC, SEQUENCE_EXTENSION, Interface
 from rolecall.model.fold import TaskFold
+from rolecall.model.ids import TaskId
 from rolecall.protocol.text.jsontext import parse
-from tests.flow.conftest import System
+from tests.flow.conftest import CALLER, System
 from tests.flow.relayed import reaches
 from tests.flow.test_relay_restart import settled
 from tests.helpers.scripted import chunk, status, task
@@ -108,3 +109,22 @@ async def test_a_gap_is_said_at_the_event_behind_it(system: System) -> None:
     await settled(system)
     got, _ = await answer_to(app, "tasks/resubscribe", ACTIVE, id=row.id, after=0)
     assert [own_of(event) for event in got][:3] == [{"sequence": 1}, {"sequence": 2, "gap": True}]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_a_push_config_remembers_that_its_receiver_wants_numbers(system: System, inline: bool) -> None:
+    app = app_of(system)
+    await system.enrol("echo:a")
+    message = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
+    config = {"id": "c", "url": "http://127.0.0.1/hook"}
+    system.forwarder.plan("echo:a", task("completed"))
+    if inline:
+        configuration = {"pushNotificationConfig": config}
+        (found,), _ = await answer_to(app, "message/send", ACTIVE, message=message, configuration=configuration)
+    else:
+        (found,), _ = await answer_to(app, "message/send", message=message)
+        await answer_to(app, "tasks/pushNotificationConfig/set", ACTIVE, taskId=found["id"], pushNotificationConfig=config)
+    stored = await system.engine.pushes.get(CALLER, TaskId(found["id"]), "c")
+    assert stored.numbers
+    await answer_to(app, "tasks/pushNotificationConfig/set", taskId=found["id"], pushNotificationConfig=config)
+    assert not (await system.engine.pushes.get(CALLER, TaskId(found["id"]), "c")).numbers

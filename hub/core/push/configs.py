@@ -37,7 +37,9 @@ class PushConfigs:
         token, credentials = (
             self._vault.seal(secret.encode()) if secret is not None else None for secret in (config.token, config.credentials)
         )
-        return SealedConfig(config.task, config.id, config.url, host, config.dialect, token, config.schemes, credentials)
+        return SealedConfig(
+            config.task, config.id, config.url, host, config.dialect, token, config.schemes, credentials, config.numbers
+        )
 
     async def set(self, caller: Caller, config: PushConfig, *, newest: bool = False) -> PushConfig:
         """`newest`: see the port. InvalidParams, TaskNotFound, Overloaded."""

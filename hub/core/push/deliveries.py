@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from hub.core.relay.context import Dependencies
 from hub.core.shares.table import DELIVERIES_AT_ONCE, DELIVERIES_PER_WORKSPACE
@@ -162,7 +163,7 @@ class Deliveries:
         except SecretUnreadable as error:
             return WebhookResult(0, error.message)
         try:
-            body = await self._notice(task_log, at, config.dialect)
+            body = await self._notice(task_log, at, claim.config)
         except InvalidAnswer as error:
             return WebhookResult(_UNTRANSLATABLE, error.why)
         return await self._webhooks.post(
@@ -205,11 +206,12 @@ class Deliveries:
         )
         return PushConfig(config.task, config.id, config.url, config.dialect, token, config.schemes, credentials)
 
-    async def _notice(self, task_log: _TaskLog, at: Cursor, dialect: str) -> bytes:
+    async def _notice(self, task_log: _TaskLog, at: Cursor, config: SealedConfig) -> bytes:
+        make = partial(self._codec.notice, dialect=config.dialect, numbers=config.numbers)
         events = task_log.events[:at]
         if task_log.size < _THREAD_ABOVE:
-            return self._codec.notice(task_log.row, task_log.turns, events, dialect=dialect)
-        return await asyncio.to_thread(self._codec.notice, task_log.row, task_log.turns, events, dialect=dialect)
+            return make(task_log.row, task_log.turns, events)
+        return await asyncio.to_thread(make, task_log.row, task_log.turns, events)
 
 
 class _TaskLog:

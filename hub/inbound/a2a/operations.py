@@ -143,7 +143,7 @@ class Operations:
     async def _push_set(self, call: OperationCall) -> bytes:
         command = call.reader.read_set_push(call.params, call.target)
         row = await self._hub.task(call.caller, command.config.task, command.target)
-        stored = await self._push.set(call.caller, command.config.of(row.id))
+        stored = await self._push.set(call.caller, command.config.of(row.id, numbers=call.numbers))
         return answers.push_config(stored, call.choice.dialect, row.alias)
 
     async def _push_get(self, call: OperationCall) -> bytes:
@@ -175,7 +175,10 @@ def _read_send(call: OperationCall) -> Send:
     read = call.reader.read_send
     call_headers = call.call_headers
     extensions = call_headers.extensions
-    if SEQUENCE_EXTENSION in extensions:  # it is the hub's, and a worker's numbers would be others
+    numbers = SEQUENCE_EXTENSION in extensions
+    if numbers:  # it is the hub's, and a worker's numbers would be others
         extensions = tuple(uri for uri in extensions if uri != SEQUENCE_EXTENSION)
     send = read(call.params, call.target, trace=call_headers.trace, key=call_headers.key, extensions=extensions)
+    if numbers and send.push is not None:
+        send = replace(send, push=send.push.of(send.push.task, numbers=True))
     return replace(send, hops=call_headers.hops) if call_headers.hops else send

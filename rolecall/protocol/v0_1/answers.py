@@ -35,8 +35,9 @@ def refusal(send: Send, error: RouteError, at: str) -> bytes | None:
 def notice(kind: EventKind, body: bytes) -> bytes:
     """One status or one artifact, from a frame of the stream."""
     event = parse(body)
+    metadata = {"metadata": event["metadata"]} if event.get("metadata") else {}
     if "artifact" in event:
-        return dump({"taskId": event["id"], "eventType": "artifact", "artifact": event["artifact"]})
+        return dump({"taskId": event["id"], "eventType": "artifact", "artifact": event["artifact"], **metadata})
     status = event["status"]
     return dump(
         {
@@ -45,6 +46,7 @@ def notice(kind: EventKind, body: bytes) -> bytes:
             "status": status,
             "timestamp": status.get("timestamp"),
             **({"artifacts": event["artifacts"]} if event.get("artifacts") else {}),
+            **metadata,
         }
     )
 

@@ -10,6 +10,7 @@ import pytest
 from hub.identity.vault import SealingVault, random_key
 from hub.outbound.client import Client
 from hub.outbound.webhook_guard import WebhookGuard
+from rolecall.model.card import SEQUENCE_EXTENSION
 from rolecall.model.ids import TaskId
 from tests.flow.conftest import System
 from tests.flow.push.conftest import (
@@ -58,6 +59,22 @@ async def test_a_receiver_of_whole_tasks_gets_the_newest_that_it_is_owed(
     assert {body["id"] for body in receiver.bodies} == {mine}
     await still_holds(lambda: len(receiver.got) == 2)
     assert post.observer.outcomes == ["delivered"] * 2
+
+
+@pytest.mark.parametrize(("dialect", "inside"), [("0.1", ()), ("0.3", ()), ("1.0", ("task", "artifactUpdate", "statusUpdate"))])
+async def test_a_receiver_that_wants_numbers_gets_them(
+    post: Post, system: System, receiver: Receiver, dialect: str, inside: tuple[str, ...]
+) -> None:
+    mine, other = await a_task(system), await a_task(system)
+    await post.set(mine, receiver.url, dialect=dialect, numbers=True)
+    await post.set(other, receiver.url, dialect=dialect)
+    for one in (mine, other):
+        await logged(system, one, task("working"), chunk("a "), DONE)
+    await until(lambda: {f"{one}.c.3" for one in (mine, other)} <= set(receiver.ids))
+    for name, body in zip(receiver.ids, receiver.bodies, strict=True):
+        document = next((body[member] for member in inside if member in body), body)
+        own = (document.get("metadata") or {}).get(SEQUENCE_EXTENSION)
+        assert own == ({"sequence": int(name.rpartition(".")[2])} if name.startswith(mine) else None), name
 
 
 async def test_two_thousand_chunks_are_not_two_thousand_growing_tasks(post: Post, system: System, receiver: Receiver) -> None:
