@@ -18,6 +18,7 @@ from hub.clock import TICK, WakingClock
 from hub.core.hub import Hub, HubLimits
 from hub.core.push.configs import PushConfigs
 from hub.core.push.deliveries import Deliveries, DeliveryPolicy
+from hub.core.registry.card_reader import CardReader
 from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.registry.reaper import EVERY as SWEEP_EVERY
 from hub.core.registry.reaper import LeaseReaper
@@ -55,6 +56,7 @@ from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.origins import Origins
 from hub.inbound.middleware.rate_limiter import RateLimiter
+from hub.outbound.card_source import HttpCards
 from hub.outbound.client import Client, ClientLimits
 from hub.outbound.forwarder import HttpForwarder
 from hub.outbound.resolver import Resolver
@@ -179,11 +181,16 @@ async def _running(
         parts = _dependencies(settings, engine, HttpForwarder(client, vault=vault), observer, clock, supervisor, shares, tokens)
         deps = wrap(parts)
         terms = LeaseTerms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
+        source = HttpCards(client, vault, max_card=settings.max_card, max_depth=settings.max_depth)
+        cards = CardReader(
+            engine.registry, source, clock, supervisor, shares.card_reads, refresh=timedelta(seconds=settings.card_refresh)
+        )
         directory = Directory(
             engine.registry,
             deps.forwarder,
             observer,
             terms,
+            cards=cards,
             on_beat=deps.waiting.wake,
             check_url=guard.check_url,
             limit=settings.max_agents,
@@ -206,6 +213,7 @@ async def _running(
             supervisor.keep_running("paused tasks", hub.paused_tasks.watch)
             supervisor.keep_running("waiting calls", deps.waiting.watch)
             supervisor.keep_running("lease sweep", lambda: _every(SWEEP_EVERY, reaper.look))
+            supervisor.keep_running("cards", cards.watch)
             supervisor.keep_running("registry observer", directory.observe)
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
             supervisor.keep_running("push", deliveries.run)

@@ -18,7 +18,15 @@ _MAX_BUFFERED = 256 * 1024
 _MAX_DISCARDED = 64 * 1024
 _DISCARD_TIMEOUT = 1.0
 _READ_HEADERS = frozenset(
-    {b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"x-not-processed", b"retry-after"}
+    {
+        b"content-type",
+        b"content-encoding",
+        b"content-length",
+        b"transfer-encoding",
+        b"x-not-processed",
+        b"retry-after",
+        b"etag",
+    }
 )
 _WITHOUT_BODY = frozenset({204, 304})
 NO_HEADERS: Mapping[bytes, bytes] = {}

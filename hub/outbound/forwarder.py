@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from base64 import b64decode
 from collections.abc import Sequence
 
 from hub.outbound.answers import AnswerForm, AnswerLimits
 from hub.outbound.call import Call
 from hub.outbound.client import Client
+from hub.outbound.credential import authorization_for
 from hub.outbound.worker_protocol import WorkerMethod, WorkerProtocol, WorkerRequest, protocol_for
 from hub.ports.forwarder import AnswerListener, Attach, Dispatch, OpenCall
 from hub.ports.vault import Vault
@@ -88,13 +88,11 @@ class HttpForwarder:
         call: Call,
         accept: bytes,
     ) -> Call:
-        if offer.credential and self._vault is not None:
-            try:
-                secret = self._vault.open(b64decode(offer.credential)).decode()
-            except SecretUnreadable as error:
-                call.fail_soon(error)
-                return call
-            headers = [*headers, ("Authorization", secret)]
+        try:
+            headers = [*headers, *authorization_for(offer, self._vault)]
+        except SecretUnreadable as error:
+            call.fail_soon(error)
+            return call
         self._client.send(
             request.url,
             request.body,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -57,6 +57,12 @@ class Registry(Protocol):
     async def mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> None:
         """Set health. No effect if that epoch is not live, or has this health already. Only an enrolment ends DRAINING. SUSPECT
         does not replace FAILING, which only a mark, another boot, or reopening the store ends.
+        """
+
+    async def change_offer(self, workspace: str, worker: WorkerId, epoch: int, change: Callable[[Offer], Offer]) -> None:
+        """Replace the offer by what `change`, a plain function, makes of it; durable on return. Neither the lease's end nor its
+        health changes. No effect if that epoch is not live, or the offer stays equal. An enrolment of the same boot with a URL
+        alone keeps what the offer has of the card.
         """
 
     def live(self, workspace: str, role: str | None = None) -> Sequence[Registration]:

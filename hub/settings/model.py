@@ -138,6 +138,10 @@ class Settings(BaseSettings):
     """Largest card that a worker may enrol with, as JSON.
     Higher: more skills and texts fit, and each of max_agents workers can hold that much memory and disk."""
 
+    card_refresh: Seconds = Field(300.0, ge=1, le=86_400)
+    """How often the hub reads the card of a worker that enrolled with a URL alone again.
+    Lower: changes of the card are seen sooner, at the cost of a request each."""
+
     max_depth: Integer = Field(100, ge=16, le=190)
     """How deep arrays and objects may be nested in a request's JSON.
     Higher: workers receive deeper JSON."""

@@ -74,6 +74,7 @@ async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
         ("description", agent.description),
         ("url", agent.url),
         ("lease", _lease(agent)),
+        ("card", _card_read(more.get("card_read"))),
         ("load", _load(agent)),
         ("epoch", more.get("epoch")),
         ("last seen", agent.last_seen),
@@ -147,6 +148,16 @@ def _live_worker(name: str) -> Iterator[None]:
         yield
     except LeaseUnknown as error:
         raise problem(f'no live worker "{name}"', "LEASE_UNKNOWN", "list the live workers: rolecall agents ls") from error
+
+
+def _card_read(read: dict[str, Any] | None) -> str:
+    """What became of the hub's reading of its card. Empty: it sent its card."""
+    if read is None:
+        return ""
+    note = str(read.get("note") or "")
+    if not read.get("at"):
+        return f"not read: {note}"
+    return f"read at {read['at']} from {read.get('url')}" + (f"; {note}" if note else "")
 
 
 def _lease(agent: AgentInfo) -> str:

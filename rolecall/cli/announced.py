@@ -1,4 +1,4 @@
-"""A lease for an A2A server that does not use the SDK: find its card and address, and probe it."""
+"""A lease for an A2A server that does not use the SDK. The hub reads its card; this process waits for it, and probes it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from rolecall.cli.connect import problem
 from rolecall.cli.output import print_notice
-from rolecall.protocol.cards import CARD_PATHS
+from rolecall.protocol.cards import CARD_PATHS, card_urls
 from worker_sdk import Lease
 from worker_sdk.calling.tls_errors import tls_failure
 from worker_sdk.calling.trust import tls_towards
@@ -35,16 +35,8 @@ class AnnounceOptions:
     role: str
     instance: str | None
     url: str
-    as_given: bool
     capacity: int | None
     wait: float
-
-
-class Found(NamedTuple):
-    """A card, and the URL that it was read from."""
-
-    url: str
-    card: dict[str, Any]
 
 
 async def hold(options: AnnounceOptions, address: HubAddress) -> int:
@@ -56,19 +48,17 @@ async def hold(options: AnnounceOptions, address: HubAddress) -> int:
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     tls, limits = tls_towards(options.url, address.ca_file), httpx.Limits(max_keepalive_connections=0)
     async with httpx.AsyncClient(timeout=5, verify=tls, trust_env=False, limits=limits) as client:
-        found = await _wait_for_card(client, options, stop, address.ca_file)
-        if found is None:
+        card_url = await _wait_for_card(client, options, stop, address.ca_file)
+        if card_url is None:
             return 0
         lease = Lease(
             options.role,
             options.instance,
-            url=options.url if options.as_given else rpc_url(found.card, options.url),
+            url=options.url,
             hub=address.url,
             token=address.token,
-            card=found.card,
-            description=str(found.card.get("description") or ""),
             capacity=options.capacity,
-            probe=lambda: _is_alive(client, found.url),
+            probe=lambda: _is_alive(client, card_url),
         )
         async with lease:
             await _first(stop.wait(), lease.taken_over())
@@ -87,8 +77,8 @@ async def _first(*waits: Any) -> None:
 
 async def _wait_for_card(
     client: httpx.AsyncClient, options: AnnounceOptions, stop: asyncio.Event, ca_file: Path | None
-) -> Found | None:
-    """Wait for a server that may still be starting. None if `stop` is set first."""
+) -> str | None:
+    """The URL of the card of a server that may still be starting. None if `stop` is set first."""
     deadline = time.monotonic() + options.wait
     reported = False
     while not stop.is_set():
@@ -105,65 +95,41 @@ async def _wait_for_card(
     return None
 
 
-async def find_card(client: httpx.AsyncClient, url: str, ca_file: Path | None) -> tuple[Found | None, str]:
-    """Look below the given URL, then at the root of its server. Without a card: the reason."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise problem(f"{url} is not an http or https URL", "USAGE")
-    root = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
-    below = root + parts.path.rstrip("/")
-    urls = dict.fromkeys(base + path for base in (below, root) for path in CARD_PATHS)
+async def find_card(client: httpx.AsyncClient, url: str, ca_file: Path | None) -> tuple[str | None, str]:
+    """The URL of the card, looked for where the hub does. Without one: the reason."""
     why = "nothing there"
-    for card_url in [url, *urls] if parts.path.endswith(".json") else urls:
-        card, why = await _read_card(client, card_url, ca_file)
-        if card is not None:
-            return Found(card_url, card), ""
+    for card_url in card_urls(url):
+        why = await _why_no_card(client, card_url, ca_file)
+        if not why:
+            return card_url, ""
     return None, why
 
 
-async def _read_card(client: httpx.AsyncClient, url: str, ca_file: Path | None) -> tuple[dict[str, Any] | None, str]:
+def agent_url(given: str) -> str:
+    """Where the agent is: people also give the URL of its card."""
+    parts = urlsplit(given)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise problem(f"{given} is not an http or https URL", "USAGE")
+    return next((given.removesuffix(path) + "/" for path in CARD_PATHS if given.endswith(path)), given)
+
+
+async def _why_no_card(client: httpx.AsyncClient, url: str, ca_file: Path | None) -> str:
+    """Empty: there is a card."""
     import httpx
 
     try:
         answer = await client.get(url, headers={"accept": "application/json"})
     except httpx.ConnectError as error:
-        return None, str(await tls_failure(error, url, ca_file) or "it does not answer").rstrip(".")
+        return str(await tls_failure(error, url, ca_file) or "it does not answer").rstrip(".")
     except (httpx.HTTPError, httpx.InvalidURL):
-        return None, "it does not answer"
+        return "it does not answer"
     if answer.status_code != 200 or len(answer.content) > _LARGEST_CARD:
-        return None, f"HTTP {answer.status_code}"
+        return f"HTTP {answer.status_code}"
     try:
         card = json.loads(answer.content)
     except ValueError:
-        return None, "the document is not JSON"
-    if not isinstance(card, dict) or not isinstance(card.get("name"), str):
-        return None, "the document is not a card"
-    return card, ""
-
-
-def rpc_url(card: dict[str, Any], given: str) -> str:
-    """The card's URL for JSON-RPC; `given` if it has none. A wildcard address is replaced by the host of `given`."""
-    found = _card_url(card)
-    if found is None:
-        parts = urlsplit(given)
-        path = "/" if parts.path.endswith(".json") else parts.path or "/"
-        return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-    parts, own = urlsplit(found), urlsplit(given)
-    if parts.hostname in ("0.0.0.0", "::") and own.hostname:
-        host = f"[{own.hostname}]" if ":" in own.hostname else own.hostname
-        return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host))
-    return found
-
-
-def _card_url(card: dict[str, Any]) -> str | None:
-    main = card.get("url")
-    if isinstance(main, str) and str(card.get("preferredTransport") or "JSONRPC").upper() == "JSONRPC":
-        return main
-    interfaces = [*(card.get("additionalInterfaces") or []), *(card.get("supportedInterfaces") or [])]
-    for item in interfaces:
-        if isinstance(item, dict) and str(item.get("transport") or item.get("protocolBinding")).upper() == "JSONRPC":
-            return str(item["url"]) if isinstance(item.get("url"), str) else None
-    return None
+        return "the document is not JSON"
+    return "" if isinstance(card, dict) and isinstance(card.get("name"), str) else "the document is not a card"
 
 
 async def _is_alive(client: httpx.AsyncClient, url: str) -> bool:

@@ -81,7 +81,6 @@ def _load(target: str) -> Worker:
 @click.option(
     "--instance", metavar="NAME", help="The worker's name within the role. [env: ROLECALL_INSTANCE; default: generated]"
 )
-@click.option("--as-given", is_flag=True, help="Enrol URL itself, not the one in the card (behind a proxy, in a container).")
 @click.option("--capacity", type=click.IntRange(min=1), help="The maximum number of concurrent calls. [default: no limit]")
 @click.option(
     "--wait", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait for the server to start."
@@ -91,7 +90,6 @@ def announce(
     role: str,
     url: str,
     instance: str | None,
-    as_given: bool,
     capacity: int | None,
     wait: float,
     hub: str | None,
@@ -99,17 +97,18 @@ def announce(
 ) -> None:
     """Hold a lease for an A2A server that already runs at URL, in any language.
 
-    The command reads the card from URL, and reads it again before each heartbeat: while the server does not answer, no
-    heartbeat is sent. SIGTERM or Ctrl-C withdraws the lease; the server keeps running.
+    URL is where the hub reaches the server. The hub reads its card there, again every few minutes, and calls no other host.
+    The command asks for the card before each heartbeat: while the server does not answer, no heartbeat is sent. SIGTERM or
+    Ctrl-C withdraws the lease; the server keeps running.
     """
     import asyncio
 
     checked_role(role)
     address = chosen_address(hub, token)
     _set_up_logs("info")
-    from rolecall.cli.announced import AnnounceOptions, hold
+    from rolecall.cli.announced import AnnounceOptions, agent_url, hold
 
-    options = AnnounceOptions(role, instance, url, as_given=as_given, capacity=capacity, wait=wait)
+    options = AnnounceOptions(role, instance, agent_url(url), capacity=capacity, wait=wait)
     try:
         code = asyncio.run(hold(options, address))
     except ValueError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from math import inf
@@ -20,6 +20,9 @@ class Health(StrEnum):
     DRAINING = "draining"
 
 
+MAX_DESCRIPTION = 1000
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a worker reports when it enrols. `card` is its full A2A card, with unknown members."""
@@ -27,6 +30,7 @@ class Offer:
     worker: WorkerId
     url: str
     description: str = ""
+    """As it enrolled: see `about`."""
     card: JsonObject = field(default_factory=dict)
     streaming: bool = False
     replays: bool = False
@@ -39,6 +43,17 @@ class Offer:
     """CIDRs from the token that enrolled it, checked at every connect. None: any network that the hub allows."""
     labels: dict[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
+    card_by_url: bool = False
+    """It enrolled with a URL alone, so the hub reads its card."""
+
+    @property
+    def about(self) -> str:
+        """For people: what it enrolled with, else what its card says."""
+        return self.description or str(self.card.get("description") or "")[:MAX_DESCRIPTION]
+
+    def with_card_of(self, other: Offer) -> Offer:
+        """With what the hub knows of the same worker by its card."""
+        return replace(self, card=other.card, streaming=other.streaming, replays=other.replays, interfaces=other.interfaces)
 
     @property
     def skills(self) -> tuple[JsonObject, ...]:
@@ -99,6 +114,22 @@ class FailedCalls:
     """The trial call that it has."""
 
 
+@dataclass(frozen=True, slots=True)
+class CardState:
+    """What became of the hub's reading of a card. `url`: where the card is, with its `etag`; empty: not found yet. `read_at`:
+    wall clock, for people; 0: never. `note`: why it was not read, or what of it the hub does not follow. `due`: when it is
+    read next, monotonic. `failures`: in a row.
+    """
+
+    worker_url: str
+    url: str = ""
+    etag: str = ""
+    read_at: float = 0.0
+    note: str = ""
+    due: float = 0.0
+    failures: int = 0
+
+
 @dataclass(slots=True)
 class Registration:
     """A live lease as this hub sees it.
@@ -125,6 +156,8 @@ class Registration:
     """None: its last call succeeded, or it had none."""
     last_success: float = -inf
     """When a call last succeeded. Monotonic."""
+    card_state: CardState | None = None
+    """None: it sent its card, or the hub has not begun to read it."""
     registered_at: float = 0.0
     """Wall clock, for people. The engine decides on expiry with its own clock."""
     last_seen: float = 0.0

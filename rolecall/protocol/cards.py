@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import HTTP_JSON, JSONRPC, Capabilities, Extension, Interface, Profile, Skill
@@ -31,6 +31,13 @@ _COUNTED = 10_000
 """Names that are left out are counted up to here."""
 
 # --- reading
+
+
+def card_urls(url: str) -> list[str]:
+    """Where the card of the agent at that URL may be: below the URL, then at the root of its server."""
+    parts = urlsplit(url)
+    root = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+    return list(dict.fromkeys(base + path for base in (root + parts.path.rstrip("/"), root) for path in CARD_PATHS))
 
 
 def interfaces(card: Any, fallback_url: str) -> tuple[Interface, ...]:

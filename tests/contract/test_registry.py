@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from hub.ports.engine import Engine
 from hub.ports.registry import Registry
 from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
+from rolecall.model.card import JSONRPC, Interface
 from rolecall.model.ids import WorkerId
 from rolecall.model.worker import Beat, Health, LeaseProof, Registration
 from tests.contract.conftest import Store
@@ -569,3 +571,44 @@ async def test_a_lease_has_the_token_that_was_shown_last(store: Store, engine: E
     assert registration is not None
     await again.withdraw("default", WORKER, proof(registration))
     assert set(again.tokens()) == set()
+
+
+# --- the offer changes, and the lease does not
+
+
+async def test_a_changed_offer_is_stored_and_published_and_the_lease_stays(store: Store, registry: Registry) -> None:
+    registration = await enrolled(registry, labels={"zone": "a"}, capacity=2)
+    await registry.beat("default", WORKER, proof(registration), Beat(capacity=7))
+    await registry.mark("default", WORKER, registration.epoch, Health.DRAINING, "by hand")
+    store.clock.advance(50)
+    await registry.change_offer("default", WORKER, registration.epoch, lambda offer: replace(offer, card={"name": "Echo"}))
+    offer = registration.offer
+    assert (offer.card, offer.labels, offer.capacity) == ({"name": "Echo"}, {"zone": "a"}, 7)
+    assert (registration.health, registration.reason) == (Health.DRAINING, "by hand")
+    assert registry.expires_in(registration) == TTL - timedelta(seconds=50)
+    assert await kinds(registry) == ["enrolled", "draining", "changed"]
+    again = (await store.reopen()).registry.get("default", WORKER)
+    assert again is not None and again.offer == offer
+
+
+async def test_an_offer_that_stays_equal_or_whose_lease_is_another_is_not_changed(registry: Registry) -> None:
+    first = await enrolled(registry, boot="one")
+    await registry.change_offer("default", WORKER, first.epoch, lambda offer: replace(offer))
+    second = await enrolled(registry, boot="two")
+    await registry.change_offer("default", WORKER, first.epoch, lambda offer: replace(offer, card={"name": "Echo"}))
+    await registry.change_offer("default", TWO, 1, lambda offer: replace(offer, card={"name": "Echo"}))
+    assert second.offer.card == {}
+    assert await kinds(registry) == ["enrolled", "enrolled"]
+
+
+async def test_the_same_boot_with_its_url_alone_keeps_the_card_that_was_read(registry: Registry) -> None:
+    registration = await enrolled(registry, card_by_url=True)
+    found = {"card": {"name": "Echo"}, "streaming": True, "interfaces": (Interface("http://x/", JSONRPC, "1.0"),)}
+    await registry.change_offer("default", WORKER, registration.epoch, lambda offer: replace(offer, **found))
+    again = await enrolled(registry, card_by_url=True, labels={"zone": "b"})
+    assert again is registration
+    assert again.offer == an_offer(card_by_url=True, labels={"zone": "b"}, **found)
+    moved = await enrolled(registry, card_by_url=True, url=OTHER_URL)
+    assert moved.offer.card == {}
+    sent = await enrolled(registry, card={"name": "Sent"}, url=OTHER_URL)
+    assert (sent.offer.card, sent.offer.card_by_url) == ({"name": "Sent"}, False)

@@ -24,6 +24,7 @@ from hub.core.hub import Hub, HubLimits
 from hub.core.observe import NullObserver
 from hub.core.push.configs import PushConfigs
 from hub.core.push.deliveries import Deliveries
+from hub.core.registry.card_reader import CardReader
 from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.relay.context import Dependencies
 from hub.core.routing.failing import FailingWorkers
@@ -49,6 +50,7 @@ from rolecall.protocol.v0_3 import requests as v03
 from tests.helpers.clock import ManualClock
 from tests.helpers.reading import read_all
 from tests.helpers.scripted import ScriptedForwarder
+from tests.helpers.scripted_cards import ScriptedCards
 from tests.helpers.virtual_time import LoopClock, VirtualTimeLoop
 from tests.helpers.watched_engine import WatchedEngine
 
@@ -56,6 +58,7 @@ CALLER = Caller("default", "local")
 TTL = timedelta(seconds=120)
 SILENCE = 0.8
 """Seconds without a sign of life after which a worker's task fails."""
+CARD_REFRESH = timedelta(seconds=30)
 KEEP_ALIVE = timedelta(seconds=0.05)
 
 
@@ -112,8 +115,10 @@ class Recorder(NullObserver):
 class System:
     hub: Hub
     directory: Directory
+    cards: CardReader
     engine: WatchedEngine
     forwarder: ScriptedForwarder
+    card_source: ScriptedCards
     clock: ManualClock
     supervisor: Supervisor
     deps: Dependencies
@@ -241,7 +246,7 @@ async def stored_system(request: pytest.FixtureRequest, tmp_path: Path) -> Async
 async def open_system(url: str = "memory:") -> AsyncIterator[System]:
     loop = asyncio.get_running_loop()
     clock = LoopClock(loop) if isinstance(loop, VirtualTimeLoop) else ManualClock()
-    forwarder, observer, key = ScriptedForwarder(), Recorder(), random_key()
+    forwarder, card_source, observer, key = ScriptedForwarder(), ScriptedCards(), Recorder(), random_key()
     kept = open_engine(url, clock=clock)
     async with AsyncExitStack() as stack:
 
@@ -250,7 +255,8 @@ async def open_system(url: str = "memory:") -> AsyncIterator[System]:
             if url != "memory:":  # the memory engine keeps its state by staying open
                 await stack.aclose()
                 kept = open_engine(url, clock=clock)
-            return await _assemble(kept, stack, clock=clock, forwarder=forwarder, observer=observer, key=key, opened=opened)
+            parts = {"forwarder": forwarder, "card_source": card_source, "observer": observer, "key": key}
+            return await _assemble(kept, stack, clock=clock, opened=opened, **parts)
 
         system = await opened()
         yield system
@@ -264,6 +270,7 @@ async def _assemble(
     *,
     clock: ManualClock,
     forwarder: ScriptedForwarder,
+    card_source: ScriptedCards,
     observer: Recorder,
     key: bytes,
     opened: Callable[[], Any],
@@ -287,15 +294,19 @@ async def _assemble(
     deliveries = Deliveries(deps, webhooks, vault, supervisor)
     push = PushConfigs(watched.pushes, webhooks, vault, deliveries, limit=10)
     hub = Hub(deps, supervisor, hub_limits(), push)
+    cards = CardReader(
+        watched.registry, card_source, clock, supervisor, deps.shares.card_reads, refresh=CARD_REFRESH, rng=Random(7)
+    )
     directory = Directory(
         watched.registry,
         forwarder,
         observer,
         LeaseTerms(TTL, timedelta(seconds=45)),
+        cards=cards,
         on_beat=waiting.wake,
         check_url=lambda url, networks: None,
         limit=100,
         per_holder_limit=100,
     )
     supervisor.keep_running("waiting calls", waiting.watch)
-    return System(hub, directory, watched, forwarder, clock, supervisor, deps, push, observer, opened)
+    return System(hub, directory, cards, watched, forwarder, card_source, clock, supervisor, deps, push, observer, opened)

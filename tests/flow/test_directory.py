@@ -47,7 +47,7 @@ class Checked:
 
 def directory_of(system: System, terms: LeaseTerms = TERMS, **options: Any) -> Directory:
     options = {"check_url": Checked(), "limit": 100, "per_holder_limit": 100, "rng": ScriptedRandom(0.5)} | options
-    options["on_beat"] = system.deps.waiting.wake
+    options |= {"on_beat": system.deps.waiting.wake, "cards": system.cards}
     return Directory(system.engine.registry, system.forwarder, system.observer, terms, **options)
 
 
@@ -350,6 +350,7 @@ async def test_the_observer_gets_the_changes_of_every_workspace(system: System) 
         system.forwarder,
         recorder,
         TERMS,
+        cards=system.cards,
         check_url=Checked(),
         on_beat=system.deps.waiting.wake,
         limit=9,

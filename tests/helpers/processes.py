@@ -234,11 +234,11 @@ def start_worker(
 def start_announce(
     role: str, url: str, hub_url: str, *, log: Path, instance: str = "announced", env: Mapping[str, str] | None = None
 ) -> Process:
-    """`rolecall announce` for a server that runs at `url`, once the hub lists it."""
+    """`rolecall announce` for a server that runs at `url`, once the hub has read its card."""
     name = f"{role}:{instance}"
     argv = (*ROLECALL, "announce", role, url, "--instance", instance)
     announce = Process(argv, log=log, env={"ROLECALL_HUB": hub_url, **(env or {})}, name=f"announce {name}")
-    return _ready(announce, lambda: announce.wait_until(lambda: is_live(hub_url, name)))
+    return _ready(announce, lambda: announce.wait_until(lambda: has_read_card(hub_url, name)))
 
 
 def start_script(
@@ -252,6 +252,15 @@ def start_script(
 def is_live(hub_url: str, name: str, token: str | None = None) -> bool:
     """Whether the hub lists `role:instance`."""
     return status_of(f"{hub_url}/registry/agents/{name}", token) == 200
+
+
+def has_read_card(hub_url: str, name: str) -> bool:
+    """Whether the hub lists it and has read its card by itself."""
+    try:
+        answer = httpx.get(f"{hub_url}/registry/agents/{name}", timeout=2, trust_env=False)
+    except httpx.HTTPError:
+        return False
+    return answer.status_code == 200 and bool(answer.json()["card_read"]["at"])
 
 
 def status_of(url: str, token: str | None = None) -> int:

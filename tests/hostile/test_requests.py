@@ -28,7 +28,8 @@ TASK = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "comple
 async def worker(http: httpx.AsyncClient) -> AsyncIterator[RawServer]:
     """Enrolled as `ear`; it completes at once and records its requests."""
     async with RawServer(always(answer(dump({"jsonrpc": "2.0", "id": "1", "result": TASK})))) as server:
-        assert (await http.put("/registry/agents/ear/a", json={"url": server.url})).status_code == 201
+        offer = {"url": server.url, "capabilities": {"streaming": False}}  # so that nothing but calls comes
+        assert (await http.put("/registry/agents/ear/a", json=offer)).status_code == 201
         yield server
         await http.delete("/registry/agents/ear:a")
 

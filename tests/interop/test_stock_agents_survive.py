@@ -73,7 +73,7 @@ def test_the_newer_sdk_says_on_its_card_that_it_speaks_0_3_too(hub_with_agents: 
     versions_by_role = {}
     for role in AGENTS:
         url = httpx.get(f"{hub_with_agents.hub.url}/registry/agents/{role}:announced", trust_env=False).json()["url"]
-        card = httpx.get(f"{url}.well-known/agent-card.json", trust_env=False).json()
+        card = httpx.get(f"{url}/.well-known/agent-card.json", trust_env=False).json()
         entries = [one["protocolVersion"] for one in card.get("supportedInterfaces", [])]
         versions_by_role[role] = entries, (card.get("protocolVersion") or "")[:3]
         assert texts(send(hub_with_agents.hub.url, role, "numbers 3 0")) == numbers(3)

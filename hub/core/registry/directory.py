@@ -11,6 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from hub.core.observe import Observer
+from hub.core.registry.card_reader import CardReader
 from hub.ports.forwarder import Forwarder
 from hub.ports.registry import Registry, RegistryFeed
 from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyRegistrations
@@ -44,6 +45,7 @@ class Directory:
         observer: Observer,
         terms: LeaseTerms,
         *,
+        cards: CardReader,
         check_url: Callable[[str, Sequence[Network]], None],
         on_beat: Callable[[str, WorkerId], None],
         limit: int,
@@ -54,6 +56,7 @@ class Directory:
         self._forwarder = forwarder
         self._observer = observer
         self._terms = terms
+        self._cards = cards
         self._check_url = check_url
         self._on_beat = on_beat
         self._limit = limit
@@ -77,7 +80,7 @@ class Directory:
         enrol = partial(named, boot=boot, ttl=granted_ttl)
         if before is None:
             self._check_limits(holder)
-            return GrantedLease(await enrol(), self._heartbeat(granted_ttl), True)
+            return self._granted(await enrol(), granted_ttl, is_new=True)
         epoch = before.epoch
         try:
             registration = await enrol(supersede=holder != LOCAL)
@@ -85,7 +88,11 @@ class Directory:
             if holder != LOCAL or await self._forwarder.probe(workspace, before.offer):
                 raise
             registration = await enrol(supersede=True)
-        return GrantedLease(registration, self._heartbeat(granted_ttl), registration.epoch != epoch)
+        return self._granted(registration, granted_ttl, is_new=registration.epoch != epoch)
+
+    def _granted(self, registration: Registration, ttl: timedelta, *, is_new: bool) -> GrantedLease:
+        self._cards.look_at(registration)
+        return GrantedLease(registration, self._heartbeat(ttl), is_new)
 
     def _check_limits(self, holder: Principal) -> None:
         if len(self._registry) >= self._limit:
@@ -124,8 +131,9 @@ class Directory:
         return registration
 
     async def probe(self, caller: Caller, worker: WorkerId) -> tuple[Registration, bool]:
-        """Whether the hub can connect to that worker's address now."""
+        """Whether the hub can connect to that worker's address now. Has its card read again."""
         registration = self.get(caller, worker)
+        self._cards.read_again(registration)
         return registration, await self._forwarder.probe(caller.workspace, registration.offer)
 
     def get(self, caller: Caller, worker: WorkerId) -> Registration:
@@ -212,4 +220,4 @@ def _fits(registration: Registration, query: AgentQuery) -> bool:
 
 def _words_of(offer: Offer) -> str:
     skills = " ".join(f"{s.get('name', '')} {s.get('description', '')}" for s in offer.skills)
-    return f"{offer.worker} {offer.description} {offer.card.get('name', '')} {skills}".casefold()
+    return f"{offer.worker} {offer.about} {offer.card.get('name', '')} {skills}".casefold()

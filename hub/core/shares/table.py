@@ -18,6 +18,7 @@ _LISTS = 2
 _PROBES_AT_ONCE = 200
 """Fewer than the connections to one worker that are not for streams."""
 _LOOKUPS_AT_ONCE = 16
+_CARDS_AT_ONCE = 50
 DELIVERIES_AT_ONCE = 50
 DELIVERIES_PER_WORKSPACE = 25
 
@@ -87,6 +88,10 @@ class Shares:
         """Cards and catalogs are made in pieces on the loop."""
         self.lists = WorkspaceSlots("lists of tasks", _LISTS, queue=limits.at_once, setting="max_at_once")
         self.probes = WorkspaceSlots("questions to silent workers", _PROBES_AT_ONCE, queue=0, setting="")
+        self.card_reads = WorkspaceSlots(
+            "reads of cards", _CARDS_AT_ONCE, queue=0, setting="", per_workspace=_CARDS_AT_ONCE // 2
+        )
+        """Of agents that enrolled with a URL alone, and of those that are configured."""
         self.lookups = WorkspaceSlots(
             "lookups of names",
             _LOOKUPS_AT_ONCE,

@@ -112,10 +112,21 @@ class Agent(Answer):
     reason: str
 
 
+class CardRead(Answer):
+    """What became of the hub's reading of the card. `url`: where the card is, empty if it was not found. `at`: when the hub
+    read it last. `note`: why it could not, or what of the card it does not follow.
+    """
+
+    url: str
+    at: Time | None
+    note: str
+
+
 class AgentAndCard(Agent):
-    """A live worker with its card."""
+    """A live worker with its card. `card_read` is there if it enrolled with a URL alone, so that the hub reads the card."""
 
     card: JsonObject
+    card_read: CardRead | UnsetType = UNSET
 
 
 class Agents(Answer):

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 from quart import Quart, Response, request
 
@@ -19,6 +19,7 @@ from hub.inbound.api.answers import (
     AgentCapabilities,
     Agents,
     AgentSkill,
+    CardRead,
     Change,
     Load,
     ProbeResult,
@@ -72,7 +73,9 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
         return _item(directory, drained)
 
     @app.post("/registry/agents/<name>/probe")
-    @operation("Have the hub connect to a worker's address.", OfferInvalid, LeaseUnknown, right=Right.OPERATE)
+    @operation(
+        "Have the hub connect to a worker's address, and read its card again.", OfferInvalid, LeaseUnknown, right=Right.OPERATE
+    )
     async def probe(name: WorkerInPath) -> ProbeResult:
         with recorded(caller(), "probe", name):
             probed, reached = await directory.probe(caller(), read_worker(name))
@@ -90,7 +93,8 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
     @operation("One live worker, with its card.", OfferInvalid, LeaseUnknown)
     async def show(name: WorkerInPath) -> AgentAndCard:
         registration = directory.get(caller(), read_worker(name))
-        return AgentAndCard(**asdict(_item(directory, registration)), card=registration.offer.card)
+        item = asdict(_item(directory, registration))
+        return AgentAndCard(**item, card=registration.offer.card, card_read=_card_read(registration))
 
     @app.get("/registry/events")
     @operation("What changes in the registry, as server-sent events.", Overloaded, answers={200: {EVENTS: Change}})
@@ -149,7 +153,7 @@ def _item(directory: Directory, registration: Registration) -> Agent:
         name=str(offer.worker),
         role=offer.worker.role,
         instance_id=offer.worker.instance,
-        description=offer.description,
+        description=offer.about,
         url=offer.url,
         capabilities=AgentCapabilities(
             streaming=capabilities.get("streaming") is True,
@@ -165,6 +169,15 @@ def _item(directory: Directory, registration: Registration) -> Agent:
         epoch=registration.epoch,
         reason=registration.reason,
     )
+
+
+def _card_read(registration: Registration) -> CardRead | UnsetType:
+    if not registration.offer.card_by_url:
+        return UNSET
+    state = registration.card_state
+    if state is None:
+        return CardRead(url="", at=None, note="it is being read")
+    return CardRead(url=state.url, at=timestamp(state.read_at) if state.read_at else None, note=state.note)
 
 
 def _skill(skill: JsonObject) -> AgentSkill:

@@ -24,9 +24,9 @@ from hub.inbound.api.validation import (
 from rolecall.errors import OfferInvalid
 from rolecall.model.a2a import JsonObject, TaskState
 from rolecall.model.ids import INSTANCE, ROLE, is_instance, is_role, split_name
-from rolecall.model.worker import Health
+from rolecall.model.worker import MAX_DESCRIPTION, Health
+from rolecall.protocol.workers.offers import MAX_SKILLS
 
-MAX_DESCRIPTION = 1000
 ROLE_REASON = "must be 1 to 63 of a-z, 0-9, '.', '_', '-', begin with a letter or digit, and not be a reserved word"
 INSTANCE_REASON = "must be 1 to 127 of letters, digits, '.', '_', ':', '-', and begin with a letter or digit"
 
@@ -105,7 +105,7 @@ class SkillInput(Body):
     tags: Annotated[list[Any], Reason("must be a list of strings")] | None = None
 
 
-Skills = Annotated[list[SkillInput], Field(max_length=100), Reason("must be a list of at most 100 objects")]
+Skills = Annotated[list[SkillInput], Field(max_length=MAX_SKILLS), Reason(f"must be a list of at most {MAX_SKILLS} objects")]
 
 
 class CardInput(Body):

@@ -105,7 +105,7 @@ class Cards:
             for part in (found, extensions, takes, gives):
                 for _ in part.add_card(source.offer.card):
                     await pace.rest()
-        description = next((one.offer.description for one in sources if one.offer.description), _usual_text(role))
+        description = next((one.offer.about for one in sources if one.offer.about), _usual_text(role))
         profile = replace(
             self._profile(role, _with_note(description, found.left_out("skills")), f"{base}/", base),
             skills=tuple(found.items),

@@ -76,7 +76,7 @@ async def outlines(sources: Sequence[Source], pace: Pace) -> AsyncGenerator[Outl
     for role, workers in groupby(sources, key=lambda source: source.offer.worker.role):
         description, tags, since = "", set[str](), 0.0
         for offer, registered_at in workers:
-            description, since = description or offer.description, max(since, registered_at)
+            description, since = description or offer.about, max(since, registered_at)
             if len(tags) < _MAX_TAGS:
                 tags |= offer.tags
             await pace.rest()

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
@@ -237,6 +237,8 @@ class LeaseTable:
         # Without a boot id only the URL distinguishes processes.
         if old is not None and old.boot == boot and (boot or old.offer.url == offer.url):
             health, reason = (old.health, old.reason) if old.health is Health.FAILING else (Health.READY, "")
+            if offer.card_by_url and old.offer.card_by_url and offer.url == old.offer.url:
+                offer = offer.with_card_of(old.offer)
             if old.offer != offer or old.health is not health:
                 pending.append(PendingChange(ChangeKind.CHANGED, old.epoch, health))
             record = LeaseRecord(offer, owner, old.epoch, boot, ttl, health, reason, old.registered_at)
@@ -261,6 +263,19 @@ class LeaseTable:
         record = record_of(registration)._replace(health=health, reason=reason)
         pending = PendingChange(_KIND_OF[health], epoch, health)
         return LeaseChange((workspace, worker), record, (pending,), self._clock.wall())
+
+    def decide_offer(
+        self, workspace: str, worker: WorkerId, epoch: int, change: Callable[[Offer], Offer]
+    ) -> LeaseChange | None:
+        """None: nothing changes."""
+        registration = self.get(workspace, worker)
+        if registration is None or registration.epoch != epoch:
+            return None
+        offer = change(registration.offer)
+        if offer == registration.offer:
+            return None
+        pending = PendingChange(ChangeKind.CHANGED, epoch, registration.health)
+        return LeaseChange((workspace, worker), record_of(registration)._replace(offer=offer), (pending,), self._clock.wall())
 
     def decide_all_expired(self) -> list[LeaseChange]:
         now = self._clock.monotonic()

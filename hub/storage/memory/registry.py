@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from hub.ports.clock import Clock
@@ -51,6 +51,11 @@ class MemoryRegistry(LeaseTable):
         change = self.decide_mark(workspace, worker, epoch, health, reason)
         if change is not None:
             self._apply_now(change)
+
+    async def change_offer(self, workspace: str, worker: WorkerId, epoch: int, change: Callable[[Offer], Offer]) -> None:
+        decided = self.decide_offer(workspace, worker, epoch, change)
+        if decided is not None:
+            self._apply_now(decided)
 
     async def sweep(self) -> Sequence[Registration]:
         ended = [self._apply_now(change) for change in self.decide_all_expired()]

@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -143,6 +143,13 @@ class SqliteRegistry(LeaseTable):
         change = self.decide_mark(workspace, worker, epoch, health, reason)
         if change is not None:
             await self._store([change])
+
+    async def change_offer(self, workspace: str, worker: WorkerId, epoch: int, change: Callable[[Offer], Offer]) -> None:
+        await self._wait_until_stored((workspace, worker))
+        decided = self.decide_offer(workspace, worker, epoch, change)
+        if decided is not None:
+            self._reserve.check()
+            await self._store([decided])
 
     async def ended(self, workspace: str, worker: WorkerId) -> EndedLease | None:
         await self._wait_until_stored((workspace, worker))

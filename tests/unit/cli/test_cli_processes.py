@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rolecall.cli.announced import rpc_url
+from rolecall.cli.announced import agent_url
+from rolecall.cli.output import CommandError
 from tests.helpers.certificates import new_authority
 from tests.helpers.processes import (
     ROLECALL,
@@ -103,9 +104,11 @@ def test_announced_server_is_enrolled_with_its_card_and_withdrawn_at_the_end(tmp
     ):
         url = httpx.get(f"{hub.url}/registry/agents/echo:own").json()["url"]
         with start_announce("parrot", url, hub.url, instance="p", log=tmp_path / "announce.log") as announce:
+            wait_for(lambda: bool(httpx.get(f"{hub.url}/registry/agents/parrot:p").json()["card_read"]["at"]))
             agent = httpx.get(f"{hub.url}/registry/agents/parrot:p").json()
             assert agent["url"] == url
             assert agent["description"] == "Says what you say."
+            assert agent["capabilities"]["streaming"]
             assert _rolecall("send", "--hub", hub.url, "parrot", "hello").stdout == "hello\n"
             announce.signal(signal.SIGTERM)
             assert announce.wait() == 0
@@ -141,30 +144,21 @@ def test_announce_trusts_the_authority_of_the_hub_and_of_the_announced_server(tm
 
 
 @pytest.mark.parametrize(
-    ("card", "expected"),
+    ("given", "expected"),
     [
-        ({"url": "http://a:1/rpc"}, "http://a:1/rpc"),
-        ({"url": "http://a:1/rpc", "preferredTransport": "JSONRPC"}, "http://a:1/rpc"),
-        (
-            {
-                "url": "http://a:1/grpc",
-                "preferredTransport": "GRPC",
-                "additionalInterfaces": [{"transport": "JSONRPC", "url": "http://a:1/j"}],
-            },
-            "http://a:1/j",
-        ),
-        ({"supportedInterfaces": [{"protocolBinding": "JSONRPC", "url": "http://a:1/v1"}]}, "http://a:1/v1"),
-        ({"url": "http://0.0.0.0:9999/"}, "http://given:9999/"),
-        ({"url": "http://a:1/", "preferredTransport": "GRPC"}, "http://given:5/x"),
-        ({}, "http://given:5/x"),
+        ("http://a:1/x", "http://a:1/x"),
+        ("http://a:1/.well-known/agent-card.json", "http://a:1/"),
+        ("http://a:1/x/.well-known/agent.json", "http://a:1/x/"),
     ],
 )
-def test_address_comes_from_the_card_where_it_has_one_that_works(card: dict[str, object], expected: str) -> None:
-    assert rpc_url(card, "http://given:5/x") == expected
+def test_the_url_of_a_card_also_tells_where_the_agent_is(given: str, expected: str) -> None:
+    assert agent_url(given) == expected
 
 
-def test_address_of_a_card_file_is_not_where_calls_go() -> None:
-    assert rpc_url({}, "http://given:5/.well-known/agent-card.json") == "http://given:5/"
+@pytest.mark.parametrize("given", ["ftp://a/", "a:1", "http:///x"])
+def test_announce_refuses_what_is_no_url(given: str) -> None:
+    with pytest.raises(CommandError, match="is not an http or https URL"):
+        agent_url(given)
 
 
 def test_worker_stops_on_sigterm_with_0(tmp_path: Path) -> None:

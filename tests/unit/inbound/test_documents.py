@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from hub.core.observe import NullObserver
+from hub.core.registry.card_reader import CardReader
 from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.shares.table import Shares
+from hub.core.supervisor import Supervisor
 from hub.inbound.cards.cards import Cards
 from hub.inbound.cards.catalog import Catalog
 from hub.inbound.cards.documents import Documents
@@ -22,6 +24,7 @@ from rolecall.model.worker import Offer
 from rolecall.protocol.text.jsontext import parse
 from tests.helpers.clock import ManualClock
 from tests.helpers.scripted import ScriptedForwarder
+from tests.helpers.scripted_cards import ScriptedCards
 
 VIEWER = LOCAL.caller
 MAX_CARD = 2_000
@@ -31,11 +34,14 @@ class System:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.spent = 0.0
+        registry, refresh = MemoryRegistry(self.clock), timedelta(seconds=300)
+        cards = CardReader(registry, ScriptedCards(), self.clock, Supervisor(), Shares().card_reads, refresh=refresh)
         self.directory: Directory = Directory(
-            MemoryRegistry(self.clock),
+            registry,
             ScriptedForwarder(),
             NullObserver(),
             LeaseTerms(timedelta(seconds=120), timedelta(seconds=45)),
+            cards=cards,
             check_url=lambda url, networks: None,
             limit=1_000,
             per_holder_limit=1_000,

@@ -1,0 +1,56 @@
+"""A source of cards that plays a script: for what core makes of readings, without sockets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from hub.ports.card_source import CardAnswer, Reach
+from rolecall.model.a2a import JsonObject
+from rolecall.model.card import JSONRPC, Interface
+from rolecall.model.worker import CardState, Offer
+from tests.helpers.watched_engine import Hold
+
+NOT_THERE = CardAnswer(Reach.ANSWERED, "HTTP 404")
+REFUSED = CardAnswer(Reach.REFUSED, "connection refused")
+SILENT = CardAnswer(Reach.SILENT, "no card came within 5 s")
+NOT_ASKED = CardAnswer(Reach.NOT_ASKED, "the hub has no connection for it")
+
+
+class ScriptedCards:
+    """`answers`: by the URL of the worker, a card or another answer; without one it has none. `asked`: each URL."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, JsonObject | CardAnswer] = {}
+        self.asked: list[str] = []
+        self.known: list[CardState | None] = []
+        self.holds: dict[str, Hold] = {}
+        self.at_once = self.most_at_once = 0
+
+    def times(self, url: str) -> int:
+        return Counter(self.asked)[url]
+
+    async def read(self, workspace: str, offer: Offer, known: CardState | None) -> CardAnswer:
+        url = offer.url
+        self.asked.append(url)
+        self.known.append(known)
+        self.at_once += 1
+        self.most_at_once = max(self.at_once, self.most_at_once)
+        try:
+            if url in self.holds:
+                await self.holds[url].reach()
+        finally:
+            self.at_once -= 1
+        answer = self.answers.get(url, NOT_THERE)
+        if isinstance(answer, CardAnswer):
+            return answer
+        if known is not None and known.etag == etag(answer) and known.url:
+            return CardAnswer(Reach.ANSWERED, "", None, known.url, known.etag)
+        interfaces = (Interface(offer.url, JSONRPC, "1.0"),)
+        found = replace(offer, card=answer, streaming=answer.get("streaming", True), interfaces=interfaces)
+        return CardAnswer(Reach.ANSWERED, "", found, f"{offer.url}card", etag(answer))
+
+
+def etag(card: dict[str, Any]) -> str:
+    return f'"{hash(str(card))}"'
