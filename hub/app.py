@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain
 from typing import Any, cast
@@ -19,6 +20,7 @@ from hub.core.hub import Hub, HubLimits
 from hub.core.push.configs import PushConfigs
 from hub.core.push.deliveries import Deliveries, DeliveryPolicy
 from hub.core.registry.card_reader import CardReader
+from hub.core.registry.configured import ConfiguredAgents
 from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.registry.reaper import EVERY as SWEEP_EVERY
 from hub.core.registry.reaper import LeaseReaper
@@ -68,10 +70,12 @@ from hub.ports.clock import Clock
 from hub.ports.engine import Engine
 from hub.ports.forwarder import Forwarder
 from hub.server.asgi import App, Receive, Scope, Send, with_send_timeout
+from hub.settings.agents import AgentSetting
 from hub.settings.model import Settings, variable
 from hub.storage import open_engine
 from hub.telemetry import metrics as telemetry
-from rolecall.errors import ConfigError
+from rolecall.errors import ConfigError, OfferInvalid
+from rolecall.model.worker import ConfiguredAgent
 from rolecall.protocol.codec import Codec
 
 log = logging.getLogger(__name__)
@@ -97,8 +101,24 @@ class Rolecall:
     push: PushConfigs
     shares: Shares
     observer: telemetry.Metrics
+    configured: ConfiguredAgents
+    supervisor: Supervisor
+    vault: SealingVault
     max_connections: int
     """How many connections to the hub its process can have."""
+    sealed: dict[str, str] = field(default_factory=dict)
+    """Credentials of configured agents, each sealed once, so that it stays the same."""
+
+    def hold(self, agents: Sequence[AgentSetting]) -> None:
+        """Hold the leases of these agents, and of no others, from now on."""
+        self.configured.replace([self._configured(agent) for agent in agents])
+
+    def _configured(self, agent: AgentSetting) -> ConfiguredAgent:
+        secret, credential = agent.authorization, ""
+        if secret is not None:
+            credential = self.sealed.get(secret) or b64encode(self.vault.seal(secret.encode())).decode()
+            self.sealed[secret] = credential
+        return ConfiguredAgent(agent.role, agent.url, agent.instance, agent.labels, credential)
 
     def drain(self) -> None:
         """Take no new calls; end all waiting calls, streams and feeds."""
@@ -118,6 +138,7 @@ def create_app(
     *,
     port: int | None = None,
     clock: Clock | None = None,
+    agents: Sequence[AgentSetting] = (),
     wrap: Wrap = unchanged,
     descriptors: Descriptors | None = None,
 ) -> Quart:
@@ -125,20 +146,23 @@ def create_app(
     hub left, and closes when the lifespan ends.
 
     `port` is the one that the hub's own server listens on. None: another server runs the application, and its address is
-    unknown. `wrap` may replace parts before others are built on them. `descriptors`: of the process; None: any number.
-    ConfigError: other machines could call without a token.
+    unknown. `agents`: those whose leases the hub holds. `wrap` may replace parts before others are built on them.
+    `descriptors`: of the process; None: any number. ConfigError: other machines could call without a token, or an agent is
+    where no worker may be.
     """
     if port is None and settings.tls_cert is not None:
         raise ConfigError([_TLS_ELSEWHERE])
     place = Place.of(settings, port)
     if place.exposed and _tokens(settings).empty:
         raise ConfigError([place.why_tokens])
+    check_agents(settings, agents, place)
     app = create_api(settings.max_body, settings.max_depth)
 
     @app.while_serving
     async def hub() -> AsyncGenerator[None, None]:
         parts = _running(app, settings, place, clock or WakingClock(), wrap, descriptors or Descriptors())
         async with parts as rolecall:
+            rolecall.hold(agents)
             app.extensions[_EXTENSION] = rolecall
             if port is None:
                 _put_before(app, with_send_timeout(app.asgi_app, settings.reader_patience))
@@ -147,6 +171,24 @@ def create_app(
             yield
 
     return app
+
+
+def check_agents(settings: Settings, agents: Sequence[AgentSetting], place: Place | None = None) -> None:
+    """ConfigError: a URL is not allowed. `place`: of the hub; None: as `rolecall serve` would listen."""
+    guard = _guard(settings, place or Place.of(settings, settings.port))
+    problems = []
+    for agent in agents:
+        try:
+            guard.check_url(agent.url)
+        except OfferInvalid as error:
+            problems.append(f"{agent.origin}: {error.message}")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _guard(settings: Settings, place: Place, resolver: Resolver | None = None) -> Guard:
+    resolve = resolver.resolve if resolver is not None else None
+    return Guard(settings.worker_networks, place.own_addresses, allow_loopback=place.on_loopback, resolve=resolve)
 
 
 def parts_of(app: Quart) -> Rolecall:
@@ -164,7 +206,7 @@ async def _running(
     tokens = _tokens(settings)
     own_addresses = place.own_addresses
     resolver = Resolver(shares.lookups)
-    guard = Guard(settings.worker_networks, own_addresses, allow_loopback=place.on_loopback, resolve=resolver.resolve)
+    guard = _guard(settings, place, resolver)
     async with (
         open_engine(
             _store_url(settings), data_dir=settings.data_dir, clock=clock, disk_reserve=settings.disk_reserve, disk=shares.disk
@@ -181,7 +223,7 @@ async def _running(
         parts = _dependencies(settings, engine, HttpForwarder(client, vault=vault), observer, clock, supervisor, shares, tokens)
         deps = wrap(parts)
         terms = LeaseTerms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
-        source = HttpCards(client, vault, max_card=settings.max_card, max_depth=settings.max_depth)
+        source = HttpCards(client, guard, vault, max_card=settings.max_card, max_depth=settings.max_depth)
         cards = CardReader(
             engine.registry, source, clock, supervisor, shares.card_reads, refresh=timedelta(seconds=settings.card_refresh)
         )
@@ -196,12 +238,13 @@ async def _running(
             limit=settings.max_agents,
             per_holder_limit=settings.max_agents_per_token,
         )
+        configured = ConfiguredAgents(engine.registry, directory, cards, source, clock, supervisor, heartbeat=terms.heartbeat)
         reaper = LeaseReaper(engine.registry, deps.forwarder, clock, heartbeat_of=directory.usual_heartbeat)
         webhooks = HttpWebhooks(webhook_client, webhook_guard, clock.wall, secret=settings.webhook_secret)
         deliveries = Deliveries(deps, webhooks, vault, supervisor, DeliveryPolicy(retry=timedelta(seconds=settings.push_retry)))
         push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
         hub = Hub(deps, supervisor, _hub_limits(settings), push)
-        rolecall = Rolecall(hub, directory, engine, push, shares, observer, connections.callers)
+        rolecall = Rolecall(hub, directory, engine, push, shares, observer, configured, supervisor, vault, connections.callers)
         uses = OpenUses()
         token_watch = TokenWatch(tokens, uses, engine.registry, hub.relays)
         _mount(app, rolecall, settings, place, vault, tokens, uses)
@@ -214,6 +257,7 @@ async def _running(
             supervisor.keep_running("waiting calls", deps.waiting.watch)
             supervisor.keep_running("lease sweep", lambda: _every(SWEEP_EVERY, reaper.look))
             supervisor.keep_running("cards", cards.watch)
+            supervisor.keep_running("configured agents", configured.watch)
             supervisor.keep_running("registry observer", directory.observe)
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
             supervisor.keep_running("push", deliveries.run)

@@ -20,10 +20,11 @@ from rolecall.errors import ConfigError
 def _made() -> Quart:
     """A server that loads this module prints why there is no hub, and ends."""
     try:
-        settings = load().settings
+        loaded = load()
+        settings = loaded.settings
         log.setup(settings.log_level, settings.log_format)
         log.set_up_audit(log.AUDIT, settings.audit_log)
-        return create_app(settings, descriptors=Descriptors(raise_limit()))
+        return create_app(settings, agents=loaded.agents, descriptors=Descriptors(raise_limit()))
     except ConfigError as error:
         sys.exit(error.message)
 

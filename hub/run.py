@@ -10,11 +10,11 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.asyncio.lifespan import Lifespan
@@ -22,13 +22,15 @@ from hypercorn.config import Config
 from hypercorn.utils import LifespanFailureError
 from quart import Quart
 
-from hub.app import Wrap, create_app, parts_of, unchanged
+from hub.app import Rolecall, Wrap, check_agents, create_app, parts_of, unchanged
 from hub.core.shares.descriptors import Descriptors
 from hub.descriptors import out_of_descriptors, raise_limit, refused_at_once
 from hub.inbound.middleware.refusal import refusal_of
 from hub.server.http_server import HttpServer
 from hub.server.tls import HTTP_1, HTTP_2, Certificate
+from hub.settings.agents import AgentSetting
 from hub.settings.model import Settings
+from rolecall.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -38,23 +40,50 @@ _MAPPED_ABOVE, _LARGE_BLOCK = -3, 256 * 1024
 """The option's number in glibc, and what it is set to."""
 
 
-def run(settings: Settings, *, ready: Callable[[str], None] | None = None, wrap: Wrap = unchanged) -> None:
-    """Serve in this process until SIGTERM or SIGINT."""
+Agents = Sequence[AgentSetting]
+
+
+class Reload(NamedTuple):
+    """`due` is set when the agents of the file are to be read again."""
+
+    due: asyncio.Event
+    read_agents: Callable[[], Agents]
+
+
+def run(
+    settings: Settings,
+    *,
+    agents: Agents = (),
+    read_agents: Callable[[], Agents] | None = None,
+    ready: Callable[[str], None] | None = None,
+    wrap: Wrap = unchanged,
+) -> None:
+    """Serve in this process until SIGTERM or SIGINT. `read_agents`: reads those of the file again, at SIGHUP."""
 
     async def main() -> None:
         stop = asyncio.Event()
+        reload = Reload(asyncio.Event(), read_agents) if read_agents is not None else None
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError):
                 loop.add_signal_handler(name, stop.set)
-        await serve(settings, stop=stop, ready=ready, wrap=wrap)
+        if reload is not None:
+            with suppress(NotImplementedError, AttributeError):  # Windows has no SIGHUP
+                loop.add_signal_handler(signal.SIGHUP, reload.due.set)
+        await serve(settings, agents=agents, reload=reload, stop=stop, ready=ready, wrap=wrap)
 
     with asyncio.Runner(loop_factory=_loop_factory(settings.loop)) as runner:
         runner.run(main())
 
 
 async def serve(
-    settings: Settings, *, stop: asyncio.Event, ready: Callable[[str], None] | None = None, wrap: Wrap = unchanged
+    settings: Settings,
+    *,
+    agents: Agents = (),
+    reload: Reload | None = None,
+    stop: asyncio.Event,
+    ready: Callable[[str], None] | None = None,
+    wrap: Wrap = unchanged,
 ) -> None:
     """Serve until `stop` is set, then drain. `ready` gets the URL of the hub."""
     descriptors = Descriptors(raise_limit())
@@ -62,7 +91,7 @@ async def serve(
     certificate = _certificate(settings)
     with open_listener(settings.host, settings.port, settings.reader_patience) as listener:
         port = int(listener.getsockname()[1])
-        app = create_app(settings, port=port, wrap=wrap, descriptors=descriptors)
+        app = create_app(settings, port=port, agents=agents, wrap=wrap, descriptors=descriptors)
         async with _lifespan(app):
             rolecall = parts_of(app)
             http_server = HttpServer(
@@ -77,6 +106,8 @@ async def serve(
             )
             configure_collector()
             return_large_blocks()
+            if reload is not None:
+                rolecall.supervisor.keep_running("reload", partial(_reload, reload, settings, rolecall))
             async with _timers(http_server, certificate):
                 await http_server.open(listener, backlog=_BACKLOG)
                 if ready is not None:
@@ -86,6 +117,21 @@ async def serve(
                 log.info("shutting down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
                 rolecall.drain()
                 await http_server.close(settings.drain)
+
+
+async def _reload(reload: Reload, settings: Settings, rolecall: Rolecall) -> None:
+    """Run forever: hold the agents of the file whenever it is to be read again. While it is wrong, those before stay."""
+    while True:
+        await reload.due.wait()
+        reload.due.clear()
+        try:
+            agents = await asyncio.to_thread(reload.read_agents)
+            check_agents(settings, agents)
+        except ConfigError as error:
+            log.error("agents not read again", extra={"event": "agents_not_read", "why": " ".join(error.problems)})
+            continue
+        rolecall.hold(agents)
+        log.info("agents read again", extra={"event": "agents_read", "agents": len(agents)})
 
 
 def _certificate(settings: Settings) -> Certificate | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from hub.settings.agents import keys as agent_keys
 from hub.settings.model import SPECS, flag, variable
 from hub.settings.sources import OTHER_VARIABLES
 from hub.telemetry.metrics import FAMILIES, PREFIX
@@ -40,6 +41,18 @@ def configuration() -> str:
         lines += [f"## `{key}`", f"{spec.about} {spec.effect}", ""]
         lines += [f"Default: {spec.default} · flag `{flag(key)}` · environment `{variable(key)}`{also}", ""]
     lines += [
+        "## `[[agents]]`",
+        "Agents that do not enrol: the hub holds their leases while they answer ([how](../howto/agents-that-do-not-enrol.md)).",
+        "They stand in the file alone, each under a line `[[agents]]`, and belong to the workspace `default`. SIGHUP has",
+        "`rolecall serve` read them again, and nothing else.",
+        "",
+        "| key | what it is | its value |",
+        "|---|---|---|",
+    ]
+    for key in agent_keys():
+        lines.append(f"| `{key.name}`{', required' if key.required else ''} | {key.about} | {key.expected} |")
+    lines += [
+        "",
         "## Other variables",
         "Read by clients, workers and the command line.",
         "",

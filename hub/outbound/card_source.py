@@ -6,13 +6,16 @@ What a server answers is untrusted: it is bounded in bytes, depth and time, and 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from sys import maxsize
 from typing import NamedTuple
 
 from hub.outbound.client import Client
 from hub.outbound.connection import NO_HEADERS, Response
 from hub.outbound.credential import authorization_for
-from hub.ports.card_source import CardAnswer, Reach
+from hub.outbound.url import BadUrl, literal, read_url
+from hub.outbound.worker_guard import Guard, NotAllowed
+from hub.ports.card_source import Address, CardAnswer, Reach
 from hub.ports.vault import Vault
 from rolecall.errors import HubError, InvalidAnswer, OfferInvalid, Overloaded, WorkerBroke, WorkerUnreachable
 from rolecall.model.worker import CardState, Offer
@@ -30,13 +33,31 @@ class HttpCards:
     """
 
     def __init__(
-        self, client: Client, vault: Vault | None = None, *, max_card: int, max_depth: int, within: float = _WITHIN
+        self,
+        client: Client,
+        guard: Guard,
+        vault: Vault | None = None,
+        *,
+        max_card: int,
+        max_depth: int,
+        within: float = _WITHIN,
     ) -> None:
         self._client = client
+        self._guard = guard
         self._vault = vault
         self._max_card = max_card
         self._max_depth = max_depth
         self._within = within
+
+    async def addresses(self, workspace: str, url: str) -> Sequence[Address] | None:
+        try:
+            target = read_url(url)
+            found = await self._guard.resolve(target.host, target.port, workspace)
+        except (BadUrl, NotAllowed, OSError, Overloaded):
+            return None
+        if literal(target.host) is not None:
+            return [Address("", _label(target.host, target.port))]
+        return [Address(text, _label(text, target.port)) for text in sorted(text for _, text in found)]
 
     async def read(self, workspace: str, offer: Offer, known: CardState | None) -> CardAnswer:
         before = known if known is not None and known.worker_url == offer.url else None
@@ -92,11 +113,25 @@ class HttpCards:
         """Raises the failure of the request, and Overloaded or SecretUnreadable if there was none."""
         headers = [*authorization_for(offer, self._vault), *([("If-None-Match", etag)] if etag else [])]
         document = _Document(str(offer.worker), self._max_card)
-        self._client.send(url, b"", document, headers=headers, http_method=b"GET", within=offer.networks, workspace=workspace)
+        self._client.send(
+            url,
+            b"",
+            document,
+            headers=headers,
+            http_method=b"GET",
+            within=offer.networks,
+            address=offer.address,
+            workspace=workspace,
+        )
         try:
             return await document.found
         finally:
             document.close()
+
+
+def _label(address: str, port: int) -> str:
+    """A name begins with a letter or digit: `::1` is the same address as `0::1`."""
+    return f"{'0' if address.startswith(':') else ''}{address}-{port}"
 
 
 def _note_on(offer: Offer) -> str:

@@ -149,14 +149,16 @@ class Client:
         headers: Iterable[tuple[str, str]] = (),
         http_method: bytes = b"POST",
         within: tuple[str, ...] = (),
+        address: str = "",
         workspace: str = "",
     ) -> None:
         """Sends a request; what comes of it is told to `response`, never from within this call. WorkerUnreachable,
         WorkerRefused, Overloaded: nothing was sent. WorkerBroke, InvalidAnswer: it may have been sent.
-        `within`: networks that must contain the address, in addition to the policy. `workspace`: whose call it is.
+        `within`: networks that must contain the address, in addition to the policy. `address`: the only one to connect to.
+        `workspace`: whose call it is.
         """
         try:
-            target = _target(url, within)
+            target = _target(url, within, address)
             extra = b"".join(map(_header, headers))
         except BadUrl as error:
             response.fail_soon(WorkerUnreachable(response.worker, "its URL", str(error)))
@@ -198,10 +200,12 @@ class Client:
             raise
         return response
 
-    async def probe(self, url: str, timeout: float, within: tuple[str, ...] = (), workspace: str = "") -> bool:
+    async def probe(
+        self, url: str, timeout: float, within: tuple[str, ...] = (), workspace: str = "", *, address: str = ""
+    ) -> bool:
         """Whether a connection to that URL is accepted. It is closed at once, so it counts nowhere. Overloaded."""
         try:
-            target = _target(url, within)
+            target = _target(url, within, address)
             async with asyncio.timeout(timeout):
                 transport, _ = await self._open_transport(target, workspace, asyncio.Protocol, None)
         except (BadUrl, NotAllowed, OSError) as error:
@@ -389,9 +393,9 @@ class Client:
 
 
 @lru_cache(maxsize=8192)
-def _target(url: str, within: tuple[str, ...]) -> ParsedUrl:
+def _target(url: str, within: tuple[str, ...], address: str) -> ParsedUrl:
     target = read_url(url)
-    return replace(target, within=within) if within else target
+    return replace(target, within=within, address=address) if within or address else target
 
 
 def _header(pair: tuple[str, str]) -> bytes:

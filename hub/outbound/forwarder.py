@@ -60,7 +60,8 @@ class HttpForwarder:
         return await self._ask(workspace, offer, ids, WorkerMethod.CANCEL)
 
     async def probe(self, workspace: str, offer: Offer) -> bool:
-        return await self._client.probe(offer.url, self._limits.probe_timeout, offer.networks, workspace)
+        timeout, address = self._limits.probe_timeout, offer.address
+        return await self._client.probe(offer.url, timeout, offer.networks, workspace, address=address)
 
     async def _ask(self, workspace: str, offer: Offer, ids: Ids, method: WorkerMethod) -> WorkerEvent:
         worker, protocol, limit = str(offer.worker), _protocol(offer, ids), self._limits.reply_timeout
@@ -101,6 +102,7 @@ class HttpForwarder:
             headers=headers,
             http_method=request.http_method,
             within=offer.networks,
+            address=offer.address,
             workspace=workspace,
         )
         return call

@@ -32,11 +32,13 @@ class ParsedUrl(Value, frozen=True):
     opening: bytes
     within: tuple[str, ...] = ()
     """Networks that must contain the address, in addition to the policy."""
+    address: str = ""
+    """The only address to connect to; the host is then a name alone. Empty: wherever the host leads."""
 
     @property
     def pool(self) -> str:
         """The key of the connection pool: connections are shared only under the same policy."""
-        return f"{self.origin} {' '.join(self.within)}" if self.within else self.origin
+        return " ".join((self.origin, *self.within, self.address)) if self.within or self.address else self.origin
 
 
 def literal(host: str) -> IPv4Address | IPv6Address | None:

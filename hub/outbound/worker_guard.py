@@ -93,7 +93,7 @@ class Guard:
             raise OfferInvalid("url", "it must lie in the networks of the token that enrols it")
 
     async def addresses(self, target: ParsedUrl, workspace: str = "") -> Sequence[tuple[int, str]]:
-        found = await self.resolve(target.host, target.port, workspace)
+        found = await self.resolve(target.address or target.host, target.port, workspace)
         if target.within:
             networks = _read(target.within)
             for _, text in found:

@@ -1,7 +1,8 @@
-"""The card source port: the cards of agents that enrolled with a URL alone."""
+"""The card source port: where agents are of which the hub knows the URL alone, and their cards."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -33,7 +34,19 @@ class CardAnswer(NamedTuple):
     etag: str = ""
 
 
+class Address(NamedTuple):
+    """One of a URL's host. `text` is empty if that is the host itself. `label`: address and port, as an instance's name."""
+
+    text: str
+    label: str
+
+
 class CardSource(Protocol):
+    async def addresses(self, workspace: str, url: str) -> Sequence[Address] | None:
+        """Where the host of that URL is now: at addresses that the hub may call. None: that cannot be said now, because its
+        name does not resolve, an address of it is not allowed, or the hub has no room for the lookup.
+        """
+
     async def read(self, workspace: str, offer: Offer, known: CardState | None) -> CardAnswer:
         """Ask for the card below the offer's URL, then at the root of its server, within seconds, as calls to that worker are
         made: to the same addresses, with the same credential, following no redirect. `known`: of an earlier reading for the

@@ -32,14 +32,14 @@ def spec_of(field: FieldInfo) -> Spec:
     """Made from the help text below the field, its default, type and bounds. A secret is a field that `repr` leaves out."""
     extra = cast(dict[str, Any], field.json_schema_extra or {})
     about, _, effect = (field.description or "").partition("\n")
-    expected = _expected(field.annotation, field.metadata)
+    expected = expected_of(field.annotation, field.metadata)
     bounds = {name: getattr(item, name) for item in field.metadata for name in ("ge", "le") if hasattr(item, name)}
     default = extra.get("default") or f"{shown(field.default)} {expected.unit}".rstrip()
     aliases = tuple(extra.get("aliases", ()))
     return Spec(about, effect.replace("\n", " "), default, expected.text.format(**bounds), aliases, secret=not field.repr)
 
 
-def _expected(annotation: Any, metadata: Sequence[object]) -> Expected:
+def expected_of(annotation: Any, metadata: Sequence[object]) -> Expected:
     """Of a type with its metadata, of a choice, or of what may be None."""
     found = [item for item in metadata if isinstance(item, Expected)]
     if found:
@@ -47,7 +47,7 @@ def _expected(annotation: Any, metadata: Sequence[object]) -> Expected:
     if get_origin(annotation) is Literal:
         return Expected(" or ".join(get_args(annotation)))
     inner = get_args(annotation)[0]
-    return _expected(inner, getattr(inner, "__metadata__", ()))
+    return expected_of(inner, getattr(inner, "__metadata__", ()))
 
 
 def refusal(text: str) -> PydanticCustomError:

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, ValidationInfo, ValidatorFunctionWr
 from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from hub.settings.agents import AgentSetting, read_file, read_table
 from hub.settings.fields import Spec, quoted, refusal, shown, spec_of
 from hub.settings.sources import RETIRED, Environment, TomlFile, chosen_file, platform_folder, suggestion
 from hub.settings.values import (
@@ -435,6 +436,11 @@ class Loaded:
     settings: Settings
     origins: dict[str, str]
     file: Path | None
+    agents: Sequence[AgentSetting] = ()
+
+    def read_agents(self) -> Sequence[AgentSetting]:
+        """Read `[[agents]]` of the file again, and nothing else of it. ConfigError."""
+        return read_file(self.file)
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Key, value as shown to people (secrets masked), origin."""
@@ -463,7 +469,8 @@ def load(
     default = InitSettingsSource(Settings, {"data_dir": folder} if folder else {})
     settings, errors = _validated(InitSettingsSource(Settings, given), environment, toml, default)
     origins = toml.origins | environment.origins | {key: f"flag {flag(key)}" for key in given}
-    problems = [*toml.problems, *environment.problems, *_problems(errors, origins)]
+    agents, wrong_agents = read_table(*toml.agents, path) if path is not None else ((), [])
+    problems = [*toml.problems, *environment.problems, *_problems(errors, origins), *wrong_agents]
     if folder is None and "data_dir" not in origins:
         problems.append("data_dir: this user has no home directory. Set ROLECALL_DATA_DIR.")
     if ("tls_cert" in origins) != ("tls_key" in origins):
@@ -473,7 +480,7 @@ def load(
         raise ConfigError(problems)
     if "heartbeat" not in origins and settings.heartbeat != _HEARTBEAT:
         origins["heartbeat"] = "derived from lease_ttl"
-    return Loaded(settings, origins, path)
+    return Loaded(settings, origins, path, agents)
 
 
 def flag(key: str) -> str:

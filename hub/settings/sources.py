@@ -15,9 +15,12 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, TomlConfigSettingsSource
 
 from hub.settings.fields import spec_of
+from rolecall.errors import ConfigError
 from rolecall.setting import PREFIX, variable
 
 FILE_NAME = "rolecall.toml"
+AGENTS = "agents"
+"""The key of a table in that file: see hub/settings/agents.py."""
 # Read by the client, the command line and workers. The hub must not report them as unknown.
 OTHER_VARIABLES = {
     "ROLECALL_CONFIG": "the file to read instead of ./rolecall.toml",
@@ -79,23 +82,34 @@ class TomlFile(TomlConfigSettingsSource):
     def __init__(self, settings: type[BaseSettings], path: Path | None) -> None:
         self.origins: dict[str, str] = {}
         self.problems: list[str] = []
+        self.agents: tuple[Any, str] = [], ""
+        """The table of agents, which is no setting, and the text that it stands in."""
         if path is not None and not path.is_file():
             self.problems.append(f"{path}: no such file. Name an existing file with --config or ROLECALL_CONFIG, or omit both.")
         super().__init__(settings, path)
 
     def _read_file(self, file_path: Path | Traversable) -> dict[str, Any]:
         try:
-            content = file_path.read_text("utf-8")
-            document = tomllib.loads(content)
-        except tomllib.TOMLDecodeError as error:
-            line = re.search(r"line (\d+)", str(error))
-            self.problems.append(f"{file_path}:{line.group(1) if line else 1}: not valid TOML.")
+            document, content = read_toml(file_path)
+        except ConfigError as error:
+            self.problems += error.problems
             return {}
-        except (OSError, UnicodeDecodeError):
-            self.problems.append(f"{file_path}: cannot be read as UTF-8 text.")
-            return {}
+        if AGENTS in document:
+            self.agents = document.pop(AGENTS), content
         self.origins = {key: f"{file_path}:{_line_of(key, content)}" for key in document}
         return document
+
+
+def read_toml(path: Path | Traversable) -> tuple[dict[str, Any], str]:
+    """The document, and its text. ConfigError."""
+    try:
+        content = path.read_text("utf-8")
+        return tomllib.loads(content), content
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        raise ConfigError([f"{path}:{line.group(1) if line else 1}: not valid TOML."]) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: cannot be read as UTF-8 text."]) from error
 
 
 def _line_of(key: str, content: str) -> int:
@@ -122,9 +136,9 @@ def platform_folder(env: Mapping[str, str]) -> Path | None:
         return None
 
 
-def suggestion(name: str, known: Sequence[str]) -> str:
+def suggestion(name: str, known: Sequence[str], otherwise: str = " `rolecall config show` lists the known ones.") -> str:
     retired = RETIRED.get(name.removeprefix(PREFIX).lower())
     if retired is not None:
         return f" {retired}"
     matches = get_close_matches(name, known, n=1)
-    return f' Did you mean "{matches[0]}"?' if matches else " `rolecall config show` lists the known ones."
+    return f' Did you mean "{matches[0]}"?' if matches else otherwise

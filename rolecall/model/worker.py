@@ -41,6 +41,8 @@ class Offer:
     """The Authorization header of calls to the worker, sealed. The hub shows it to nobody else."""
     networks: tuple[str, ...] = ()
     """CIDRs from the token that enrolled it, checked at every connect. None: any network that the hub allows."""
+    address: str = ""
+    """The hub connects there, and takes the URL's host for a name alone. Empty: wherever the name leads."""
     labels: dict[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     card_by_url: bool = False
@@ -82,6 +84,18 @@ class Offer:
 
     def capability(self, name: str) -> Any:
         return (self.card.get("capabilities") or {}).get(name)
+
+
+class ConfiguredAgent(NamedTuple):
+    """An agent of the hub's configuration, which does not enrol. Without `instance`: one per address of the URL's host.
+    `credential`: as of an offer.
+    """
+
+    role: str
+    url: str
+    instance: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    credential: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from hub.core.observe import NullObserver
 from hub.core.push.configs import PushConfigs
 from hub.core.push.deliveries import Deliveries
 from hub.core.registry.card_reader import CardReader
+from hub.core.registry.configured import ConfiguredAgents
 from hub.core.registry.directory import Directory, LeaseTerms
 from hub.core.relay.context import Dependencies
 from hub.core.routing.failing import FailingWorkers
@@ -116,6 +117,7 @@ class System:
     hub: Hub
     directory: Directory
     cards: CardReader
+    configured: ConfiguredAgents
     engine: WatchedEngine
     forwarder: ScriptedForwarder
     card_source: ScriptedCards
@@ -308,5 +310,9 @@ async def _assemble(
         limit=100,
         per_holder_limit=100,
     )
+    heartbeat = timedelta(seconds=45)
+    configured = ConfiguredAgents(watched.registry, directory, cards, card_source, clock, supervisor, heartbeat=heartbeat)
     supervisor.keep_running("waiting calls", waiting.watch)
-    return System(hub, directory, cards, watched, forwarder, card_source, clock, supervisor, deps, push, observer, opened)
+    return System(
+        hub, directory, cards, configured, watched, forwarder, card_source, clock, supervisor, deps, push, observer, opened
+    )

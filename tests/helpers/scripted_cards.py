@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hub.ports.card_source import CardAnswer, Reach
+from hub.ports.card_source import Address, CardAnswer, Reach
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import JSONRPC, Interface
 from rolecall.model.worker import CardState, Offer
@@ -19,10 +20,14 @@ NOT_ASKED = CardAnswer(Reach.NOT_ASKED, "the hub has no connection for it")
 
 
 class ScriptedCards:
-    """`answers`: by the URL of the worker, a card or another answer; without one it has none. `asked`: each URL."""
+    """`answers`: by the URL of the worker, with `@` and its address if it has one: a card or another answer; without one it has
+    none. `asked`: each of these.
+    """
 
     def __init__(self) -> None:
         self.answers: dict[str, JsonObject | CardAnswer] = {}
+        self.addresses_of: dict[str, Sequence[str] | None] = {}
+        """The addresses of each name. Without an entry the host is its own address."""
         self.asked: list[str] = []
         self.known: list[CardState | None] = []
         self.holds: dict[str, Hold] = {}
@@ -31,8 +36,14 @@ class ScriptedCards:
     def times(self, url: str) -> int:
         return Counter(self.asked)[url]
 
+    async def addresses(self, workspace: str, url: str) -> Sequence[Address] | None:
+        found = self.addresses_of.get(url, "")
+        if found == "":
+            return [Address("", "its-own")]
+        return None if found is None else [Address(text, f"{text}-80") for text in found]
+
     async def read(self, workspace: str, offer: Offer, known: CardState | None) -> CardAnswer:
-        url = offer.url
+        url = f"{offer.url}@{offer.address}" if offer.address else offer.url
         self.asked.append(url)
         self.known.append(known)
         self.at_once += 1

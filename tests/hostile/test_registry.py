@@ -14,7 +14,8 @@ import pytest
 from tests.acceptance.test_tokens import new_token
 from tests.helpers.client import text_message
 from tests.helpers.processes import HubProcess, start_hub
-from tests.helpers.raw_server import RawServer, always, answer
+from tests.helpers.raw_server import Peer, RawServer, Script, always, answer, chunk, chunked_head
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.usefixtures("hub_healthy")
 
@@ -263,6 +264,43 @@ async def test_38_urls_in_a_card_are_not_called(http: httpx.AsyncClient) -> None
             await http.post("/agents/lured/", json=body, headers={"A2A-Version": version})
         assert server.requests
         assert forbidden_target.peers == []
+        await http.delete("/registry/agents/lured:a")
+
+
+async def _endless(peer: Peer) -> None:
+    """A card without an end."""
+    await peer.read_request()
+    await peer.write(chunked_head("application/json") + chunk(b'{"name": "a", "skills": ['))
+    while True:
+        await peer.write(chunk(b"[" * 50_000))
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (_endless, "it is larger than 65536 bytes (max_card)"),
+        (always(answer(b'{"name":' + b"[" * 30_000 + b"]" * 30_000 + b"}")), "it is not JSON, or nested too deeply"),
+        (
+            always(answer(b"", status="302 Found", more="Location: http://169.254.169.254/latest/meta-data\r\n")),
+            "HTTP 302, and the hub follows no redirects",
+        ),
+        (always(answer(b'{"name": "a", "skills": [5]}')), "card.skills must be a list"),
+    ],
+    ids=["endless", "deep", "redirect", "wrong"],
+)
+async def test_a_card_that_the_hub_reads_harms_it_no_more_than_one_that_is_sent(
+    http: httpx.AsyncClient, hub_healthy: None, script: Script, why: str
+) -> None:
+    async with RawServer(script) as server:
+        assert (await enrol(http, "lured:a", server.url)).status_code == 201
+
+        async def after_reading() -> Any:
+            agent = (await http.get("/registry/agents/lured:a")).json()
+            return agent if agent["card_read"]["note"] != "it is being read" else None
+
+        shown = await until(after_reading)
+        assert why in shown["card_read"]["note"] and shown["card_read"]["at"] is None
+        assert (shown["skills"], shown["card"]["name"]) == ([], "lured:a")
         await http.delete("/registry/agents/lured:a")
 
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.helpers.processes import ROOT, HubProcess, Process, free_port, running, start_announce, start_hub, start_worker
+from tests.helpers.processes import (
+    ROOT,
+    HubProcess,
+    Process,
+    free_port,
+    has_read_card,
+    running,
+    start_announce,
+    start_hub,
+    start_worker,
+    status_of,
+)
 from tests.helpers.tools import missing, node, sdk_python
 from tests.interop.driven import Client, OwnDriver, SdkDriver
 
@@ -25,19 +38,24 @@ _AGENTS = {
     "on-1.x": ("1.x", "on_1_x.py"),
     "on-1.x-rest": ("1.x", "on_1_x.py", "rest"),
     "on-1.x-plain": ("1.x", "on_1_x.py", "rest", "no-streaming"),
+    "on-1.x-by-url": ("1.x", "on_1_x.py"),
+    "on-0.3-configured": ("0.3", "on_0_3.py"),
 }
 """Roles, and who serves them: this project's worker; agents on the SDKs of both versions, of which the newer ones speak 1.0
-alone, one of them as REST alone; and of each version one that cannot stream.
+alone, one of them as REST alone; and of each version one that cannot stream. Most are announced; one is enrolled with its URL
+alone, and one stands in the hub's own configuration.
 """
 AGENTS = tuple(_AGENTS)
 MAIN_AGENTS = ("own", "on-0.3", "on-1.x", "on-1.x-rest")
 SDK_CLIENTS = ("python-0.3", "javascript-0.3", "python-1.x", "python-1.x-rest", "javascript-1.x", "javascript-1.x-rest")
 PAIRS = (
     *product(SDK_CLIENTS, MAIN_AGENTS),
+    *product(("python-0.3", "javascript-0.3", "python-1.x-rest", "javascript-1.x"), ("on-1.x-by-url", "on-0.3-configured")),
     *product(("python-0.3", "javascript-1.x-rest"), ("on-0.3-plain", "on-1.x-plain")),
     *product(("own",), ("own", "on-0.3", "on-1.x")),
 )
-"""Who calls whom: every official client every kind of agent. Where a worker streams or not is the hub's affair alone, so that
+"""Who calls whom: every official client every kind of agent. How the hub came to know an agent is its affair alone, so that a
+client of each SDK is enough for those that are not announced. Where a worker streams or not is the hub's affair alone, so that
 two of them are enough for the agents that do not; and this project's client speaks as 0.3 clients do.
 """
 
@@ -58,7 +76,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def hub(logs: Path) -> Iterator[HubProcess]:
-    with start_hub(logs / "hub", worker_silence=3, push_allowed_cidrs="127.0.0.0/8") as process:
+    (logs / "rolecall.toml").touch()
+    config = logs / "rolecall.toml"
+    with start_hub(logs / "hub", worker_silence=3, push_allowed_cidrs="127.0.0.0/8", config=config) as process:
         yield process
 
 
@@ -71,22 +91,31 @@ def role_url(hub: HubProcess, logs: Path) -> Iterator[RoleUrl]:
         def url_of(role: str) -> str:
             if role not in up:
                 up.add(role)
-                _start_agent(started, role, hub.url, logs)
+                _start_agent(started, role, hub, logs)
             return f"{hub.url}/agents/{role}/"
 
         yield url_of
 
 
-def _start_agent(started: ExitStack, role: str, hub_url: str, logs: Path) -> None:
+def _start_agent(started: ExitStack, role: str, hub: HubProcess, logs: Path) -> None:
     if role == "own":
-        started.enter_context(start_worker(HERE / "agents/own.py", "own:a", hub_url, log=logs / "own.log"))
+        started.enter_context(start_worker(HERE / "agents/own.py", "own:a", hub.url, log=logs / "own.log"))
         return
     sdk, script, *words = _AGENTS[role]
     address = f"http://127.0.0.1:{free_port()}"
     argv = [sdk_python(sdk), HERE / "agents" / script, address.rpartition(":")[2], *words]
-    # Who announces it waits for it.
-    started.enter_context(Process(argv, log=logs / f"{role}.log", name=role))
-    started.enter_context(start_announce(role, address, hub_url, log=logs / f"announce-{role}.log"))
+    agent = started.enter_context(Process(argv, log=logs / f"{role}.log", name=role))
+    if role.endswith("-configured"):
+        (logs / "rolecall.toml").write_text(f'[[agents]]\nrole = "{role}"\ninstance = "a"\nurl = "{address}"\n')
+        hub.signal(signal.SIGHUP)
+        agent.wait_until(lambda: has_read_card(hub.url, f"{role}:a"))
+    elif role.endswith("-by-url"):
+        agent.wait_until(lambda: status_of(f"{address}/.well-known/agent-card.json") == 200)
+        offer = {"url": address, "ttl_seconds": 3600}
+        httpx.put(f"{hub.url}/registry/agents/{role}/a", json=offer, trust_env=False).raise_for_status()
+        agent.wait_until(lambda: has_read_card(hub.url, f"{role}:a"))
+    else:  # who announces it waits for it
+        started.enter_context(start_announce(role, address, hub.url, log=logs / f"announce-{role}.log"))
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from hub.settings.agents import AgentSetting
 from hub.settings.model import load
 from rolecall.cli.output import print_facts, print_json, print_notice, print_table
 
@@ -26,10 +28,16 @@ _file = click.option(
 @click.option("--json", "as_json", is_flag=True)
 def show_config(file: Path | None, origin: bool, as_json: bool) -> None:
     """Show every setting with the value that `rolecall serve` would use here."""
-    rows = load(file=file).rows()
+    loaded = load(file=file)
+    rows = loaded.rows()
     if as_json:
-        print_json({key: {"value": value, "origin": source} for key, value, source in rows})
-    elif origin:
+        document: dict[str, Any] = {key: {"value": value, "origin": source} for key, value, source in rows}
+        if loaded.agents:
+            document["agents"] = [{**agent.shown(), "origin": agent.origin} for agent in loaded.agents]
+        print_json(document)
+        return
+    rows += [("agents", _line_of(agent), agent.origin) for agent in loaded.agents]
+    if origin:
         print_table(("SETTING", "VALUE", "FROM"), rows)
     else:
         print_facts([(key, value) for key, value, _ in rows])
@@ -39,7 +47,20 @@ def show_config(file: Path | None, origin: bool, as_json: bool) -> None:
 @_file
 def validate_config(file: Path | None) -> None:
     """Check file and environment, and list every problem with its place. Exit code 2 if there is one."""
+    from hub.app import check_agents
+
     loaded = load(file=file)
+    check_agents(loaded.settings, loaded.agents)
+    count = len(loaded.agents)
+    agents = f" · {count} {'agent' if count == 1 else 'agents'}" if count else ""
     print_notice(
         f"ok · {loaded.file or 'no file'} · {len(loaded.origins)} of {len(loaded.rows())} settings are not at their default"
+        + agents
     )
+
+
+def _line_of(agent: AgentSetting) -> str:
+    members = agent.shown()
+    more = [f"labels {', '.join(f'{key}={value}' for key, value in agent.labels)}"] if agent.labels else []
+    more += [f"credential in {agent.credential_file}"] if agent.credential_file else []
+    return " · ".join([f"{agent.name} at {members['url']}", *more])

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from hub.app import needs_tokens
 from hub.run import serve
+from hub.settings.agents import AgentSetting
 from hub.settings.model import Settings
 from rolecall import __version__
 from rolecall.cli.connect import open_hub
@@ -35,13 +36,13 @@ _GRACE = 5.0
 _PARENT_EXIT_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
-def run_dev(settings: Settings) -> None:
+def run_dev(settings: Settings, agents: Sequence[AgentSetting] = ()) -> None:
     """Run until SIGTERM or SIGINT; stop the workers first, then the hub."""
     own = settings.admin_token
     if own is None and needs_tokens(settings):
         # The demo workers need a token too: one that is valid until this process ends.
         settings = settings.model_copy(update={"admin_token": secrets.token_urlsafe(32)})
-    asyncio.run(_dev(_open_to_the_demo(settings), token_command=_token_command(own, settings.admin_token)))
+    asyncio.run(_dev(_open_to_the_demo(settings), agents, token_command=_token_command(own, settings.admin_token)))
 
 
 def _token_command(own: str | None, token: str | None) -> str | None:
@@ -51,13 +52,13 @@ def _token_command(own: str | None, token: str | None) -> str | None:
     return "export ROLECALL_TOKEN=…    (rolecall tokens new --name me)" if token is not None else None
 
 
-async def _dev(settings: Settings, *, token_command: str | None) -> None:
+async def _dev(settings: Settings, agents: Sequence[AgentSetting], *, token_command: str | None) -> None:
     started, leave, stop = time.monotonic(), asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, leave.set)
     where: asyncio.Future[str] = loop.create_future()
-    hub = asyncio.create_task(serve(settings, stop=stop, ready=where.set_result), name="hub")
+    hub = asyncio.create_task(serve(settings, agents=agents, stop=stop, ready=where.set_result), name="hub")
     hub.add_done_callback(lambda _: leave.set())
     workers: list[asyncio.subprocess.Process] = []
     try:

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 @click.command()
 @setting_flags
 def serve(file: Path | None, **values: Any) -> None:
-    """Run the hub until SIGTERM or Ctrl-C, then drain."""
-    settings = load_settings(file, values).settings
+    """Run the hub until SIGTERM or Ctrl-C, then drain. SIGHUP reads [[agents]] of the file again, and nothing else."""
+    loaded = load_settings(file, values)
+    settings = loaded.settings
     _set_up_logs(settings)
     with socket_errors(settings):
         from hub.run import run
 
-        run(settings, ready=_print_address(settings))
+        run(settings, agents=loaded.agents, read_agents=loaded.read_agents, ready=_print_address(settings))
 
 
 @click.command()
@@ -40,7 +41,7 @@ def dev(file: Path | None, **values: Any) -> None:
     with socket_errors(loaded.settings):
         from rolecall.cli.server.dev import run_dev
 
-        run_dev(loaded.settings)
+        run_dev(loaded.settings, loaded.agents)
 
 
 def _set_up_logs(settings: Settings) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import ssl
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +20,12 @@ from rolecall.errors import Overloaded
 from rolecall.model.card import HTTP_JSON, JSONRPC, Interface
 from rolecall.model.ids import WorkerId
 from rolecall.model.worker import CardState, Offer
+from tests.helpers.certificates import new_authority
 from tests.helpers.raw_server import Peer, RawServer, Script, always, answer, chunk, chunked_head
 
 pytestmark = pytest.mark.virtual_time
 
+GUARD = Guard([], [], allow_loopback=True)
 NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 NOT_FOUND = answer(b"{}", status="404 Not Found")
 WRONG_SKILLS = "card.skills must be a list of at most 100 objects, with their tags in a list"
@@ -33,7 +37,7 @@ def an_offer(url: str, **members: Any) -> Offer:
 
 
 def cards(client: Client, vault: SealingVault | None = None, *, max_card: int = 4096) -> HttpCards:
-    return HttpCards(client, vault, max_card=max_card, max_depth=32)
+    return HttpCards(client, GUARD, vault, max_card=max_card, max_depth=32)
 
 
 def serving(documents: dict[str, bytes]) -> Script:
@@ -236,3 +240,54 @@ async def test_a_hub_without_a_connection_blames_nobody() -> None:
     async with Client(Guard([], [], allow_loopback=True), ClientLimits(), share=UsedUp()) as client:
         found = await read(client, "http://127.0.0.1:9/")
     assert found == CardAnswer(Reach.NOT_ASKED, "the hub has no connection for it")
+
+
+# --- addresses
+
+
+async def test_an_agent_is_asked_at_its_address_under_its_name(client: Client) -> None:
+    async with RawServer(always(document(CARD))) as server:
+        url = f"http://agents.example:{server.port}/"
+        found = await read(client, url, address="127.0.0.1")
+        assert found.offer is not None and found.url == f"{url[:-1]}{NEW}"
+        assert server.requests[0].headers["host"] == f"agents.example:{server.port}"
+        assert await client.probe(url, 1.0, address="127.0.0.1")
+        assert not await client.probe(url, 1.0, address="169.254.169.254")
+        outside = await read(client, url, address="127.0.0.1", networks=("10.0.0.0/8",))
+        assert outside.note == f"{url[:-1]}: address not allowed by policy"
+        other = await read(client, url, address="127.0.0.2")
+    assert other.reach is Reach.REFUSED, "a connection to another address of the name is not used"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://10.0.0.5/", [("", "10.0.0.5-80")]),
+        ("https://[::1]:9000/", [("", "0::1-9000")]),
+        ("http://two.example:7/", [("10.0.0.2", "10.0.0.2-7"), ("fd00::9", "fd00::9-7")]),
+        ("http://forbidden.example/", None),
+        ("http://unknown.example/", None),
+        ("http://a b/", None),
+    ],
+)
+async def test_an_agent_per_address_of_its_name(client: Client, url: str, expected: Any) -> None:
+    async def resolve(workspace: str, host: str, port: int) -> list[str]:
+        names = {"two.example": ["fd00::9", "10.0.0.2"], "forbidden.example": ["10.0.0.2", "169.254.169.254"]}
+        if host not in names:
+            raise OSError
+        return names[host]
+
+    guard = Guard([], [], allow_loopback=True, resolve=resolve)
+    source = HttpCards(client, guard, max_card=100, max_depth=32)
+    assert await source.addresses("default", url) == expected
+
+
+async def test_the_certificate_is_for_the_name_and_not_for_the_address(tmp_path: Path) -> None:
+    authority = new_authority(tmp_path)
+    named, other = authority.certificate("agents.example"), authority.certificate("other.example")
+    trust = ssl.create_default_context(cafile=authority.file)
+    async with Client(GUARD, tls=trust) as client:
+        for certificate, reach in ((named, Reach.ANSWERED), (other, Reach.SILENT)):
+            async with RawServer(always(document(CARD)), tls=certificate.server_context()) as server:
+                url = f"https://agents.example:{server.port}/"
+                assert (await read(client, url, address="127.0.0.1")).reach is reach

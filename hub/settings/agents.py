@@ -1,0 +1,192 @@
+"""`[[agents]]` of rolecall.toml: agents that do not enrol, and whose leases the hub holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from hub.settings.fields import Expected, expected_of, quoted, refusal
+from hub.settings.sources import AGENTS, read_toml, suggestion
+from hub.settings.values import LocalPath, Role, Text, Url
+from rolecall.errors import ConfigError
+from rolecall.model.ids import is_instance
+
+_HEADER = re.compile(r"""^[ \t]*\[\[[ \t]*["']?agents["']?[ \t]*\]\]""", re.MULTILINE)
+_MOST_LABELS, _LONGEST_CREDENTIAL = 32, 4096
+_VISIBLE = re.compile(r"[ -~]+")
+
+
+def _instance(text: str) -> str:
+    if not is_instance(text):
+        raise ValueError
+    return text
+
+
+def _authorization_in(path: Path) -> str:
+    """A token alone is a bearer token."""
+    try:
+        text = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise refusal(f"{path} cannot be read as UTF-8 text.") from None
+    if not text or len(text) > _LONGEST_CREDENTIAL or not _VISIBLE.fullmatch(text):
+        raise refusal(f"{path} must hold one line of ASCII: a token, or the whole value of an Authorization header.")
+    return text if " " in text else f"Bearer {text}"
+
+
+def _credential_file(path: Path) -> Path:
+    _authorization_in(path)
+    return path
+
+
+def _no_password(url: object) -> object:
+    if isinstance(url, str) and "@" in url.partition("://")[2].partition("/")[0]:
+        raise refusal("must not hold a user or password: use credential_file")
+    return url
+
+
+AgentUrl = Annotated[Url, BeforeValidator(_no_password)]
+CredentialFile = Annotated[LocalPath, AfterValidator(_credential_file), Expected("a path")]
+Instance = Annotated[Text, AfterValidator(_instance), Expected("an instance name (letters, digits, . _ : -)")]
+Label = Annotated[str, StringConstraints(max_length=256)]
+Labels = Annotated[
+    dict[Annotated[str, StringConstraints(min_length=1, max_length=128)], Label],
+    Field(max_length=_MOST_LABELS),
+    Expected(f"a table of at most {_MOST_LABELS} short texts"),
+]
+
+
+class _Entry(BaseModel):
+    """One `[[agents]]`. Below each key is what people read of it in docs/reference/configuration.md."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+
+    role: Role
+    """The role that it serves."""
+
+    url: AgentUrl
+    """Where the hub reaches it. A name with several addresses is an agent per address, unless `instance` is given."""
+
+    instance: Instance | None = None
+    """Its name within the role. Without it: its address and port, such as 10.1.2.3-9000."""
+
+    credential_file: CredentialFile | None = None
+    """A file with the token that the hub sends to it as `Authorization: Bearer …`, or with that header's whole value."""
+
+    labels: Labels = Field(default_factory=dict)
+    """Labels for filters, such as `labels = {zone = "a"}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSetting:
+    """An agent of the file. `origin`: the file and the line. `authorization`: the header for it; None: none."""
+
+    origin: str
+    role: str
+    url: str
+    instance: str | None = None
+    credential_file: Path | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    authorization: str | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.role}:{self.instance}" if self.instance else self.role
+
+    def shown(self) -> dict[str, Any]:
+        """As in the file: without the secret, which the file does not hold either."""
+        members = {"role": self.role, "url": self.url, "instance": self.instance, "labels": dict(self.labels)}
+        path = str(self.credential_file) if self.credential_file else None
+        return {key: value for key, value in {**members, "credential_file": path}.items() if value}
+
+
+class KeyText(BaseModel):
+    """What people read of a key. `expected`: what its value must be."""
+
+    name: str
+    about: str
+    expected: str
+    required: bool
+
+
+_KNOWN = f" Its keys are {', '.join(_Entry.model_fields)}."
+
+
+def keys() -> Iterator[KeyText]:
+    for name, key in _Entry.model_fields.items():
+        expected = expected_of(key.annotation, key.metadata).text
+        yield KeyText(name=name, about=key.description or "", expected=expected, required=key.is_required())
+
+
+def read_file(path: Path | None) -> Sequence[AgentSetting]:
+    """`[[agents]]` of that file, and nothing else of it. ConfigError; None: no agents."""
+    if path is None:
+        return ()
+    document, content = read_toml(path)
+    agents, problems = read_table(document.get(AGENTS, []), content, path)
+    if problems:
+        raise ConfigError(problems)
+    return agents
+
+
+def read_table(table: Any, content: str, path: Path) -> tuple[Sequence[AgentSetting], list[str]]:
+    """The agents that are right, and what is wrong with the others."""
+    if not isinstance(table, list) or not all(isinstance(entry, dict) for entry in table):
+        return (), [f"{path}: agents must be written as [[agents]], once for each agent."]
+    origins = [f"{path}:{content.count(chr(10), 0, found.start()) + 1}" for found in _HEADER.finditer(content)]
+    origins += [str(path)] * (len(table) - len(origins))
+    agents: list[AgentSetting] = []
+    problems: list[str] = []
+    for entry, origin in zip(table, origins, strict=False):
+        try:
+            agents.append(_agent(_Entry.model_validate(entry), origin))
+        except ValidationError as error:
+            problems += [_problem(one, entry, origin) for one in _first_of_each_key(error)]
+        except PydanticCustomError as error:  # its credential has just gone
+            problems.append(f"{origin}: credential_file: {error.message()}")
+    problems += _duplicates(agents)
+    return tuple(agents), problems
+
+
+def _agent(entry: _Entry, origin: str) -> AgentSetting:
+    authorization = _authorization_in(entry.credential_file) if entry.credential_file else None
+    labels = tuple(sorted(entry.labels.items()))
+    return AgentSetting(origin, entry.role, entry.url, entry.instance, entry.credential_file, labels, authorization)
+
+
+def _first_of_each_key(error: ValidationError) -> Iterator[ErrorDetails]:
+    seen: set[object] = set()
+    for one in error.errors(include_url=False):
+        key = one["loc"][0]
+        if key not in seen:
+            seen.add(key)
+            yield one
+
+
+def _problem(error: ErrorDetails, entry: Mapping[str, Any], origin: str) -> str:
+    key = str(error["loc"][0])
+    if error["type"] == "extra_forbidden":
+        return f'{origin}: unknown key "{key}" of [[agents]].{suggestion(key, list(_Entry.model_fields), _KNOWN)}'
+    if error["type"] == "missing":
+        return f"{origin}: {key}: is missing."
+    if error["type"] == "refused":
+        return f"{origin}: {key}: {error['msg']}"
+    setting = _Entry.model_fields[key]
+    return f"{origin}: {key}: must be {expected_of(setting.annotation, setting.metadata).text}, not {quoted(entry[key])}"
+
+
+def _duplicates(agents: Sequence[AgentSetting]) -> Iterator[str]:
+    """Two with one name, or of one address."""
+    seen: dict[tuple[str, str], AgentSetting] = {}
+    for agent in agents:
+        first = seen.setdefault((agent.role, agent.instance or urlsplit(agent.url).netloc.lower()), agent)
+        if first is not agent:
+            what = agent.name if agent.instance else f"{agent.role} at {agent.url}"
+            yield f"{agent.origin}: {what} is there already ({first.origin}). Give each an instance of its own."
