@@ -166,8 +166,7 @@ class Server:
         body = jsonrpc.write_error(call_id, fault)
         if isinstance(error, WorkerRefused):
             await _respond(send, 503, body, [_JSON, (b"x-not-processed", b"1"), (b"retry-after", b"1")])
-        elif streams:
-            # Clients of 0.3 that requested a stream only read errors from an event of it.
+        elif streams and dialect.events_only:
             await _respond(send, 200, sse.write_frame(body), list(sse.RESPONSE_HEADERS))
         else:
             await _respond(send, fault.status if isinstance(error, _OUTSIDE_RPC) else 200, body, [_JSON])

@@ -157,7 +157,8 @@ class View(Protocol):
 class Dialect:
     """One version of A2A. `methods`: its names of JSON-RPC methods. `rest` None: it has no REST. `worker` None: no worker is
     called in it. `view` None: a task looks as in its log. `makes_tasks`: every answer is a task, never a bare message.
-    `push_media`: the media type of notifications. `token_is_bearer`: a push config's token is sent as bearer token too.
+    `events_only`: clients that asked for a stream read nothing but its events, also an error. `push_media`: the media type of
+    notifications. `token_is_bearer`: a push config's token is sent as bearer token too.
     """
 
     version: str
@@ -173,5 +174,6 @@ class Dialect:
     worker: WorkerSide | None = None
     view: View | None = None
     makes_tasks: bool = False
+    events_only: bool = False
     push_media: bytes = b"application/json"
     token_is_bearer: bool = False

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from rolecall.errors import MethodNotFound, UnsupportedOperation, VersionNotSupported
 from rolecall.protocol.dialect import Dialect, WorkerSide
-from rolecall.protocol.faults import NO_FAULTS, DialectFaults
 from rolecall.protocol.methods import Operation
 from rolecall.protocol.v0_1 import dialect as v0_1
 from rolecall.protocol.v0_3 import dialect as v0_3
@@ -93,10 +92,10 @@ def choose_for_rest(operation: Operation, prefix: str | None, version: str | Non
     return Choice(dialect, (dialect.version,))
 
 
-def faults_of(method: str) -> DialectFaults:
-    """For errors that occur before the call is parsed."""
+def dialect_of(method: str) -> Dialect:
+    """For errors, which may occur before the call is parsed."""
     found = _named(method)
-    return _usual(found).faults if found else NO_FAULTS
+    return _usual(found) if found else DIALECTS[DEFAULT]
 
 
 def method_names() -> frozenset[str]:

@@ -114,7 +114,7 @@ def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
         return {"id": task, **({"pushNotificationConfigId": "p"} if is_named else {})}
     if step == "card":
         return {}
-    return {"id": {"get-unknown": "none"}.get(step, task), **({"historyLength": -1} if step == "get-wrong" else {})}
+    return {"id": "none" if step.endswith("-unknown") else task, **({"historyLength": -1} if step == "get-wrong" else {})}
 
 
 def rpc(dialect: str) -> Callable[[str, str], HttpRequest]:
@@ -143,6 +143,7 @@ def rest(dialect: str) -> Callable[[str, str], HttpRequest]:
         "cancel": ("POST", "/tasks/{}:cancel"),
         "cancel-again": ("POST", "/tasks/{}:cancel"),
         "subscribe": ("GET", "/tasks/{}:subscribe"),
+        "subscribe-unknown": ("GET", "/tasks/none:subscribe"),
         "push-set": ("POST", "/tasks/{}/pushNotificationConfigs"),
         "push-get": ("GET", "/tasks/{}/pushNotificationConfigs/p"),
         "push-list": ("GET", "/tasks/{}/pushNotificationConfigs"),
@@ -182,16 +183,17 @@ _NUMBERED = ("send", "stream", "subscribe", "get", "get-as-of", "ask", "answer",
 _COMMON = ("send", "stream", "subscribe", "get", "get-unknown", "get-wrong")
 _PUSH = ("push-set", "push-get", "push-list", "push-delete")
 _PAUSE = ("ask", "answer", "ask-again", "cancel", "cancel-again")
+_LAST = ("subscribe-unknown",)
 CONVERSATIONS = {
-    "jsonrpc-0.1": Conversation("0.1", "0.3", (*_COMMON, "push-set", "push-get", "ask", "answer"), rpc("0.1")),
+    "jsonrpc-0.1": Conversation("0.1", "0.3", (*_COMMON, "push-set", "push-get", "ask", "answer", *_LAST), rpc("0.1")),
     "jsonrpc-0.3": Conversation(
-        "0.3", "0.3", (*_COMMON, *_PUSH[:2], "push-get-unnamed", *_PUSH[2:], "card", *_PAUSE), rpc("0.3")
+        "0.3", "0.3", (*_COMMON, *_PUSH[:2], "push-get-unnamed", *_PUSH[2:], "card", *_PAUSE, *_LAST), rpc("0.3")
     ),
-    "jsonrpc-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE), rpc("1.0")),
+    "jsonrpc-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, *_LAST), rpc("1.0")),
     "jsonrpc-0.3-of-a-1.0-worker": Conversation("0.3", "1.0", (*_COMMON, "ask", "answer"), rpc("0.3")),
     "jsonrpc-1.0-of-a-0.3-worker": Conversation("1.0", "0.3", (*_COMMON, "ask", "answer"), rpc("1.0")),
-    "rest-0.3": Conversation("0.3", "0.3", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("0.3")),
-    "rest-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb"), rest("1.0")),
+    "rest-0.3": Conversation("0.3", "0.3", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb", *_LAST), rest("0.3")),
+    "rest-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb", *_LAST), rest("1.0")),
     "sequence-jsonrpc-0.1": Conversation("0.1", "0.3", _NUMBERED[:7], with_numbers(rpc("0.1"), "x-a2a-extensions")),
     "sequence-jsonrpc-0.3": Conversation("0.3", "0.3", _NUMBERED, with_numbers(rpc("0.3"), "x-a2a-extensions")),
     "sequence-jsonrpc-1.0": Conversation("1.0", "0.3", (*_NUMBERED, "list"), with_numbers(rpc("1.0"), "a2a-extensions")),
@@ -244,7 +246,7 @@ def _renamed(document: dict[str, Any], name: str) -> dict[str, Any]:
     return {member: name if member in ("id", "taskId") else value for member, value in document.items()}
 
 
-def app_of(system: System) -> App:
+def app_of(system: System, *, keep_alive: float = 15.0) -> App:
     """Both bindings, without authentication."""
     authenticator = Authenticator(None, max_head=10_000)
     cards = Cards(
@@ -257,7 +259,7 @@ def app_of(system: System) -> App:
         authenticator=authenticator,
         max_card=10_000,
     )
-    operations, keep_alive = Operations(system.hub, system.push, cards.extended), 15.0
+    operations = Operations(system.hub, system.push, cards.extended)
     unsent = Shares().unsent
     batches = Batches(RateLimiter(rate=0, at_once=0), CallTurns(Rotation("starts")), unsent, entries=50, size=10_000_000)
     calls = Calls(operations, NullObserver(), unsent, keep_alive=keep_alive)

@@ -58,7 +58,7 @@ REFUSED: dict[str, str] = {
     "2.29": "Holding back events that come within 1.5 s of each other: every event is pushed, in order.",
     "2.32": "Failing all running tasks at start-up: a task continues if the hub can reach its worker.",
     "4.12": "Transitions in the metadata of 0.3 and 1.0 tasks: `Last-Event-ID: 0` replays all of them unchanged.",
-    "4.14": "A failed task as the answer of a stream: there the refusal is an error event, as in every dialect.",
+    "4.14": "A failed task as the answer of a stream: there the refusal is an error, as in every dialect.",
     "4.18": "-32003 for a full hub: that code means that there are no push notifications.",
     "4.21": "The filter `events`: it is accepted and ignored. Each notification has its type.",
     "4.24": "Removing a webhook after three failures: its event becomes a dead letter, the webhook stays.",

@@ -36,7 +36,7 @@ class Framing(Protocol):
 
     @property
     def errors_are_events(self) -> bool:
-        """An error of a stream is an event of it, also before any other."""
+        """An error of a stream is an event of it, also before any other. Else it is a plain answer until something is sent."""
 
     def result(self, result: bytes) -> bytes: ...
     def error(self, fault: Fault) -> bytes: ...

@@ -17,7 +17,7 @@ from hub.inbound.middleware.request import Request
 from rolecall.errors import ClientDisconnected, HubError, RouteError, TokenEnded, UnsupportedOperation
 from rolecall.model.command import Target
 from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder
-from rolecall.protocol.dialects import faults_of, read_method
+from rolecall.protocol.dialects import dialect_of, read_method
 from rolecall.protocol.faults import DialectFaults, Fault
 from rolecall.protocol.jsonrpc import NULL, read_body, read_id, read_request, write_error, write_result
 from rolecall.protocol.methods import STREAMING
@@ -36,12 +36,11 @@ class RpcFraming(NamedTuple):
 
     @property
     def faults(self) -> DialectFaults:
-        return faults_of(self.method)
+        return dialect_of(self.method).faults
 
     @property
     def errors_are_events(self) -> bool:
-        """Common clients of streaming calls read nothing else."""
-        return True
+        return dialect_of(self.method).events_only
 
     def result(self, result: bytes) -> bytes:
         return write_result(self.call_id, result)

@@ -124,7 +124,7 @@ class EventStream:
             await self._stream.forget_callbacks()
 
     async def fail(self, frame: bytes) -> None:
-        """Sends an error as an event: common clients of streaming calls read nothing else."""
+        """Ends with an error as an event."""
         await self._write(frame)
         await self.close()
 

@@ -33,5 +33,6 @@ DIALECT = Dialect(
     ),
     view=view,
     makes_tasks=True,
+    events_only=True,
     token_is_bearer=True,
 )

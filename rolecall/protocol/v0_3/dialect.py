@@ -31,5 +31,6 @@ DIALECT = Dialect(
     rules=DialectRules(notice_is_task=True),
     rest=rest,
     worker=WorkerSide(calls, events),
+    events_only=True,
     token_is_bearer=True,
 )

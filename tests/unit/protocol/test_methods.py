@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rolecall.errors import MethodNotFound, VersionNotSupported
-from rolecall.protocol.dialects import DIALECTS, Choice, faults_of, read_method, read_version
-from rolecall.protocol.faults import NO_FAULTS
+from rolecall.protocol.dialects import DIALECTS, Choice, dialect_of, read_method, read_version
 from rolecall.protocol.methods import Operation
 
 TABLE: dict[Operation, dict[str, str | None]] = {
@@ -49,7 +48,7 @@ def test_the_name_decides_and_a_version_picks_only_where_names_are_shared(
     requested = {"0.1": "0.1", "0.2": "0.3", "0.3": "0.3"}.get((version or "")[:3])
     only = dialect or requested
     assert read_method(name, version) == (operation, Choice(DIALECTS[only or "0.3"], (only,) if only else ("0.1", "0.3")))
-    assert faults_of(name) == DIALECTS[dialect or "0.3"].faults
+    assert dialect_of(name) is DIALECTS[dialect or "0.3"]
 
 
 @pytest.mark.parametrize("name", ["", "sing", "message/Send", "sendMessage", "tasks/get ", "GetTask\0", "x" * 1000])
@@ -57,7 +56,7 @@ def test_an_unknown_name_is_not_found_and_quoted_in_part_only(name: str) -> None
     with pytest.raises(MethodNotFound) as refusal:
         read_method(name, "1.0")
     assert refusal.value.message == f"Method not found: {name[:100]}"
-    assert faults_of(name) == NO_FAULTS
+    assert dialect_of(name) is DIALECTS["0.3"]
 
 
 @pytest.mark.parametrize("version", ["2", "2.0", "v1", "one", "-1", "1,0", "10.0", "\ufffd", "00.3", "1 .0x"])

@@ -59,9 +59,10 @@ async def test_a_question_can_be_answered_in_the_other_dialect(caller: Caller) -
 async def test_an_ended_task_can_only_be_resumed(caller: Caller) -> None:
     events = await caller.events("SendStreamingMessage", message_params("hi"))
     task = events[0][1]["task"]["id"]
-    ((_, refusal),) = await caller.events("SubscribeToTask", {"id": task})
-    assert refusal["error"]["code"] == -32004
-    assert refusal["error"]["data"][0]["reason"] == "UNSUPPORTED_OPERATION"
+    response = await caller.call("SubscribeToTask", {"id": task})
+    assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
+    assert response.json()["error"]["code"] == -32004
+    assert response.json()["error"]["data"][0]["reason"] == "UNSUPPORTED_OPERATION"
     assert await caller.events("SubscribeToTask", {"id": task}, after=events[1][0]) == events[2:]
     ((_, whole),) = await caller.events("tasks/resubscribe", {"id": task})
     assert whole["status"]["state"] == "completed"
