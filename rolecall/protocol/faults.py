@@ -52,7 +52,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.InvalidParams: Row(-32602, 400, "INVALID_PARAMS"),
     errors.BodyTooLarge: Row(-32600, 413, "BODY_TOO_LARGE"),
     errors.BodyTooSlow: Row(-32600, 408, "BODY_TOO_SLOW"),
-    errors.MediaTypeNotSupported: Row(-32600, 415, "MEDIA_TYPE_NOT_SUPPORTED"),
+    errors.MediaTypeNotSupported: Row(-32005, 415, "CONTENT_TYPE_NOT_SUPPORTED"),
     errors.UnsupportedOperation: Row(-32004, 400, "UNSUPPORTED_OPERATION"),
     errors.PushNotSupported: Row(-32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
     errors.VersionNotSupported: Row(-32009, 400, "VERSION_NOT_SUPPORTED"),

@@ -210,8 +210,8 @@ async def test_a_refusal_that_may_be_retried_has_retry_after(client: ApiClient) 
     ("content", "headers", "status", "reason"),
     [
         (b"{", {"Content-Type": "application/json"}, 400, "PARSE_ERROR"),
-        (b"{}", {"Content-Type": "text/plain"}, 415, "MEDIA_TYPE_NOT_SUPPORTED"),
-        (b"{}", {"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415, "MEDIA_TYPE_NOT_SUPPORTED"),
+        (b"{}", {"Content-Type": "text/plain"}, 415, "CONTENT_TYPE_NOT_SUPPORTED"),
+        (b"{}", {"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415, "CONTENT_TYPE_NOT_SUPPORTED"),
         (b"[" * 30_000, {"Content-Type": "application/json"}, 413, "BODY_TOO_LARGE"),
     ],
 )

@@ -201,6 +201,7 @@ async def test_15_media_types_without_preflight_are_refused(http: httpx.AsyncCli
     for path in ("/", "/agents/ear/", "/agents/ear/message:send", "/registry/agents"):
         response = await http.post(path, content=send_request(), headers={"Content-Type": kind})
         assert response.status_code == 415, path
+        assert b"CONTENT_TYPE_NOT_SUPPORTED" in response.content or response.json()["error"]["code"] == -32005
     assert worker.requests == []
 
 

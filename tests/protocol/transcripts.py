@@ -117,12 +117,15 @@ def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
     return {"id": "none" if step.endswith("-unknown") else task, **({"historyLength": -1} if step == "get-wrong" else {})}
 
 
+_HEADERS = {"subscribe": (("last-event-id", "2"),), "send-wrong-type": (("content-type", "text/plain"),)}
+
+
 def rpc(dialect: str) -> Callable[[str, str], HttpRequest]:
     def ask(step: str, task: str) -> HttpRequest:
         what = _SAME_METHOD.get(step, step)
         method = _METHODS[what if what in _METHODS else what.partition("-")[0]][dialect]
         params = {} if step == "card" and dialect == "0.3" else {"params": _params(dialect, step, task)}
-        headers = (("last-event-id", "2"),) if step == "subscribe" else ()
+        headers = _HEADERS.get(step, ())
         return HttpRequest("POST", "/agents/echo/", {"jsonrpc": "2.0", "id": step, "method": method, **params}, headers)
 
     return ask
@@ -156,7 +159,7 @@ def rest(dialect: str) -> Callable[[str, str], HttpRequest]:
         method, path = addresses[step if step in addresses else step.partition("-")[0]]
         has_message = step.startswith(("send", "stream", "ask", "answer"))
         body = _params(dialect, step, task) if has_message or step == "push-set" else None
-        headers = (*version, *((("last-event-id", "2"),) if step == "subscribe" else ()))
+        headers = (*version, *_HEADERS.get(step, ()))
         return HttpRequest(method, root + path.format(task), body, headers)
 
     return ask
@@ -183,7 +186,7 @@ _NUMBERED = ("send", "stream", "subscribe", "get", "get-as-of", "ask", "answer",
 _COMMON = ("send", "stream", "subscribe", "get", "get-unknown", "get-wrong")
 _PUSH = ("push-set", "push-get", "push-list", "push-delete")
 _PAUSE = ("ask", "answer", "ask-again", "cancel", "cancel-again")
-_LAST = ("subscribe-unknown",)
+_LAST = ("subscribe-unknown", "send-wrong-type")
 CONVERSATIONS = {
     "jsonrpc-0.1": Conversation("0.1", "0.3", (*_COMMON, "push-set", "push-get", "ask", "answer", *_LAST), rpc("0.1")),
     "jsonrpc-0.3": Conversation(

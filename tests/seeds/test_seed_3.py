@@ -61,7 +61,8 @@ def test_s3_04_bodies_are_json_and_streams_are_event_streams(client: RawClient) 
     with client.opened("message/stream", message_v03("1", "counter")) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
     for wrong in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        assert client.post(RPC, envelope(), **{"Content-Type": wrong}).status_code == 415
+        refused = client.post(RPC, envelope(), **{"Content-Type": wrong})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (415, -32005)
     for right in ("application/json; charset=utf-8", "application/json-rpc", "Application/JSON"):
         assert client.post(RPC, envelope(), **{"Content-Type": right}).status_code == 200
 

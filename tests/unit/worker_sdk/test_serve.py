@@ -284,7 +284,8 @@ async def test_other_paths_methods_and_types_have_their_status(caller: Caller) -
     assert (await caller.http.get("/nothing")).status_code == 404
     assert (await caller.http.get("/")).status_code == 405
     assert (await caller.http.post("/.well-known/agent.json")).status_code == 405
-    assert (await caller.http.post("/", content=b"x", headers={"content-type": "text/plain"})).status_code == 415
+    response = await caller.http.post("/", content=b"x", headers={"content-type": "text/plain"})
+    assert (response.status_code, response.json()["error"]["code"]) == (415, -32005)
 
 
 async def test_a_silent_stream_sends_keep_alive_comments() -> None:
