@@ -1,4 +1,4 @@
-"""The JSON-RPC 2.0 envelope. Strict: an A2A request has an id, and its params, if given, are an object."""
+"""The JSON-RPC 2.0 envelope. Every request is answered, also one without an id; params, if given, are an object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_ID = 1024
 
 
 class RpcRequest(Value, frozen=True):
-    """A request. `id` is the JSON text of the caller's id, so that every answer repeats it with its type."""
+    """A request. `id`: the JSON text of the caller's id, so that every answer repeats it with its type; `null` without one."""
 
     id: bytes
     method: str
@@ -57,8 +57,8 @@ def read_request(entry: Any, call_id: bytes) -> RpcRequest:
         raise InvalidRequest("A request is a JSON object with jsonrpc, method, id and params.")
     if entry.get("jsonrpc") != "2.0":
         raise InvalidRequest('The member "jsonrpc" must be the string "2.0".')
-    if call_id == NULL:
-        raise InvalidRequest('The member "id" must be a string or an integer: A2A has no notifications.')
+    if call_id == NULL and entry.get("id") is not None:
+        raise InvalidRequest(f'The member "id" must be a string of at most {_LONGEST_ID} characters, or an integer.')
     method = entry.get("method")
     if not isinstance(method, str):
         raise InvalidRequest('The member "method" must be a string.')

@@ -64,7 +64,7 @@ async def error_of(http: httpx.AsyncClient, body: Any, path: str = "/agents/echo
         ([], -32600),
         (5, -32600),
         ({"jsonrpc": "1.0", "id": 1, "method": "m"}, -32600),
-        ({"jsonrpc": "2.0", "method": "tasks/get"}, -32600),
+        ({"jsonrpc": "2.0", "method": "tasks/get"}, -32602),
         ({"jsonrpc": "2.0", "id": 1}, -32600),
         ({"jsonrpc": "2.0", "id": 1, "method": "sing"}, -32601),
         ({"jsonrpc": "2.0", "id": 1, "method": ""}, -32601),

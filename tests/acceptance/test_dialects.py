@@ -291,7 +291,7 @@ async def test_each_entry_of_a_batch_is_answered_in_its_own_dialect(client: ApiC
     assert answers[0]["result"]["kind"] == "task"
     assert list(answers[1]["result"]) == ["task"]
     assert answers[2]["result"]["id"] == name
-    assert [answer["error"]["code"] for answer in answers[3:]] == [-32001, -32004, -32602, -32600, -32600]
+    assert [answer["error"]["code"] for answer in answers[3:]] == [-32001, -32004, -32602, -32602, -32600]
     assert [answer["error"]["data"][0]["reason"] for answer in answers[3:5]] == ["TASK_NOT_FOUND", "UNSUPPORTED_OPERATION"]
 
 

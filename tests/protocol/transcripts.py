@@ -114,7 +114,7 @@ def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
         return {"id": task, **({"pushNotificationConfigId": "p"} if is_named else {})}
     if step == "card":
         return {}
-    return {"id": "none" if step.endswith("-unknown") else task, **({"historyLength": -1} if step == "get-wrong" else {})}
+    return {"id": "none" if "unknown" in step else task, **({"historyLength": -1} if step == "get-wrong" else {})}
 
 
 _HEADERS = {"subscribe": (("last-event-id", "2"),), "send-wrong-type": (("content-type", "text/plain"),)}
@@ -126,7 +126,8 @@ def rpc(dialect: str) -> Callable[[str, str], HttpRequest]:
         method = _METHODS[what if what in _METHODS else what.partition("-")[0]][dialect]
         params = {} if step == "card" and dialect == "0.3" else {"params": _params(dialect, step, task)}
         headers = _HEADERS.get(step, ())
-        return HttpRequest("POST", "/agents/echo/", {"jsonrpc": "2.0", "id": step, "method": method, **params}, headers)
+        named = {} if step in _WITHOUT_ID else {"id": step}
+        return HttpRequest("POST", "/agents/echo/", {"jsonrpc": "2.0", **named, "method": method, **params}, headers)
 
     return ask
 
@@ -187,12 +188,15 @@ _COMMON = ("send", "stream", "subscribe", "get", "get-unknown", "get-wrong")
 _PUSH = ("push-set", "push-get", "push-list", "push-delete")
 _PAUSE = ("ask", "answer", "ask-again", "cancel", "cancel-again")
 _LAST = ("subscribe-unknown", "send-wrong-type")
+_WITHOUT_ID = ("get-without-id", "get-unknown-without-id")
 CONVERSATIONS = {
-    "jsonrpc-0.1": Conversation("0.1", "0.3", (*_COMMON, "push-set", "push-get", "ask", "answer", *_LAST), rpc("0.1")),
-    "jsonrpc-0.3": Conversation(
-        "0.3", "0.3", (*_COMMON, *_PUSH[:2], "push-get-unnamed", *_PUSH[2:], "card", *_PAUSE, *_LAST), rpc("0.3")
+    "jsonrpc-0.1": Conversation(
+        "0.1", "0.3", (*_COMMON, "push-set", "push-get", "ask", "answer", *_LAST, *_WITHOUT_ID), rpc("0.1")
     ),
-    "jsonrpc-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, *_LAST), rpc("1.0")),
+    "jsonrpc-0.3": Conversation(
+        "0.3", "0.3", (*_COMMON, *_PUSH[:2], "push-get-unnamed", *_PUSH[2:], "card", *_PAUSE, *_LAST, *_WITHOUT_ID), rpc("0.3")
+    ),
+    "jsonrpc-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, *_LAST, *_WITHOUT_ID), rpc("1.0")),
     "jsonrpc-0.3-of-a-1.0-worker": Conversation("0.3", "1.0", (*_COMMON, "ask", "answer"), rpc("0.3")),
     "jsonrpc-1.0-of-a-0.3-worker": Conversation("1.0", "0.3", (*_COMMON, "ask", "answer"), rpc("1.0")),
     "rest-0.3": Conversation("0.3", "0.3", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb", *_LAST), rest("0.3")),
@@ -224,7 +228,7 @@ async def run_conversation(conversation: Conversation, system: System) -> dict[s
         found = _UUID.search(body)
         if found is not None and step.startswith(("send", "stream", "ask")):
             task_id = found[0]
-        elif conversation.dialect == "0.1" and step.startswith(("send", "stream", "ask")):
+        elif conversation.dialect == "0.1" and step.startswith(("send", "stream", "ask")) and status == 200:
             task_id = "task-ask" if step.startswith("ask") else f"task-{step}"
         sections[step] = _UUID.sub(lambda one: _numbered(names, one[0]), _written(request, status, headers, body))
         system.clock.advance(1)

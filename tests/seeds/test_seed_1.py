@@ -240,7 +240,7 @@ def test_s1_32_with_two_paused_tasks_a_context_id_alone_creates_a_new_task(clien
         (b'{"jsonrpc": "2.0", "id": 1, ', -32700, None),
         (b'"\xff"', -32700, None),
         (b'{"jsonrpc": "2.0", "id": 1}', -32600, 1),
-        (b'{"jsonrpc": "2.0", "method": "tasks/get"}', -32600, None),
+        (b'{"jsonrpc": "2.0", "method": "tasks/get"}', -32602, None),
         (b'{"id": 1, "method": "tasks/get"}', -32600, 1),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "tasks/purge"}', -32601, 1),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "none"}}', -32001, 1),

@@ -23,12 +23,12 @@ def test_s3_01_a_complete_envelope_is_accepted_at_every_address(client: RawClien
     assert texts(client.call("message/send", message_v03("1", "counter"), address)) == "0 "
 
 
-@pytest.mark.parametrize("missing", ["jsonrpc", "id", "method"])
+@pytest.mark.parametrize("missing", ["jsonrpc", "method"])
 def test_s3_01_an_envelope_with_a_missing_member_is_refused(client: RawClient, missing: str) -> None:
     body = envelope()
     del body[missing]
     document = client.post(RPC, body).json()
-    assert (document["error"]["code"], document["id"]) == (-32600, None if missing == "id" else 1)
+    assert (document["error"]["code"], document["id"]) == (-32600, 1)
 
 
 def test_s3_02_an_answer_holds_a_result_or_an_error_and_nothing_else(client: RawClient) -> None:
@@ -115,7 +115,21 @@ def test_s3_08_the_id_is_echoed_in_answers_and_errors(client: RawClient, call: s
     assert client.answer("message/send", message_v03("1", "counter"), call=call)["result"]["kind"] == "task"
 
 
-@pytest.mark.parametrize("call", [None, True, 1.5, [1], {"a": 1}])
+@pytest.mark.parametrize("method", ["message/send", "message/stream", "tasks/get", "tasks/purge"])
+def test_s3_08_without_an_id_a_request_is_answered_with_id_null(client: RawClient, method: str) -> None:
+    params = {"id": NO_TASK} if method.startswith("tasks/") else message_v03("1", "counter")
+    body = {"jsonrpc": "2.0", "method": method, "params": params}
+    text = client.post(RPC, body).text
+    answers = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith(("data: ", "{"))]
+    assert {answer["id"] for answer in answers} == {None}
+    if method.startswith("message/"):
+        assert all("result" in answer for answer in answers)
+    else:
+        assert [answer["error"]["code"] for answer in answers] == [-32001 if method == "tasks/get" else -32601]
+    assert client.post(RPC, envelope(id=None)).json()["id"] is None
+
+
+@pytest.mark.parametrize("call", [True, 1.5, [1], {"a": 1}])
 def test_s3_08_an_invalid_id_is_refused_with_id_null(client: RawClient, call: Any) -> None:
     document = client.post(RPC, envelope(id=call)).json()
     assert (document["id"], document["error"]["code"]) == (None, -32600)
@@ -202,12 +216,13 @@ def test_s3_15_a_batch_gets_an_answer_for_each_entry(client: RawClient) -> None:
         {"jsonrpc": "2.0", "id": 2, "method": "tasks/get", "params": {"id": NO_TASK}},
         {"jsonrpc": "2.0", "id": 3, "method": "message/stream", "params": message_v03("1", "counter")},
         7,
+        {"jsonrpc": "2.0", "method": "tasks/get", "params": {}},
         {"jsonrpc": "2.0", "id": 4, "method": "SendMessage", "params": message_v10("1", "counter")},
     ]
     answers = client.post(RPC, batch).json()
-    assert [answer["id"] for answer in answers] == ["a", 2, 3, None, 4]
-    assert [answer.get("error", {}).get("code") for answer in answers] == [None, -32001, -32004, -32600, None]
-    assert texts(answers[0]["result"]) == texts(answers[4]["result"]["task"]) == "0 "
+    assert [answer["id"] for answer in answers] == ["a", 2, 3, None, None, 4]
+    assert [answer.get("error", {}).get("code") for answer in answers] == [None, -32001, -32004, -32600, -32602, None]
+    assert texts(answers[0]["result"]) == texts(answers[5]["result"]["task"]) == "0 "
 
 
 def test_s3_15_empty_and_too_long_batches_are_refused(client: RawClient) -> None:

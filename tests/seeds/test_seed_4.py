@@ -56,11 +56,11 @@ def test_s4_04_the_error_names_an_unknown_method(client: RawClient) -> None:
         (b'{"jsonrpc": "2.0", "method"', -32700),
         (b'{"id": 1, "method": "tasks/send", "params": {}}', -32600),
         (b'{"jsonrpc": "2.0", "id": 1, "params": {}}', -32600),
-        (b'{"jsonrpc": "2.0", "method": "tasks/send", "params": {}}', -32600),
+        (b'{"jsonrpc": "2.0", "method": "tasks/send", "params": {}}', -32602),
     ],
 )
 def test_s4_05_an_invalid_request_is_refused_with_its_code(client: RawClient, body: bytes, code: int) -> None:
-    """Also without an id: a notification has no use here."""
+    """Without an id a request is checked as any other."""
     assert client.post(ROOT_PATH, body).json()["error"]["code"] == code
 
 

@@ -57,8 +57,6 @@ def test_of_duplicate_keys_the_last_one_wins() -> None:
         {},
         {"jsonrpc": 2.0, "id": 1, "method": "m"},
         {"jsonrpc": "1.0", "id": 1, "method": "m"},
-        {"jsonrpc": "2.0", "method": "m"},
-        {"jsonrpc": "2.0", "id": None, "method": "m"},
         {"jsonrpc": "2.0", "id": True, "method": "m"},
         {"jsonrpc": "2.0", "id": {}, "method": "m"},
         {"jsonrpc": "2.0", "id": 1.5, "method": "m"},
@@ -70,6 +68,11 @@ def test_of_duplicate_keys_the_last_one_wins() -> None:
 def test_a_wrong_envelope_is_an_invalid_request(entry: object) -> None:
     with pytest.raises(InvalidRequest):
         read_request(entry, read_id(entry))
+
+
+@pytest.mark.parametrize("entry", [{"jsonrpc": "2.0", "method": "m"}, {"jsonrpc": "2.0", "id": None, "method": "m"}])
+def test_a_request_without_an_id_is_answered_with_null(entry: object) -> None:
+    assert write_result(read_request(entry, read_id(entry)).id, b"{}") == b'{"jsonrpc":"2.0","id":null,"result":{}}'
 
 
 @pytest.mark.parametrize("params", [[], "x", 1])
