@@ -82,6 +82,17 @@ async def test_a_bad_request_gets_its_code(http: httpx.AsyncClient, body: Any, c
     assert error["message"]
 
 
+async def test_a_message_that_says_its_kind_says_its_id(http: httpx.AsyncClient) -> None:
+    body = request()
+    message = body["params"]["message"]
+    for missing in ({}, {"messageId": None}):
+        body["params"] = {"message": {name: message[name] for name in ("kind", "role", "parts")} | missing}
+        for method in ("message/send", "message/stream"):
+            response = await http.post("/agents/echo/", content=dump({**body, "method": method}), headers=JSON)
+            error = parse(response.content.removeprefix(b"data: ").strip())["error"]
+            assert (error["code"], error["message"]) == (-32602, '"message.messageId" is required.')
+
+
 async def test_an_error_of_a_streaming_call_is_an_event(http: httpx.AsyncClient) -> None:
     body = {"jsonrpc": "2.0", "id": "s", "method": "tasks/resubscribe", "params": {"id": "none"}}
     response = await http.post("/", content=dump(body), headers=JSON)

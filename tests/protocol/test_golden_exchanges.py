@@ -132,7 +132,8 @@ def test_the_1_x_sdk_knows_every_member_of_every_answer(name: str) -> None:
 def test_a_server_of_the_0_3_sdk_reads_every_request_and_loses_nothing() -> None:
     requests = [parse(bodies(text)[0].encode()) for text in transcript("exchanges/jsonrpc-0.3").values()]
     requests += [parse(text.partition("\n\n")[2].encode()) for text in transcript("workers/jsonrpc-0.3").values()]
-    requests = [request for request in requests if "id" in request]  # the hub answers those without an id too
+    # The hub answers a request without an id, and refuses a message without one; the SDK knows neither.
+    requests = [request for request in requests if "without" not in request.get("id", "without")]
     for request, parsed in zip(requests, parsed_by_sdk("0.3", [("A2ARequest", request) for request in requests]), strict=True):
         assert exactly(parsed) == exactly(request)
 

@@ -99,7 +99,8 @@ def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
             # The answer goes to the task that asks; in 0.1 only its name identifies it.
             name = "task-ask" if step in ("ask", "answer") else f"task-{step}"
             return {"id": name, "sessionId": "session-1", "message": _message(dialect, step)}
-        return {"message": _message(dialect, step, **({"taskId": task} if step == "answer" else {}))}
+        message = _message(dialect, step, **({"taskId": task} if step == "answer" else {}))
+        return {"message": {name: value for name, value in message.items() if (name, step) != ("messageId", _NO_MESSAGE_ID)}}
     if step == "list":
         return {"pageSize": 1, "historyLength": 0}
     if step == "push-set":
@@ -117,6 +118,7 @@ def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
     return {"id": "none" if "unknown" in step else task, **({"historyLength": -1} if step == "get-wrong" else {})}
 
 
+_NO_MESSAGE_ID = "send-without-message-id"
 _HEADERS = {"subscribe": (("last-event-id", "2"),), "send-wrong-type": (("content-type", "text/plain"),)}
 
 
@@ -194,12 +196,14 @@ CONVERSATIONS = {
         "0.1", "0.3", (*_COMMON, "push-set", "push-get", "ask", "answer", *_LAST, *_WITHOUT_ID), rpc("0.1")
     ),
     "jsonrpc-0.3": Conversation(
-        "0.3", "0.3", (*_COMMON, *_PUSH[:2], "push-get-unnamed", *_PUSH[2:], "card", *_PAUSE, *_LAST, *_WITHOUT_ID), rpc("0.3")
+        "0.3", "0.3", (*_COMMON, *_PUSH, "card", *_PAUSE, *_LAST, *_WITHOUT_ID, _NO_MESSAGE_ID), rpc("0.3")
     ),
     "jsonrpc-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, *_LAST, *_WITHOUT_ID), rpc("1.0")),
     "jsonrpc-0.3-of-a-1.0-worker": Conversation("0.3", "1.0", (*_COMMON, "ask", "answer"), rpc("0.3")),
     "jsonrpc-1.0-of-a-0.3-worker": Conversation("1.0", "0.3", (*_COMMON, "ask", "answer"), rpc("1.0")),
-    "rest-0.3": Conversation("0.3", "0.3", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb", *_LAST), rest("0.3")),
+    "rest-0.3": Conversation(
+        "0.3", "0.3", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb", *_LAST, _NO_MESSAGE_ID), rest("0.3")
+    ),
     "rest-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb", *_LAST), rest("1.0")),
     "sequence-jsonrpc-0.1": Conversation("0.1", "0.3", _NUMBERED[:7], with_numbers(rpc("0.1"), "x-a2a-extensions")),
     "sequence-jsonrpc-0.3": Conversation("0.3", "0.3", _NUMBERED, with_numbers(rpc("0.3"), "x-a2a-extensions")),

@@ -97,6 +97,9 @@ def _read_configuration(configuration: JsonObject) -> common.Configuration:
 
 
 def _mended(message: JsonObject) -> Message:
+    """With the members that old forms leave out. A message that says its kind is in the current form, which requires its id."""
+    if message.get("kind") == "message" and message.get("messageId") is None:
+        raise InvalidParams('"message.messageId" is required.')
     message["kind"] = "message"
     if message.get("role") is None:
         message["role"] = "user"

@@ -95,6 +95,7 @@ def hook(**members: Any) -> dict[str, Any]:
         (parts({"kind": "file", "file": {"uri": "u", "mimeType": []}}), '"message.parts[0].file.mimeType" must be a string.'),
         (message(role="system"), '"message.role" must be "user" or "agent".'),
         (message(role=["user"]), '"message.role" must be "user" or "agent".'),
+        (message(messageId=None), '"message.messageId" is required.'),
         (message(messageId=5), '"message.messageId" must be a string of at most 256 characters.'),
         (message(messageId=""), '"message.messageId" must not be empty.'),
         (message(taskId=5), '"message.taskId" must be a string of at most 256 characters.'),
@@ -143,7 +144,7 @@ def test_a_wrong_message_is_refused_with_the_path_of_the_member(params: dict[str
 
 
 def test_null_is_the_same_as_absent() -> None:
-    nothing = ("role", "messageId", "taskId", "contextId", "referenceTaskIds", "extensions", "metadata")
+    nothing = ("kind", "role", "messageId", "taskId", "contextId", "referenceTaskIds", "extensions", "metadata")
     params = {**message(**dict.fromkeys(nothing)), "configuration": None, "metadata": None}
     send = v03.read_send(params, ANY)
     assert send.params["message"]["role"] == "user"
