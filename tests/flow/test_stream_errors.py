@@ -51,6 +51,19 @@ async def test_before_the_first_event_an_error_is_a_plain_answer_for_those_who_r
 
 
 @pytest.mark.parametrize("name", CALLERS)
+@pytest.mark.parametrize("header", [("last-event-id", "x"), ("a2a-version", "2.0"), ("a2a-hop", "99")])
+async def test_so_is_an_error_of_the_request(system: System, name: str, header: tuple[str, str]) -> None:
+    caller = CALLERS[name]
+    status, headers, body = await exchange(app_of(system), caller.ask()._replace(headers=(header,)))
+    if header[0] == "a2a-version" and caller.method.startswith("/v1"):
+        assert status == 404  # the address decides
+        return
+    assert (status == 200) is not caller.method.startswith("/")
+    assert dict(headers)[b"content-type"] == (EVENTS if caller.is_event else b"application/json")
+    assert "error" in parse(body.removeprefix("data: ").encode())
+
+
+@pytest.mark.parametrize("name", CALLERS)
 async def test_after_a_keep_alive_comment_an_error_is_an_event(system: System, name: str) -> None:
     way = CALLERS[name]
     status, headers, body = await exchange(app_of(system, keep_alive=1.0), way.ask(waitSeconds=2.5))

@@ -21,7 +21,7 @@ from rolecall.protocol.dialects import dialect_of, read_method
 from rolecall.protocol.faults import DialectFaults, Fault
 from rolecall.protocol.jsonrpc import NULL, read_body, read_id, read_request, write_error, write_result
 from rolecall.protocol.methods import STREAMING
-from rolecall.protocol.sse import write_frame
+from rolecall.protocol.sse import RESPONSE_HEADERS, write_frame
 
 _OWN_STATUS = BODY_UNREAD | {401, 403}
 """Errors about HTTP keep their status; all others are answered with 200."""
@@ -40,7 +40,8 @@ class RpcFraming(NamedTuple):
 
     @property
     def errors_are_events(self) -> bool:
-        return dialect_of(self.method).events_only
+        dialect = dialect_of(self.method)
+        return dialect.events_only and dialect.methods.get(self.method) in STREAMING
 
     def result(self, result: bytes) -> bytes:
         return write_result(self.call_id, result)
@@ -59,6 +60,9 @@ class RpcFraming(NamedTuple):
             await request.answer(self.error(fault), headers=extension_headers(request))
         elif fault.status in _OWN_STATUS:
             await request.answer_unread(self.error(fault), status=fault.status)
+        elif self.errors_are_events:
+            (_, media), *headers = RESPONSE_HEADERS
+            await request.answer(self.error_event(fault), media=media, headers=headers)
         else:
             await request.answer(self.error(fault))
 
