@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from rolecall.errors import MethodNotFound, UnsupportedOperation, VersionNotSupported
@@ -31,24 +32,23 @@ class Choice(NamedTuple):
     dialects: tuple[str, ...]
 
 
+_VERSION = re.compile(r"(\d{1,3}\.\d{1,3})(?:\.\d{1,5})*", re.ASCII)
 _MESSAGES = frozenset({Operation.SEND, Operation.STREAM})
 _ON_TASKS = frozenset({Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE})
 
 
 def read_version(version: str | None) -> str | None:
-    """None: no version was requested. From 1 on only the major number counts: 1.1 may add, but not change."""
-    text = (version or "").strip()
-    if not text:
+    """The dialect that a caller names; None: it names none. Major and minor number decide, a patch number does not. Who names
+    several has to name one dialect. VersionNotSupported.
+    """
+    named = [text.strip() for text in (version or "").split(",") if text.strip()]
+    if not named:
         return None
-    major, _, rest = text.partition(".")
-    exact = f"{major}.{rest.partition('.')[0]}"
-    if exact in DIALECTS:
-        return exact
-    if major == "1":
-        return v1_0.DIALECT.version
-    if major == "0":
-        return v0_3.DIALECT.version
-    raise VersionNotSupported(text, tuple(DIALECTS))
+    found = {match[1] if (match := _VERSION.fullmatch(text)) else "" for text in named}
+    dialect = found.pop()
+    if found or dialect not in DIALECTS:
+        raise VersionNotSupported(", ".join(named), tuple(DIALECTS))
+    return dialect
 
 
 def read_method(name: str, version: str | None) -> tuple[Operation, Choice]:

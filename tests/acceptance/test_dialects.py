@@ -71,16 +71,23 @@ def reply(log_dialect: str) -> Any:
     ("method", "version", "code"),
     [
         ("GetTask", "1.0", -32001),
-        ("GetTask", "1", -32001),
-        ("GetTask", "1.1", -32001),
+        ("GetTask", "1.0.1", -32001),
+        ("GetTask", "1.0, 1.0", -32001),
         ("GetTask", "0.3", -32001),
+        ("GetTask", "1", -32009),
+        ("GetTask", "1.1", -32009),
+        ("GetTask", "0.2", -32009),
+        ("GetTask", "0.4", -32009),
+        ("GetTask", "1.0, 0.3", -32009),
         ("GetTask", "", -32001),
         ("GetTask", "2.0", -32009),
         ("GetTask", "x", -32009),
         ("tasks/get", "1.0", -32001),
         ("tasks/get", "0.1", -32001),
         ("tasks/get", "2.0", -32009),
+        ("tasks/get", "1.1", -32009),
         ("GetSong", "1.0", -32601),
+        ("GetSong", "1.1", -32009),
     ],
 )
 async def test_the_method_names_the_dialect_and_an_unsupported_version_is_refused(
@@ -97,6 +104,45 @@ async def test_the_method_names_the_dialect_and_an_unsupported_version_is_refuse
     if method == "GetTask":
         (info,) = answers[0]["error"]["data"]
         assert (info["reason"], info["domain"]) == (reasons[code], "a2a-protocol.org")
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "status"),
+    [
+        (["1.0", "1.0"], "", 404),
+        (["1.0", "0.3"], "", 400),
+        (["0.3", "1.0"], "", 400),
+        (["1.0", "1.1"], "", 400),
+        (["1.0"], "?A2A-Version=2.0", 404),
+        (["2.0"], "?A2A-Version=1.0", 400),
+        ([""], "?A2A-Version=2.0", 404),
+        ([], "?A2A-Version=1.0&A2A-Version=1.0", 404),
+        ([], "?A2A-Version=1.0&A2A-Version=0.3", 400),
+        (["1.0, " * 100 + "2.0"], "", 400),
+    ],
+)
+async def test_several_versions_have_to_agree_and_the_header_comes_before_the_query(
+    client: ApiClient, headers: list[str], query: str, status: int
+) -> None:
+    response = await client.http.get(f"/tasks/none{query}", headers=[("A2A-Version", version) for version in headers])
+    reason = response.json()["error"]["details"][0]["reason"]
+    assert (response.status_code, reason) == (status, "TASK_NOT_FOUND" if status == 404 else "VERSION_NOT_SUPPORTED")
+
+
+@pytest.mark.parametrize(("method", "version"), [("GetTask", "0.3"), ("tasks/get", "1.0"), ("GetTask", None)])
+async def test_a_method_with_the_version_of_another_is_answered_in_its_own_dialect(
+    client: ApiClient, method: str, version: str | None
+) -> None:
+    sent = await client.result("SendMessage", {**send_params("1.0"), "tenant": "echo"})
+    task = await client.result(method, {"id": sent["task"]["id"]}, **({"A2A_Version": version} if version else {}))
+    assert task["status"]["state"] == ("TASK_STATE_COMPLETED" if method == "GetTask" else "completed")
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.0", "0.2", "new", ""])
+async def test_a_card_in_an_unknown_version_is_the_one_for_all(client: ApiClient, version: str) -> None:
+    card = (await client.http.get("/.well-known/agent-card.json", headers={"A2A-Version": version})).json()
+    assert card["protocolVersion"] == "0.3.0"
+    assert {interface["protocolVersion"] for interface in card["supportedInterfaces"]} == {"0.3", "1.0"}
 
 
 @dialects

@@ -15,7 +15,7 @@ from tests.helpers.processes import HubProcess, start_hub, start_worker
 NEW: dict[str, Any] = {"A2A_Version": "1.0"}
 # The addresses of each version, and the header that each needs.
 ADDRESSES = {
-    "1.0": [("", NEW), ("/echo", NEW), ("/agents/echo", NEW), ("/agents/echo:w", NEW), ("", {"A2A_Version": "1.1"})],
+    "1.0": [("", NEW), ("/echo", NEW), ("/agents/echo", NEW), ("/agents/echo:w", NEW), ("", {"A2A_Version": "1.0.1"})],
     "0.3": [("/v1", {}), ("/agents/echo/v1", {}), ("/a2a/rest", {}), ("", {}), ("/agents/echo", {"A2A_Version": "0.3"})],
 }
 everywhere = pytest.mark.parametrize(
@@ -279,7 +279,12 @@ async def test_the_protobuf_form_of_0_3_is_refused_with_an_alternative(
 
 @pytest.mark.parametrize(
     ("version", "status", "reason"),
-    [("2.0", 400, "VERSION_NOT_SUPPORTED"), ("0.1", 400, "UNSUPPORTED_OPERATION"), ("1", 404, "TASK_NOT_FOUND")],
+    [
+        ("2.0", 400, "VERSION_NOT_SUPPORTED"),
+        ("0.1", 400, "UNSUPPORTED_OPERATION"),
+        ("1.1", 400, "VERSION_NOT_SUPPORTED"),
+        ("1.0.1", 404, "TASK_NOT_FOUND"),
+    ],
 )
 async def test_a_version_is_read_from_the_header_or_from_the_query(
     client: ApiClient, version: str, status: int, reason: str

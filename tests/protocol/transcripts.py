@@ -115,11 +115,16 @@ def _params(dialect: str, step: str, task: str) -> dict[str, Any]:
         return {"id": task, **({"pushNotificationConfigId": "p"} if is_named else {})}
     if step == "card":
         return {}
-    return {"id": "none" if "unknown" in step else task, **({"historyLength": -1} if step == "get-wrong" else {})}
+    return {"id": "none" if step in _UNKNOWN else task, **({"historyLength": -1} if step == "get-wrong" else {})}
 
 
 _NO_MESSAGE_ID = "send-without-message-id"
-_HEADERS = {"subscribe": (("last-event-id", "2"),), "send-wrong-type": (("content-type", "text/plain"),)}
+OTHER_VERSION = "get-in-an-unknown-version"
+_HEADERS = {
+    "subscribe": (("last-event-id", "2"),),
+    "send-wrong-type": (("content-type", "text/plain"),),
+    OTHER_VERSION: (("a2a-version", "1.2"),),
+}
 
 
 def rpc(dialect: str) -> Callable[[str, str], HttpRequest]:
@@ -162,7 +167,7 @@ def rest(dialect: str) -> Callable[[str, str], HttpRequest]:
         method, path = addresses[step if step in addresses else step.partition("-")[0]]
         has_message = step.startswith(("send", "stream", "ask", "answer"))
         body = _params(dialect, step, task) if has_message or step == "push-set" else None
-        headers = (*version, *_HEADERS.get(step, ()))
+        headers = (*(version if step != OTHER_VERSION else ()), *_HEADERS.get(step, ()))
         return HttpRequest(method, root + path.format(task), body, headers)
 
     return ask
@@ -186,6 +191,7 @@ def with_numbers(ask: Callable[[str, str], HttpRequest], header: str) -> Callabl
 
 
 _NUMBERED = ("send", "stream", "subscribe", "get", "get-as-of", "ask", "answer", "ask-again", "cancel")
+_UNKNOWN = ("get-unknown", "subscribe-unknown", "get-unknown-without-id")
 _COMMON = ("send", "stream", "subscribe", "get", "get-unknown", "get-wrong")
 _PUSH = ("push-set", "push-get", "push-list", "push-delete")
 _PAUSE = ("ask", "answer", "ask-again", "cancel", "cancel-again")
@@ -196,15 +202,19 @@ CONVERSATIONS = {
         "0.1", "0.3", (*_COMMON, "push-set", "push-get", "ask", "answer", *_LAST, *_WITHOUT_ID), rpc("0.1")
     ),
     "jsonrpc-0.3": Conversation(
-        "0.3", "0.3", (*_COMMON, *_PUSH, "card", *_PAUSE, *_LAST, *_WITHOUT_ID, _NO_MESSAGE_ID), rpc("0.3")
+        "0.3", "0.3", (*_COMMON, *_PUSH, "card", *_PAUSE, *_LAST, *_WITHOUT_ID, _NO_MESSAGE_ID, OTHER_VERSION), rpc("0.3")
     ),
-    "jsonrpc-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, *_LAST, *_WITHOUT_ID), rpc("1.0")),
+    "jsonrpc-1.0": Conversation(
+        "1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, *_LAST, *_WITHOUT_ID, OTHER_VERSION), rpc("1.0")
+    ),
     "jsonrpc-0.3-of-a-1.0-worker": Conversation("0.3", "1.0", (*_COMMON, "ask", "answer"), rpc("0.3")),
     "jsonrpc-1.0-of-a-0.3-worker": Conversation("1.0", "0.3", (*_COMMON, "ask", "answer"), rpc("1.0")),
     "rest-0.3": Conversation(
         "0.3", "0.3", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb", *_LAST, _NO_MESSAGE_ID), rest("0.3")
     ),
-    "rest-1.0": Conversation("1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb", *_LAST), rest("1.0")),
+    "rest-1.0": Conversation(
+        "1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, "wrong-verb", *_LAST, OTHER_VERSION), rest("1.0")
+    ),
     "sequence-jsonrpc-0.1": Conversation("0.1", "0.3", _NUMBERED[:7], with_numbers(rpc("0.1"), "x-a2a-extensions")),
     "sequence-jsonrpc-0.3": Conversation("0.3", "0.3", _NUMBERED, with_numbers(rpc("0.3"), "x-a2a-extensions")),
     "sequence-jsonrpc-1.0": Conversation("1.0", "0.3", (*_NUMBERED, "list"), with_numbers(rpc("1.0"), "a2a-extensions")),

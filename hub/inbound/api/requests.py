@@ -224,9 +224,6 @@ class CardQuery(Query):
     version: Annotated[
         str | None,
         Header("A2A-Version"),
-        Field(
-            description="0.3 or 1.0; without it a card is valid in both.",
-            json_schema_extra={"pattern": r"^([01](\..*)?)?$"},
-        ),
+        Field(description="0.3 or 1.0; with any other, or without it, a card is valid in both."),
     ] = None
     etag: Annotated[str, Header("If-None-Match")] = ""

@@ -136,11 +136,11 @@ class Cards:
 def add_cards(app: Quart, cards: Cards) -> None:
     answers = {200: Card, 304: None}
 
-    @operation("The hub's card.", VersionNotSupported, answers=answers)
+    @operation("The hub's card.", answers=answers)
     async def hub_card(query: CardQuery) -> Response:
         return document_response(await cards.public(viewer(), None, _requested_version(query)), query.etag, _JSON)
 
-    @operation("A role's card, made from its live workers'.", RoleUnknown, VersionNotSupported, answers=answers)
+    @operation("A role's card, made from its live workers'.", RoleUnknown, answers=answers)
     async def role_card(role: RoleInPath, query: CardQuery) -> Response:
         return document_response(await cards.public(viewer(), role, _requested_version(query)), query.etag, _JSON)
 
@@ -156,7 +156,11 @@ def add_cards(app: Quart, cards: Cards) -> None:
 
 
 def _requested_version(query: CardQuery) -> str | None:
-    return read_version(query.version or request.args.get("A2A-Version"))
+    """None also for a version that the hub does not have: a client learns from the card which ones there are."""
+    try:
+        return read_version(query.version or request.args.get("A2A-Version"))
+    except VersionNotSupported:
+        return None
 
 
 def _usual_text(role: str) -> str:

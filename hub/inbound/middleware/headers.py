@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote_to_bytes
 
 from hub.inbound.a2a.operations import CallHeaders
 from hub.inbound.middleware.request import Request
@@ -13,6 +14,7 @@ from rolecall.model.ids import Cursor
 _EXTENSION = re.compile(r"[!-+\--~]{1,256}")
 _MAX_EXTENSIONS = 32
 _MAX_HOPS = 8
+_LONGEST_VERSION = 100
 _QUERY_VERSION = b"A2A-Version="
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")
 _READ = frozenset({b"last-event-id", b"idempotency-key", b"traceparent", b"a2a-hop", *_EXTENSION_HEADERS})
@@ -29,13 +31,15 @@ def read_call_headers(request: Request) -> CallHeaders:
     )
 
 
-def version_of(request: Request) -> str | None:
-    """The A2A version that the request names, in the header or in the query."""
-    value = request.headers.get(b"a2a-version")
-    if value is None:
+def version_of(request: Request) -> str:
+    """The A2A version that the request names: all values of the header, or if there is none, of the query."""
+    if b"a2a-version" in request.headers:
+        found = [value for name, value in request.scope["headers"] if name == b"a2a-version"]
+    else:
         query = request.scope.get("query_string", b"")
-        value = _version_in(query) if query else None
-    return value.decode("ascii", "replace")[:20] if value else None
+        found = _versions_in(query) if query else []
+    text = b", ".join(found).decode("ascii", "replace")
+    return text if len(text) <= _LONGEST_VERSION else f"{text[:_LONGEST_VERSION]}…"
 
 
 def extension_headers(request: Request) -> Headers:
@@ -46,9 +50,9 @@ def extension_headers(request: Request) -> Headers:
     return ()
 
 
-def _version_in(query: bytes) -> bytes | None:
+def _versions_in(query: bytes) -> list[bytes]:
     pairs = (pair for pair in query.split(b"&") if pair.startswith(_QUERY_VERSION))
-    return next(pairs, _QUERY_VERSION).removeprefix(_QUERY_VERSION)
+    return [unquote_to_bytes(pair.removeprefix(_QUERY_VERSION).replace(b"+", b" ")) for pair in pairs]
 
 
 def _extensions(request: Request) -> tuple[str, ...]:
