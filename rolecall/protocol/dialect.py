@@ -88,7 +88,7 @@ class RestForm(Protocol):
         """The parameters of a call about push configs, as in JSON-RPC. `sets`: `given` is a config."""
 
 
-class Calls(Protocol):
+class WorkerCalls(Protocol):
     """Calls to workers."""
 
     BINDINGS: tuple[str, ...]
@@ -129,7 +129,7 @@ class Words(Protocol):
 class WorkerSide(NamedTuple):
     """A dialect as the hub speaks it with workers. The log of a task is in its worker's dialect."""
 
-    calls: Calls
+    calls: WorkerCalls
     events: EventReaders
 
 

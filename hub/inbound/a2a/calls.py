@@ -111,15 +111,11 @@ class Calls:
             except Exception as error:
                 if stream.open or framing.errors_are_events:
                     await stream.fail(framing.error_event(counted.fail(error)))
-                    return
-                if isinstance(error, TokenEnded):
+                elif isinstance(error, TokenEnded):
                     counted.outcome = _CLIENT_GONE
                     raise  # as the next request with it
-                failure = Answered(b"", counted.fail(error), error)
-            else:
-                return
-        assert failure.fault is not None and failure.error is not None
-        await framing.send_error(request, failure.fault, failure.error, parsed=True)
+                else:
+                    await framing.send_error(request, counted.fail(error), error, parsed=True)
 
 
 class _Counted:
