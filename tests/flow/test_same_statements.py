@@ -71,7 +71,7 @@ async def opened(folder: Path) -> AsyncIterator[Store]:
     app = create_app(settings, port=1, wrap=lambda parts: replace(parts, forwarder=forwarder))
     async with app.test_app():
         rolecall = parts_of(app)
-        offer = Offer(WorkerId("echo", "a"), "http://127.0.0.1:9/", streaming=True)
+        offer = Offer(WorkerId("echo", "a"), "http://127.0.0.1:9/", streaming=True, card={"name": "echo"})
         await rolecall.directory.enrol(LOCAL, offer, boot="b")
         yield Store(rolecall)
 
