@@ -202,7 +202,21 @@ CONVERSATIONS = {
         "0.1", "0.3", (*_COMMON, "push-set", "push-get", "ask", "answer", *_LAST, *_WITHOUT_ID), rpc("0.1")
     ),
     "jsonrpc-0.3": Conversation(
-        "0.3", "0.3", (*_COMMON, *_PUSH, "card", *_PAUSE, *_LAST, *_WITHOUT_ID, _NO_MESSAGE_ID, OTHER_VERSION), rpc("0.3")
+        "0.3",
+        "0.3",
+        (
+            *_COMMON,
+            *_PUSH[:2],
+            "push-get-unnamed",
+            *_PUSH[2:],
+            "card",
+            *_PAUSE,
+            *_LAST,
+            *_WITHOUT_ID,
+            _NO_MESSAGE_ID,
+            OTHER_VERSION,
+        ),
+        rpc("0.3"),
     ),
     "jsonrpc-1.0": Conversation(
         "1.0", "1.0", (*_COMMON, "list", *_PUSH, "card", *_PAUSE, *_LAST, *_WITHOUT_ID, OTHER_VERSION), rpc("1.0")
