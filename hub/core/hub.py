@@ -93,13 +93,16 @@ class Hub:
         if not send.blocking:
             await self._started_or_shown(call)
             log = await self._engine.events.read(call.task)
-            return await self._reader.of(caller, call.task, log, TaskView(send.dialect, send.history_length, send.alias))
-        await call.started(on_disconnect)
-        log = await self._engine.events.read(call.task)
-        if not _rests(log, call.began):
-            await self._until_rest(call.task, call.began, on_disconnect)
+        else:
+            await call.started(on_disconnect)
             log = await self._engine.events.read(call.task)
-        return await self._reader.of(caller, call.task, log, TaskView(send.dialect, send.history_length, send.alias))
+            if not _rests(log, call.began):
+                seen, log = max(call.began, log[-1].cursor) if log else call.began, ()  # it may be large
+                await self._until_rest(call.task, seen, on_disconnect)
+                log = await self._engine.events.read(call.task)
+        view = TaskView(send.dialect, send.history_length, send.alias)
+        answer, log = self._reader.of(caller, call.task, log, view), ()  # from here on only the reader has it
+        return await answer
 
     async def stream(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None = None) -> TaskStream:
         """The answer to a message as a stream. Returns once the worker has begun to answer. ClientDisconnected: before there

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Protocol, TypeVar
 
-from hub.outbound.connection import ClientConnection, Response
+from hub.outbound.connection import ClientConnection, Request, Response
 from hub.outbound.url import BadUrl, ParsedUrl, read_url
 from hub.outbound.worker_guard import NotAllowed
 from hub.ports.shares import Descriptors, Share, Unlimited
@@ -32,7 +32,7 @@ from rolecall.model.value import replace
 
 _JSON = b"application/json"
 _LINE_BREAK = re.compile(r"[\r\n\0]")
-_HEAD = b"%bContent-Type: %b\r\nAccept: %b\r\nContent-Length: %d\r\n%b\r\n%b"
+_HEAD = b"%bContent-Type: %b\r\nAccept: %b\r\nContent-Length: %d\r\n%b\r\n"
 _CLOSE_TIMEOUT = 1.0
 
 P = TypeVar("P", bound=asyncio.Protocol)
@@ -164,7 +164,7 @@ class Client:
             response.fail_soon(WorkerUnreachable(response.worker, "its URL", str(error)))
             return
         opening = target.opening if http_method == b"POST" else http_method + target.opening.removeprefix(b"POST")
-        request = _HEAD % (opening, media, accept, len(body), extra, body)
+        request = _HEAD % (opening, media, accept, len(body), extra), body
         try:
             self._share.take(workspace)
         except Overloaded as error:
@@ -266,7 +266,7 @@ class Client:
         self.remove(pool, connection)
         connection.close()
 
-    def _start_connecting(self, target: ParsedUrl, key: tuple[str, str], request: bytes, response: Response) -> None:
+    def _start_connecting(self, target: ParsedUrl, key: tuple[str, str], request: Request, response: Response) -> None:
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = _Pool(self, key)
@@ -285,7 +285,7 @@ class Client:
         response.connect(connecting)
         connecting.add_done_callback(partial(self._connected, pool, response))
 
-    async def _connect(self, target: ParsedUrl, pool: _Pool, request: bytes, response: Response) -> None:
+    async def _connect(self, target: ParsedUrl, pool: _Pool, request: Request, response: Response) -> None:
         connection = await self._open_connection(target, pool, response.worker)
         if not connection.usable:
             raise WorkerUnreachable(response.worker, target.origin, "it closed the connection at once")

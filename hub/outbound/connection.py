@@ -29,6 +29,10 @@ _READ_HEADERS = frozenset(
     }
 )
 _WITHOUT_BODY = frozenset({204, 304})
+_LARGE_BODY = 64 * 1024
+"""A larger one is written by itself, not copied behind its head."""
+Request = tuple[bytes, bytes]
+"""Head and body."""
 NO_HEADERS: Mapping[bytes, bytes] = {}
 
 
@@ -188,13 +192,18 @@ class ClientConnection(asyncio.Protocol):
         """Part of the request still waits in the write buffer."""
         return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
-    def send(self, request: bytes, response: Response, within: float) -> None:
+    def send(self, request: Request, response: Response, within: float) -> None:
         """The connection must be `usable`. `within`: seconds in which the worker must have taken the request."""
         assert self._transport is not None
         self._clear()
         self._response = response
         response.begin(self)
-        self._transport.write(request)
+        head, body = request
+        if len(body) < _LARGE_BODY:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(body)
         if self._transport.get_write_buffer_size():
             self.limit(response, within, f"it has not taken the call within {within:g} s")
 

@@ -55,10 +55,10 @@ class Codec:
         if worker_event.kind is not EventKind.TASK:
             # Where every answer is a task, a bare message becomes the end of one.
             return (self.opening(ids, turn), self.adopt(worker_event, ids))
-        task = self._own_task(worker_event.document, ids)
-        user_message = _user_message(turn, ids)
-        history = [m for m in task.get("history") or () if m.get("messageId") != user_message["messageId"]]
-        task["history"] = [user_message, *history]
+        # Most workers repeat the message, which may be large. Only one copy of it is kept.
+        history = [m for m in worker_event.document.pop("history", ()) if m.get("messageId") != turn.message_id]
+        task = self._own_task({**worker_event.document, "history": history}, ids)
+        task["history"] = [_user_message(turn, ids), *task["history"]]
         return (Event(EventKind.TASK, worker_event.state, ids.log_dialect, dump(task)),)
 
     def adopt(self, worker_event: WorkerEvent, ids: Ids) -> Event:

@@ -14,6 +14,9 @@ RESPONSE_HEADERS = (
 )
 
 
+_LONG = 64 * 1024
+
+
 class Frame(Value, frozen=True):
     data: bytes
     id: str | None
@@ -54,8 +57,7 @@ class FrameReader:
         lines = chunk.split(b"\n")
         rest = lines.pop()
         if lines and self._rest:
-            lines[0] = b"".join((*self._rest, lines[0]))
-            self._rest, self._rest_size = [], 0
+            self._end_rest(lines)
         frames: list[Frame] = []
         data = self._data
         # No calls for a usual line: every event of a stream comes through here.
@@ -78,6 +80,21 @@ class FrameReader:
             self._keep(rest)
         return frames
 
+    def _end_rest(self, lines: list[bytes]) -> None:
+        """The first of these lines ends the unfinished one. A long line of data goes to the data without another copy of it."""
+        rest, size = self._rest, self._rest_size + len(lines[0])
+        self._rest, self._rest_size = [], 0
+        rest.append(lines[0])
+        if size <= _LONG or not rest[0].startswith(b"data: "):
+            lines[0] = b"".join(rest)
+            return
+        rest[0] = rest[0][6:]
+        self._size += size - 5
+        if self._size > self._limit:
+            raise FrameTooLong(f"an event of over {self._limit} bytes")
+        self._data.append(b"".join(rest))
+        del lines[0]
+
     def _without_cr(self, chunk: bytes) -> bytes:
         """The chunk with each line ended by a line feed alone."""
         if self._ended_in_cr and chunk.startswith(b"\n"):
@@ -95,6 +112,11 @@ class FrameReader:
     def unfinished(self) -> bool:
         """A frame has begun and not ended."""
         return bool(self._rest or self._data)
+
+    @property
+    def held(self) -> int:
+        """Bytes of a frame that has not ended."""
+        return self._rest_size + self._size
 
     def _field(self, line: bytes) -> bytes | None:
         """The data in that line, if it has some."""

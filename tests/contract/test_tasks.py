@@ -550,3 +550,23 @@ async def test_row_knows_the_size_of_its_log(store: Store, engine: Engine) -> No
     if store.on_disk:
         again = await store.reopen()
         assert (await again.tasks.get(ANNA, task)).size == 9
+
+
+async def test_large_messages_and_events_are_kept_as_they_came(store: Store, engine: Engine) -> None:
+    first, second = (a_turn(name, 0, name.encode() * 100_000) for name in ("first", "other"))
+    row = a_row()
+    assert await engine.tasks.admit(row, first)
+    events = [text("e" * 300_000), text("small"), text("f" * 3_000_000)]
+    await append(engine, row.id, *events)
+    assert await engine.tasks.add_turn(row.id, second)
+    await engine.tasks.drop_turn(row.id, second)
+    assert await engine.tasks.add_turn(row.id, second)
+    small = a_turn("small", 0, b"{}")
+    assert await engine.tasks.add_turn(row.id, small)
+    expected = [first.params, second.params, small.params]
+    assert [turn.params for turn in await engine.tasks.turns(row.id)] == expected
+    engine = await store.open_again(engine)
+    assert [turn.params for turn in await engine.tasks.turns(row.id)] == expected
+    assert [logged.event for logged in await engine.events.read(row.id)] == events
+    await engine.tasks.discard(row.id)
+    assert not await engine.tasks.turns(row.id)

@@ -193,6 +193,7 @@ class TaskLogWriter:
                 fold.add(page)
             else:
                 await asyncio.to_thread(fold.add, page)
+            page = ()  # it may be large
         self._fold = fold  # not before: a thread may still add to a fold whose comparison was cancelled
         return fold
 

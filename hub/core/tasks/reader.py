@@ -10,7 +10,7 @@ from hub.core.tasks.folding import FoldingThread
 from hub.ports.codec import LogFold
 from rolecall.errors import ClientDisconnected, InvalidAnswer, TaskNotFound
 from rolecall.model.a2a import Answer, Event, EventKind, Logged
-from rolecall.model.ids import Caller, Cursor, TaskId
+from rolecall.model.ids import START, Caller, Cursor, TaskId
 from rolecall.model.task import TaskRow
 from rolecall.model.value import Value
 
@@ -82,9 +82,9 @@ class TaskReader:
         """
         if not log:
             raise TaskNotFound
-        first = log[0].event
-        if first.kind is EventKind.MESSAGE:
-            return Answer(EventKind.MESSAGE, view.dialect, self._codec.spelled(first, view.dialect), log[0].cursor)
+        if log[0].event.kind is EventKind.MESSAGE:
+            body = self._codec.spelled(log[0].event, view.dialect)
+            return Answer(EventKind.MESSAGE, view.dialect, body, log[0].cursor)
         turns = await self._engine.tasks.turns(task)
         if not _is_long(log):
             body = self._codec.snapshot(
@@ -99,8 +99,10 @@ class TaskReader:
         with self._unsent.hold(caller.workspace, _size(log)):
             async with self._folding.turn(caller):
                 fold = self._codec.fold(turns, dialect=view.dialect)
-                for start in range(0, len(log), _PAGE):
-                    await self._folding.run(caller, fold.add, log[start : start + _PAGE])
+                while log:
+                    count = _page_of(log)
+                    page, log = log[:count], log[count:]  # what is folded is not kept
+                    await self._folding.run(caller, fold.add, page)
                 return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view), fold.at)
 
     async def documents(self, caller: Caller, rows: Sequence[TaskRow], view: TaskView) -> Sequence[Answer]:
@@ -125,9 +127,11 @@ class TaskReader:
     async def as_of(self, caller: Caller, task: TaskId, at: Cursor) -> Logged:
         """The Task after event `at`, or after the last event if the log is shorter, as an event with that cursor."""
         log = await self._engine.events.read(task, upto=at)
-        answer = await self.of(caller, task, log, TaskView(log[0].event.dialect if log else ""))
         state = next((e.event.state for e in reversed(log) if e.event.state is not None), None)
-        return Logged(log[-1].cursor, Event(EventKind.TASK, state, answer.dialect, answer.body))
+        cursor, dialect = (log[-1].cursor, log[0].event.dialect) if log else (START, "")
+        folded, log = self.of(caller, task, log, TaskView(dialect)), ()
+        answer = await folded
+        return Logged(cursor, Event(EventKind.TASK, state, answer.dialect, answer.body))
 
 
 def _snapshot(fold: LogFold, view: TaskView) -> bytes:
@@ -141,6 +145,16 @@ def _is_long(log: Sequence[Logged]) -> bool:
 
 def _is_short(row: TaskRow) -> bool:
     return row.at <= _FOLDED_ON_LOOP and row.size <= _FOLDED_ON_LOOP * 1024
+
+
+def _page_of(log: Sequence[Logged]) -> int:
+    """How many events of it are folded next: those that are large, one by one."""
+    size = 0
+    for count, logged in enumerate(log[:_PAGE], 1):
+        size += len(logged.event.body)
+        if size > _FOLDED_ON_LOOP * 1024:
+            return count
+    return min(len(log), _PAGE)
 
 
 def _size(log: Sequence[Logged]) -> int:

@@ -156,6 +156,8 @@ class EventStream:
 
     def _write_now(self, events: Sequence[Logged]) -> bool:
         """False: the client lags, they are large, or one of them cannot be encoded: they are read again as a page."""
+        if len(events) == 1 and len(events[0].event.body) >= SMALL:
+            return False
         frames = self._frames(events) if events else KEEP_ALIVE
         if frames is None or len(frames) >= SMALL:
             return False

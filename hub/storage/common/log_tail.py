@@ -103,10 +103,11 @@ class LogTail:
             asyncio.get_running_loop().call_soon(self._serve, due)
 
     def _trim(self) -> None:
+        """The newest event stays, however large it is: its readers would all read it from the store."""
         surplus = max(len(self._events) - TAIL_EVENTS, 0)
         for logged in self._events[:surplus]:
             self.size -= len(logged.event.body)
-        while self.size > TAIL_BYTES:
+        while self.size > TAIL_BYTES and surplus < len(self._events) - 1:
             self.size -= len(self._events[surplus].event.body)
             surplus += 1
         if surplus:

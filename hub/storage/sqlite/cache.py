@@ -18,10 +18,12 @@ _GROWTH = 2048
 class _LruBucket:
     """An LRU bucket with a limit of tasks and of bytes."""
 
-    __slots__ = ("_limit", "_size", "_weight", "tasks")
+    __slots__ = ("_least", "_limit", "_size", "_weight", "tasks")
 
-    def __init__(self, limit: int, size: int) -> None:
+    def __init__(self, limit: int, size: int, *, least: int = 0) -> None:
+        """`least`: so many tasks stay, however large they are."""
         self._limit = limit
+        self._least = least
         self._size = size
         self.tasks: OrderedDict[TaskId, tuple[CachedTask, int]] = OrderedDict()
         """Each with the weight with which it counts."""
@@ -33,7 +35,7 @@ class _LruBucket:
         weight = cached.weight
         self.tasks[task] = cached, weight
         self._weight += weight
-        while len(self.tasks) > self._limit or (self._weight > self._size and len(self.tasks) > 1):
+        while len(self.tasks) > self._limit or (self._weight > self._size and len(self.tasks) > self._least):
             _, (oldest, its_weight) = self.tasks.popitem(last=False)
             self._weight -= its_weight
             oldest.drop_contents()
@@ -66,7 +68,7 @@ class Cache:
 
     def __init__(self, *, open_tasks: int = OPEN, ended: int = ENDED, size: int = BYTES) -> None:
         self._known: WeakValueDictionary[TaskId, CachedTask] = WeakValueDictionary()
-        self._open = _LruBucket(open_tasks, size)
+        self._open = _LruBucket(open_tasks, size, least=1)
         self._ended = _LruBucket(ended, size // 4)
         self._loading: dict[TaskId, set[_Load]] = {}
 

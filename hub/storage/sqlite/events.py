@@ -16,6 +16,7 @@ from hub.storage.common.cached_task import CachedTask, Outcome, numbered
 from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower
 from hub.storage.common.notifier import Notifier
 from hub.storage.sqlite.cache import Cache
+from hub.storage.sqlite.contents import LARGE, as_value, is_large, write_large
 from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.reserve import Reserve
 from hub.storage.sqlite.tasks import MEMBERS, row_of
@@ -253,12 +254,16 @@ class _Append(Item):
         base, position = cached.key << CURSOR_BITS, self.entry.position or ""
         for logged in self.logged:
             cursor, event = logged.cursor, logged.event
-            held, body = position if cursor == self._end else "", bytearray(event.body)
+            held, body = position if cursor == self._end else "", as_value(event.body)
             rows.append((base + cursor, _KIND_TEXT[event.kind], _STATE_TEXT[event.state], event.dialect, held, body))
         if db.execute(first, (*rows[0], cached.key, cached.task)).rowcount != 1:
             return False
         if len(rows) > 1:
             db.executemany(_ADD, rows[1:])
+        if self.size > LARGE:
+            for logged in self.logged:
+                if is_large(logged.event.body):
+                    write_large(db, "event", "body", base + logged.cursor, logged.event.body)
         return True
 
     def _failure(self) -> HubError:

@@ -11,6 +11,7 @@ from hub.ports.clock import Clock
 from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.sqlite.cache import Cache
+from hub.storage.sqlite.contents import as_value, is_large, write_large
 from hub.storage.sqlite.list_readers import ListReaders
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.reader import SqliteReader
@@ -34,15 +35,19 @@ insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params
 values ({", ".join("?" * 23)})
 """
 _TURNS = """
-select turn_after, turn_message, turn_dialect, turn_params, -1 as seq from task where id = ?1
+select turn_after, turn_message, turn_dialect, turn_params, -1 as seq from task where id = ?1 and length(turn_params)
 union all
 select after, message, dialect, params, seq from turn where task = (select key from task where id = ?1)
 order by seq
 """
 _ADD_TURN = """
 insert into turn (task, seq, after, message, dialect, params, names)
-values (?1, (select count(*) from turn where task = ?1), ?2, ?3, ?4, ?5, ?6)
-returning seq
+values (?1, (select count(*) from turn where task = ?1 and seq >= 0), ?2, ?3, ?4, ?5, ?6)
+returning seq, rowid
+"""
+# A large first message is not in its task's row, which is written again with each change of the state.
+_ADD_FIRST_TURN = """
+insert into turn (task, seq, after, message, dialect, params, names) values (?, -1, ?, ?, ?, x'', x'')
 """
 _DROP_TURN = """
 delete from turn where task = (select key from task where id = ?1) and after = ?2 and message = ?3
@@ -172,7 +177,7 @@ class SqliteTasks:
     ) -> bool:
         self._reserve.check()
         self._disk.check(row.caller.workspace)
-        values = (*_values(row), turn.after, turn.message_id, turn.dialect, bytearray(turn.params), _joined(names))
+        values = (*_values(row), turn.after, turn.message_id, turn.dialect, as_value(turn.params), _joined(names))
         free_before = self._clock.wall() - remembered.total_seconds()
         set_config = self._pushes.config_work(row.caller, push, limit=1) if push is not None else None
 
@@ -182,6 +187,9 @@ class SqliteTasks:
             if place is not None and not _add_calls(db, place, START, names, free_before):
                 _delete(db, place)
                 return None
+            if place is not None and is_large(turn.params):
+                first = db.execute(_ADD_FIRST_TURN, (place, turn.after, turn.message_id, turn.dialect))
+                write_large(db, "turn", "params", first.lastrowid or 0, turn.params)
             if set_config is not None:
                 set_config(db)
             return place
@@ -204,7 +212,7 @@ class SqliteTasks:
         self, task: TaskId, turn: Turn, *, names: Sequence[CallName] = (), remembered: timedelta = timedelta()
     ) -> bool:
         self._reserve.check()
-        values = (turn.after, turn.message_id, turn.dialect, turn.params, _joined(names))
+        values = (turn.after, turn.message_id, turn.dialect, as_value(turn.params), _joined(names))
         now = self._clock.wall()
         free_before = now - remembered.total_seconds()
 
@@ -216,7 +224,9 @@ class SqliteTasks:
             key, workspace = found
             if not _add_calls(db, key, turn.after, names, free_before):
                 return None
-            seq = int(db.execute(_ADD_TURN, (key, *values)).fetchone()[0])
+            seq, row_id = db.execute(_ADD_TURN, (key, *values)).fetchone()
+            if is_large(turn.params):
+                write_large(db, "turn", "params", row_id, turn.params)
             db.execute("update task set updated = ? where id = ? and idle_since is null", (now, task))
             return seq, workspace
 

@@ -24,6 +24,10 @@ BATCH_BYTES = 4 * 1024 * 1024
 """A batch that holds more ends there: what is not committed is in memory, and everybody waits for it."""
 SMALL = 64 * 1024
 """Bytes of an item that need not take turns."""
+ON_LOOP_BYTES = 1024 * 1024
+"""A batch that holds more runs on the thread, and the loop serves others."""
+QUEUE_BYTES = 256 * 1024 * 1024
+"""Content that may wait for a commit: a slow disk must not fill the memory."""
 BUSY_MILLIS = 5_000
 """How long to wait for another process that locks the database."""
 _WAIT_TURNS = 3
@@ -174,7 +178,7 @@ class Writer:
         """The same without a future: the item is settled, in the order of its batch and never within this call.
         StoreUnavailable: it was not queued.
         """
-        if not self._open or self._waiting >= QUEUE_LIMIT:
+        if not self._open or self._waiting >= QUEUE_LIMIT or self._waiting_bytes > QUEUE_BYTES:
             raise StoreUnavailable
         item.result = item.error = None
         self._waiting += 1
@@ -214,6 +218,7 @@ class Writer:
             maintenance, self._maintenance = self._maintenance, None
             self._orders.put(lambda db: self._run_maintenance(db, maintenance))
             return
+        waiting = self._waiting_bytes
         batch = self._batch = self._take_batch()
         if not batch:
             self._busy = False
@@ -222,7 +227,8 @@ class Writer:
             return
         order = self._write
         try:
-            if all([item.short for item in batch]) and self._run_on_loop(batch):
+            large = waiting > ON_LOOP_BYTES and sum([item.size for item in batch]) > ON_LOOP_BYTES
+            if not large and all([item.short for item in batch]) and self._run_on_loop(batch):
                 order = self._commit
         except BaseException:
             self._orders.put(None)  # a bug: ends the thread, see _settle_end

@@ -19,6 +19,7 @@ _MOMENT = re.compile(
 )
 _MAX_DIGITS = 9  # of a fraction of a second: 1.0 reads no more
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*")
+_STANDARD = re.compile(r"[A-Za-z0-9+/]*+={0,2}")
 _TO_STANDARD = str.maketrans("-_", "+/", " \t\r\n")
 
 
@@ -78,6 +79,8 @@ def texts(holder: JsonObject, name: str, where: str) -> tuple[str, ...]:
 
 def base64(value: str, where: str) -> str:
     """In the standard alphabet, padded, as strict readers require. The URL-safe alphabet and line ends are accepted too."""
+    if len(value) % 4 == 0 and _STANDARD.fullmatch(value):
+        return value  # without a copy: it may be a large file
     bare = value.translate(_TO_STANDARD).rstrip("=")
     if not _BASE64.fullmatch(bare) or len(bare) % 4 == 1:
         raise Untranslatable(f'"{where}" must be base64.')

@@ -66,3 +66,19 @@ def test_an_unfinished_frame_is_recognised() -> None:
 
 def test_a_written_frame_is_read_again() -> None:
     assert FrameReader().feed(write_frame(b'{"a":1}', cursor=7)) == [Frame(b'{"a":1}', "7", None)]
+
+
+@pytest.mark.parametrize("start", [b"data: ", b"data:", b"id: 3\ndata: "])
+def test_a_long_line_that_comes_in_pieces_is_read_whole(start: bytes) -> None:
+    line = bytes(range(33, 127)) * 2_000
+    whole, reader = start + line + b"\ndata: more\n\ndata: next\n\n", FrameReader()
+    frames = [frame for at in range(0, len(whole), 1_000) for frame in reader.feed(whole[at : at + 1_000])]
+    assert [frame.data for frame in frames] == [line + b"\nmore", b"next"]
+    assert reader.held == 0
+
+
+def test_a_long_line_that_comes_in_pieces_is_refused_at_the_limit() -> None:
+    reader = FrameReader(limit=100_000)
+    with pytest.raises(FrameTooLong):
+        for piece in (b"data: " + b"x" * 60_000, b"x" * 30_000 + b"\ndata: " + b"x" * 20_000 + b"\n"):
+            reader.feed(piece)

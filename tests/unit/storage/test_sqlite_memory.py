@@ -173,6 +173,26 @@ def test_the_cache_finds_a_followed_task_after_its_end() -> None:
     assert cache.find(TaskId("followed")) is task_in_use
 
 
+def test_a_tail_keeps_the_newest_event_however_large_it_is() -> None:
+    tail = a_cached_task(3, 2 * TAIL_BYTES)
+    assert [logged.cursor for logged in tail.since(Cursor(2))] == [3]
+    assert not tail.covers(Cursor(1))
+    tail.extend([Logged(Cursor(4), text("small"))])
+    assert [logged.cursor for logged in tail.since(Cursor(3))] == [4]
+    assert not tail.covers(Cursor(2))
+
+
+def test_the_cache_keeps_no_ended_task_that_is_larger_than_its_part() -> None:
+    cache = Cache(size=8_000)
+    for name, size in (("small", 10), ("large", 2_000)):
+        task = CachedTask(a_row(state=TaskState.COMPLETED), [a_turn(params=b"x" * size)])
+        task.close()
+        cache.keep(TaskId(name), task)
+    del task
+    gc.collect()
+    assert cache.find(TaskId("large")) is None
+
+
 async def test_a_write_to_an_evicted_task_reaches_its_reader(engine: SqliteEngine) -> None:
     task = await admitted(engine)
     expected = await grown(engine, task, 5)

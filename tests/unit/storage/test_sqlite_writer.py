@@ -443,3 +443,30 @@ async def test_many_small_items_are_one_batch(engine: SqliteEngine) -> None:
         waiting = [engine.writer.submit(lambda _: None, short=True, size=100) for _ in range(300)]
     await asyncio.gather(*waiting)
     assert engine.writer.commits - before == 2
+
+
+async def test_content_above_a_limit_is_not_queued_while_the_disk_is_slow(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "QUEUE_BYTES", 100_000)
+    tasks = [await admitted(engine) for _ in range(3)]
+    async with blocked_writer(engine):
+        first, second, third = (asyncio.ensure_future(append(engine, task, text("x" * 60_000))) for task in tasks)
+        await turns()
+        with pytest.raises(StoreUnavailable):
+            await third
+    await first
+    await second
+    await append(engine, tasks[2], text("again"))
+
+
+async def test_large_content_is_written_beside_the_loop(engine: SqliteEngine) -> None:
+    threads: set[int] = set()
+    task = await admitted(engine)
+    for size in (10, writer_module.ON_LOOP_BYTES + 1):
+        seen = asyncio.get_running_loop().create_future()
+        engine.writer.submit(lambda _: threads.add(threading.get_ident()), seen.set_result, short=True, size=size)
+        await seen
+    assert len(threads) == 2
+    assert threading.get_ident() in threads
+    assert task
