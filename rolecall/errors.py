@@ -23,7 +23,7 @@
     │   ├── WorkerBroke         the call was sent: it may have run, so it is never repeated
     │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  LogTooLong  DiskFull (each a LogFull)  DeadlinePassed
     │   ├── WorkerFault         the worker answered with a JSON-RPC error
-    │   └── InvalidAnswer       the worker's answer is not A2A
+    │   └── InvalidAnswer       the worker's answer is not A2A; also AnswerTooLarge  EventTooLarge
     ├── LeaseError              a registration
     │   └── LeaseUnknown  LeaseSuperseded  InstanceConflict  OfferInvalid
     ├── StoreError              the engine
@@ -120,8 +120,8 @@ class WebhookInsecure(WebhookRejected):
 class BodyTooLarge(RequestError):
     setting = "max_body"
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"The body is larger than {limit} bytes. Send less, or raise {{setting}} on the hub.")
+    def __init__(self, limit: int, where: str = "{setting} on the hub") -> None:
+        super().__init__(f"The body is larger than {limit} bytes. Send less, or raise {where}.")
         self.limit = limit
 
 
@@ -608,6 +608,26 @@ class InvalidAnswer(WorkerError):
     def __init__(self, worker: str, why: str) -> None:
         super().__init__(f"{worker} sent an answer that is not A2A: {why}.")
         self.worker, self.why = worker, why
+
+
+class AnswerTooLarge(InvalidAnswer):
+    setting = "max_log"
+
+    def __init__(self, worker: str, limit: int) -> None:
+        self._say(worker, "an answer", limit, "a task's log")
+
+    def _say(self, worker: str, what: str, limit: int, whole: str) -> None:
+        self.worker, self.why = worker, f"{what} of more than {limit} bytes"
+        WorkerError.__init__(
+            self, f"{worker} sent {self.why}, the limit of {whole} ({{setting}} on the hub). Let it send pieces, or a link."
+        )
+
+
+class EventTooLarge(AnswerTooLarge):
+    setting = "max_event"
+
+    def __init__(self, worker: str, limit: int) -> None:
+        self._say(worker, "an event", limit, "one event")
 
 
 # --- registrations

@@ -32,7 +32,7 @@ from worker_sdk.errors import (
 )
 from worker_sdk.lease import Lease, LeaseState
 from worker_sdk.load import load_worker
-from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, UserError
+from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, TooLarge, UserError
 from worker_sdk.worker import Worker
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "TaskRejected",
     "TaskState",
     "TimedOut",
+    "TooLarge",
     "UserError",
     "Worker",
     "WorkerBusy",

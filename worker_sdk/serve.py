@@ -45,6 +45,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 RPC_PATHS = ("", "/", "/a2a")
 _PUSH = frozenset({Operation.PUSH_SET, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE})
 _BODY_TIMEOUT = 30.0
+_SETTING = "max_body of the Worker"
 _KEEP_ALIVE = 15.0
 _JSON = (b"content-type", b"application/json")
 _OUTSIDE_RPC = (BodyTooLarge, BodyTooSlow, MediaTypeNotSupported)
@@ -140,7 +141,7 @@ class Server:
             raise MediaTypeNotSupported
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._max_body:
-            raise BodyTooLarge(self._max_body)
+            raise BodyTooLarge(self._max_body, _SETTING)
         try:
             async with asyncio.timeout(_BODY_TIMEOUT):
                 return await self._read_all(receive)
@@ -155,7 +156,7 @@ class Server:
                 raise InvalidRequest("The client disconnected before the whole body had arrived.")
             body += event.get("body", b"")
             if len(body) > self._max_body:
-                raise BodyTooLarge(self._max_body)
+                raise BodyTooLarge(self._max_body, _SETTING)
             if not event.get("more_body"):
                 return bytes(body)
 

@@ -62,6 +62,20 @@ class Artifact:
         return file
 
 
+def piece_mark(number: int, count: int) -> JsonObject:
+    """What a part has that holds one piece of a file: A2A has parts of an artifact, and no pieces of a part."""
+    return {"metadata": {"rolecall": {"piece": number, "pieces": count}}}
+
+
+def joined_file(parts: Sequence[JsonObject]) -> JsonObject | None:
+    """The file part that these parts are the pieces of. None: they are not, or not all of them."""
+    marks = [((part.get("metadata") or {}).get("rolecall") or {}) for part in parts]
+    whole = all(mark == {"piece": at, "pieces": len(parts)} for at, mark in enumerate(marks, 1))
+    if len(parts) < 2 or not whole or not all("bytes" in (part.get("file") or {}) for part in parts):
+        return None
+    return {"kind": "file", "file": {**parts[0]["file"], "bytes": "".join([part["file"]["bytes"] for part in parts])}}
+
+
 class Message:
     """A read-only message. `raw` is its A2A document."""
 
@@ -114,6 +128,16 @@ class Reject(Exception):
 
 class UserError(Exception):
     """Raise it to fail a task with a text for the caller. The text of any other exception only goes to the worker's log."""
+
+
+class TooLarge(ValueError):
+    """What a handler yielded or returned does not fit into one event. It is raised at the `yield`."""
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"{what} takes {size} bytes in one event, and an event may take {limit} (max_event of the Worker, and "
+            "ROLECALL_MAX_EVENT of its hub). Send it in pieces or as a url, or raise both."
+        )
 
 
 def text_of(parts: Sequence[JsonObject]) -> str:

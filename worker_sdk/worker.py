@@ -17,6 +17,7 @@ from worker_sdk.config import read_settings
 from worker_sdk.handler import Form, Handler
 from worker_sdk.lease import Lease, worker_name
 from worker_sdk.serve import Receive, Scope, Send, Server
+from worker_sdk.tasks.log import MAX_EVENT
 from worker_sdk.tasks.task_table import TaskLimits, Tasks
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 PLAIN_LIMIT = 32
 """Default `concurrency` of plain functions, because each call takes a thread."""
 
+MAX_BODY = 16 * 1024 * 1024 + 64 * 1024
+"""The hub's default, and what the hub adds to a message."""
+_LEAST_EVENT = 64 * 1024
 _MODES = ("text/plain", "application/json")
 _REPLAYS = Extension(REPLAY_EXTENSION, "Streams resume exactly from Last-Event-ID.")
 
@@ -48,6 +52,9 @@ class Worker:
 
     At most `concurrency` handlers run at a time. A call above that is refused, never queued, so that the hub tries another
     instance. None means no limit for async handlers, 32 for plain functions.
+
+    `max_body`: bytes of a request. `max_event`: bytes of one event; longer texts and files are sent in pieces, and other
+    results that do not fit are refused. Its hub has settings with the same names.
     """
 
     def __init__(
@@ -61,13 +68,16 @@ class Worker:
         skills: Sequence[Mapping[str, Any]] | None = None,
         models: Sequence[str] = (),
         version: str = "0.1.0",
-        max_body: int = 16 * 1024 * 1024,
+        max_body: int = MAX_BODY,
+        max_event: int = MAX_EVENT,
         drain_timeout: float = 30.0,
         limits: TaskLimits | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         if concurrency is not None and concurrency < 1:
             raise ValueError("concurrency is 1 or more, or None")
+        if max_event < _LEAST_EVENT:
+            raise ValueError(f"max_event is {_LEAST_EVENT} or more")
         self.role, self.instance = worker_name(role, instance)
         self.description = description
         self.concurrency = concurrency
@@ -77,6 +87,7 @@ class Worker:
         self.drain_timeout = drain_timeout
         self._skills = [dict(skill) for skill in skills or ()]
         self._max_body = max_body
+        self._max_event = max_event
         self._limits = limits or TaskLimits()
         self._monotonic = monotonic
         self._handler: Handler | None = None
@@ -107,7 +118,12 @@ class Worker:
             if self._handler is None:
                 raise TypeError(f"{self.role} has no handler: decorate a function with @worker.on_message")
             self._tasks = Tasks(
-                self._handler, name=self.name, concurrency=self.concurrency, limits=self._limits, monotonic=self._monotonic
+                self._handler,
+                name=self.name,
+                concurrency=self.concurrency,
+                limits=self._limits,
+                max_event=self._max_event,
+                monotonic=self._monotonic,
             )
         return self._tasks
 

@@ -13,7 +13,7 @@ from rolecall.protocol.v0_3.events import read_result
 from rolecall.protocol.v0_3.parts import read_part
 from rolecall.protocol.workers.events import Malformed
 from worker_sdk.errors import InputRequired, RolecallError, TaskFailed, TaskRejected
-from worker_sdk.words import Artifact, Message, text_of
+from worker_sdk.words import Artifact, Message, joined_file, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +153,12 @@ def event_of(result: Any, cursor: str | None) -> StreamEvent:
 
 
 def artifact_of(document: JsonObject) -> Artifact:
-    """An artifact with several parts is represented by its text if it has any, else by its first part."""
+    """An artifact with several parts is represented by its text if it has any, else by its first part. The pieces of one file
+    are joined.
+    """
     parts: Sequence[JsonObject] = document.get("parts") or ()
+    if (file := joined_file(parts)) is not None:
+        parts = (file,)
     name, description = str(document.get("name") or ""), str(document.get("description") or "")
     first = parts[0] if parts else {}
     kind, media = first.get("kind"), _media_type(first)

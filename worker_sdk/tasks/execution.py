@@ -8,8 +8,9 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -19,11 +20,13 @@ from rolecall.protocol.text.timestamp import timestamp
 from worker_sdk.context import Task
 from worker_sdk.handler import Form, Handler
 from worker_sdk.tasks.log import TaskLog
-from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, UserError
+from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, TooLarge, UserError, piece_mark
 
 log = logging.getLogger("worker_sdk")
 
 _MAX_TEXT = 128 * 1024
+_ENVELOPE = 8 * 1024
+"""Bytes of an event with a file, beside its content."""
 
 
 class Slots:
@@ -153,7 +156,7 @@ class Execution:
                 return
             try:
                 answer = await self._handle_item(item)
-            except (asyncio.CancelledError, TypeError) as error:
+            except (asyncio.CancelledError, TypeError, TooLarge) as error:
                 # The handler is suspended at its yield: raise the error there.
                 step = generator.athrow(error)
             else:
@@ -217,6 +220,9 @@ class Execution:
         self._on_end(self)
 
     def _outcome_of(self, cancelled: bool, error: BaseException | None) -> tuple[TaskState, str]:
+        if isinstance(error, TooLarge):
+            log.error("task %s failed: %s", self.log.task_id, error)
+            return TaskState.FAILED, str(error)
         if isinstance(error, Reject):
             return TaskState.REJECTED, str(error)
         if isinstance(error, UserError):
@@ -264,10 +270,21 @@ class Execution:
         head: JsonObject = {"artifactId": str(uuid4())}
         head |= {"name": artifact.name} if artifact.name else {}
         head |= {"description": artifact.description} if artifact.description else {}
-        part = artifact.part()
-        parts = [part] if artifact.text is None else [{**part, "text": piece} for piece in _pieces(artifact.text)]
+        parts = self._parts_of(artifact)
         for at, piece in enumerate(parts):
             self._update({**head, "parts": [piece]}, append=at > 0, last=at == len(parts) - 1)
+
+    def _parts_of(self, artifact: Artifact) -> Sequence[JsonObject]:
+        """One, or pieces that go into an event each."""
+        if artifact.text is not None:
+            part = artifact.part()
+            return [{**part, "text": piece} for piece in _pieces(artifact.text)]
+        limit = self.log.max_event // 4 * 3 - _ENVELOPE  # base64 makes four bytes of three
+        if artifact.raw is None or len(artifact.raw) <= limit:
+            return [artifact.part()]
+        size = limit - limit % 3  # without padding in between, so that joined texts are base64 too
+        pieces = [artifact.raw[at : at + size] for at in range(0, len(artifact.raw), size)]
+        return [replace(artifact, raw=piece).part() | piece_mark(at, len(pieces)) for at, piece in enumerate(pieces, 1)]
 
     def _update(self, artifact: JsonObject, *, append: bool, last: bool) -> None:
         self._append(EventKind.ARTIFACT, {"artifact": artifact, "append": append, "lastChunk": last})

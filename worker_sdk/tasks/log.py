@@ -16,19 +16,23 @@ from rolecall.model.fold import TaskFold, trim_history
 from rolecall.model.ids import Cursor
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.v0_3 import VERSION
+from worker_sdk.words import TooLarge
 
 CAP = 16 * 1024 * 1024
+MAX_EVENT = 16 * 1024 * 1024
 _PAGE = 256
 
 
 class TaskLog:
     """One writer, the handler's execution; any number of readers. All on one event loop."""
 
-    def __init__(self, task_id: str, context_id: str, *, cap: int = CAP) -> None:
+    def __init__(self, task_id: str, context_id: str, *, cap: int = CAP, max_event: int = MAX_EVENT) -> None:
         self.task_id, self.context_id = task_id, context_id
         self.state = TaskState.SUBMITTED
         self.size = 0
         self._cap = cap
+        self.max_event = max_event
+        self._largest = 0
         self._events: list[Event] = []
         self._first = 1
         self._dropped_bytes = 0
@@ -59,7 +63,11 @@ class TaskLog:
     # --- writing
 
     def append(self, kind: EventKind, document: JsonObject, state: TaskState | None = None) -> None:
+        """TooLarge: nothing was added. The first event has the caller's message, which another limit has passed."""
         body = dump(document)
+        if len(body) > self.max_event and self._events:
+            raise TooLarge(f"This {kind.value}", len(body), self.max_event)
+        self._largest = max(self._largest, len(body))
         self._events.append(Event(kind, state, VERSION, body))
         self.size += len(body)
         if state is not None:
@@ -76,12 +84,17 @@ class TaskLog:
         self._turns.append((self.end, message))
 
     async def wait_for_space(self) -> None:
-        """Wait until the log is below its cap."""
-        while self.size >= self._cap:
+        """Wait until the log is below its cap, or holds little more than half of it and one large event."""
+        while self.size >= self._limit:
             self._make_space()
-            if self.size >= self._cap:
+            if self.size >= self._limit:
                 self._space.clear()
                 await self._space.wait()
+
+    @property
+    def _limit(self) -> int:
+        """Of what readers have passed, half of the cap is kept, and events are dropped as a whole: the rest is below this."""
+        return max(self._cap, self._cap // 2 + self._largest) if self._readers else self._cap
 
     async def wait_until_resting(self) -> None:
         """Wait until the task has ended or waits for input."""

@@ -17,7 +17,7 @@ from rolecall.model.ids import new_context_id, new_task_id
 from rolecall.protocol.text.jsontext import dump
 from worker_sdk.handler import Handler
 from worker_sdk.tasks.execution import Execution, Slots
-from worker_sdk.tasks.log import CAP, TaskLog
+from worker_sdk.tasks.log import CAP, MAX_EVENT, TaskLog
 
 _Key = tuple[str, str | None, str, bytes]
 
@@ -55,6 +55,7 @@ class Tasks:
         name: str,
         concurrency: int | None,
         limits: TaskLimits,
+        max_event: int = MAX_EVENT,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.boot = uuid4().hex
@@ -63,6 +64,7 @@ class Tasks:
         self._handler = handler
         self._name = name
         self._limits = limits
+        self._max_event = max_event
         self._monotonic = monotonic
         self._by_id: dict[str, Execution] = {}
         self._deliveries: dict[_Key, Delivery] = {}
@@ -146,7 +148,7 @@ class Tasks:
 
     def _start(self, send: Send) -> Delivery:
         self._take_slot()
-        log = TaskLog(new_task_id(), send.context_id or new_context_id(), cap=self._limits.log)
+        log = TaskLog(new_task_id(), send.context_id or new_context_id(), cap=self._limits.log, max_event=self._max_event)
         execution = Execution(log, self._handler, self.slots, send, self._on_end)
         self._by_id[log.task_id] = execution
         execution.start()

@@ -10,6 +10,7 @@ import pytest
 from rolecall.model.a2a import EventKind, TaskState
 from rolecall.protocol.text.jsontext import parse
 from worker_sdk.tasks.log import TaskLog
+from worker_sdk.words import TooLarge
 
 pytestmark = pytest.mark.virtual_time
 
@@ -91,6 +92,26 @@ async def test_the_handler_waits_when_the_log_is_exactly_at_the_cap() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     waiting.cancel()
+
+
+async def test_a_handler_does_not_wait_for_ever_behind_an_event_that_is_larger_than_half_the_cap() -> None:
+    log = begun(cap=10_000)
+    reading = asyncio.create_task(read_all(log, 0))
+    for size in (7_000, 4_000, 9_000, 12_000, 4_000, 100):
+        async with asyncio.timeout(5):
+            await log.wait_for_space()
+        put_text(log, "x" * size)
+    end(log)
+    assert await reading == list(range(1, log.end + 1))
+
+
+def test_an_event_above_its_limit_is_refused_and_names_the_settings_of_both_sides() -> None:
+    log = TaskLog("t", "c", max_event=1_000)
+    log.append(EventKind.TASK, {"kind": "task", "text": "x" * 2_000}, TaskState.WORKING)
+    put_text(log, "x" * 500)
+    with pytest.raises(TooLarge, match=r"may take 1000 \(max_event of the Worker, and ROLECALL_MAX_EVENT of its hub\)"):
+        put_text(log, "x" * 1_000)
+    assert log.end == 2
 
 
 async def test_memory_stays_bounded_and_a_slow_reader_misses_nothing() -> None:
