@@ -58,6 +58,7 @@ from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.origins import Origins
 from hub.inbound.middleware.rate_limiter import RateLimiter
+from hub.outbound.answers import AnswerLimits
 from hub.outbound.card_source import HttpCards
 from hub.outbound.client import Client, ClientLimits
 from hub.outbound.forwarder import HttpForwarder
@@ -220,7 +221,8 @@ async def _running(
     ):
         observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()), shares.uses)
         vault = _vault(settings)
-        parts = _dependencies(settings, engine, HttpForwarder(client, vault=vault), observer, clock, supervisor, shares, tokens)
+        forwarder = HttpForwarder(client, _answer_limits(settings), vault, shares.large_events)
+        parts = _dependencies(settings, engine, forwarder, observer, clock, supervisor, shares, tokens)
         deps = wrap(parts)
         terms = LeaseTerms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
         source = HttpCards(client, guard, vault, max_card=settings.max_card, max_depth=settings.max_depth)
@@ -333,6 +335,11 @@ def _share_limits(settings: Settings, worker_connections: int) -> ShareLimits:
 def _part(part: int, settings: Settings, worker_connections: int) -> int:
     """A part of the connections to workers, where fewer fit than the setting says."""
     return max(1, part * worker_connections // settings.max_worker_connections)
+
+
+def _answer_limits(settings: Settings) -> AnswerLimits:
+    """A worker's whole task may be as large as the log that it is compared with."""
+    return AnswerLimits(max_answer=settings.max_log, max_event=settings.max_event)
 
 
 def _worker_limits(settings: Settings, worker_connections: int) -> ClientLimits:

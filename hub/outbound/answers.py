@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sys import maxsize
 
 from hub.outbound.worker_protocol import WorkerProtocol
-from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerError, WorkerFault, WorkerRefused
+from rolecall.errors import AnswerTooLarge, EventTooLarge, InvalidAnswer, WorkerBroke, WorkerError, WorkerFault, WorkerRefused
 from rolecall.model.a2a import CONTENT, PAUSED, TERMINAL, EventKind, WorkerEvent
 from rolecall.model.value import Value
 from rolecall.protocol.jsonrpc import Reply
@@ -16,18 +16,25 @@ from rolecall.protocol.workers.events import Malformed
 
 _BUSY_CODE = -32000
 _BUSY = "WORKER_BUSY"
+_ENVELOPE = 64 * 1024
+"""Bytes for what stands around an event: an answer may repeat a message that was as large as allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
-    """`reply_timeout` limits answers that a worker has ready: a task, a cancellation, an error. An answer to a message has no
-    such limit, because a worker may work for long before its first event: the relay watches its silence.
+    """In bytes: `max_answer` of an answer that is no stream, `max_event` of one event of a stream, `max_error` of an error.
+    `reply_timeout` limits answers that a worker has ready: a task, a cancellation, an error. An answer to a message has no
+    such limit, because a worker may work for long before its first event: the relay watches its silence. `large_timeout`: how
+    long the rest of a large event may take, once the hub has a place for it. `sign_every`: how often a call that waits for one
+    counts as alive.
     """
 
-    max_answer: int = 16 * 1024 * 1024
-    max_event: int = 1024 * 1024
+    max_answer: int = 64 * 1024 * 1024
+    max_event: int = 16 * 1024 * 1024
     max_error: int = 1024 * 1024
     reply_timeout: float = 10.0
+    large_timeout: float = 60.0
+    sign_every: float = 5.0
     probe_timeout: float = 1.5
 
 
@@ -109,6 +116,11 @@ class Answer:
         """
         raise NotImplementedError
 
+    @property
+    def held(self) -> int:
+        """Bytes of an event that is not complete."""
+        return 0
+
 
 class StreamedAnswer(Answer):
     """The events of a stream. A comment or a part of a long event is a sign of life."""
@@ -119,7 +131,7 @@ class StreamedAnswer(Answer):
 
     def __init__(self, form: AnswerForm) -> None:
         super().__init__(form)
-        self._frames = FrameReader(limit=form.limits.max_event)
+        self._frames = FrameReader(limit=form.limits.max_event + _ENVELOPE)
         self._fresh = True
 
     def read(self, piece: bytes, *, last: bool) -> Sequence[WorkerEvent] | None:
@@ -131,7 +143,7 @@ class StreamedAnswer(Answer):
                     batch.append(form.event(frame.data, position=frame.id if form.replays else None, fresh=self._fresh))
                     self._fresh = False
         except FrameTooLong:
-            self.failure = InvalidAnswer(form.worker, f"an event is longer than {form.limits.max_event} bytes")
+            self.failure = EventTooLarge(form.worker, form.limits.max_event)
         except WorkerError as error:
             self.failure = error
         if batch:
@@ -142,6 +154,10 @@ class StreamedAnswer(Answer):
         if last and self.failure is None and self._frames.unfinished:
             self.failure = WorkerBroke(form.worker, "its stream ended within an event")
         return batch if batch or (piece and self.failure is None) else None
+
+    @property
+    def held(self) -> int:
+        return self._frames.held
 
 
 class SingleAnswer(Answer):
@@ -159,17 +175,22 @@ class SingleAnswer(Answer):
         if self.finished:
             return None
         if len(self._body) + len(piece) > form.limits.max_answer:
-            self.failure = InvalidAnswer(form.worker, f"it is longer than {form.limits.max_answer} bytes")
+            self.failure = AnswerTooLarge(form.worker, form.limits.max_answer)
             return None
         self._body += piece
         if not last:
             return () if piece else None
         self.finished = True
+        body, self._body = self._body, bytearray()  # the call may stay for a while
         try:
-            return (form.event(self._body),)
+            return (form.event(body),)
         except WorkerError as error:
             self.failure = error
             return None
+
+    @property
+    def held(self) -> int:
+        return len(self._body)
 
 
 class ErrorAnswer(Answer):

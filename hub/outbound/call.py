@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from hub.outbound.answers import Answer, AnswerForm, ErrorAnswer, open_answer
 from hub.outbound.connection import NO_HEADERS, Response
 from hub.ports.forwarder import AnswerListener
-from rolecall.errors import HubError, WorkerError
+from hub.ports.shares import Slots
+from rolecall.errors import HubError, WorkerBroke, WorkerError
+
+LARGE = 1024 * 1024
+"""Bytes that every event may hold in memory before it is complete. For more it needs a place."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventSlots:
+    """For large events on their way to this hub: so many arrive at once, and the others are held by back-pressure."""
+
+    slots: Slots
+    workspace: str
 
 
 class Call(Response):
@@ -15,10 +28,14 @@ class Call(Response):
     `_silent` is asked after everything that it is told.
     """
 
-    __slots__ = ("_answer", "_form", "_listener", "_paused", "_scheduled")
+    __slots__ = ("_answer", "_event_slots", "_form", "_has_place", "_listener", "_paused", "_scheduled", "_taking")
 
-    def __init__(self, form: AnswerForm, listener: AnswerListener) -> None:
+    def __init__(self, form: AnswerForm, listener: AnswerListener, event_slots: EventSlots | None = None) -> None:
         super().__init__(form.worker)
+        self._event_slots = event_slots
+        self._taking: asyncio.Task[None] | None = None
+        """Waits for a place, then holds it."""
+        self._has_place = False
         self._form = form
         self._listener: AnswerListener | None = listener
         """None: it has hung up, or has been told the end."""
@@ -49,7 +66,7 @@ class Call(Response):
     def changed(self) -> None:
         """Tell what has arrived, at most a piece of it."""
         listener, answer = self._listener, self._answer
-        if listener is None or self._paused or self._scheduled:
+        if listener is None or self._silent:
             return
         if answer is None:
             answer = self._open(listener)
@@ -63,6 +80,8 @@ class Call(Response):
                 self._break_off(answer.failure)
             if batch is not None:
                 listener.received(batch)
+            if self._taking is not None or answer.held > LARGE:
+                self._check_place(answer.held)
         if (chunks or self.complete or self.failure is not None) and not self._silent:
             if chunks:
                 self._schedule()
@@ -71,7 +90,43 @@ class Call(Response):
 
     @property
     def _silent(self) -> bool:
-        return self._paused or self._scheduled or self._listener is None
+        return self._paused or self._scheduled or self._listener is None or (self._taking is not None and not self._has_place)
+
+    def _check_place(self, held: int) -> None:
+        """A large event that is not complete needs a place; one that is complete needs none any more."""
+        if held <= LARGE or self._listener is None:
+            self._leave_place()
+        elif self._taking is None and self._event_slots is not None:
+            self._taking = asyncio.create_task(self._take_place(self._event_slots), name=f"place for an event of {self.worker}")
+
+    def _leave_place(self) -> None:
+        taking, self._taking = self._taking, None
+        self._has_place = False
+        if taking is not None:
+            taking.cancel()
+
+    async def _take_place(self, event_slots: EventSlots) -> None:
+        """Cancelled when the event is complete, or when nobody waits for it any more."""
+        seconds = self._form.limits.large_timeout
+        signs = asyncio.create_task(self._give_signs(), name=f"signs of life of {self.worker}")
+        try:
+            async with event_slots.slots.slot(event_slots.workspace):
+                signs.cancel()
+                self._has_place = True
+                self._schedule()
+                await asyncio.sleep(seconds)
+        finally:
+            signs.cancel()
+        self._taking = None
+        self._break_off(WorkerBroke(self.worker, f"the rest of a large event has not come within {seconds:g} s"))
+        self._end(self.failure)
+
+    async def _give_signs(self) -> None:
+        """The worker is not silent, but held."""
+        while self._listener is not None:
+            await asyncio.sleep(self._form.limits.sign_every)
+            if self._listener is not None:
+                self._listener.received(())
 
     def _open(self, listener: AnswerListener) -> Answer | None:
         """Tell that the head has arrived. None: nothing more can be told now."""
@@ -119,5 +174,6 @@ class Call(Response):
             listener.closed(error)
 
     def _forget(self) -> None:
+        self._leave_place()
         self._listener = self._answer = None
         self.chunks.clear()

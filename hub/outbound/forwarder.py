@@ -7,11 +7,12 @@ import re
 from collections.abc import Sequence
 
 from hub.outbound.answers import AnswerForm, AnswerLimits
-from hub.outbound.call import Call
+from hub.outbound.call import Call, EventSlots
 from hub.outbound.client import Client
 from hub.outbound.credential import authorization_for
 from hub.outbound.worker_protocol import WorkerMethod, WorkerProtocol, WorkerRequest, protocol_for
 from hub.ports.forwarder import AnswerListener, Attach, Dispatch, OpenCall
+from hub.ports.shares import Slots
 from hub.ports.vault import Vault
 from rolecall.errors import HubError, SecretUnreadable, WorkerBroke
 from rolecall.model.a2a import Ids, WorkerEvent
@@ -24,8 +25,13 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[
 
 
 class HttpForwarder:
-    def __init__(self, client: Client, limits: AnswerLimits | None = None, vault: Vault | None = None) -> None:
-        """`vault` opens the credentials for workers; without it none are sent."""
+    def __init__(
+        self, client: Client, limits: AnswerLimits | None = None, vault: Vault | None = None, event_slots: Slots | None = None
+    ) -> None:
+        """`vault` opens the credentials for workers; without it none are sent. `event_slots`: for large events; None:
+        any number.
+        """
+        self._slots = event_slots
         self._client = client
         self._vault = vault
         self._limits = limits or AnswerLimits()
@@ -41,8 +47,8 @@ class HttpForwarder:
         if offer.replays:
             # Two callers may use the same messageId and content: for the worker these must be two calls.
             headers.append(("Idempotency-Key", dispatch.ids.task))
-        form = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays)
-        return self._call(workspace, offer, request, headers, Call(form, listener), _STREAM if stream else _JSON)
+        form, accept = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays), _STREAM if stream else _JSON
+        return self._call(workspace, offer, request, headers, self._listen(form, listener, workspace), accept)
 
     def attach(self, workspace: str, offer: Offer, attach: Attach, listener: AnswerListener) -> OpenCall:
         protocol = _protocol(offer, attach.ids)
@@ -51,7 +57,7 @@ class HttpForwarder:
         if attach.position is not None:
             headers.append(("Last-Event-ID", attach.position))
         form = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays)
-        return self._call(workspace, offer, request, headers, Call(form, listener), _STREAM)
+        return self._call(workspace, offer, request, headers, self._listen(form, listener, workspace), _STREAM)
 
     async def fetch(self, workspace: str, offer: Offer, ids: Ids) -> WorkerEvent:
         return await self._ask(workspace, offer, ids, WorkerMethod.GET)
@@ -68,7 +74,7 @@ class HttpForwarder:
         request = protocol.request(method, ids, calls.task_params(ids))
         listener = _Reply()
         form = AnswerForm(worker, protocol, self._limits, is_task=True)
-        call = self._call(workspace, offer, request, request.headers, Call(form, listener), _JSON)
+        call = self._call(workspace, offer, request, request.headers, self._listen(form, listener, workspace), _JSON)
         try:
             async with asyncio.timeout(limit):
                 outcome = await listener.outcome
@@ -79,6 +85,9 @@ class HttpForwarder:
         if isinstance(outcome, HubError):
             raise outcome.copy()
         return outcome
+
+    def _listen(self, form: AnswerForm, listener: AnswerListener, workspace: str) -> Call:
+        return Call(form, listener, EventSlots(self._slots, workspace) if self._slots is not None else None)
 
     def _call(
         self,

@@ -127,9 +127,13 @@ class Settings(BaseSettings):
     """Networks (CIDR, separated by commas) that workers' URLs may be in. Loopback is allowed while host is loopback.
     More networks: workers on more machines, and more addresses that the hub can be made to call."""
 
-    max_body: Size = Field(1024 * 1024, ge=1024, le=1024**3)
-    """Largest request body.
+    max_body: Size = Field(16 * 1024 * 1024, ge=1024, le=1024**3)
+    """Largest request body. What is above 64 KiB counts for max_message_memory.
     Higher: larger messages are accepted, and a caller can make the hub hold that much memory."""
+
+    max_event: Size = Field(16 * 1024 * 1024, ge=64 * 1024, le=1024**3)
+    """Largest event of a worker's stream. One that is larger fails its task. A worker's Task is bounded by max_log.
+    Higher: larger files in one piece, and each of 16 events that arrive at once can hold that much memory."""
 
     max_head: Size = Field(32 * 1024, ge=4096, le=1024**2)
     """Largest total size of a request's headers.
@@ -188,7 +192,7 @@ class Settings(BaseSettings):
     Lower: endless work fails sooner, and long work is cut off."""
 
     max_log: Size = Field(64 * 1024 * 1024, ge=64 * 1024, le=1024**4)
-    """Largest log of one task. One that grows beyond it fails.
+    """Largest log of one task, and largest Task that a worker may answer with. A task that grows beyond it fails.
     Higher: larger answers, and one worker can fill that much disk per task."""
 
     max_log_events: Integer = Field(1_000_000, ge=100, le=1_000_000_000)
@@ -290,11 +294,11 @@ class Settings(BaseSettings):
     """Largest answer to one JSON-RPC batch. When an answer does not fit, the calls that have not begun are not made.
     Higher: more results fit, and one request can make the hub hold that much memory."""
 
-    max_unsent: Size = Field(64 * 1024 * 1024, ge=1024**2, le=1024**4)
+    max_unsent: Size = Field(256 * 1024 * 1024, ge=1024**2, le=1024**4)
     """Memory for large answers (64 KiB and more) that are being made, or that callers have not taken yet.
     Higher: slow callers can have more answers under way, for that much memory. At the limit: OVERLOADED."""
 
-    max_unsent_per_workspace: Size = Field(32 * 1024 * 1024, ge=64 * 1024, le=1024**4)
+    max_unsent_per_workspace: Size = Field(128 * 1024 * 1024, ge=64 * 1024, le=1024**4)
     """The part of max_unsent for the callers of one workspace. An answer that is larger is sent when it is the only one.
     Higher: one workspace can fill more of max_unsent. At the limit its large answers are refused with OVERLOADED."""
 

@@ -21,7 +21,9 @@ class Target(Value, frozen=True, kw_only=True):
 
 
 class Send(Value, frozen=True):
-    """A message to a role or to a task. `params` is the request as the caller sent it; no code changes it."""
+    """A message to a role or to a task. `params` is the request as the caller sent it. No code changes it, but the
+    relay empties a large one when it has been delivered: by then it is stored.
+    """
 
     target: Target
     params: JsonObject

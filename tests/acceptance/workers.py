@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from worker_sdk import Message, NeedInput, Status, Worker
+from worker_sdk import Artifact, Message, NeedInput, Status, Worker
 
 counter = Worker("counter", description="Counts to the given number, one event each", concurrency=64)
 same = Worker("same", description="Sends ha a given number of times", concurrency=64)
 asker = Worker("asker", description="Asks one question")
 broken = Worker("broken", description="Works for a moment, or fails at once while the file BROKEN exists", concurrency=64)
 instant = Worker("echo", description="Returns the text of the message")
+files = Worker("files", description="Answers a file with its length, and a number with a file of so many bytes")
 
 
 def note(message: Message) -> None:
@@ -55,6 +57,14 @@ async def ask(message: Message) -> AsyncIterator[str | NeedInput]:
 async def echo(message: Message) -> str:
     note(message)
     return message.text
+
+
+@files.on_message
+async def answer(message: Message) -> str | Artifact:
+    part = message.parts[0]
+    if "file" in part:
+        return str(len(b64decode(part["file"]["bytes"])))
+    return Artifact("a.bin", raw=b"a" * int(message.text), media_type="application/octet-stream")
 
 
 @broken.on_message

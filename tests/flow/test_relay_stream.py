@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from rolecall.errors import InvalidAnswer, InvalidParams, TaskOver
+from rolecall.errors import AnswerTooLarge, EventTooLarge, InvalidAnswer, InvalidParams, TaskOver
 from rolecall.model.a2a import WorkerEvent
 from tests.flow.conftest import CALLER, System, frames, say
 from tests.flow.relayed import end, gap_cursors, reaches, texts
@@ -142,6 +142,18 @@ async def test_a_worker_is_given_up_after_its_third_invalid_answer(
     system.forwarder.plan_fetch("echo:a", *[InvalidAnswer("echo:a", "HTML")] * 9)
     assert end((await system.stream())[-1]) == ("failed", "INVALID_AGENT_RESPONSE")
     assert len(system.forwarder.asked("fetch")) == fetched
+
+
+@pytest.mark.parametrize("error", [EventTooLarge("echo:a", 100), AnswerTooLarge("echo:a", 100)])
+async def test_a_worker_that_sends_too_much_is_not_asked_for_it_again(system: System, error: AnswerTooLarge) -> None:
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", task(), error)
+    last = (await system.stream())[-1]
+    assert end(last) == ("failed", "INVALID_AGENT_RESPONSE")
+    assert error.message in str(last)
+    await asyncio.sleep(0.1)
+    assert not system.forwarder.asked("fetch")
+    assert len(system.forwarder.asked("cancel")) == 1
 
 
 async def test_two_invalid_answers_are_tolerated(system: System) -> None:

@@ -27,6 +27,7 @@ from hub.core.shares.share import SMALL
 from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import (
+    AnswerTooLarge,
     DeadlinePassed,
     DiskFull,
     HubError,
@@ -47,6 +48,7 @@ from rolecall.model.a2a import PAUSED, TaskState, WorkerEvent
 from rolecall.model.command import Send
 from rolecall.model.ids import START, Cursor, WorkerId
 from rolecall.model.task import TaskRow, Turn
+from rolecall.model.value import replace
 from rolecall.model.worker import Offer, Registration
 
 log = logging.getLogger(__name__)
@@ -317,12 +319,21 @@ class Relay(Inbox):
         """Deliver the message; to another worker, as long as it is certain that none has processed it."""
         registration = self._live_registration()
         if registration is not None:
-            send = self._send or self._deps.codec.recall(self._turns[-1], self.row)
+            send = self._message()
             self._budget.opened(self._deps.clock.monotonic(), self._end, delivers=True)
             try:
                 self._call.deliver(registration.offer, Dispatch(send, self.log_writer.ids, self._references))
             except HubError as error:
                 self.post(Trigger.GIVE_UP, error)
+            if self.message_memory:
+                send.params.clear()  # the turn has it too, and whoever has begun this call would keep it until its end
+
+    def _message(self) -> Send:
+        """What is to be delivered; the content of a large one only until then."""
+        if self._send is not None and self._send.params:
+            return self._send
+        recalled = self._deps.codec.recall(self._turns[-1], self.row)
+        return recalled if self._send is None else replace(self._send, params=recalled.params)
 
     def _move(self, error: NotProcessed) -> None:
         """Move to the next worker of the role. If there is none, the first refusal is the answer."""
@@ -356,6 +367,9 @@ class Relay(Inbox):
 
     def _retry(self, error: HubError | None) -> None:
         """Come back at once after the first cut. After others wait, unless it is hopeless."""
+        if isinstance(error, AnswerTooLarge):  # it would be again
+            self.post(Trigger.GIVE_UP, error)
+            return
         first, self._came_back = not self._came_back, True
         if first and error is not None:
             self._cut = True
@@ -487,7 +501,11 @@ class Relay(Inbox):
         if self._taken_back or isinstance(self._error, InvalidAnswer):
             self._fail_start(self._error)
         self._begin(None)
-        if isinstance(self._error, LogFull | DeadlinePassed) and self.registration and self.log_writer.ids.worker_task:
+        if (
+            isinstance(self._error, LogFull | DeadlinePassed | AnswerTooLarge)
+            and self.registration
+            and self.log_writer.ids.worker_task
+        ):
             self._call.call_off(self.registration.offer, self.log_writer.ids)
 
     def _finish(self, _: Any) -> None:

@@ -19,6 +19,7 @@ _PROBES_AT_ONCE = 200
 """Fewer than the connections to one worker that are not for streams."""
 _LOOKUPS_AT_ONCE = 16
 _CARDS_AT_ONCE = 50
+_LARGE_EVENTS = 16
 DELIVERIES_AT_ONCE = 50
 DELIVERIES_PER_WORKSPACE = 25
 
@@ -40,8 +41,8 @@ class ShareLimits:
     at_once: int = 2_000
     disk: int = 200 * 1024**3
     disk_per_workspace: int = 100 * 1024**3
-    unsent: int = 64 * 1024 * 1024
-    unsent_per_workspace: int = 32 * 1024 * 1024
+    unsent: int = 256 * 1024 * 1024
+    unsent_per_workspace: int = 128 * 1024 * 1024
 
 
 class Shares:
@@ -92,6 +93,10 @@ class Shares:
             "reads of cards", _CARDS_AT_ONCE, queue=0, setting="", per_workspace=_CARDS_AT_ONCE // 2
         )
         """Of agents that enrolled with a URL alone, and of those that are configured."""
+        self.large_events = WorkspaceSlots(
+            "large events of workers", _LARGE_EVENTS, queue=0, setting="", per_workspace=_LARGE_EVENTS // 2
+        )
+        """Events above 1 MiB on their way to the hub. The others are held at their workers."""
         self.lookups = WorkspaceSlots(
             "lookups of names",
             _LOOKUPS_AT_ONCE,

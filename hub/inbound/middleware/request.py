@@ -13,10 +13,11 @@ from rolecall.errors import BodyTooLarge, BodyTooSlow, ClientDisconnected, Media
 from rolecall.model.principal import Principal
 
 _JSON_TYPES = frozenset({JSON, b"application/json-rpc", b"application/a2a+json"})
-_BODY_TIMEOUT = 10.0
+_BODY_TIMEOUT, _SLOWEST = 10.0, 256 * 1024
+"""Seconds for any body, and bytes a second for a large one beyond them."""
 _MAX_DIGITS = 20
 _PIECE = 64 * 1024
-_DISCARD_TIMEOUT, _DISCARD_LIMIT = 1.0, 8 * 1024 * 1024
+_DISCARD_TIMEOUT, _DISCARD_LIMIT = 1.0, 64 * 1024 * 1024
 
 
 class Request:
@@ -136,7 +137,7 @@ class Request:
         if stream is not None and stream.complete:
             return await self._body(limit)
         try:
-            async with asyncio.timeout(_BODY_TIMEOUT):
+            async with asyncio.timeout(_BODY_TIMEOUT + self.body_memory(limit) / _SLOWEST):
                 return await self._body(limit)
         except TimeoutError as error:
             raise BodyTooSlow from error

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hub.core.shares.slots import WorkspaceSlots
 from hub.identity.vault import SealingVault, random_key
 from hub.outbound.answers import AnswerLimits
 from hub.outbound.client import Client, ClientLimits
@@ -462,3 +463,70 @@ class SlowPolicy:
         self.asked.set()
         await self.resolved.wait()
         return await GUARD.addresses(target)
+
+
+# --- places for large events
+
+
+MIB = 1024 * 1024
+
+
+def large_stream(size: int, *, cut: int = 0) -> bytes:
+    """A status with so many bytes; the last `cut` bytes are missing."""
+    return status("completed", "x" * size)[: -cut or None]
+
+
+async def test_an_event_above_a_mebibyte_waits_for_a_place_and_the_worker_counts_as_alive() -> None:
+    slots = WorkspaceSlots("large events", 1, queue=0, setting="")
+    other = slots.slot("default")
+    await other.__aenter__()
+    async with RawServer(always(chunked_head() + chunk(large_stream(2 * MIB)) + LAST_CHUNK)) as server, Client(GUARD) as client:
+        forwarder, listener = HttpForwarder(client, AnswerLimits(sign_every=0.01), event_slots=slots), Listener()
+        forwarder.deliver("default", offer(server.url), dispatch(), listener)
+        await listener.until(lambda: slots.use.waiting)
+        signs = len(listener.batches)
+        await listener.until(lambda: len(listener.batches) >= signs + 5)
+        assert not listener.events
+        await other.__aexit__()
+        await listener.end()
+        (event,) = listener.events
+        assert event.state is TaskState.COMPLETED
+    assert slots.use.used == 0
+
+
+async def test_a_smaller_event_needs_no_place() -> None:
+    slots = WorkspaceSlots("large events", 1, queue=0, setting="")
+    await slots.acquire("default")
+    async with (
+        RawServer(always(chunked_head() + chunk(large_stream(MIB // 2)) + LAST_CHUNK)) as server,
+        Client(GUARD) as client,
+    ):
+        listener = Listener()
+        HttpForwarder(client, event_slots=slots).deliver("default", offer(server.url), dispatch(), listener)
+        await listener.end()
+    assert len(listener.events) == 1
+
+
+async def test_a_large_event_that_does_not_arrive_gives_its_place_to_others() -> None:
+    slots = WorkspaceSlots("large events", 1, queue=0, setting="")
+    async with RawServer(open_stream(large_stream(2 * MIB, cut=10))) as server, Client(GUARD) as client:
+        forwarder, listener = HttpForwarder(client, AnswerLimits(large_timeout=0.1), event_slots=slots), Listener()
+        forwarder.deliver("default", offer(server.url), dispatch(), listener)
+        await listener.until(lambda: slots.use.used)
+        with pytest.raises(WorkerBroke, match=r"the rest of a large event has not come within 0\.1 s"):
+            await listener.end()
+    assert slots.use.used == 0
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_who_hangs_up_leaves_no_place_behind(held: bool) -> None:
+    slots = WorkspaceSlots("large events", 1, queue=0, setting="")
+    if not held:
+        await slots.acquire("default")
+    async with RawServer(open_stream(large_stream(2 * MIB, cut=10))) as server, Client(GUARD) as client:
+        listener = Listener()
+        call = HttpForwarder(client, event_slots=slots).deliver("default", offer(server.url), dispatch(), listener)
+        await listener.until(lambda: len(listener.batches) > 60)
+        call.hang_up()
+        await all_read()
+    assert (slots.use.used, slots.use.waiting) == (0 if held else 1, 0)

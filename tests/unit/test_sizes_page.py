@@ -1,0 +1,42 @@
+"""The page of sizes says what the settings and the constants say, and misses no setting of a size."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hub.core.shares import table
+from hub.settings.model import SPECS, Settings, variable
+from worker_sdk.calling import stream
+from worker_sdk.tasks.log import MAX_EVENT
+from worker_sdk.tasks.task_table import TaskLimits
+from worker_sdk.worker import MAX_BODY
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "sizes.md").read_text(encoding="utf-8")
+ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line.startswith("| ")][1:]
+UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2}
+CONSTANTS = {
+    "_LARGE_EVENTS": table._LARGE_EVENTS,
+    "_LARGEST_EVENT": stream._LARGEST_EVENT,
+    "Worker(max_body=…)": MAX_BODY,
+    "Worker(max_event=…)": MAX_EVENT,
+    "TaskLimits(log=…)": TaskLimits().log,
+}
+ELSEWHERE = {"max_disk", "max_disk_per_workspace", "disk_reserve", "webhook_secret"}
+"""Sizes of the disk, which SECURITY.md explains, and of a secret."""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
+def test_a_size_is_what_its_setting_or_constant_says(row: list[str]) -> None:
+    _, source, default, _ = row
+    (name,) = re.findall("`([^`]+)`", source)
+    number, _, unit = default.partition(" ")
+    known = {variable(field): getattr(Settings.of(), field) for field in SPECS} | CONSTANTS
+    assert int(number) * UNITS[unit] == known[name]
+
+
+def test_every_setting_of_a_size_has_a_row() -> None:
+    sizes = {field for field, spec in SPECS.items() if "bytes" in spec.expected} - ELSEWHERE
+    assert {variable(field) for field in sizes} <= set(re.findall(r"ROLECALL_\w+", PAGE))
