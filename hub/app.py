@@ -404,6 +404,7 @@ def _mount(
         version=settings.card_version,
         authenticator=authenticator,
         max_card=settings.max_card,
+        durable=settings.store != "memory:",
     )
     add_cards(app, cards)
     add_catalog(app, Catalog(documents, name=settings.name, public_url=place.url))

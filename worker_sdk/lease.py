@@ -57,7 +57,8 @@ class Lease:
 
     The states: enrolling until the hub has accepted; ready; lost while the hub cannot be reached or the probe fails, and
     permanently when another process has taken the name (then `superseded` is set and `taken_over()` returns); draining;
-    gone after withdrawal. `ca_file`: as in HubClient. `on_change` gets each new state with the reason, once per change.
+    gone after withdrawal. `authorization`: the header that the hub calls the worker with.
+    `ca_file`: as in HubClient. `on_change` gets each new state with the reason, once per change.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Lease:
         capacity: int | None = None,
         labels: dict[str, str] | None = None,
         models: tuple[str, ...] = (),
+        authorization: str | None = None,
         in_flight: Callable[[], int] | None = None,
         probe: Probe | None = None,
         on_change: Callable[[LeaseState, str], None] | None = None,
@@ -91,6 +93,7 @@ class Lease:
         self._offer |= {"card": card} if card is not None else {}
         self._offer |= {"capacity": capacity} if capacity is not None else {}
         self._offer |= {"models_supported": list(models)} if models else {}
+        self._offer |= {"authorization": authorization} if authorization is not None else {}
         self._offer |= {"ttl_seconds": ttl} if ttl is not None else {}
         self._capacity = capacity
         self._in_flight = in_flight

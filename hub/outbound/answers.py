@@ -7,8 +7,18 @@ from dataclasses import dataclass
 from sys import maxsize
 
 from hub.outbound.worker_protocol import WorkerProtocol
-from rolecall.errors import AnswerTooLarge, EventTooLarge, InvalidAnswer, WorkerBroke, WorkerError, WorkerFault, WorkerRefused
+from rolecall.errors import (
+    AnswerTooLarge,
+    EventTooLarge,
+    GoesInCircles,
+    HubError,
+    InvalidAnswer,
+    WorkerBroke,
+    WorkerFault,
+    WorkerRefused,
+)
 from rolecall.model.a2a import CONTENT, PAUSED, TERMINAL, EventKind, WorkerEvent
+from rolecall.model.command import MAX_HOPS
 from rolecall.model.value import Value
 from rolecall.protocol.jsonrpc import Reply
 from rolecall.protocol.sse import FrameReader, FrameTooLong
@@ -16,6 +26,7 @@ from rolecall.protocol.workers.events import Malformed
 
 _BUSY_CODE = -32000
 _BUSY = "WORKER_BUSY"
+_LOOP = "LOOP"
 _ENVELOPE = 64 * 1024
 """Bytes for what stands around an event: an answer may repeat a message that was as large as allowed."""
 
@@ -63,11 +74,14 @@ class AnswerForm(Value, frozen=True):
         except Malformed as error:
             raise InvalidAnswer(self.worker, str(error)) from error
 
-    def fault(self, code: int, reply: Reply, *, fresh: bool) -> WorkerError:
+    def fault(self, code: int, reply: Reply, *, fresh: bool) -> HubError:
         """What an answer with that error's code means."""
         if fresh and code == _BUSY_CODE and reply.reason == _BUSY:
             # Without an earlier event it means that nothing was executed.
             return WorkerRefused(self.worker)
+        if code == _BUSY_CODE and reply.reason == _LOOP:
+            # No hub of the ring has done anything: each tells its caller the same.
+            return GoesInCircles(MAX_HOPS)
         return WorkerFault(code, reply.text)
 
 
@@ -106,7 +120,7 @@ class Answer:
 
     def __init__(self, form: AnswerForm) -> None:
         self._form = form
-        self.failure: WorkerError | None = None
+        self.failure: HubError | None = None
         self.finished = False
         """The last event was one that ends a worker's answer."""
 
@@ -144,7 +158,7 @@ class StreamedAnswer(Answer):
                     self._fresh = False
         except FrameTooLong:
             self.failure = EventTooLarge(form.worker, form.limits.max_event)
-        except WorkerError as error:
+        except HubError as error:
             self.failure = error
         if batch:
             end = batch[-1]
@@ -184,7 +198,7 @@ class SingleAnswer(Answer):
         body, self._body = self._body, bytearray()  # the call may stay for a while
         try:
             return (form.event(body),)
-        except WorkerError as error:
+        except HubError as error:
             self.failure = error
             return None
 
@@ -213,7 +227,7 @@ class ErrorAnswer(Answer):
             self.failure = self._error()
         return None
 
-    def _error(self) -> WorkerError:
+    def _error(self) -> HubError:
         try:
             reply = self._form.protocol.reply(self._body)
         except ValueError:

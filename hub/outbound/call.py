@@ -9,7 +9,7 @@ from hub.outbound.answers import Answer, AnswerForm, ErrorAnswer, open_answer
 from hub.outbound.connection import NO_HEADERS, Response
 from hub.ports.forwarder import AnswerListener
 from hub.ports.shares import Slots
-from rolecall.errors import HubError, WorkerBroke, WorkerError
+from rolecall.errors import HubError, WorkerBroke
 
 LARGE = 1024 * 1024
 """Bytes that every event may hold in memory before it is complete. For more it needs a place."""
@@ -135,7 +135,7 @@ class Call(Response):
             return None
         try:
             answer = self._answer = open_answer(self._form, self.status, self.headers)
-        except WorkerError as error:
+        except HubError as error:
             self._end(error)
             return None
         self.headers = NO_HEADERS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from hashlib import blake2b
 
 from hub.outbound.answers import AnswerForm, AnswerLimits
 from hub.outbound.call import Call, EventSlots
@@ -45,8 +46,7 @@ class HttpForwarder:
         if send.trace is not None:
             headers += _trace(send.trace)
         if offer.replays:
-            # Two callers may use the same messageId and content: for the worker these must be two calls.
-            headers.append(("Idempotency-Key", dispatch.ids.task))
+            headers.append(("Idempotency-Key", _key_of(dispatch)))
         form, accept = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays), _STREAM if stream else _JSON
         return self._call(workspace, offer, request, headers, self._listen(form, listener, workspace), accept)
 
@@ -130,6 +130,12 @@ class _Reply:
     def closed(self, error: HubError | None) -> None:
         if error is not None and not self.outcome.done():
             self.outcome.set_result(error)
+
+
+def _key_of(dispatch: Dispatch) -> str:
+    """Two callers may use the same messageId and content: for the worker these must be two calls. So must a task's messages."""
+    message = blake2b(dispatch.send.message_id.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return f"{dispatch.ids.task}.{message}" if dispatch.ids.worker_task else dispatch.ids.task
 
 
 def _protocol(offer: Offer, ids: Ids) -> WorkerProtocol:

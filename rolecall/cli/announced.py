@@ -37,6 +37,12 @@ class AnnounceOptions:
     url: str
     capacity: int | None
     wait: float
+    agent_token: str | None = None
+    """What the hub and this process show to the server."""
+
+    @property
+    def authorization(self) -> str | None:
+        return f"Bearer {self.agent_token}" if self.agent_token else None
 
 
 async def hold(options: AnnounceOptions, address: HubAddress) -> int:
@@ -47,7 +53,8 @@ async def hold(options: AnnounceOptions, address: HubAddress) -> int:
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     tls, limits = tls_towards(options.url, address.ca_file), httpx.Limits(max_keepalive_connections=0)
-    async with httpx.AsyncClient(timeout=5, verify=tls, trust_env=False, limits=limits) as client:
+    headers = {"authorization": options.authorization} if options.authorization else {}
+    async with httpx.AsyncClient(timeout=5, verify=tls, trust_env=False, limits=limits, headers=headers) as client:
         card_url = await _wait_for_card(client, options, stop, address.ca_file)
         if card_url is None:
             return 0
@@ -58,6 +65,7 @@ async def hold(options: AnnounceOptions, address: HubAddress) -> int:
             hub=address.url,
             token=address.token,
             capacity=options.capacity,
+            authorization=options.authorization,
             probe=lambda: _is_alive(client, card_url),
         )
         async with lease:

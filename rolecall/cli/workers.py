@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -81,6 +81,13 @@ def _load(target: str) -> Worker:
 @click.option(
     "--instance", metavar="NAME", help="The worker's name within the role. [env: ROLECALL_INSTANCE; default: generated]"
 )
+@click.option(
+    "--agent-token-file",
+    metavar="FILE",
+    type=click.File(encoding="utf-8"),
+    envvar="ROLECALL_AGENT_TOKEN_FILE",
+    help="Holds the token that the server at URL asks for. The hub keeps it sealed. [env: ROLECALL_AGENT_TOKEN_FILE]",
+)
 @click.option("--capacity", type=click.IntRange(min=1), help="The maximum number of concurrent calls. [default: no limit]")
 @click.option(
     "--wait", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait for the server to start."
@@ -90,6 +97,7 @@ def announce(
     role: str,
     url: str,
     instance: str | None,
+    agent_token_file: TextIO | None,
     capacity: int | None,
     wait: float,
     hub: str | None,
@@ -108,7 +116,8 @@ def announce(
     _set_up_logs("info")
     from rolecall.cli.announced import AnnounceOptions, agent_url, hold
 
-    options = AnnounceOptions(role, instance, agent_url(url), capacity=capacity, wait=wait)
+    agent_token = agent_token_file.read().strip() if agent_token_file is not None else None
+    options = AnnounceOptions(role, instance, agent_url(url), capacity=capacity, wait=wait, agent_token=agent_token)
     try:
         code = asyncio.run(hold(options, address))
     except ValueError as error:

@@ -12,19 +12,31 @@ JSONRPC = "JSONRPC"
 HTTP_JSON = "HTTP+JSON"
 
 REPLAY_EXTENSION = "https://rolecall.dev/ext/replay/v1"
-"""A worker that lists it sends `id: <boot>.<seq>` with every frame and replays from `Last-Event-ID`, also after the end."""
+"""A worker that lists it sends an `id` with every frame and replays from `Last-Event-ID`, also after the end. It takes a
+message with the same `Idempotency-Key` once. With `{"durable": true}` in its params, tasks and positions outlive its process.
+"""
 
 SEQUENCE_EXTENSION = "https://rolecall.dev/ext/sequence/v1"
 """Between hub and callers: events and tasks carry their cursors."""
 
 
 def can_replay(card: JsonObject) -> bool:
-    """Cards are untrusted: a value of a wrong type means no."""
+    return _replay_entry(card) is not None
+
+
+def is_durable(card: JsonObject) -> bool:
+    """What it replays is there also after a restart."""
+    params = (_replay_entry(card) or {}).get("params")
+    return isinstance(params, dict) and params.get("durable") is True
+
+
+def _replay_entry(card: JsonObject) -> JsonObject | None:
+    """Its entry of the replay extension. Cards are untrusted: a value of a wrong type means no."""
     capabilities = card.get("capabilities")
     extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
     if not isinstance(extensions, list):
-        return False
-    return any(isinstance(entry, dict) and entry.get("uri") == REPLAY_EXTENSION for entry in extensions)
+        return None
+    return next((entry for entry in extensions if isinstance(entry, dict) and entry.get("uri") == REPLAY_EXTENSION), None)
 
 
 class Interface(NamedTuple):

@@ -20,6 +20,10 @@ class Target(Value, frozen=True, kw_only=True):
     skill: str | None = None
 
 
+MAX_HOPS = 8
+"""So many hubs may a call pass."""
+
+
 class Send(Value, frozen=True):
     """A message to a role or to a task. `params` is the request as the caller sent it. No code changes it, but the
     relay empties a large one when it has been delivered: by then it is stored.

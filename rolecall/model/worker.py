@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from rolecall.model.a2a import JsonObject
-from rolecall.model.card import JSONRPC, Interface
+from rolecall.model.card import JSONRPC, Interface, is_durable
 from rolecall.model.ids import TaskId, WorkerId
 
 
@@ -56,6 +56,11 @@ class Offer:
     def with_card_of(self, other: Offer) -> Offer:
         """With what the hub knows of the same worker by its card."""
         return replace(self, card=other.card, streaming=other.streaming, replays=other.replays, interfaces=other.interfaces)
+
+    @property
+    def durable(self) -> bool:
+        """Its tasks do not end with its process: another hub, for example."""
+        return self.replays and is_durable(self.card)
 
     @property
     def skills(self) -> tuple[JsonObject, ...]:

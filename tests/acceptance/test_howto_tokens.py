@@ -12,8 +12,14 @@ from hub.identity.tokens import FILE_NAME, new
 from rolecall.model.principal import Kind, Principal
 from tests.helpers.processes import ROLECALL, ROOT, Process, environment, free_port, is_live, start_hub, status_of, wait_for
 
-PAGE = (ROOT / "docs" / "howto" / "tokens.md").read_text()
-COMMANDS = {kind: text for kind, text in re.findall(r"^```\w+ (\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)}
+
+def commands_of(page: str) -> dict[str, str]:
+    """The blocks of a how-to that have a name."""
+    text = (ROOT / "docs" / "howto" / page).read_text()
+    return dict(re.findall(r"^```\w+ (\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+
+
+COMMANDS = commands_of("tokens.md")
 
 
 class Shell:

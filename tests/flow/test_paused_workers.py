@@ -25,6 +25,7 @@ from rolecall.model.value import replace
 from rolecall.model.worker import ChangeKind, Registration
 from tests.flow.conftest import CALLER, TTL, System, frames, proof, say
 from tests.flow.relayed import asked, end, texts, words
+from tests.flow.test_relay_come_back import DURABLE
 from tests.helpers.reading import next_batch
 from tests.helpers.scripted import Step, chunk, status, task
 from tests.helpers.watched_engine import Hold
@@ -258,16 +259,19 @@ async def test_a_task_that_pauses_after_its_worker_lost_the_lease_ends_too(syste
 
 
 @pytest.mark.parametrize("how", ["expired", "withdrawn", "another boot"])
-async def test_a_stock_agent_that_knows_the_task_keeps_it(system: System, how: str) -> None:
-    task_id = await paused(system, replays=False)
+@pytest.mark.parametrize("offer", [{"replays": False}, DURABLE])
+async def test_a_stock_agent_or_another_hub_that_knows_the_task_keeps_it(
+    system: System, how: str, offer: dict[str, Any]
+) -> None:
+    task_id = await paused(system, **offer)
     system.forwarder.plan_fetch("echo:a", *[STILL_PAUSED] * 100)
     if how == "another boot":
-        await system.enrol("echo:a", boot="next")
+        await system.enrol("echo:a", boot="next", **offer)
     else:
         await (withdraw(system) if how == "withdrawn" else expired(system))
     await asyncio.sleep(GRACE * 2)
     assert end(await system.get(task_id)) == PAUSED
-    await system.enrol("echo:a", boot="third")
+    await system.enrol("echo:a", boot="third", **offer)
     await asyncio.sleep(JUST_NOW)
     assert end(await answered(system, task_id)) == ("completed", "")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from rolecall.errors import InvalidAnswer, WorkerFault
+from rolecall.model.card import REPLAY_EXTENSION
 from rolecall.model.principal import LOCAL
 from rolecall.model.worker import Health
 from tests.flow.conftest import System, proof
@@ -298,3 +300,46 @@ async def test_a_pause_on_a_reopened_stream_ends_the_call(system: System) -> Non
     await asyncio.sleep(0.1)
     assert len(system.forwarder.calls) == 2
     assert len(system.hub.relays) == 0
+
+
+# --- a worker whose tasks outlive its process, such as another hub
+
+
+DURABLE: dict[str, Any] = {
+    "replays": True,
+    "card": {"capabilities": {"extensions": [{"uri": REPLAY_EXTENSION, "params": {"durable": True}}]}},
+}
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_worker_that_is_started_again_may_refuse_connections_for_a_while(system: System, durable: bool) -> None:
+    minute(system)
+    await system.enrol("echo:a", **(DURABLE if durable else {"replays": True}))
+    system.forwarder.plan("echo:a", task(position="1"), CUT)
+    for _ in range(10):
+        system.forwarder.plan("echo:a", REFUSED)
+    system.forwarder.plan("echo:a", status("completed", position="2"))
+    assert end((await system.stream())[-1]) == (("completed", "") if durable else ("failed", "WORKER_LOST"))
+
+
+async def test_a_worker_that_never_comes_back_is_given_up_after_the_allowed_silence(system: System) -> None:
+    minute(system)
+    await system.enrol("echo:a", **DURABLE)
+    system.forwarder.plan("echo:a", task(position="1"), CUT)
+    for _ in range(1_000):
+        system.forwarder.plan("echo:a", REFUSED)
+    began = system.clock.monotonic()
+    assert end((await system.stream())[-1]) == ("failed", "WORKER_SILENT")
+    assert 55 < system.clock.monotonic() - began < 70
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_new_lease_of_it_has_the_same_tasks(system: System, durable: bool) -> None:
+    offer = DURABLE if durable else {"replays": True}
+    await system.enrol("echo:a", boot="first", **offer)
+    system.forwarder.plan("echo:a", task(position="1"), 1.0, CUT)
+    system.forwarder.plan("echo:a", status("completed", position="2"))
+    stream = asyncio.create_task(system.stream())
+    await asyncio.sleep(0.5)
+    await system.enrol("echo:a", boot="second", **offer)
+    assert end((await stream)[-1]) == (("completed", "") if durable else ("failed", "WORKER_LOST"))

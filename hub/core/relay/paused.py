@@ -248,6 +248,7 @@ def _is_same_process(holder: Holder, now_live: Registration, ended: EndedLease |
     return (
         ended is not None
         and ended.offer.replays
+        and not ended.offer.durable
         and ended.epoch == holder.epoch
         and bool(ended.boot)
         and now_live.boot == ended.boot
@@ -256,7 +257,7 @@ def _is_same_process(holder: Holder, now_live: Registration, ended: EndedLease |
 
 def _check_process(holder: Holder, now_live: Registration | None, ended: EndedLease | None) -> None:
     """WorkerLost if the pauses were in a process that is certainly gone."""
-    if ended is None or not ended.offer.replays:
+    if ended is None or not ended.offer.replays or ended.offer.durable:
         return
     if now_live is None and ended.withdrawn:
         raise WorkerLost(f"{holder.worker} withdrew. {_ITS_QUESTION} {_WHAT_TO_DO}")

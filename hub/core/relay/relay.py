@@ -378,7 +378,8 @@ class Relay(Inbox):
         now, worker = self._deps.clock.monotonic(), str(self.worker)
         try:
             if error is not None:
-                pause = self._budget.failed(now, error, worker)
+                durable = self.registration is not None and self.registration.offer.durable
+                pause = self._budget.failed(now, error, worker, durable=durable)
                 log.info("connection cut", extra={"event": "relay_cut", "task": self.row.id, "why": type(error).__name__})
             else:
                 streams = self.registration is not None and self.registration.offer.streaming
@@ -527,7 +528,7 @@ class Relay(Inbox):
         workspace, worker = self.row.caller.workspace, self.worker
         epoch = known.epoch if known is not None else self.row.epoch
         current = self._deps.engine.registry.get(workspace, worker) if worker else None
-        if current is None or current.epoch != epoch:
+        if current is None or (current.epoch != epoch and not current.offer.durable):
             self.post(Trigger.LEASE_LOST, WorkerLost(f"{worker} is gone. What it had not sent is lost."))
             return None
         self.registration = current

@@ -104,8 +104,9 @@ class RetryBudget:
             self._check_silence(now, worker)
         return _PAUSE
 
-    def failed(self, now: float, error: HubError, worker: str) -> float:
-        """The pause before the next attempt. WorkerLost, WorkerSilent, InvalidAnswer, Overloaded, WorkerFull."""
+    def failed(self, now: float, error: HubError, worker: str, *, durable: bool = False) -> float:
+        """The pause before the next attempt. `durable`: a worker that is gone may come back with its tasks.
+        WorkerLost, WorkerSilent, InvalidAnswer, Overloaded, WorkerFull."""
         self._refusals_in_a_row = self._refusals_in_a_row + 1 if isinstance(error, Overloaded | WorkerFull) else 0
         match error:
             case Overloaded() | WorkerFull():  # the worker was not asked, so it is not silent
@@ -115,7 +116,8 @@ class RetryBudget:
             case StoreUnavailable():
                 self.last_sign = now  # a failing store is not silence of the worker
             case WorkerUnreachable():
-                self._check_refusals(now, worker)
+                if not durable:
+                    self._check_refusals(now, worker)
                 self._check_silence(now, worker)
             case InvalidAnswer():
                 self._check_silence(now, worker)

@@ -17,7 +17,7 @@ from hub.inbound.middleware.authentication import Authenticator, viewer
 from rolecall import __version__
 from rolecall.errors import ExtendedCardNotConfigured, RoleUnknown, VersionNotSupported
 from rolecall.model.a2a import JsonObject
-from rolecall.model.card import HTTP_JSON, JSONRPC, REPLAY_EXTENSION, Capabilities, Interface, Profile, Skill
+from rolecall.model.card import HTTP_JSON, JSONRPC, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile, Skill
 from rolecall.model.ids import Caller
 from rolecall.protocol.cards import CARD_PATHS, MergedExtensions, MergedModes, MergedSkills, write_card
 from rolecall.protocol.dialects import own_bindings, read_version
@@ -55,6 +55,7 @@ class Cards:
         version: str | None,
         authenticator: Authenticator,
         max_card: int,
+        durable: bool = False,
     ) -> None:
         self._directory = directory
         self._documents = documents
@@ -64,6 +65,9 @@ class Cards:
         self._version = version
         self._authenticator = authenticator
         self._max_card = max_card
+        self._replays = Extension(
+            REPLAY_EXTENSION, "Streams resume exactly from Last-Event-ID.", params={"durable": True} if durable else None
+        )
 
     async def public(self, caller: Caller, role: str | None, requested: str | None) -> Document:
         """The hub's card, or a role's. RoleUnknown."""
@@ -112,9 +116,9 @@ class Cards:
             input_modes=tuple(takes.items) or _TEXT,
             output_modes=tuple(gives.items) or _TEXT,
         )
-        # The replay extension is between worker and hub, and the hub does not offer it.
+        # The hub replays as its own worker would: to another hub it is one.
         theirs = [extension for extension in extensions.items if extension.uri not in (REPLAY_EXTENSION, SEQUENCE.uri)]
-        able = replace(profile.capabilities, extensions=(*profile.capabilities.extensions, *theirs))
+        able = replace(profile.capabilities, extensions=(*profile.capabilities.extensions, self._replays, *theirs))
         return write_card(replace(profile, capabilities=able), version)
 
     def _profile(self, name: str, description: str, rpc: str, rest: str) -> Profile:

@@ -9,11 +9,11 @@ from hub.inbound.a2a.operations import CallHeaders
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import Headers
 from rolecall.errors import GoesInCircles, InvalidParams
+from rolecall.model.command import MAX_HOPS
 from rolecall.model.ids import Cursor
 
 _EXTENSION = re.compile(r"[!-+\--~]{1,256}")
 _MAX_EXTENSIONS = 32
-_MAX_HOPS = 8
 _LONGEST_VERSION = 100
 _QUERY_VERSION = b"A2A-Version="
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")
@@ -83,9 +83,9 @@ def _trace(headers: dict[bytes, bytes]) -> str | None:
 def _hops(headers: dict[bytes, bytes]) -> int:
     """How many hubs the call has passed. The limit ends calls between hubs that go in a circle."""
     value = headers.get(b"a2a-hop", b"0")
-    hops = int(value) if value.isdigit() and len(value) < 4 else _MAX_HOPS
-    if hops >= _MAX_HOPS:
-        raise GoesInCircles(_MAX_HOPS)
+    hops = int(value) if value.isdigit() and len(value) < 4 else MAX_HOPS
+    if hops >= MAX_HOPS:
+        raise GoesInCircles(MAX_HOPS)
     return hops
 
 

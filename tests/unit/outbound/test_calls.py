@@ -20,6 +20,7 @@ from hub.outbound.url import ParsedUrl
 from hub.outbound.worker_guard import Guard
 from hub.ports.forwarder import Dispatch, OpenCall
 from rolecall.errors import (
+    GoesInCircles,
     InvalidAnswer,
     InvalidParams,
     SecretUnreadable,
@@ -57,9 +58,12 @@ def offer(url: str) -> Offer:
     return Offer(WorkerId("echo", "1"), url, streaming=True)
 
 
+def message(name: str = "m-1", text: str = "hello") -> dict[str, Any]:
+    return {"kind": "message", "role": "user", "messageId": name, "parts": [{"kind": "text", "text": text}]}
+
+
 def dispatch(text: str = "hello") -> Dispatch:
-    message = {"kind": "message", "role": "user", "messageId": "m-1", "parts": [{"kind": "text", "text": text}]}
-    return Dispatch(Send(Target(), {"message": message}, "0.3", "m-1"), IDS, {})
+    return Dispatch(Send(Target(), {"message": message(text=text)}, "0.3", "m-1"), IDS, {})
 
 
 def deliver(client: Client, url: str, listener: Listener, **limits: Any) -> OpenCall:
@@ -526,7 +530,38 @@ async def test_who_hangs_up_leaves_no_place_behind(held: bool) -> None:
     async with RawServer(open_stream(large_stream(2 * MIB, cut=10))) as server, Client(GUARD) as client:
         listener = Listener()
         call = HttpForwarder(client, event_slots=slots).deliver("default", offer(server.url), dispatch(), listener)
-        await listener.until(lambda: len(listener.batches) > 60)
+        await listener.until(lambda: slots.use.used if held else slots.use.waiting)
         call.hang_up()
         await all_read()
-    assert (slots.use.used, slots.use.waiting) == (0 if held else 1, 0)
+    if not held:
+        slots.release("default")
+    assert (slots.use.used, slots.use.waiting) == (0, 0)
+
+
+# --- what another hub as a worker needs
+
+
+async def test_each_message_of_a_task_has_a_key_of_its_own_and_a_repeat_has_the_same() -> None:
+    able = replace(offer(""), replays=True)
+    first, other = (Dispatch(Send(Target(), {"message": message(name)}, "0.3", name), IDS, {}) for name in ("m-1", "m-2"))
+    later = [Dispatch(one.send, Ids(TaskId("t-hub"), "c-hub", "t-worker"), {}) for one in (first, other, other)]
+    async with RawServer(always(stream(COMPLETED))) as server, Client(GUARD) as client:
+        for one in (first, *later):
+            listener = Listener()
+            HttpForwarder(client).deliver("default", replace(able, url=server.url), one, listener)
+            await listener.end()
+        keys = [request.headers["idempotency-key"] for peer in server.peers for request in peer.requests]
+    assert keys[0] == "t-hub"
+    assert keys[2] == keys[3]
+    assert len(set(keys)) == 3
+    assert all(key.startswith("t-hub") and len(key) < 255 for key in keys)
+
+
+async def test_a_circle_of_hubs_is_told_as_such() -> None:
+    error = {"code": -32000, "message": "…", "data": [{"reason": "LOOP"}]}
+    body = json.dumps({"jsonrpc": "2.0", "id": "1", "error": error}).encode()
+    async with RawServer(always(stream(frame(body)))) as server, Client(GUARD) as client:
+        listener = Listener()
+        deliver(client, server.url, listener)
+        with pytest.raises(GoesInCircles, match="8 hubs"):
+            await listener.end()
