@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rolecall.model.card import REPLAY_EXTENSION, SEQUENCE_EXTENSION
 from tests.helpers.processes import HubProcess
 from tests.interop.conftest import RoleUrl
 from tests.interop.content import STATES, Json
@@ -11,6 +12,7 @@ from tests.interop.conversation import check_stream, streamed_text
 from tests.interop.listener import Listener
 from tests.interop.wire import Interface, card_of, interfaces_of
 
+OURS = [SEQUENCE_EXTENSION, REPLAY_EXTENSION]
 EXTENSION = "https://example.com/extensions/loud/v1"
 _REFUSALS = {
     "1.0": (-32004, "UNSUPPORTED_OPERATION"),
@@ -91,7 +93,7 @@ def test_rest_of_0_3_is_not_claimed_and_what_its_sdks_send_is_refused(place: tup
 @pytest.mark.parametrize("role", ["on-0.3", "on-1.x", "on-1.x-rest"])
 def test_an_extension_of_the_worker_is_claimed_and_whoever_asks_for_it_has_it(role_url: RoleUrl, role: str) -> None:
     url = role_url(role)
-    assert [extension["uri"] for extension in card_of(url)["capabilities"]["extensions"]] == [EXTENSION]
+    assert [extension["uri"] for extension in card_of(url)["capabilities"]["extensions"]] == [*OURS, EXTENSION]
     for interface in interfaces_of(card_of(url)):
         name = "A2A-Extensions" if interface.version == "1.0" else "X-A2A-Extensions"
         task, response = interface.send("extensions", role=role, headers={name: EXTENSION})
@@ -100,6 +102,12 @@ def test_an_extension_of_the_worker_is_claimed_and_whoever_asks_for_it_has_it(ro
         assert task.text == "" and name not in response.headers
 
 
-def test_what_is_between_the_hub_and_its_workers_is_claimed_by_nobody(hub: HubProcess, role_url: RoleUrl) -> None:
-    assert "extensions" not in card_of(role_url("own"))["capabilities"]
-    assert "extensions" not in card_of(hub.url)["capabilities"]
+@pytest.mark.parametrize("role", ["own", "on-0.3", "on-1.x"])
+def test_the_hub_numbers_tasks_for_whoever_asks_as_its_cards_claim(hub: HubProcess, role_url: RoleUrl, role: str) -> None:
+    assert SEQUENCE_EXTENSION in [extension["uri"] for extension in card_of(hub.url)["capabilities"]["extensions"]]
+    for interface in interfaces_of(card_of(role_url(role))):
+        name = "A2A-Extensions" if interface.version == "1.0" else "X-A2A-Extensions"
+        task, _ = interface.send("count 1", role=role, headers={name: SEQUENCE_EXTENSION})
+        assert (task.metadata or {})[SEQUENCE_EXTENSION]["sequence"] >= 1
+        task, _ = interface.send("count 1", role=role)
+        assert SEQUENCE_EXTENSION not in (task.metadata or {})
