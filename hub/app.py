@@ -249,7 +249,7 @@ async def _running(
         rolecall = Rolecall(hub, directory, engine, push, shares, observer, configured, supervisor, vault, connections.callers)
         uses = OpenUses()
         token_watch = TokenWatch(tokens, uses, engine.registry, hub.relays)
-        _mount(app, rolecall, settings, place, vault, tokens, uses)
+        _mount(app, rolecall, settings, place, vault, tokens, uses, clock)
         try:
             await token_watch.look()
             await hub.settle()
@@ -382,6 +382,7 @@ def _mount(
     vault: SealingVault,
     tokens: TokenBook,
     uses: OpenUses,
+    clock: Clock,
 ) -> None:
     """Add the routes to the application, and the middleware that answers A2A calls before Quart sees them."""
     hub, directory, observer = rolecall.hub, rolecall.directory, rolecall.observer
@@ -394,7 +395,7 @@ def _mount(
         max_head=settings.max_head,
         exposed=place.exposed,
     )
-    documents = Documents(directory, rolecall.shares.documents)
+    documents = Documents(directory, rolecall.shares.documents, clock.wall)
     cards = Cards(
         directory,
         documents,

@@ -204,6 +204,7 @@ OWN: dict[tuple[str, str], list[Address]] = {
         ("GET", f"/agents/<role>/.well-known/{name}"): [Address("GET", f"/agents/{{id}}/.well-known/{name}", "open", of="role")]
         for name in ("agent-card.json", "agent.json")
     },
+    ("GET", "/agents/<role>/"): [Address("GET", "/agents/{id}/", "open", of="role")],
     ("GET", "/agents"): [Address("GET", "/agents?cursor={id}", "read", of="agent cursor", others="ok")],
     ("GET", "/registry/agents"): [
         Address("GET", "/registry/agents?cursor={id}", "read", of="agent cursor", others="ok"),

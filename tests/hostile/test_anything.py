@@ -70,7 +70,8 @@ ADDRESSES = st.sampled_from(
     /registry/tasks/{}/decision /registry/agents/{}/drain /registry/agents/{}/heartbeat /registry/agents/{}/probe
     /registry/push/dead-letters/{}/{}/{}/redeliver /registry/agents/echo/{} /.well-known/agent-card.json
     /.well-known/ai-catalog.json /agents/{}/.well-known/agent-card.json /message:send /tasks /tasks/{} /tasks/{}:cancel
-    /tasks/{}/pushNotificationConfigs /v1/message:send /v1/tasks/{} /v1/card /extendedAgentCard /a2a/rest/tasks/{} {}
+    /tasks/{}/pushNotificationConfigs /v1/message:send /v1/tasks/{} /v1/card /extendedAgentCard /a2a/rest/tasks/{}
+    /agents/{} /agents/{}/ {}
 """)
 )
 SEGMENTS = st.sampled_from(["echo", "echo:b", "x", "1", "%00", "%ff", "..", "%2e%2e%2f", "*", ":cancel", "²"]) | st.text(

@@ -33,10 +33,11 @@ MEMORY_LIMIT = 30
 # The only generated worker URLs that are allowed are on this machine: all others are refused, correctly.
 WORKER_URLS = {"enum": ["http://127.0.0.1:9/", "http://localhost:9/a?b=c", "http://127.0.0.1:9/%2f"]}
 
-# `POST /` is A2A's, and a PUT that looks like a heartbeat enrols an instance of that name. Page tokens are the hub's own.
-SETTINGS = """
+# POST to the hub's or a role's own address is A2A's, and a PUT that looks like a heartbeat enrols an instance of that name.
+# Page tokens are the hub's own.
+SETTINGS = r"""
 [[operations]]
-include-path-regex = "^/$|/(drain|probe|heartbeat)$"
+include-path-regex = '^/$|^/agents/\{role\}/$|/(drain|probe|heartbeat)$'
 checks.unsupported_method.enabled = false
 checks.allow_header_conformance.enabled = false
 [[operations]]

@@ -97,6 +97,13 @@ def test_a_base_url_without_its_last_slash_is_fine_for_the_python_sdks(
     assert client.run(url.rstrip("/"), "count 1").state == "completed"
 
 
+def test_every_sdk_finds_the_card_of_a_role_at_its_base_url_too(sdk_client: Client, role_url: RoleUrl) -> None:
+    """Where their resolvers are told that the base URL is the card's."""
+    for role in MAIN_AGENTS:
+        url = role_url(role)
+        assert sdk_client.card(url, path="/") == sdk_client.card(url)
+
+
 # --- the extended card
 
 

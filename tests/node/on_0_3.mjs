@@ -4,7 +4,8 @@ import { randomUUID } from "node:crypto";
 import { A2AClient, ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory } from "@a2a-js/sdk/client";
 import { drive, fetchAs, fetchShowing, kept, read } from "./lines.mjs";
 
-const fetched = (request) => new DefaultAgentCardResolver({ fetchImpl: fetchAs(request) }).resolve(request.url);
+// `path`: "/" for the card at the URL itself.
+const fetched = (request) => new DefaultAgentCardResolver({ fetchImpl: fetchAs(request) }).resolve(request.url, request.path && "");
 const client = kept(({ url }) => new ClientFactory().createFromUrl(url));
 
 function part({ name, mediaType, metadata, text, raw, url, data }) {

@@ -17,8 +17,9 @@ import { drive, fetchAs, fetchShowing, kept, read } from "./lines.mjs";
 // Only a card that is of 0.3 and nothing else needs the SDK's compatibility.
 const compatible = ({ version }) => (version === "0.3" ? { legacyCompat: { enabled: true } } : {});
 
+// `path`: "/" for the card at the URL itself.
 const fetched = (request) =>
-  new DefaultAgentCardResolver({ fetchImpl: fetchAs(request), ...compatible(request) }).resolve(request.url);
+  new DefaultAgentCardResolver({ fetchImpl: fetchAs(request), ...compatible(request) }).resolve(request.url, request.path && "");
 
 function factory(request) {
   const known = { JSONRPC: JsonRpcTransportFactory, "HTTP+JSON": RestTransportFactory };

@@ -286,7 +286,7 @@ def app_of(system: System, *, keep_alive: float = 15.0) -> App:
     authenticator = Authenticator(None, max_head=10_000)
     cards = Cards(
         system.directory,
-        Documents(system.directory, system.deps.shares.documents),
+        Documents(system.directory, system.deps.shares.documents, system.clock.wall),
         name="hub",
         description="",
         public_url="http://hub",

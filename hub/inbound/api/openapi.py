@@ -169,7 +169,7 @@ def _operation(method: str, path: str, own: Operation, schemas: Schemas, refusal
     found: JsonObject = {
         "operationId": re.sub(r"\W+", "_", f"{method.lower()}{path}").strip("_"),
         "summary": own.about,
-        "security": [{}, *_SECURITY] if is_open(path) else _SECURITY,
+        "security": [{}, *_SECURITY] if is_open(path, method) else _SECURITY,
     }
     parameters = [*_parameters("path", own.path, schemas), *_parameters("query", own.query, schemas)]
     if parameters:
@@ -217,7 +217,7 @@ def _raised(method: str, path: str, own: Operation) -> Iterable[type[HubError]]:
         if kind is not None and any(member.reason for member in members_of(kind).values()):
             yield kind.refusal
     yield from _COMMON_ERRORS
-    if not is_open(path):
+    if not is_open(path, method):
         yield from (errors.Unauthenticated, errors.StoreUnavailable)
     if method in _WRITES:
         yield from (errors.CrossSite, errors.Forbidden)

@@ -216,14 +216,16 @@ class HealthQuery(Query):
     verbose: Annotated[str | None, Field(description="With any value: each check, as JSON.")] = None
 
 
-class CatalogQuery(Query):
-    etag: Annotated[str, Header("If-None-Match")] = ""
+class DocumentQuery(Query):
+    """What a client has of a document: the tags of its copies, or else the date of one."""
+
+    etag: Annotated[str, Header("If-None-Match")] | None = None
+    since: Annotated[str, Header("If-Modified-Since")] = ""
 
 
-class CardQuery(Query):
+class CardQuery(DocumentQuery):
     version: Annotated[
         str | None,
         Header("A2A-Version"),
         Field(description="0.3 or 1.0; with any other, or without it, a card is valid in both."),
     ] = None
-    etag: Annotated[str, Header("If-None-Match")] = ""

@@ -13,7 +13,7 @@ from hub.inbound.api.answers import Card
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import CardQuery, RoleInPath
 from hub.inbound.cards.documents import Document, Documents, Pace, Source, document_response, outlines
-from hub.inbound.middleware.authentication import Authenticator, viewer
+from hub.inbound.middleware.authentication import Authenticator, is_role_address, viewer
 from rolecall import __version__
 from rolecall.errors import ExtendedCardNotConfigured, RoleUnknown, VersionNotSupported
 from rolecall.model.a2a import JsonObject
@@ -142,19 +142,20 @@ def add_cards(app: Quart, cards: Cards) -> None:
 
     @operation("The hub's card.", answers=answers)
     async def hub_card(query: CardQuery) -> Response:
-        return document_response(await cards.public(viewer(), None, _requested_version(query)), query.etag, _JSON)
+        return document_response(await cards.public(viewer(), None, _requested_version(query)), query, _JSON)
 
     @operation("A role's card, made from its live workers'.", RoleUnknown, answers=answers)
     async def role_card(role: RoleInPath, query: CardQuery) -> Response:
-        return document_response(await cards.public(viewer(), role, _requested_version(query)), query.etag, _JSON)
+        return document_response(await cards.public(viewer(), role, _requested_version(query)), query, _JSON)
 
     for path in CARD_PATHS:
         app.add_url_rule(path, f"hub:{path}", hub_card, methods=["GET"])
         app.add_url_rule(f"/agents/<role>{path}", f"role:{path}", role_card, methods=["GET"])
+    app.add_url_rule("/agents/<role>/", "role", role_card, methods=["GET"])
 
     @app.after_request
     async def allow_reading(response: Response) -> Response:
-        if "/.well-known/agent" in request.path:
+        if "/.well-known/agent" in request.path or is_role_address(request.path):
             response.headers.update(_CORS)
         return response
 

@@ -10,7 +10,7 @@ from quart import Quart, Response
 
 from hub.inbound.api.answers import CatalogDocument
 from hub.inbound.api.operation import operation
-from hub.inbound.api.requests import CatalogQuery
+from hub.inbound.api.requests import DocumentQuery
 from hub.inbound.cards.documents import Document, Documents, Outline, Pace, Source, document_response, outlines
 from hub.inbound.middleware.authentication import viewer
 from rolecall.model.a2a import JsonObject
@@ -68,7 +68,7 @@ def add_catalog(app: Quart, catalog: Catalog) -> None:
 
     @app.route(PATH, methods=["GET"], provide_automatic_options=False)
     @operation("The live roles as an AI Catalog.", answers={200: {MEDIA: CatalogDocument}, 304: None})
-    async def ai_catalog(query: CatalogQuery) -> Response:
-        response = document_response(await catalog.document(viewer()), query.etag, MEDIA)
+    async def ai_catalog(query: DocumentQuery) -> Response:
+        response = document_response(await catalog.document(viewer()), query, MEDIA)
         response.headers.update(_HEADERS)
         return response

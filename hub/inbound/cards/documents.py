@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from email.utils import formatdate
 from hashlib import sha256
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -15,6 +18,7 @@ from quart import Response
 
 from hub.core.registry.directory import Directory
 from hub.inbound.api.application import cache_headers
+from hub.inbound.api.requests import DocumentQuery
 from hub.ports.shares import Slots
 from rolecall.model.a2a import JsonObject
 from rolecall.model.ids import Caller
@@ -33,6 +37,10 @@ _AT_ONCE = 0.001
 """Seconds after which a document that is being made leaves the loop to others for as long."""
 _SENT_AT_ONCE = 64 * 1024
 _MAX_TAGS = 20
+_ETAG = re.compile('"[^"]*"')
+"""Without the mark of a weak one: for whoever asks whether a copy is current, both are equal."""
+_HTTP_DATES = ("%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y")
+"""The usual one, and two that are obsolete and valid."""
 
 
 class Source(NamedTuple):
@@ -43,8 +51,14 @@ class Source(NamedTuple):
 
 
 class Document(NamedTuple):
+    """`modified`: the second of the wall clock from which on all copies have been this one; it may be the next second. `given`:
+    the second of this copy.
+    """
+
     body: bytes
     etag: str
+    modified: int
+    given: int
 
 
 class Pace:
@@ -87,12 +101,17 @@ Make = Callable[[Sequence[Source], Pace], Awaitable[JsonObject]]
 
 
 class _Kept:
-    """`revision`: of the registry when its sources were looked at last. `rests_until`: not before."""
+    """`given`: the last second in which a copy was given. `revision`: of the registry when its sources were looked at last.
+    `rests_until`: not before.
+    """
 
-    __slots__ = ("document", "rests_until", "revision", "sources")
+    __slots__ = ("body", "etag", "given", "modified", "rests_until", "revision", "sources")
 
-    def __init__(self, document: Document, sources: Sequence[Source], revision: int) -> None:
-        self.document = document
+    def __init__(self, body: bytes, modified: int, sources: Sequence[Source], revision: int) -> None:
+        self.body = body
+        self.etag = _etag_of(body)
+        self.modified = modified
+        self.given = 0
         self.sources = sources
         self.revision = revision
         self.rests_until = 0.0
@@ -105,16 +124,20 @@ class Documents:
         self,
         directory: Directory,
         share: Slots,
+        wall: Callable[[], float],
         *,
         monotonic: Callable[[], float] = time.monotonic,
         spent: Callable[[], float] = time.thread_time,
     ) -> None:
         self._directory = directory
         self._share = share
+        self._wall = wall
         self._monotonic = monotonic
         self._spent = spent
         self._kept: OrderedDict[tuple[Any, ...], _Kept] = OrderedDict()
         self._size = 0
+        self._dropped = 0
+        """The last second in which a copy was given of a document that is no longer kept."""
         self._locks: WeakValueDictionary[tuple[Any, ...], asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, caller: Caller, role: str | None, form: Any, make: Make) -> Document:
@@ -122,15 +145,17 @@ class Documents:
         workers is another, or offers another card.
         """
         key = (caller.workspace, role, form)
-        if (found := self._current(key, caller, role)) is None:
+        if (kept := self._current(key, caller, role)) is None:
             lock = self._locks.setdefault(key, asyncio.Lock())
             async with lock:
-                if (found := self._current(key, caller, role)) is None:
+                if (kept := self._current(key, caller, role)) is None:
                     async with self._share.slot(caller.workspace):
-                        found = await self._make(key, caller, role, make)
-        return found
+                        kept = await self._make(key, caller, role, make)
+        now = int(self._wall())
+        kept.given = max(kept.given, now)
+        return Document(kept.body, kept.etag, kept.modified, now)
 
-    def _current(self, key: tuple[Any, ...], caller: Caller, role: str | None) -> Document | None:
+    def _current(self, key: tuple[Any, ...], caller: Caller, role: str | None) -> _Kept | None:
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -141,16 +166,23 @@ class Documents:
                 return None
             kept.revision, kept.rests_until = revision, self._rest_after(began)
         self._kept.move_to_end(key)
-        return kept.document
+        return kept
 
-    async def _make(self, key: tuple[Any, ...], caller: Caller, role: str | None, make: Make) -> Document:
+    async def _make(self, key: tuple[Any, ...], caller: Caller, role: str | None, make: Make) -> _Kept:
         began, revision = self._spent(), self._directory.revision()
         sources = self._sources(caller, role)
         body = dump(await make(sources, Pace(self._spent)))
-        kept = _Kept(Document(body, f'"{sha256(body).hexdigest()[:32]}"'), sources, revision)
+        kept = _Kept(body, self._modified(key, body), sources, revision)
         kept.rests_until = self._rest_after(began)
         self._keep(key, kept)
-        return kept.document
+        return kept
+
+    def _modified(self, key: tuple[Any, ...], body: bytes) -> int:
+        """Not before a second in which somebody got another copy: a date cannot tell the two apart."""
+        last = self._kept.get(key)
+        if last is not None and last.body == body:
+            return last.modified
+        return max(int(self._wall()), (last.given if last is not None else self._dropped) + 1)
 
     def _rest_after(self, began: float) -> float:
         cost = self._spent() - began
@@ -164,7 +196,9 @@ class Documents:
         self._kept[key] = kept
         self._size += _weight(kept)
         while self._size > _KEPT and len(self._kept) > 1:
-            self._drop(self._kept.popitem(last=False)[1])
+            oldest = self._kept.popitem(last=False)[1]
+            self._drop(oldest)
+            self._dropped = max(self._dropped, oldest.given)
 
     def _drop(self, kept: _Kept | None) -> None:
         if kept is not None:
@@ -172,7 +206,7 @@ class Documents:
 
 
 def _weight(kept: _Kept) -> int:
-    return 1_000 + len(kept.document.body) + 100 * len(kept.sources)
+    return 1_000 + len(kept.body) + 100 * len(kept.sources)
 
 
 def _are_same(before: Sequence[Source], now: Sequence[Source]) -> bool:
@@ -181,18 +215,41 @@ def _are_same(before: Sequence[Source], now: Sequence[Source]) -> bool:
     return all(old.offer.card is new.offer.card for old, new in zip(before, now, strict=True))
 
 
-def document_response(document: Document, known: str, media: str) -> Response:
-    """`known`: the caller's If-None-Match."""
+def document_response(document: Document, known: DocumentQuery, media: str) -> Response:
+    """`known`: what the caller has of it."""
     body = document.body
-    if document.etag in known:
+    if _has(known, document):
         response = Response(status=304)
     elif len(body) <= _SENT_AT_ONCE:
         response = Response(body, content_type=media)
     else:
         response = Response(_pieces(body), content_type=media, headers={"Content-Length": str(len(body))})
     response.headers["ETag"] = document.etag
+    response.headers["Last-Modified"] = formatdate(min(document.modified, document.given), usegmt=True)
     response.headers.update(cache_headers())
     return response
+
+
+def _has(known: DocumentQuery, document: Document) -> bool:
+    """Whether the caller's copy is this one. A date counts only without a tag, and one in the future counts for nothing."""
+    if known.etag is not None:
+        return known.etag.strip() == "*" or document.etag in _ETAG.findall(known.etag)
+    since = _second_of(known.since)
+    return since is not None and document.modified <= since <= document.given
+
+
+def _etag_of(body: bytes) -> str:
+    return f'"{sha256(body).hexdigest()[:32]}"'
+
+
+def _second_of(date: str) -> int | None:
+    """None: not a date of HTTP."""
+    for form in _HTTP_DATES:
+        try:
+            return int(datetime.strptime(date.strip(), form).replace(tzinfo=UTC).timestamp())
+        except ValueError:
+            pass
+    return None
 
 
 async def _pieces(body: bytes) -> AsyncGenerator[bytes, None]:

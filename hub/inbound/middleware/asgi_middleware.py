@@ -12,7 +12,7 @@ from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.leases import Leases
 from hub.inbound.middleware.audit import record
-from hub.inbound.middleware.authentication import Authenticator
+from hub.inbound.middleware.authentication import Authenticator, is_role_address, reads_card
 from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.fair_scheduler import FairScheduler
 from hub.inbound.middleware.origins import answer_preflight, is_preflight, with_cors
@@ -34,7 +34,6 @@ _V0_1_STREAM_PATH = "/subscribe"
 _NO_ROLE = Target()
 _MAX_PATH = 256
 _BROWSER_METHODS = frozenset({"GET", "HEAD"})
-_ALLOWED = {"/": b"GET, HEAD, POST"}
 _POST_ONLY = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"This address takes POST with a JSON-RPC request."}}'
 
 
@@ -80,7 +79,10 @@ class AsgiMiddleware:
     async def _handle(self, request: Request) -> None:
         path = request.path
         only = "tasks/sendSubscribe" if path == _V0_1_STREAM_PATH else None
-        target = rpc_target(path) if only is None else _NO_ROLE
+        if only is not None:
+            target: Target | None = _NO_ROLE
+        else:
+            target = None if reads_card(path, request.method) else rpc_target(path)
         counted: Caller | None = None
         try:
             caller = counted_caller(self._authenticator.admit(request))
@@ -116,7 +118,8 @@ class AsgiMiddleware:
             await self._rpc(request, target, only=only)
             return
         if target is not None and not (path == "/" and method in _BROWSER_METHODS):
-            await request.answer(_POST_ONLY, status=405, headers=[(b"allow", _ALLOWED.get(path, b"POST"))])
+            allowed = b"GET, HEAD, POST" if path == "/" or is_role_address(path) else b"POST"
+            await request.answer(_POST_ONLY, status=405, headers=[(b"allow", allowed)])
             return
         lease_call = self._leases.match(path, method)
         if lease_call is not None:

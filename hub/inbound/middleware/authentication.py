@@ -30,6 +30,8 @@ from rolecall.model.principal import LOCAL, Principal, Right
 
 _KEY = "rolecall.principal"
 _OPEN_PATHS = ("/.well-known/", "/livez", "/readyz", "/health")
+_ROLES = "/agents/"
+_READING = ("GET", "HEAD")
 _PROBES = ("/livez", "/readyz")
 """They say nothing about workers or tasks, and a load balancer asks them."""
 _BEARER = "bearer "
@@ -64,7 +66,7 @@ class Authenticator:
         """
         self._check_headers(request)
         found = request.principal = request.scope[_KEY] = self._find(request)
-        if found is None and not is_open(request.path) and not is_preflight(request):
+        if found is None and not is_open(request.path, request.method) and not is_preflight(request):
             raise NoTokens if self._tokens is not None and self._tokens.empty else Unauthenticated
         return found
 
@@ -119,11 +121,22 @@ def _host_in(value: bytes) -> str | None:
     return found[1] if found is not None else None
 
 
-def is_open(path: str) -> bool:
+def is_open(path: str, method: str) -> bool:
     """Cards and health need no token."""
     if path.startswith(_OPEN_PATHS):
         return True
-    return path.startswith("/agents/") and "/.well-known/" in path
+    return path.startswith("/agents/") and ("/.well-known/" in path or reads_card(path, method))
+
+
+def reads_card(path: str, method: str) -> bool:
+    """A role's own address takes calls with POST, and answers the role's card otherwise."""
+    return method in _READING and is_role_address(path)
+
+
+def is_role_address(path: str) -> bool:
+    """`/agents/{role}`, also with a slash at its end."""
+    name = path.removeprefix(_ROLES).removesuffix("/") if path.startswith(_ROLES) else ""
+    return bool(name) and "/" not in name
 
 
 def require(principal: Principal | None, right: Right) -> Principal:

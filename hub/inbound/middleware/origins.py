@@ -24,7 +24,7 @@ _PREFLIGHT: Headers = (
     (
         b"access-control-allow-headers",
         b"Authorization, X-API-Key, Content-Type, Accept, Last-Event-ID, A2A-Version, A2A-Extensions, X-A2A-Extensions, "
-        b"Idempotency-Key, If-None-Match, Cache-Control, traceparent, tracestate",
+        b"Idempotency-Key, If-None-Match, If-Modified-Since, Cache-Control, traceparent, tracestate",
     ),
     (b"access-control-max-age", b"600"),
 )

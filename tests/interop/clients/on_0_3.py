@@ -100,9 +100,11 @@ class SdkClient:
         return ClientFactory(ClientConfig(streaming=streaming, httpx_client=self.http)).create(card)
 
     async def fetched(self, request: Request) -> AgentCard:
-        """`version`: what it is asked for in; left out, the SDK's own way, which says nothing."""
+        """`version`: what it is asked for in; left out, the SDK's own way, which says nothing. `path`: "/" for that of the URL
+        itself.
+        """
         headers = {"headers": {"A2A-Version": request["version"]}} if request.get("version") else None
-        return await A2ACardResolver(self.http, request["url"]).get_agent_card(http_kwargs=headers)
+        return await A2ACardResolver(self.http, request["url"]).get_agent_card(request.get("path"), http_kwargs=headers)
 
     async def card(self, request: Request) -> Any:
         return dump(await self.fetched(request))

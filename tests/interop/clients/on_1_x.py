@@ -103,11 +103,12 @@ class SdkClient:
         return ClientFactory(ClientConfig(streaming=streaming, httpx_client=self.http, supported_protocol_bindings=bindings))
 
     async def fetched(self, request: Request) -> AgentCard:
-        """`version`: what it is asked for in, "" for none; left out, the SDK's own way."""
+        """`version`: what it is asked for in, "" for none; left out, the SDK's own way. `path`: "/" for the URL itself."""
+        path = request.get("path")
         if "version" not in request:
-            return await A2ACardResolver(self.http, request["url"]).get_agent_card()
+            return await A2ACardResolver(self.http, request["url"]).get_agent_card(path)
         headers = {"headers": {"A2A-Version": request["version"]}} if request["version"] else None
-        return await A2ACardResolver(self.plain, request["url"]).get_agent_card(http_kwargs=headers)
+        return await A2ACardResolver(self.plain, request["url"]).get_agent_card(path, http_kwargs=headers)
 
     async def card(self, request: Request) -> Any:
         return MessageToDict(await self.fetched(request))

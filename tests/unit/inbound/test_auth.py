@@ -63,13 +63,15 @@ def authenticator(*known: Principal, **options: Any) -> Authenticator:
         "/.well-known/agent-card.json",
         "/.well-known/agent.json",
         "/agents/echo/.well-known/agent-card.json",
+        "/agents/echo",
+        "/agents/echo/",
         "/livez",
         "/readyz",
         "/health",
     ],
 )
 def test_cards_and_health_need_no_token(path: str) -> None:
-    assert is_open(path)
+    assert is_open(path, "GET")
     assert authenticator(CLIENT).admit(request(path, "GET")) is None
 
 
@@ -78,8 +80,10 @@ def test_cards_and_health_need_no_token(path: str) -> None:
     [
         "/",
         "/agents",
-        "/agents/echo",
-        "/agents/echo/",
+        "/agents/",
+        "/agents//",
+        "/agents/echo/a2a",
+        "/agents/echo/v1/card",
         "/registry/agents",
         "/registry/agents/.well-known/",
         "/registry/tasks/.well-known/decision",
@@ -94,9 +98,17 @@ def test_cards_and_health_need_no_token(path: str) -> None:
     ],
 )
 def test_all_other_paths_need_a_token(path: str) -> None:
-    assert not is_open(path)
+    assert not is_open(path, "GET")
     with pytest.raises(Unauthenticated):
         authenticator(CLIENT).admit(request(path, "GET"))
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "get"])
+@pytest.mark.parametrize("path", ["/agents/echo", "/agents/echo/"])
+def test_whoever_calls_a_role_needs_a_token(path: str, method: str) -> None:
+    assert not is_open(path, method)
+    with pytest.raises(Unauthenticated):
+        authenticator(CLIENT).admit(request(path, method))
 
 
 @pytest.mark.parametrize("header", ["Bearer alice", "bearer alice", "BEARER alice"])

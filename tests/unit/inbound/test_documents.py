@@ -47,7 +47,13 @@ class System:
             per_holder_limit=1_000,
             on_beat=lambda workspace, worker: None,
         )
-        self.documents = Documents(self.directory, Shares().documents, monotonic=self.clock.monotonic, spent=lambda: self.spent)
+        self.documents = Documents(
+            self.directory,
+            Shares().documents,
+            self.clock.wall,
+            monotonic=self.clock.monotonic,
+            spent=lambda: self.spent,
+        )
         self.cards = Cards(
             self.directory,
             self.documents,
@@ -132,10 +138,10 @@ async def test_the_hub_lists_the_roles_that_fit_and_says_how_many_do_not(system:
 async def test_a_document_is_made_once_for_all_who_ask_and_again_when_its_own_workers_change(system: System) -> None:
     await system.enrol("echo:a", {"id": "one"})
     first = await asyncio.gather(*(system.cards.public(VIEWER, "echo", None) for _ in range(5)))
-    assert all(found is first[0] for found in first)
+    assert all(found.body is first[0].body for found in first)
     await system.enrol("other:a", {"id": "other"})
     await system.directory.drain(VIEWER, WorkerId("echo", "a"), "why")
-    assert await system.cards.public(VIEWER, "echo", None) is first[0]
+    assert (await system.cards.public(VIEWER, "echo", None)).body is first[0].body
     await system.enrol("echo:b", {"id": "two"})
     assert await system.skills() == ["one", "two"]
     await system.enrol("echo:b", {"id": "three"})
@@ -208,5 +214,5 @@ async def test_the_oldest_documents_go_when_too_many_are_kept(system: System, mo
     for number in range(30):
         await system.enrol(f"role-{number:02}:a", {"id": "s"})
     cards = [await system.cards.public(VIEWER, f"role-{number:02}", None) for number in range(30)]
-    assert await system.cards.public(VIEWER, "role-29", None) is cards[29]
-    assert await system.cards.public(VIEWER, "role-00", None) is not cards[0]
+    assert (await system.cards.public(VIEWER, "role-29", None)).body is cards[29].body
+    assert (await system.cards.public(VIEWER, "role-00", None)).body is not cards[0].body

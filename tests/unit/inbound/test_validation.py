@@ -198,8 +198,8 @@ def test_every_member_that_can_be_refused_has_a_reason() -> None:
         "TaskFilter": ("role", "context_id", "cursor"),
         "DeadLetterQuery": ("cursor",),
         "HealthQuery": ("verbose",),
-        "CardQuery": ("version", "etag"),
-        "CatalogQuery": ("etag",),
+        "CardQuery": ("etag", "since", "version"),
+        "DocumentQuery": ("etag", "since"),
         "DrainRequest": ("reason",),
     }
     assert without == {(kind, name) for kind, names in texts.items() for name in names}
