@@ -57,6 +57,7 @@ REFUSED: dict[str, str] = {
     "2.28": "Giving up after three attempts: a receiver may be down for a night, so the hub retries for a day.",
     "2.29": "Holding back events that come within 1.5 s of each other: every event is pushed, in order.",
     "2.32": "Failing all running tasks at start-up: a task continues if the hub can reach its worker.",
+    "3.03": "405 for GET at the hub's and a role's own address: there is a page for browsers, and the role's card.",
     "4.12": "Transitions in the metadata of 0.3 and 1.0 tasks: `Last-Event-ID: 0` replays all of them unchanged.",
     "4.14": "A failed task as the answer of a stream: there the refusal is an error, as in every dialect.",
     "4.18": "-32003 for a full hub: that code means that there are no push notifications.",

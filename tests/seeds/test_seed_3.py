@@ -46,10 +46,11 @@ def test_s3_02_an_answer_holds_a_result_or_an_error_and_nothing_else(client: Raw
 def test_s3_03_methods_other_than_post_are_refused_with_an_allow_header(
     client: RawClient, address: str, http_method: str
 ) -> None:
-    """A browser that opens `/` gets a page."""
+    """A browser that opens `/` gets a page, and who reads a role's own address its card."""
     response = client.http.request(http_method, address)
-    if address == "/" and http_method in ("GET", "HEAD"):
-        assert (response.status_code, response.headers["content-type"].partition(";")[0]) == (200, "text/html")
+    answered = {"/": "text/html", "/agents/counter": "application/json", "/agents/counter/": "application/json"}
+    if address in answered and http_method in ("GET", "HEAD"):
+        assert (response.status_code, response.headers["content-type"].partition(";")[0]) == (200, answered[address])
     else:
         assert response.status_code == 405
         assert "POST" in response.headers["allow"].split(", ")
