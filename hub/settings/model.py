@@ -294,11 +294,11 @@ class Settings(BaseSettings):
     """Largest answer to one JSON-RPC batch. When an answer does not fit, the calls that have not begun are not made.
     Higher: more results fit, and one request can make the hub hold that much memory."""
 
-    max_unsent: Size = Field(256 * 1024 * 1024, ge=1024**2, le=1024**4)
+    max_unsent: Size = Field(64 * 1024 * 1024, ge=1024**2, le=1024**4)
     """Memory for large answers (64 KiB and more) that are being made, or that callers have not taken yet.
     Higher: slow callers can have more answers under way, for that much memory. At the limit: OVERLOADED."""
 
-    max_unsent_per_workspace: Size = Field(128 * 1024 * 1024, ge=64 * 1024, le=1024**4)
+    max_unsent_per_workspace: Size = Field(32 * 1024 * 1024, ge=64 * 1024, le=1024**4)
     """The part of max_unsent for the callers of one workspace. An answer that is larger is sent when it is the only one.
     Higher: one workspace can fill more of max_unsent. At the limit its large answers are refused with OVERLOADED."""
 

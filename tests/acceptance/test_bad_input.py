@@ -22,7 +22,7 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    with start_hub(tmp_path_factory.mktemp("hub"), worker_silence=2, max_body=100_000) as hub:
+    with start_hub(tmp_path_factory.mktemp("hub"), worker_silence=2, max_body=100_000, max_event=1024 * 1024) as hub:
         yield hub
 
 

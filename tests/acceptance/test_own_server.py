@@ -108,7 +108,7 @@ def test_a_stream_ends_when_its_reader_disconnects(hub: HubProcess) -> None:
     ("data", "status", "reason"),
     [
         (get("/livez").replace(b"localhost", b"evil"), 421, "bad_host"),
-        (call_request("x").replace(b"application/json", b"text/plain"), 415, "media_type_not_supported"),
+        (call_request("x").replace(b"application/json", b"text/plain"), 415, "content_type_not_supported"),
         (call_request("x").replace(b"Content-Length: ", b"Content-Length: 99999999"), 413, "body_too_large"),
         (b"GET /livez HTTP/1.1\r\n\r\n", 400, "invalid_request"),
         (get("/livez", "X: " + "a" * 70_000 + "\r\n"), 431, "head_too_large"),

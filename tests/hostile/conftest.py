@@ -14,7 +14,7 @@ from tests.hostile.raw import exchange, get
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    with start_hub(tmp_path_factory.mktemp("hub"), worker_silence=2, log_format="json") as hub:
+    with start_hub(tmp_path_factory.mktemp("hub"), worker_silence=2, log_format="json", max_body=1024 * 1024) as hub:
         yield hub
 
 

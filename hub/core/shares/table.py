@@ -41,8 +41,8 @@ class ShareLimits:
     at_once: int = 2_000
     disk: int = 200 * 1024**3
     disk_per_workspace: int = 100 * 1024**3
-    unsent: int = 256 * 1024 * 1024
-    unsent_per_workspace: int = 128 * 1024 * 1024
+    unsent: int = 64 * 1024 * 1024
+    unsent_per_workspace: int = 32 * 1024 * 1024
 
 
 class Shares:
