@@ -2,7 +2,7 @@
 
     HubError
     ├── RequestError            the request is wrong; nothing was done
-    │   ├── ParseError  InvalidRequest  TooDeep (an InvalidRequest)  MethodNotFound
+    │   ├── ParseError  InvalidRequest  TooDeep  TooManyValues (each an InvalidRequest)  MethodNotFound
     │   ├── InvalidParams           also WebhookRejected  WebhookInsecure  TooManyPushConfigs
     │   ├── BodyTooLarge  MediaTypeNotSupported  BodyTooSlow
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
@@ -132,6 +132,11 @@ class TooDeep(InvalidRequest):
         super().__init__(
             f"The JSON is nested deeper than {limit} levels, the limit ({{setting}} on the hub). Send less nested JSON."
         )
+
+
+class TooManyValues(InvalidRequest):
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The JSON holds more than {limit} numbers, texts, lists and objects. Send them as a file or a text.")
 
 
 class BodyTooSlow(RequestError):

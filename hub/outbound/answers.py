@@ -22,11 +22,13 @@ from rolecall.model.command import MAX_HOPS
 from rolecall.model.value import Value
 from rolecall.protocol.jsonrpc import Reply
 from rolecall.protocol.sse import FrameReader, FrameTooLong
+from rolecall.protocol.text.jsontext import has_more_values
 from rolecall.protocol.workers.events import Malformed
 
 _BUSY_CODE = -32000
 _BUSY = "WORKER_BUSY"
 _LOOP = "LOOP"
+_MAX_VALUES = 1_000_000
 _ENVELOPE = 64 * 1024
 """Bytes for what stands around an event: an answer may repeat a message that was as large as allowed."""
 
@@ -61,6 +63,8 @@ class AnswerForm(Value, frozen=True):
     def event(self, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True) -> WorkerEvent:
         """`fresh`: this answer had no earlier event. InvalidAnswer, WorkerFault, WorkerRefused."""
         protocol = self.protocol
+        if has_more_values(text, _MAX_VALUES):
+            raise InvalidAnswer(self.worker, f"it holds more than {_MAX_VALUES} values")
         try:
             reply = protocol.reply(text)
         except ValueError as error:

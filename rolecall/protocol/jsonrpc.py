@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rolecall.errors import InvalidParams, InvalidRequest, ParseError, TooDeep
+from rolecall.errors import InvalidParams, InvalidRequest, ParseError, TooDeep, TooManyValues
 from rolecall.model.a2a import JsonObject
 from rolecall.model.value import Value
 from rolecall.protocol.faults import Fault
-from rolecall.protocol.text.jsontext import DEEPEST, Nested, NotJson, dump, parse
+from rolecall.protocol.text.jsontext import DEEPEST, MAX_VALUES, Nested, NotJson, dump, has_more_values, parse
 
 NULL = b"null"
 _LONGEST_ID = 1024
@@ -32,7 +32,9 @@ class Reply(Value, frozen=True):
 
 
 def read_body(body: bytes | bytearray, max_depth: int = DEEPEST) -> Any:
-    """The JSON value of a request's body: an object, or an array for a batch. ParseError, TooDeep."""
+    """The JSON value of a request's body: an object, or an array for a batch. ParseError, TooDeep, TooManyValues."""
+    if has_more_values(body, MAX_VALUES):
+        raise TooManyValues(MAX_VALUES)
     try:
         return parse(body, max_depth)
     except Nested as error:

@@ -176,6 +176,18 @@ def test_a_file_of_8_mb_passes_inline_both_ways_in_little_memory(
     wait_for(lambda: memory_used(hub) <= before + BACK, 10)
 
 
+@pytest.mark.parametrize("one", ["{}", "[]", '{"":0}', '"a"', "1.5"])
+def test_millions_of_small_values_are_refused_before_they_are_made(file_hub: FileHub, one: str) -> None:
+    """They would take up to 500 MB, and hold the loop for a second."""
+    hub, many = file_hub.hub, f"[{','.join([one] * (15_000_000 // (len(one) + 1)))}]"
+    forget_peak(hub)
+    before = memory_used(hub)
+    headers = {"Content-Type": "application/json"}
+    answer = httpx.post(f"{hub.url}/agents/files/", content=many, headers=headers, trust_env=False, timeout=60).json()
+    assert answer["error"]["code"] == -32600 and "more than 400000 numbers" in answer["error"]["message"]
+    assert memory_peak(hub) - before < MEMORY * 15
+
+
 def test_what_is_above_a_limit_is_refused_with_the_name_of_its_setting(tmp_path: Path) -> None:
     limits = {"max_body": "256KiB", "max_event": "128KiB", "max_log": "384KiB"}
     with start_hub(tmp_path, **limits) as hub, ExitStack() as closing:

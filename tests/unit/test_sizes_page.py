@@ -9,6 +9,7 @@ import pytest
 
 from hub.core.shares import table
 from hub.settings.model import SPECS, Settings, variable
+from rolecall.protocol.text.jsontext import MAX_VALUES
 from worker_sdk.calling import stream
 from worker_sdk.tasks.log import MAX_EVENT
 from worker_sdk.tasks.task_table import TaskLimits
@@ -18,6 +19,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "sizes.md").read_text
 ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line.startswith("| ")][1:]
 UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2}
 CONSTANTS = {
+    "MAX_VALUES": MAX_VALUES,
     "_LARGE_EVENTS": table._LARGE_EVENTS,
     "_LARGEST_EVENT": stream._LARGEST_EVENT,
     "Worker(max_body=…)": MAX_BODY,

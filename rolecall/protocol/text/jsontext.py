@@ -11,10 +11,12 @@ from typing import Any
 from msgspec import MsgspecError
 from msgspec.json import Decoder, Encoder
 
-from rolecall.errors import InvalidRequest, TooDeep
+from rolecall.errors import InvalidRequest, TooDeep, TooManyValues
 from rolecall.model.a2a import JsonObject
 
 DEEPEST = 200
+MAX_VALUES = 400_000
+"""Of one request. In memory an empty list takes thirty times its text, and a long text may be millions of them."""
 # An unterminated string extends to the end of the text, so that no byte is read twice.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _STEP = bytes(1 if byte in b"[{" else 255 if byte in b"]}" else 0 for byte in range(256))
@@ -53,8 +55,25 @@ def parse(text: bytes | bytearray, max_depth: int = DEEPEST) -> Any:
     return value
 
 
+def has_more_values(text: bytes | bytearray, limit: int) -> bool:
+    """Numbers, texts, lists and objects together; to be known before they are made. A text without many commas and brackets
+    needs no closer look.
+    """
+    if len(text) <= limit or _count(text) <= limit:
+        return False
+    text = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    # Texts are values or names. So many pieces as there may be after this are quickly made.
+    return text.count(b'"') > 4 * limit or _count(b"".join(text.split(b'"')[::2])) > limit
+
+
+def _count(text: bytes | bytearray) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
 def read_object(text: bytes | bytearray, max_depth: int) -> JsonObject:
-    """A body that must be one object. InvalidRequest, TooDeep."""
+    """A body that must be one object. InvalidRequest, TooDeep, TooManyValues."""
+    if has_more_values(text, MAX_VALUES):
+        raise TooManyValues(MAX_VALUES)
     try:
         document = parse(text, max_depth)
     except Nested as error:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 import timeit
+from functools import partial
 from typing import Any
 
 import pytest
 
-from rolecall.protocol.text.jsontext import NotJson, dump, is_deeper, parse
+from rolecall.errors import TooManyValues
+from rolecall.protocol.jsonrpc import read_body
+from rolecall.protocol.text.jsontext import MAX_VALUES, NotJson, dump, has_more_values, is_deeper, parse, read_object
 
 DIGITS = "1" * 400
 
@@ -82,3 +85,23 @@ def test_how_deep_something_is_is_seen_in_one_pass_whatever_it_is(piece: bytes) 
 def test_a_usual_request_is_not_held_up() -> None:
     text = dump({"id": 1, "params": {"message": {"parts": [{"text": "x" * 400}], "metadata": {"a": [1, {"b": 2}]}}}})
     assert min(timeit.repeat(lambda: is_deeper(text, 100), number=1000, repeat=5, timer=time.process_time)) < 0.005
+
+
+@pytest.mark.parametrize("one", [b"{}", b"[]", b"0", b'"a"', b'{"":0}', b"[[[]]]"])
+def test_values_are_counted_before_they_are_made(one: bytes) -> None:
+    many = b"[" + b",".join([one] * 300) + b"]"
+    count = 300 * (1 + one.count(b"[") + one.count(b"{"))
+    assert has_more_values(many, count - 1)
+    assert not has_more_values(many, count + 1)
+
+
+def test_what_stands_in_texts_counts_as_one_value() -> None:
+    assert not has_more_values(b'["' + b',[{\\"' * 1_000 + b'"]', 10)
+    assert has_more_values(b'["' + b",[{" * 1_000 + b'",' + b"1," * 20 + b"1]", 10)
+
+
+def test_a_request_may_hold_many_values_and_no_more() -> None:
+    for read in (partial(read_object, max_depth=100), read_body):
+        assert len(read(b'{"a":[' + b",".join([b"0"] * (MAX_VALUES - 10)) + b"]}")["a"]) == MAX_VALUES - 10
+        with pytest.raises(TooManyValues, match="more than 400000 numbers, texts, lists and objects"):
+            read(b'{"a":[' + b",".join([b"0"] * (MAX_VALUES + 10)) + b"]}")
