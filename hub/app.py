@@ -31,6 +31,7 @@ from hub.core.routing.waiting import WaitingCalls
 from hub.core.shares.descriptors import Descriptors
 from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
+from hub.core.tasks.trees import TreeLimits
 from hub.core.token_watch import EVERY as LOOK_AT_TOKENS_EVERY
 from hub.core.token_watch import OpenUses, TokenWatch
 from hub.descriptors import Connections, fit, watch
@@ -245,7 +246,7 @@ async def _running(
         webhooks = HttpWebhooks(webhook_client, webhook_guard, clock.wall, secret=settings.webhook_secret)
         deliveries = Deliveries(deps, webhooks, vault, supervisor, DeliveryPolicy(retry=timedelta(seconds=settings.push_retry)))
         push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
-        hub = Hub(deps, supervisor, _hub_limits(settings), push)
+        hub = Hub(deps, supervisor, _hub_limits(settings), push, tokens.may_call)
         rolecall = Rolecall(hub, directory, engine, push, shares, observer, configured, supervisor, vault, connections.callers)
         uses = OpenUses()
         token_watch = TokenWatch(tokens, uses, engine.registry, hub.relays)
@@ -308,6 +309,7 @@ def _hub_limits(settings: Settings) -> HubLimits:
         retention=timedelta(seconds=settings.retention),
         max_pause=timedelta(seconds=settings.max_pause),
         same_message=timedelta(seconds=settings.same_message),
+        tree=TreeLimits(settings.max_call_depth, settings.max_tree_calls),
     )
 
 

@@ -16,12 +16,14 @@
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
     │       Overloaded (also NoDescriptors  AnswerNotSent  AnswerNotInBatch  NotRun)  ListTooSlow  TooManyRequests
-    │       TooManyAtOnce  TooManyRegistrations  GoesInCircles
+    │       TooManyAtOnce  TooManyRegistrations  GoesInCircles  ParentOver  CallerGone  DeadlineBefore
+    │       ChainRefused (ChainTooLong  RoleInChain  TreeTooLarge)
     ├── WorkerError             a call to a worker
     │   ├── NotProcessed        the worker provably did nothing: the hub may try another
     │   │   └── WorkerUnreachable  WorkerRefused  WorkerFull (a WorkerRefused)
     │   ├── WorkerBroke         the call was sent: it may have run, so it is never repeated
-    │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  LogTooLong  DiskFull (each a LogFull)  DeadlinePassed
+    │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  LogTooLong  DiskFull (each a LogFull)
+    │   ├── DeadlinePassed  DeadlineOfCall
     │   ├── WorkerFault         the worker answered with a JSON-RPC error
     │   └── InvalidAnswer       the worker's answer is not A2A; also AnswerTooLarge  EventTooLarge
     ├── LeaseError              a registration
@@ -471,6 +473,51 @@ class GoesInCircles(RouteError):
         super().__init__(f"The call passed through {limit} hubs, the limit. Check that no hub is enrolled as its own worker.")
 
 
+class ChainRefused(RouteError):
+    """A call from within a task. `chain`: the roles from the root of its tree down to the one that was called."""
+
+    def __init__(self, chain: Sequence[str], why: str) -> None:
+        self.chain = " > ".join(chain)[:500]
+        super().__init__(f"{why} The chain of calls: {self.chain}.")
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"chain": self.chain}
+
+
+class ChainTooLong(ChainRefused):
+    setting = "max_call_depth"
+
+    def __init__(self, chain: Sequence[str], limit: int) -> None:
+        super().__init__(chain, f"Tasks may start others {limit} levels deep ({{setting}} on the hub).")
+
+
+class RoleInChain(ChainRefused):
+    def __init__(self, chain: Sequence[str]) -> None:
+        super().__init__(
+            chain, f'The role "{chain[-1]}" works on this already, further up. If that is meant, call it with again=True.'
+        )
+
+
+class TreeTooLarge(ChainRefused):
+    setting = "max_tree_calls"
+
+    def __init__(self, chain: Sequence[str], limit: int) -> None:
+        super().__init__(chain, f"The tasks of one tree may start {limit} others in all ({{setting}} on the hub).")
+
+
+class ParentOver(RouteError):
+    """The task that this call is made in has ended, or its worker no longer has it: it can start no other."""
+
+
+class CallerGone(RouteError):
+    """The caller of the task may make no more calls: its token was revoked or has expired."""
+
+
+class DeadlineBefore(RouteError):
+    """The deadline of the task that this call is made in has passed."""
+
+
 class TooManyRequests(RouteError):
     setting = "max_rate"
 
@@ -582,6 +629,10 @@ class DeadlinePassed(WorkerError):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"The task was not done within {seconds:g} s ({{setting}} on the hub).")
+
+
+class DeadlineOfCall(WorkerError):
+    """The task was not done within the time that the call from within another task gave it."""
 
 
 _TASK_NOT_FOUND, _TASK_NOT_CANCELABLE = -32001, -32002

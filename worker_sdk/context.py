@@ -1,21 +1,55 @@
-"""What a handler can read about its task."""
+"""What a handler can read about its task, and the calls that it makes in it."""
 
 from __future__ import annotations
 
-from rolecall.model.a2a import JsonObject
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from rolecall.model.a2a import PAUSED, JsonObject
 from rolecall.model.command import Send
-from worker_sdk.words import Message
+from worker_sdk.errors import RolecallError
+from worker_sdk.words import Message, NeedInput
+
+if TYPE_CHECKING:
+    from worker_sdk.calling.client import MessageLike
+    from worker_sdk.calling.http import HubLink
+    from worker_sdk.calling.reply import Reply
+    from worker_sdk.calling.stream import HubStream
+
+_CANCEL_WAIT = 2.0
+
+
+class LinkWithin(Protocol):
+    """See Lease.link_within."""
+
+    def __call__(self, task: str, *words: str, headers: Mapping[str, str]) -> HubLink: ...
+
+
+class HubAccess:
+    """How a task reaches others: the hub's id for it, the way to the hub, and to its own caller."""
+
+    __slots__ = ("ask", "hub_task", "link")
+
+    def __init__(
+        self, hub_task: str = "", link: LinkWithin | None = None, ask: Callable[[NeedInput], Awaitable[Message]] | None = None
+    ) -> None:
+        self.hub_task = hub_task
+        self.link = link
+        self.ask = ask
 
 
 class Task:
     """The current task. After `yield NeedInput(…)` returns, `message`, `metadata` and `trace` are those of the newest turn."""
 
-    __slots__ = ("_send", "context_id", "id")
+    __slots__ = ("_access", "_send", "context_id", "id")
 
-    def __init__(self, task_id: str, context_id: str, send: Send) -> None:
+    def __init__(self, task_id: str, context_id: str, send: Send, access: HubAccess | None = None) -> None:
         self.id = task_id
         self.context_id = context_id
         self._send = send
+        self._access = access or HubAccess()
 
     @property
     def message(self) -> Message:
@@ -28,8 +62,100 @@ class Task:
 
     @property
     def trace(self) -> str | None:
-        """The request's `traceparent`, for calls that the handler makes."""
+        """The request's `traceparent`. Calls in the task carry it."""
         return self._send.trace
+
+    # --- calls in the task
+
+    async def call(
+        self,
+        role: str,
+        message: MessageLike,
+        *,
+        instance: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        within: float | None = None,
+        goes_on: bool = False,
+        again: bool = False,
+        questions: Literal["ask", "raise"] = "ask",
+    ) -> Reply:
+        """Call another role in the name of this task's caller, and wait for the end. TaskFailed, TaskRejected.
+
+        The new task is a child of this one: it ends with it, unless it `goes_on`. `within`: seconds that it may take. `again`:
+        call a role that already works further up. What the child asks is asked of this task's caller, and the answer goes to
+        the child; with `questions="raise"` it raises InputRequired.
+        """
+        stream = self.stream(
+            role,
+            message,
+            instance=instance,
+            context_id=context_id,
+            metadata=metadata,
+            within=within,
+            goes_on=goes_on,
+            again=again,
+        )
+        reply = await self._followed(stream, goes_on=goes_on)
+        while questions == "ask" and reply.state in PAUSED and reply.task_id is not None:
+            ask = self._access.ask
+            if ask is None:
+                break
+            answer = await ask(NeedInput(reply.message.text if reply.message else "", child=reply.task_id))
+            parts = {"parts": answer.raw["parts"]}
+            reply = await self._followed(self.stream(role, parts, task_id=reply.task_id), goes_on=goes_on)
+        return reply.raise_for_state()
+
+    def stream(
+        self,
+        role: str,
+        message: MessageLike,
+        *,
+        instance: str | None = None,
+        context_id: str | None = None,
+        task_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        within: float | None = None,
+        goes_on: bool = False,
+        again: bool = False,
+    ) -> HubStream:
+        """`async with task.stream(role, text) as stream: async for event in stream: …`; otherwise as `call`. `task_id`: of a
+        child that has asked something.
+        """
+        from worker_sdk.calling.client import role_request
+        from worker_sdk.calling.stream import HubStream
+
+        words = [f"within={within:.3f}"] if within is not None else []
+        words += ["goes-on"] if goes_on else []
+        words += ["again"] if again else []
+        path, params = role_request(role, instance, message, task_id, context_id, metadata)
+        return HubStream(self._link(*words), path, "message/stream", params, give_up_after=60.0)
+
+    async def _followed(self, stream: HubStream, *, goes_on: bool) -> Reply:
+        """The child's end, or its question. A call that is cancelled cancels the child."""
+        from worker_sdk.calling.reply import Reply, reply_of
+
+        link = self._link()
+        try:
+            async with stream:
+                async for event in stream:
+                    if event.kind == "message":
+                        return Reply(event.raw)
+            return reply_of(await link.call("/", "tasks/get", {"id": stream.task_id}, timeout=30.0))
+        except asyncio.CancelledError:
+            if stream.task_id is not None and not goes_on:
+                with suppress(RolecallError):
+                    cancel = link.call("/", "tasks/cancel", {"id": stream.task_id}, timeout=_CANCEL_WAIT)
+                    await asyncio.shield(asyncio.create_task(cancel, name=f"cancelling the child {stream.task_id}"))
+            raise
+
+    def _link(self, *words: str) -> HubLink:
+        """RolecallError: there is no hub that the call could be made through."""
+        access = self._access
+        if access.link is None or not access.hub_task:
+            raise RolecallError("This task did not come through a hub, so it can call no other role.")
+        trace = {"traceparent": self.trace} if self.trace else {}
+        return access.link(access.hub_task, *words, headers=trace)
 
     def turn(self, send: Send) -> None:
         self._send = send

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from os import PathLike
 from typing import Any
@@ -113,6 +113,15 @@ class Lease:
         self._taken_over = asyncio.Event()
         self._enrolled = asyncio.Event()
         self._job: asyncio.Task[None] | None = None
+
+    def link_within(self, task: str, *words: str, headers: Mapping[str, str]) -> HubLink:
+        """The hub, for calls in a task of this worker: this lease is the right to make them. `task`: the hub's id. `words`:
+        what else the header says. RolecallError: the worker is not enrolled.
+        """
+        if self.epoch is None or self._secret is None:
+            raise RolecallError(f"{self.name} is not enrolled, so it can call nobody.")
+        proof = (f"task={task}", f"worker={self.name}", f"epoch={self.epoch}", f"lease={self._secret}", *words)
+        return self._link.bound({**headers, "a2a-parent": "; ".join(proof)})
 
     @property
     def name(self) -> str:

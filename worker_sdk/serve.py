@@ -176,7 +176,7 @@ class Server:
 
     async def _send(self, call: RpcCall) -> bytes:
         send = _read_send(call)
-        task_log = self._tasks.deliver(send, idempotency_key=call.header(b"idempotency-key") or "").log
+        task_log = self._tasks.deliver(send, **_names(call)).log
         if send.blocking:
             await task_log.wait_until_resting()
         version = call.dialect.version
@@ -198,7 +198,7 @@ class Server:
     def _open_stream(self, call: RpcCall) -> tuple[TaskLog, int, bool]:
         """The Task as of the start of the turn, then all events since, also for a message that was delivered before."""
         send = _read_send(call)
-        delivery = self._tasks.deliver(send, idempotency_key=call.header(b"idempotency-key") or "")
+        delivery = self._tasks.deliver(send, **_names(call))
         if delivery.start < delivery.log.first:
             return delivery.log, delivery.log.end, True
         return delivery.log, delivery.start, True
@@ -275,6 +275,11 @@ def _read_send(call: RpcCall) -> Message:
 def _task(task_log: TaskLog, dialect: str, history_length: int | None = None, *, upto: int | None = None) -> bytes:
     body = task_log.snapshot(upto=upto, history_length=history_length)
     return EventEncoder(dialect).encode(Event(EventKind.TASK, None, VERSION, body))
+
+
+def _names(call: RpcCall) -> dict[str, str]:
+    """What a hub calls the message, and the task."""
+    return {"idempotency_key": call.header(b"idempotency-key") or "", "hub_task": call.header(b"a2a-task") or ""}
 
 
 async def _stop_when_gone(receive: Receive, reader: Reader) -> None:

@@ -25,6 +25,8 @@ class NeedInput:
     """
 
     text: str
+    child: str = ""
+    """The task that asks, if a task that this one has started does."""
 
 
 @dataclass(frozen=True, slots=True)

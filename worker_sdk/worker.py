@@ -14,6 +14,7 @@ from rolecall.model.card import JSONRPC, REPLAY_EXTENSION, Capabilities, Extensi
 from rolecall.protocol.cards import merged, skills
 from rolecall.protocol.dialects import own_bindings
 from worker_sdk.config import read_settings
+from worker_sdk.errors import RolecallError
 from worker_sdk.handler import Form, Handler
 from worker_sdk.lease import Lease, worker_name
 from worker_sdk.serve import Receive, Scope, Send, Server
@@ -21,6 +22,7 @@ from worker_sdk.tasks.log import MAX_EVENT
 from worker_sdk.tasks.task_table import TaskLimits, Tasks
 
 if TYPE_CHECKING:
+    from worker_sdk.calling.http import HubLink
     from worker_sdk.testing import Bench
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -93,6 +95,7 @@ class Worker:
         self._handler: Handler | None = None
         self._tasks: Tasks | None = None
         self._server: Server | None = None
+        self._lease: Lease | None = None
         self.url: str | None = None
         """Where callers reach the worker, once that is known."""
 
@@ -124,6 +127,7 @@ class Worker:
                 limits=self._limits,
                 max_event=self._max_event,
                 monotonic=self._monotonic,
+                link=self._link_within,
             )
         return self._tasks
 
@@ -155,7 +159,7 @@ class Worker:
     ) -> Lease:
         """A lease that offers this worker at `url`. Enter it with `async with`."""
         self.url = url
-        return Lease(
+        self._lease = Lease(
             self.role,
             self.instance,
             url=url,
@@ -169,6 +173,13 @@ class Worker:
             models=self.models,
             in_flight=lambda: self.tasks.slots.busy,
         )
+        return self._lease
+
+    def _link_within(self, task: str, *words: str, headers: Mapping[str, str]) -> HubLink:
+        """RolecallError: the worker is not enrolled."""
+        if self._lease is None:
+            raise RolecallError(f"{self.name} is not enrolled, so it can call nobody.")
+        return self._lease.link_within(task, *words, headers=headers)
 
     @property
     def app(self) -> Server:

@@ -22,6 +22,7 @@ from hub.core.tasks.lists import TaskList, TaskLists
 from hub.core.tasks.lookup import TaskLookup
 from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, answered_in
 from hub.core.tasks.stream import TaskStream
+from hub.core.tasks.trees import TREE_LIMITS, TreeLimits, Trees
 from hub.ports.event_log import Subscription
 from rolecall.errors import (
     ClientDisconnected,
@@ -38,7 +39,7 @@ from rolecall.errors import (
     WorkerBusy,
 )
 from rolecall.model.a2a import PAUSED, Answer, Logged, TaskState
-from rolecall.model.command import CancelTask, GetTask, ListTasks, Send, Subscribe, Target, TaskQuery
+from rolecall.model.command import CancelTask, GetTask, ListTasks, ParentCall, Send, Subscribe, Target, TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, TaskId, new_context_id, new_task_id
 from rolecall.model.push import PushConfig
 from rolecall.model.task import TaskPage, TaskRow, Turn
@@ -59,10 +60,19 @@ class HubLimits:
     max_pause: timedelta
     same_message: timedelta
     """How long after its call has ended a repeated message is still recognised."""
+    tree: TreeLimits = TREE_LIMITS
 
 
 class Hub:
-    def __init__(self, deps: Dependencies, supervisor: Supervisor, limits: HubLimits, push: PushConfigs) -> None:
+    def __init__(
+        self,
+        deps: Dependencies,
+        supervisor: Supervisor,
+        limits: HubLimits,
+        push: PushConfigs,
+        may_call: Callable[[Caller], bool] = lambda caller: True,
+    ) -> None:
+        """`may_call`: whether a caller has the right to make calls."""
         self._deps = deps
         self._engine = deps.engine
         self._router: Router = deps.router
@@ -79,6 +89,7 @@ class Hub:
         self._messages = deps.shares.messages
         self._connections = deps.shares.worker_connections
         self.relays = Relays(deps, supervisor)
+        self.trees = Trees(deps, self.relays, supervisor, limits.tree, may_call)
         self.paused_tasks = PausedTasks(deps, self.relays, supervisor, self._being_answered)
         self._lookup = TaskLookup(self._engine.tasks)
         self._idempotency = Idempotency(self._engine.tasks, self.relays, self._lookup, deps.clock, limits.same_message)
@@ -213,29 +224,38 @@ class Hub:
     async def _admit_one(
         self, caller: Caller, send: Send, turn: Turn, names: CallNames, on_disconnect: OnDisconnect | None
     ) -> Relay | None:
-        row = await self._find_answered(caller, send) if send.task_id or send.alias or send.context_id else None
+        if send.parent is not None:
+            row = await self._find_child(caller, send, send.parent)
+        else:
+            row = await self._find_answered(caller, send) if send.task_id or send.alias or send.context_id else None
         references = await self._references(caller, send) if send.references else {}
         if row is not None:
             return await self._continue(caller, row, send, references, names)
         route = await self._route(caller, send, on_disconnect)
         self._connections.check(caller.workspace)  # before anything is stored: most of those refused end here
         # The place is taken from now on, and not only when the call is stored.
-        chosen, relay = route.registration, None
+        chosen, relay, branch = route.registration, None, None
         chosen.in_flight += 1
         try:
+            if send.parent is not None:
+                branch = await self.trees.grow(send.parent, chosen.worker.role)
             row = self._new_row(caller, send, route)
             push_config = await self._push.prepare(caller, send.push.of(row.id)) if send.push is not None else None
             tasks, window = self._engine.tasks, self._limits.same_message
             try:
-                stored = await tasks.admit(row, turn, names=names.of_task, remembered=window, push=push_config)
+                stored = await tasks.admit(row, turn, names=names.of_task, remembered=window, push=push_config, branch=branch)
             except asyncio.CancelledError:
                 await self._take_back(row.id, lambda: tasks.discard(row.id))
                 raise
             if stored:
                 self._note_decision(row.id, route)
                 relay = self.relays.start(row, (turn,), route=route, send=send, references=references)
+                if branch is not None:
+                    self.trees.began(row.id, branch)
             return relay
         finally:
+            if branch is not None and relay is None:
+                self.trees.refused(branch.root)
             chosen.in_flight -= 1
             if relay is None and not chosen.full:
                 self._deps.waiting.wake(chosen.workspace, chosen.worker)
@@ -321,6 +341,12 @@ class Hub:
             return None
         self._note_decision(task, route)
         return self.relays.start(row, turns, route=route, send=send, references=references)
+
+    async def _find_child(self, caller: Caller, send: Send, parent: ParentCall) -> TaskRow | None:
+        """Within a task only its own children can be answered, or referred to. TaskNotFound."""
+        for task in (*send.references, *((send.task_id,) if send.task_id is not None else ())):
+            await self.trees.check_child(parent, TaskId(task))
+        return await self._lookup.find(caller, send.task_id, send.target) if send.task_id is not None else None
 
     async def _find_answered(self, caller: Caller, send: Send) -> TaskRow | None:
         """The task that the message answers: named by its id, or the only paused task of its context."""
@@ -433,6 +459,7 @@ class Hub:
         """Continue the tasks that an earlier hub left open."""
         for row in await self._engine.tasks.unfinished():
             self.relays.settle(row, await self._engine.tasks.turns(row.id))
+        await self.trees.settle()
 
     # --- shutdown
 

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.errors import StoreError
-from rolecall.model.principal import Kind, Principal
+from rolecall.model.ids import Caller
+from rolecall.model.principal import Kind, Principal, Right
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,14 @@ class TokenBook:
         self._reload()
         entry = self._by_id.get(token_id)
         return entry.alive(self._wall()) if entry is not None else not token_id or self._unread
+
+    def may_call(self, caller: Caller) -> bool:
+        """Whether one of the caller's tokens is valid and has that right; on a hub without tokens everybody has it."""
+        self._reload()
+        if not self._required or self._unread:
+            return True
+        now, entries = self._wall(), [*self._entries.values(), *([self._shared] if self._shared is not None else [])]
+        return any(one.principal.caller == caller and one.principal.may(Right.CALL) and one.alive(now) for one in entries)
 
     def _entry_of(self, token: str) -> TokenEntry | None:
         digest = digest_of(token)

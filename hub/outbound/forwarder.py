@@ -42,7 +42,7 @@ class HttpForwarder:
         protocol = _protocol(offer, dispatch.ids)
         params = calls.send_params(send, dispatch.ids, dispatch.references, stream=stream)
         request = protocol.request(WorkerMethod.STREAM if stream else WorkerMethod.SEND, dispatch.ids, params, send.extensions)
-        headers = [*request.headers, ("A2A-Hop", str(send.hops + 1))]
+        headers = [*request.headers, ("A2A-Hop", str(send.hops + 1)), ("A2A-Task", dispatch.ids.task)]
         if send.trace is not None:
             headers += _trace(send.trace)
         if offer.replays:

@@ -10,7 +10,7 @@ from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Caller, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
-from rolecall.model.task import Conversation, Holder, TaskPage, TaskRow, Turn
+from rolecall.model.task import Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
 
 
 class TaskStore(Protocol):
@@ -24,10 +24,11 @@ class TaskStore(Protocol):
         names: Sequence[CallName] = (),
         remembered: timedelta = timedelta(),
         push: SealedConfig | None = None,
+        branch: Branch | None = None,
     ) -> bool:
-        """Store a new task with its first message, the names of this call, and the push config that came with it; durable
-        on return. False: an earlier call has one of the names, and nothing was stored. A name that the caller chose lasts as
-        long as its task; another one is free when the task has ended `remembered` ago.
+        """Store a new task with its first message, the names of this call, the push config that came with it, and its place in
+        a tree; durable on return. False: an earlier call has one of the names, and nothing was stored. A name that the caller
+        chose lasts as long as its task; another one is free when the task has ended `remembered` ago.
         """
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
@@ -73,6 +74,15 @@ class TaskStore(Protocol):
 
     async def paused_at(self, holder: Holder, *, after: TaskId | None, limit: int) -> Sequence[TaskRow]:
         """A piece of the tasks that are paused there, of all callers, in the order of their ids."""
+
+    async def branch_of(self, task: TaskId) -> Branch | None:
+        """None: no other task has started it, or it is unknown."""
+
+    async def tree(self, root: TaskId, *, limit: int) -> Sequence[Child]:
+        """All that the tasks of a tree have started, in the order of admission; without the root itself."""
+
+    async def open_children(self) -> Sequence[Child]:
+        """Those of all callers that have not ended."""
 
     async def unfinished(self) -> Sequence[TaskRow]:
         """All callers' tasks that have not ended, in the order of admission: a starting hub continues them."""

@@ -223,6 +223,14 @@ class Settings(BaseSettings):
     """How many streams may be open to the callers of one workspace. Without tokens there is one workspace.
     Higher: one workspace can fill more of max_streams. At the limit its new streams are refused with OVERLOADED."""
 
+    max_call_depth: Integer = Field(8, ge=1, le=1000)
+    """How many levels of tasks may lie below a caller's own: tasks that tasks start, and so on.
+    Higher: agents that call each other in a circle are stopped later."""
+
+    max_tree_calls: Integer = Field(200, ge=1, le=100_000)
+    """How many tasks may be started below a caller's task, on all levels together.
+    Higher: an agent that calls others without end costs more before it is stopped."""
+
     max_waiting: Integer = Field(8_000, ge=1, le=10_000_000)
     """How many calls may wait for a worker (`metadata.waitSeconds`).
     Higher: more memory, about 17 KB for each. At the limit further calls do not wait and are refused with OVERLOADED."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import field
 
 from rolecall.model.a2a import JsonObject, TaskState
-from rolecall.model.ids import Cursor, TaskId
+from rolecall.model.ids import Cursor, TaskId, WorkerId
 from rolecall.model.push import PushConfig
 from rolecall.model.value import Value
 
@@ -22,6 +22,20 @@ class Target(Value, frozen=True, kw_only=True):
 
 MAX_HOPS = 8
 """So many hubs may a call pass."""
+
+
+class ParentCall(Value, frozen=True):
+    """A call that a worker makes in one of its tasks. `within`: seconds that the child may take. `again`: a role that is in the
+    chain may be called.
+    """
+
+    task: TaskId
+    worker: WorkerId
+    epoch: int
+    secret: str
+    within: float | None = None
+    goes_on: bool = False
+    again: bool = False
 
 
 class Send(Value, frozen=True):
@@ -54,6 +68,8 @@ class Send(Value, frozen=True):
     """
     hops: int = 0
     """How many hubs the call has passed, from `A2A-Hop`."""
+    parent: ParentCall | None = None
+    """The task in which a worker makes this call."""
 
 
 class GetTask(Value, frozen=True):

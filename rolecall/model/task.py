@@ -89,3 +89,24 @@ class Conversation(Value, frozen=True):
 
     worker: WorkerId
     worker_context: str
+
+
+class Branch(Value, frozen=True):
+    """Where a child stands in its tree. `roles`: those above it, the root's first. `deadline`: of the wall clock. `goes_on`:
+    its parent's end does not end it.
+    """
+
+    parent: TaskId
+    root: TaskId
+    roles: tuple[str, ...]
+    deadline: float | None = None
+    goes_on: bool = False
+
+    @property
+    def depth(self) -> int:
+        return len(self.roles)
+
+
+class Child(NamedTuple):
+    row: TaskRow
+    branch: Branch

@@ -9,7 +9,7 @@ from rolecall.errors import HubError, InvalidParams, LogMoved, TaskNotFound
 from rolecall.model.a2a import PAUSED, TERMINAL, Ids, TaskState
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Cursor, TaskId, WorkerId
-from rolecall.model.task import Conversation, Holder, TaskPage
+from rolecall.model.task import Branch, Conversation, Holder, TaskPage
 from rolecall.model.value import replace
 from tests.contract.conftest import Store
 from tests.contract.words import (
@@ -570,3 +570,27 @@ async def test_large_messages_and_events_are_kept_as_they_came(store: Store, eng
     assert [logged.event for logged in await engine.events.read(row.id)] == events
     await engine.tasks.discard(row.id)
     assert not await engine.tasks.turns(row.id)
+
+
+# --- trees
+
+
+async def test_a_task_that_another_has_started_is_found_in_its_tree(engine: Engine) -> None:
+    root = await admitted(engine)
+    branches = [
+        Branch(root, root, ("planner",), 1234.5, goes_on=True),
+        Branch(TaskId("other"), root, ("planner", "writer"), None),
+    ]
+    rows = [a_row(ANNA), a_row(BERT)]
+    for row, branch in zip(rows, branches, strict=True):
+        await engine.tasks.admit(row, a_turn(), branch=branch)
+    assert [await engine.tasks.branch_of(row.id) for row in rows] == branches
+    assert await engine.tasks.branch_of(root) is None
+    assert [(child.row.id, child.branch) for child in await engine.tasks.tree(root, limit=9)] == [
+        (row.id, branch) for row, branch in zip(rows, branches, strict=True)
+    ]
+    assert len(await engine.tasks.tree(root, limit=1)) == 1
+    assert [child.row.id for child in await engine.tasks.open_children()] == [row.id for row in rows]
+    await engine.tasks.discard(rows[0].id)
+    assert await engine.tasks.branch_of(rows[0].id) is None
+    assert [child.row.id for child in await engine.tasks.tree(root, limit=9)] == [rows[1].id]

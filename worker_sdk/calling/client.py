@@ -60,7 +60,7 @@ class HubClient:
 
         After TimedOut the task keeps running. A failed task is returned as a Reply; `raise_for_state()` raises an error for it.
         """
-        path, params = _role_request(role, instance, message, task_id, context_id, metadata)
+        path, params = role_request(role, instance, message, task_id, context_id, metadata)
         params["configuration"] = {"blocking": blocking}
         try:
             async with asyncio.timeout(timeout):
@@ -84,7 +84,7 @@ class HubClient:
         A stream that is cut resumes by itself where it was. If the hub does not come back within `give_up_after` seconds:
         StreamLost.
         """
-        path, params = _role_request(role, instance, message, task_id, context_id, metadata)
+        path, params = role_request(role, instance, message, task_id, context_id, metadata)
         return HubStream(self._link, path, "message/stream", params, give_up_after=give_up_after)
 
     def follow_task(self, task_id: str, *, after: str | None = None, give_up_after: float = 60.0) -> HubStream:
@@ -210,7 +210,7 @@ def message_document(message: MessageLike, *, task_id: str | None = None, contex
     return document
 
 
-def _role_request(
+def role_request(
     name: str,
     instance: str | None,
     message: MessageLike,

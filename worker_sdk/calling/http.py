@@ -30,6 +30,13 @@ class HubLink:
         self._ca_file = ca_file
         self._client: httpx.AsyncClient | None = None
         self._has_answered = False
+        self._headers: dict[str, str] = {}
+
+    def bound(self, headers: Mapping[str, str]) -> HubLink:
+        """The same connections, with more headers in each request. Not to be closed."""
+        bound = HubLink(self.hub, self._token, ca_file=self._ca_file)
+        bound._client, bound._headers = self.open(), dict(headers)
+        return bound
 
     async def close(self) -> None:
         if self._client is not None:
@@ -51,7 +58,12 @@ class HubLink:
         content = dump(body) if body is not None else None
         try:
             response = await self.open().request(
-                method, self.hub + path, content=content, params=query, headers=_JSON_HEADERS, timeout=_timeout(timeout)
+                method,
+                self.hub + path,
+                content=content,
+                params=query,
+                headers=_JSON_HEADERS | self._headers,
+                timeout=_timeout(timeout),
             )
         except httpx.HTTPError as error:
             raise await self._unreachable(error) from error
@@ -68,7 +80,7 @@ class HubLink:
 
         try:
             response = await self.open().post(
-                self.hub + path, content=dump(envelope), headers=_JSON_HEADERS, timeout=_timeout(timeout)
+                self.hub + path, content=dump(envelope), headers=_JSON_HEADERS | self._headers, timeout=_timeout(timeout)
             )
         except httpx.HTTPError as error:
             raise await self._unreachable(error) from error
@@ -83,7 +95,7 @@ class HubLink:
         import httpx
 
         envelope = {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
-        headers = {**_JSON_HEADERS, "accept": "text/event-stream"}
+        headers = {**_JSON_HEADERS, **self._headers, "accept": "text/event-stream"}
         if last_event_id is not None:
             headers["last-event-id"] = last_event_id
         client = self.open()

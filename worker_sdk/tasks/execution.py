@@ -17,7 +17,7 @@ from uuid import uuid4
 from rolecall.model.a2a import EventKind, JsonObject, TaskState
 from rolecall.model.command import Send
 from rolecall.protocol.text.timestamp import timestamp
-from worker_sdk.context import Task
+from worker_sdk.context import HubAccess, LinkWithin, Task
 from worker_sdk.handler import Form, Handler
 from worker_sdk.tasks.log import TaskLog
 from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, TooLarge, UserError, piece_mark
@@ -61,13 +61,23 @@ class Execution:
     """Runs one handler through the turns of one task. The caller takes a slot for each turn."""
 
     def __init__(
-        self, task_log: TaskLog, handler: Handler, slots: Slots, send: Send, on_end: Callable[[Execution], None]
+        self,
+        task_log: TaskLog,
+        handler: Handler,
+        slots: Slots,
+        send: Send,
+        on_end: Callable[[Execution], None],
+        *,
+        hub_task: str = "",
+        link: LinkWithin | None = None,
     ) -> None:
+        """`hub_task`: the hub's id of the task; `link`: the way to call through the hub."""
         self.log = task_log
         self._handler = handler
         self._slots = slots
         self._holds_slot = True
-        self._task = Task(task_log.task_id, task_log.context_id, send)
+        self._question_lock = asyncio.Lock()
+        self._task = Task(task_log.task_id, task_log.context_id, send, HubAccess(hub_task, link, self._ask))
         self._on_end = on_end
         self._reply: asyncio.Future[Message] | None = None
         self._text_id: str | None = None
@@ -177,11 +187,16 @@ class Execution:
             raise TypeError(f"a handler yields str, dict, Status, Artifact or NeedInput, not {type(item).__name__}")
         return None
 
+    async def _ask(self, question: NeedInput) -> Message:
+        """A question of a child. Several children ask one after the other."""
+        async with self._question_lock:
+            return await self._pause_for_input(question)
+
     async def _pause_for_input(self, question: NeedInput) -> Message:
         self._close_text()
         self._reply = asyncio.get_running_loop().create_future()
         self._release_slot()
-        self._put_status(TaskState.INPUT_REQUIRED, question.text)
+        self._put_status(TaskState.INPUT_REQUIRED, question.text, {"child": question.child} if question.child else None)
         return await self._reply
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
@@ -245,14 +260,15 @@ class Execution:
 
     # --- into the log
 
-    def _put_status(self, state: TaskState, text: str = "") -> None:
+    def _put_status(self, state: TaskState, text: str = "", metadata: JsonObject | None = None) -> None:
         status: JsonObject = {"state": state.value, "timestamp": _now()}
         if text:
             status["message"] = self._addressed(
                 {"kind": "message", "role": "agent", "messageId": str(uuid4()), "parts": [{"kind": "text", "text": text}]}
             )
         final = state not in (TaskState.SUBMITTED, TaskState.WORKING)
-        self._append(EventKind.STATUS, {"status": status, "final": final}, state)
+        members = {"metadata": metadata} if metadata else {}
+        self._append(EventKind.STATUS, {"status": status, "final": final, **members}, state)
 
     def _put_text(self, text: str) -> None:
         for piece in _pieces(text) if text else ():

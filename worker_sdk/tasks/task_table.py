@@ -15,6 +15,7 @@ from rolecall.model.a2a import TaskState
 from rolecall.model.command import Send
 from rolecall.model.ids import new_context_id, new_task_id
 from rolecall.protocol.text.jsontext import dump
+from worker_sdk.context import LinkWithin
 from worker_sdk.handler import Handler
 from worker_sdk.tasks.execution import Execution, Slots
 from worker_sdk.tasks.log import CAP, MAX_EVENT, TaskLog
@@ -57,7 +58,9 @@ class Tasks:
         limits: TaskLimits,
         max_event: int = MAX_EVENT,
         monotonic: Callable[[], float] = time.monotonic,
+        link: LinkWithin | None = None,
     ) -> None:
+        """`link`: the way to call through the hub."""
         self.boot = uuid4().hex
         self.slots = Slots(concurrency)
         self.draining = False
@@ -66,14 +69,15 @@ class Tasks:
         self._limits = limits
         self._max_event = max_event
         self._monotonic = monotonic
+        self._link = link
         self._by_id: dict[str, Execution] = {}
         self._deliveries: dict[_Key, Delivery] = {}
         self._keys: dict[str, list[_Key]] = {}
         self._ended: deque[Execution] = deque()
         self._ended_bytes = 0
 
-    def deliver(self, send: Send, *, idempotency_key: str = "") -> Delivery:
-        """Start or resume a handler. A repeated message returns its first delivery.
+    def deliver(self, send: Send, *, idempotency_key: str = "", hub_task: str = "") -> Delivery:
+        """Start or resume a handler. A repeated message returns its first delivery. `hub_task`: the hub's id of the task.
 
         WorkerRefused: nothing was done. Also TaskNotFound, TaskEnded, InvalidParams.
         """
@@ -82,7 +86,7 @@ class Tasks:
         known = self._deliveries.get(key)
         if known is not None:
             return known
-        delivery = self._resume(send) if send.task_id else self._start(send)
+        delivery = self._resume(send) if send.task_id else self._start(send, hub_task)
         self._deliveries[key] = delivery
         self._keys.setdefault(delivery.log.task_id, []).append(key)
         return delivery
@@ -146,10 +150,10 @@ class Tasks:
             raise TaskNotFound
         return execution
 
-    def _start(self, send: Send) -> Delivery:
+    def _start(self, send: Send, hub_task: str) -> Delivery:
         self._take_slot()
         log = TaskLog(new_task_id(), send.context_id or new_context_id(), cap=self._limits.log, max_event=self._max_event)
-        execution = Execution(log, self._handler, self.slots, send, self._on_end)
+        execution = Execution(log, self._handler, self.slots, send, self._on_end, hub_task=hub_task, link=self._link)
         self._by_id[log.task_id] = execution
         execution.start()
         return Delivery(execution, log.end)

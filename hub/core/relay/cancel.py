@@ -55,6 +55,12 @@ async def _cancel(deps: Dependencies, relay: Relay) -> None:
         await relay.caught_up()
 
 
+async def end(deps: Dependencies, relays: Relays, row: TaskRow) -> None:
+    """End it in the log, whatever its worker does. StoreUnavailable."""
+    relay = relays.of(row.id) or relays.open(row, await deps.engine.tasks.turns(row.id))
+    await _end(relay)
+
+
 async def _end(relay: Relay) -> None:
     await relay.cancel(WorkerLost(f"Canceled. {relay.worker or relay.row.role} could not be notified."))
     relay.post(Trigger.LET_GO)

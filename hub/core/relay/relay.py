@@ -28,6 +28,7 @@ from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import (
     AnswerTooLarge,
+    DeadlineOfCall,
     DeadlinePassed,
     DiskFull,
     HubError,
@@ -78,15 +79,16 @@ class Relay(Inbox):
         "_refused",
         "_rest_waiters",
         "_send",
-        "_taken_back",
         "_turns",
         "began",
+        "due",
         "log_writer",
         "message_memory",
         "phase",
         "registration",
         "row",
         "started",
+        "taken_back",
         "when_over",
     )
 
@@ -117,9 +119,11 @@ class Relay(Inbox):
         self.log_writer = TaskLogWriter(deps.engine.events, deps.codec, deps.observer, supervisor, row, turns)
         self.began = self._known_end = row.at
         self._answering = False
+        self.due: float | None = None
+        """When the call from which it came says that it must be done."""
         self._called_at = now
         self.started = StartSignal()
-        self._taken_back = False
+        self.taken_back = False
         """Nothing ran, and the caller got that error: the same message may be sent again."""
         self.when_over: list[Callable[[], None]] = []
 
@@ -200,6 +204,8 @@ class Relay(Inbox):
 
     def check_deadline(self) -> None:
         deadline = self._deps.deadline.total_seconds()
+        if self.due is not None and self._deps.clock.monotonic() > self.due:
+            self.post(Trigger.GIVE_UP, DeadlineOfCall())
         if deadline and self._deps.clock.monotonic() - self._called_at > deadline:
             self.post(Trigger.GIVE_UP, DeadlinePassed(deadline))
 
@@ -439,11 +445,11 @@ class Relay(Inbox):
         if self._error is None:
             self._error = (error or InvalidAnswer(str(self.worker), "it ended without an event")).copy()
             nothing_processed = isinstance(self._error, NotProcessed | RequestError | RouteError | WorkerFault)
-            self._taken_back = nothing_processed and not self._begun and not self.started.come
-            if not self._taken_back:
+            self.taken_back = nothing_processed and not self._begun and not self.started.come
+            if not self.taken_back:
                 self._report_failure(self._error)
         unknown = isinstance(self._error, WorkerFault) and self._error.task_unknown
-        if not self._taken_back:
+        if not self.taken_back:
             self._conclude(self._error)
         elif self.began == START:
             self._take_back(self._deps.engine.tasks.discard(self.row.id))
@@ -499,11 +505,11 @@ class Relay(Inbox):
 
     def _report_end(self, _: Any) -> None:
         """The verdict is in the log. Its result is no longer needed, so a worker that may still work is told."""
-        if self._taken_back or isinstance(self._error, InvalidAnswer):
+        if self.taken_back or isinstance(self._error, InvalidAnswer):
             self._fail_start(self._error)
         self._begin(None)
         if (
-            isinstance(self._error, LogFull | DeadlinePassed | AnswerTooLarge)
+            isinstance(self._error, LogFull | DeadlinePassed | DeadlineOfCall | AnswerTooLarge)
             and self.registration
             and self.log_writer.ids.worker_task
         ):

@@ -15,7 +15,7 @@ from hub.core.supervisor import Supervisor
 from rolecall.errors import HubError, Overloaded, WorkerFull, WorkerSilent, WorkerUnreachable
 from rolecall.model.a2a import PAUSED, TERMINAL, TaskState
 from rolecall.model.command import Send
-from rolecall.model.ids import TaskId, WorkerId
+from rolecall.model.ids import START, TaskId, WorkerId
 from rolecall.model.task import TaskRow, Turn
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,8 @@ class Relays:
         self._probing: set[TaskId] = set()
         self._not_asked: set[TaskId] = set()
         """Their probes wait for their turn."""
+        self.on_end: Callable[[TaskId], None] = lambda task: None
+        """Called when a task has ended."""
         supervisor.at_close(self._stop)
 
     def __len__(self) -> int:
@@ -161,6 +163,8 @@ class Relays:
             self._open_tasks.give_back(row.caller.workspace)
             if relay.message_memory:
                 self._messages.give_back(row.caller.workspace, relay.message_memory)
+        if relay.log_writer.ended or (relay.taken_back and relay.began == START):
+            self.on_end(row.id)
 
     def _stop(self) -> None:
         for relay in tuple(self._running.values()):

@@ -8,20 +8,25 @@ from typing import NamedTuple, Protocol
 
 from hub.core.observe import Observer
 from hub.core.shares.answers import AnswerShare
-from hub.inbound.a2a.operations import OperationCall, Operations
+from hub.inbound.a2a.operations import OperationCall, Operations, right_for
 from hub.inbound.a2a.sse_response import EventStream, StreamEncoder, opening
 from hub.inbound.a2a.unsent import send_answer
 from hub.inbound.middleware.audit import record, record_call
-from hub.inbound.middleware.headers import extension_headers
+from hub.inbound.middleware.authentication import require
+from hub.inbound.middleware.headers import extension_headers, read_parent_call
 from hub.inbound.middleware.request import Request
-from rolecall.errors import AccessError, ClientDisconnected, HubError, TokenEnded
+from rolecall.errors import AccessError, ClientDisconnected, HubError, TokenEnded, UnsupportedOperation
+from rolecall.model.command import ParentCall
+from rolecall.model.ids import Caller
+from rolecall.model.principal import Right
 from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.faults import DialectFaults, Fault, fault_of
-from rolecall.protocol.methods import STREAMING
+from rolecall.protocol.methods import STREAMING, Operation
 
 log = logging.getLogger(__name__)
 
 _CLIENT_GONE = "client gone"
+_WITHIN_TASKS = frozenset({Operation.SEND, Operation.STREAM, Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE})
 
 
 class Framing(Protocol):
@@ -60,6 +65,17 @@ class Calls:
         self._observer = observer
         self._unsent = unsent
         self._keep_alive = keep_alive
+
+    def caller_of(self, request: Request, operation: Operation) -> tuple[Caller, ParentCall | None]:
+        """Who calls, and the task in which a worker calls in its caller's name. Forbidden, InvalidParams, UnsupportedOperation,
+        LeaseUnknown, ParentOver, CallerGone.
+        """
+        parent = read_parent_call(request)
+        if parent is None:
+            return require(request.principal, right_for(operation)).caller, None
+        if operation not in _WITHIN_TASKS:
+            raise UnsupportedOperation("Within a task a worker can send messages, and read and cancel what it started.")
+        return self._operations.caller_of(require(request.principal, Right.ENROL), parent), parent
 
     async def serve(self, request: Request, call: OperationCall, framing: Framing) -> None:
         """Answer a request that is one call. ClientDisconnected, TokenEnded, AnswerNotSent."""

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from hub.inbound.a2a.batches import Batches
 from hub.inbound.a2a.calls import Calls
-from hub.inbound.a2a.operations import OperationCall, right_for
+from hub.inbound.a2a.operations import OperationCall
 from hub.inbound.middleware.audit import record
-from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.headers import extension_headers, read_call_headers, version_of
 from hub.inbound.middleware.rate_limiter import counted_caller
 from hub.inbound.middleware.refusal import BODY_UNREAD
@@ -86,7 +85,7 @@ class JsonRpc:
             if only is not None and framing.method not in (only, ""):
                 await request.answer(b'{"error":"Only %b supported"}' % only.encode(), status=400)
                 return
-            await self._calls.serve(request, _read_call(document, framing.call_id, target, request), framing)
+            await self._calls.serve(request, self._read_call(document, framing.call_id, target, request), framing)
         except ClientDisconnected:
             pass
         except TokenEnded:
@@ -115,25 +114,25 @@ class JsonRpc:
         """The answer to one entry of a batch. ClientDisconnected, TokenEnded."""
         framing = _framing(entry)
         try:
-            call = _read_call(entry, framing.call_id, target, request)
+            call = self._read_call(entry, framing.call_id, target, request)
             if call.operation in STREAMING:
                 raise UnsupportedOperation("A streaming method cannot be part of a batch.")
         except HubError as error:
             return framing.error(self._calls.refused(request, error, framing))
         return (await self._calls.answer(request, call, framing)).body
 
+    def _read_call(self, entry: Any, call_id: bytes, target: Target, request: Request) -> OperationCall:
+        """A request with a known method, from a caller with the right to it. InvalidRequest, MethodNotFound, InvalidParams,
+        VersionNotSupported, Forbidden, GoesInCircles.
+        """
+        rpc_request = read_request(entry, call_id)
+        operation, choice = read_method(rpc_request.method, version_of(request))
+        caller, parent = self._calls.caller_of(request, operation)
+        call_headers = read_call_headers(request)
+        params = rpc_request.params
+        return OperationCall(caller, operation, choice, params, target, call_headers, request.on_disconnect, parent)
+
 
 def _framing(entry: Any, *, named: bool = False) -> RpcFraming:
     method = entry.get("method") if isinstance(entry, dict) else None
     return RpcFraming(read_id(entry), method if isinstance(method, str) else "", named)
-
-
-def _read_call(entry: Any, call_id: bytes, target: Target, request: Request) -> OperationCall:
-    """A request with a known method, from a caller with the right to it. InvalidRequest, MethodNotFound, InvalidParams,
-    VersionNotSupported, Forbidden, GoesInCircles.
-    """
-    rpc_request = read_request(entry, call_id)
-    operation, choice = read_method(rpc_request.method, version_of(request))
-    caller = require(request.principal, right_for(operation)).caller
-    call_headers = read_call_headers(request)
-    return OperationCall(caller, operation, choice, rpc_request.params, target, call_headers, request.on_disconnect)

@@ -12,9 +12,9 @@ from hub.core.tasks.stream import TaskStream
 from rolecall.errors import InvalidParams, MethodNotFound, RouteError
 from rolecall.model.a2a import Answer, JsonObject
 from rolecall.model.card import SEQUENCE_EXTENSION
-from rolecall.model.command import Send, Target
-from rolecall.model.ids import Caller, Cursor
-from rolecall.model.principal import Right
+from rolecall.model.command import ParentCall, Send, Target
+from rolecall.model.ids import Caller, Cursor, TaskId
+from rolecall.model.principal import Principal, Right
 from rolecall.model.value import Value, replace
 from rolecall.protocol.callers import answers
 from rolecall.protocol.callers.encoder import EventEncoder, Translations
@@ -45,6 +45,8 @@ class OperationCall(Value, frozen=True):
     call_headers: CallHeaders
     on_disconnect: OnDisconnect | None = None
     """None where a disconnect is not reported."""
+    parent: ParentCall | None = None
+    """The task in which a worker makes the call."""
 
     @property
     def reader(self) -> Requests:
@@ -95,6 +97,10 @@ class Operations:
             Operation.CARD: self._card,
         }
 
+    def caller_of(self, holder: Principal, parent: ParentCall) -> Caller:
+        """LeaseUnknown, ParentOver, CallerGone."""
+        return self._hub.trees.caller_of(holder, parent)
+
     def answer(self, call: OperationCall) -> Awaitable[bytes]:
         """The result's JSON."""
         handler = self._table.get(call.operation)
@@ -107,10 +113,16 @@ class Operations:
         if call.operation is Operation.STREAM:
             return await self._hub.stream(call.caller, _read_send(call), call.on_disconnect)
         command = call.reader.read_subscribe(call.params, call.target, call.after, call.choice.dialects)
+        await self._check(call, command.task_id)
         return await self._hub.subscribe(call.caller, command)
 
     def encoder(self, task_stream: TaskStream, call: OperationCall) -> EventEncoder:
         return EventEncoder(task_stream.dialect, task_stream.alias, self._translations, numbers=call.numbers)
+
+    async def _check(self, call: OperationCall, task: TaskId) -> None:
+        """TaskNotFound: a worker has to do with the tasks that its own task has started."""
+        if call.parent is not None:
+            await self._hub.trees.check_child(call.parent, task)
 
     async def _send(self, call: OperationCall) -> bytes:
         send = _read_send(call)
@@ -128,6 +140,7 @@ class Operations:
         at = call.after if call.numbers else read_after(call.params)
         if at is not None:
             command = replace(command, at=at)
+        await self._check(call, command.task_id)
         return _body(call, await self._hub.get(call.caller, command, call.on_disconnect))
 
     async def _list(self, call: OperationCall) -> bytes:
@@ -138,6 +151,7 @@ class Operations:
 
     async def _cancel(self, call: OperationCall) -> bytes:
         command = call.reader.read_cancel(call.params, call.target, call.choice.dialects)
+        await self._check(call, command.task_id)
         return _body(call, await self._hub.cancel(call.caller, command))
 
     async def _push_set(self, call: OperationCall) -> bytes:
@@ -181,4 +195,6 @@ def _read_send(call: OperationCall) -> Send:
     send = read(call.params, call.target, trace=call_headers.trace, key=call_headers.key, extensions=extensions)
     if numbers and send.push is not None:
         send = replace(send, push=send.push.of(send.push.task, numbers=True))
+    if call.parent is not None:
+        send = replace(send, parent=call.parent)
     return replace(send, hops=call_headers.hops) if call_headers.hops else send

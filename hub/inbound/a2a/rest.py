@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hub.inbound.a2a.calls import Calls
-from hub.inbound.a2a.operations import OperationCall, right_for
-from hub.inbound.middleware.authentication import require
+from hub.inbound.a2a.operations import OperationCall
 from hub.inbound.middleware.headers import read_call_headers, version_of
 from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of
 from hub.inbound.middleware.request import Request
@@ -71,7 +70,7 @@ class Rest:
             await self._calls.refuse(request, error, _FRAMING)
 
     async def _read_call(self, request: Request, route: RestRoute, operation: Operation) -> OperationCall:
-        caller = require(request.principal, right_for(operation)).caller
+        caller, parent = self._calls.caller_of(request, operation)
         if operation in _WITH_BODY:
             # The query is ignored: it would be passed to a worker, and may hold a secret of an intermediary.
             document: JsonObject = read_body(await request.json(self._max_body), self._max_depth)
@@ -81,7 +80,7 @@ class Rest:
             document = read_query(request.scope.get("query_string", b""))
         choice = choose_for_rest(operation, route.dialect, version_of(request), document)
         params, call_headers = params_of(route, document, choice.dialect), read_call_headers(request)
-        return OperationCall(caller, operation, choice, params, route.target, call_headers, request.on_disconnect)
+        return OperationCall(caller, operation, choice, params, route.target, call_headers, request.on_disconnect, parent)
 
 
 def _wrong_method(allowed: bytes) -> Fault:

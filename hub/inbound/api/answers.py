@@ -172,6 +172,21 @@ class Tasks(Answer):
     next_cursor: str | None
 
 
+class BranchItem(Answer):
+    """A task of a tree. `parent` None: the root."""
+
+    task: TaskItem
+    parent: str | None
+    deadline: Time | None
+    goes_on: bool
+
+
+class Tree(Answer):
+    """The root first, then in the order in which they were started; at most a thousand."""
+
+    tasks: list[BranchItem]
+
+
 class DecisionItem(Answer):
     """Why this worker was chosen: the rule, the number of candidates, and the workers, with reasons, that were passed over
     because calls to them fail (not more than ten).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from quart import Quart
 
 from hub.core.hub import Hub
-from hub.inbound.api.answers import DecisionItem, TaskItem, Tasks
+from hub.inbound.api.answers import BranchItem, DecisionItem, TaskItem, Tasks, Tree
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import Segment, TaskFilter
 from hub.inbound.middleware.authentication import caller
@@ -40,6 +40,25 @@ def add_tasks(app: Quart, hub: Hub) -> None:
             candidates=chosen.candidates,
             failing=chosen.failing,
             at=timestamp(chosen.at),
+        )
+
+    @app.get("/registry/tasks/<task>/tree")
+    @operation("The task's tree: its root, and all tasks that tasks of it have started.", TaskNotFound)
+    async def tree(task: Segment) -> Tree:
+        root, children = await hub.trees.tree(await hub.task(caller(), TaskId(task), Target()))
+        return Tree(
+            tasks=[
+                BranchItem(task=_item(root), parent=None, deadline=None, goes_on=False),
+                *(
+                    BranchItem(
+                        task=_item(child.row),
+                        parent=child.branch.parent,
+                        deadline=timestamp(child.branch.deadline) if child.branch.deadline is not None else None,
+                        goes_on=child.branch.goes_on,
+                    )
+                    for child in children
+                ),
+            ]
         )
 
 

@@ -9,11 +9,12 @@ from hub.inbound.a2a.operations import CallHeaders
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import Headers
 from rolecall.errors import GoesInCircles, InvalidParams
-from rolecall.model.command import MAX_HOPS
-from rolecall.model.ids import Cursor
+from rolecall.model.command import MAX_HOPS, ParentCall
+from rolecall.model.ids import Cursor, TaskId, WorkerId, is_instance, is_role, split_name
 
 _EXTENSION = re.compile(r"[!-+\--~]{1,256}")
 _MAX_EXTENSIONS = 32
+_MAX_PARENT = 1024
 _LONGEST_VERSION = 100
 _QUERY_VERSION = b"A2A-Version="
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")
@@ -29,6 +30,40 @@ def read_call_headers(request: Request) -> CallHeaders:
     return CallHeaders(
         after=_cursor(headers), key=_key(headers), trace=_trace(headers), extensions=_extensions(request), hops=_hops(headers)
     )
+
+
+def read_parent_call(request: Request) -> ParentCall | None:
+    """`A2A-Parent: task=ID; worker=ROLE:INSTANCE; epoch=N; lease=SECRET`, and as wanted `; within=SECONDS; goes-on; again`.
+    None: the call is not made in a task. InvalidParams.
+    """
+    value = request.headers.get(b"a2a-parent")
+    if value is None:
+        return None
+    words = [word.strip().partition("=") for word in value.decode("latin-1")[:_MAX_PARENT].split(";")]
+    members = {name: text for name, _, text in words}
+    role, instance = split_name(members.get("worker", ""))
+    epoch, within = members.get("epoch", ""), members.get("within")
+    if not (
+        members.get("task")
+        and is_role(role)
+        and is_instance(instance or "")
+        and _is_number(epoch)
+        and (within is None or _is_number(within.replace(".", "", 1)))
+    ):
+        raise InvalidParams("A2A-Parent must name the task, the worker, the epoch and the secret of its lease.")
+    return ParentCall(
+        task=TaskId(members["task"]),
+        worker=WorkerId(role, instance or ""),
+        epoch=int(epoch),
+        secret=members.get("lease", ""),
+        within=float(within) if within is not None else None,
+        goes_on="goes-on" in members,
+        again="again" in members,
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16
 
 
 def version_of(request: Request) -> str:

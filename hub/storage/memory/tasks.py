@@ -16,7 +16,7 @@ from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
-from rolecall.model.task import COUNTED, ROW_SIZE, Conversation, Holder, TaskPage, TaskRow, Turn
+from rolecall.model.task import COUNTED, ROW_SIZE, Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
 
 FORGET_LIMIT = 200
@@ -32,6 +32,7 @@ class MemoryTasks:
         self._disk = disk
         self._calls: dict[bytes, StoredCall] = {}
         self._names: dict[TaskId, list[bytes]] = {}
+        self._branches: dict[TaskId, Branch] = {}
 
     async def admit(
         self,
@@ -41,6 +42,7 @@ class MemoryTasks:
         names: Sequence[CallName] = (),
         remembered: timedelta = timedelta(),
         push: SealedConfig | None = None,
+        branch: Branch | None = None,
     ) -> bool:
         self._disk.check(row.caller.workspace)
         if row.id in self._tasks:
@@ -52,6 +54,8 @@ class MemoryTasks:
         self._add_names(row, names, START)
         if push is not None:
             await self._pushes.set(row.caller, push, limit=1)
+        if branch is not None:
+            self._branches[row.id] = branch
         return True
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
@@ -132,6 +136,17 @@ class MemoryTasks:
         rows = [row for row in self._paused_rows() if row.worker is not None and _holder(row, row.worker) == holder]
         return sorted((row for row in rows if after is None or row.id > after), key=lambda row: row.id)[:limit]
 
+    async def branch_of(self, task: TaskId) -> Branch | None:
+        return self._branches.get(task)
+
+    async def tree(self, root: TaskId, *, limit: int) -> Sequence[Child]:
+        found = [Child(self._tasks[task].row, branch) for task, branch in self._branches.items() if branch.root == root]
+        return found[:limit]
+
+    async def open_children(self) -> Sequence[Child]:
+        children = (Child(self._tasks[task].row, branch) for task, branch in self._branches.items())
+        return [child for child in children if not child.row.ended]
+
     async def unfinished(self) -> Sequence[TaskRow]:
         return [cached.row for cached in self._tasks.values() if not cached.closed]
 
@@ -155,6 +170,7 @@ class MemoryTasks:
 
     def _delete(self, task: TaskId) -> None:
         cached = self._tasks.pop(task)
+        self._branches.pop(task, None)
         turns = sum(len(turn.params) for turn in cached.turns or ())
         self._disk.give_back(cached.workspace, ROW_SIZE + cached.logged + turns)
         cached.close()

@@ -23,7 +23,7 @@ from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId, split_name
 from rolecall.model.push import SealedConfig
-from rolecall.model.task import COUNTED, ROW_SIZE, Conversation, Holder, TaskPage, TaskRow, Turn
+from rolecall.model.task import COUNTED, ROW_SIZE, Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
 
 MEMBERS = (
@@ -115,6 +115,12 @@ limit ?3
 """
 # Two searches with a union: for one search with an "or" SQLite would scan all tasks.
 _UNFINISHED = f"select {MEMBERS} from task_now where idle_since is null order by key"
+_BRANCH = "parent, root, roles, deadline, goes_on"
+_ADD_BRANCH = f"insert into branch (task, {_BRANCH}) values (?, ?, ?, ?, ?, ?)"
+_BRANCH_OF = f"select {_BRANCH} from branch where task = (select key from task where id = ?)"
+_CHILDREN = f"select {_BRANCH}, {MEMBERS} from branch join task_now on task_now.key = branch.task"
+_TREE = f"{_CHILDREN} where root = ? order by branch.task limit ?"
+_OPEN_CHILDREN = f"{_CHILDREN} where idle_since is null order by branch.task"
 _SIZE = f"""
 select workspace, {ROW_SIZE} + (select size from task_now where key = ?1) + length(turn_params)
   + (select coalesce(sum(length(params)), 0) from turn where task = ?1)
@@ -174,6 +180,7 @@ class SqliteTasks:
         names: Sequence[CallName] = (),
         remembered: timedelta = timedelta(),
         push: SealedConfig | None = None,
+        branch: Branch | None = None,
     ) -> bool:
         self._reserve.check()
         self._disk.check(row.caller.workspace)
@@ -192,6 +199,8 @@ class SqliteTasks:
                 write_large(db, "turn", "params", first.lastrowid or 0, turn.params)
             if set_config is not None:
                 set_config(db)
+            if branch is not None:
+                db.execute(_ADD_BRANCH, (place, *_branch_values(branch)))
             return place
 
         def publish(place: int | None) -> None:
@@ -348,6 +357,16 @@ class SqliteTasks:
         values = (holder.workspace, str(holder.worker), holder.epoch, after or "", limit)
         return [row_of(members) for members in await self._reader.rows(PAUSED_AT, values)]
 
+    async def branch_of(self, task: TaskId) -> Branch | None:
+        rows = await self._reader.rows(_BRANCH_OF, (task,))
+        return _branch_of(rows[0]) if rows else None
+
+    async def tree(self, root: TaskId, *, limit: int) -> Sequence[Child]:
+        return [_child_of(row) for row in await self._reader.rows(_TREE, (root, limit))]
+
+    async def open_children(self) -> Sequence[Child]:
+        return [_child_of(row) for row in await self._reader.rows(_OPEN_CHILDREN, ())]
+
     async def unfinished(self) -> Sequence[TaskRow]:
         return [row_of(members) for members in await self._reader.rows(_UNFINISHED)]
 
@@ -464,6 +483,19 @@ def _values(row: TaskRow) -> tuple[Any, ...]:
     worker = str(row.worker) if row.worker is not None else None
     names = (row.id, *row.caller, row.role, worker, row.epoch, row.context, row.worker_task, row.worker_context, row.dialect)
     return (*names, row.log_dialect, row.alias, str(row.state), row.at, row.position or "", row.size, row.created, row.updated)
+
+
+def _branch_values(branch: Branch) -> tuple[Any, ...]:
+    return branch.parent, branch.root, " ".join(branch.roles), branch.deadline, branch.goes_on
+
+
+def _branch_of(members: Sequence[Any]) -> Branch:
+    parent, root, roles, deadline, goes_on = members
+    return Branch(TaskId(parent), TaskId(root), tuple(roles.split()), deadline, bool(goes_on))
+
+
+def _child_of(members: Sequence[Any]) -> Child:
+    return Child(row_of(members[5:]), _branch_of(members[:5]))
 
 
 def _worker(name: str) -> WorkerId:

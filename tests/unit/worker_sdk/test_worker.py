@@ -28,6 +28,7 @@ from worker_sdk import (
     Worker,
 )
 from worker_sdk.calling.reply import artifact_of
+from worker_sdk.errors import RolecallError
 from worker_sdk.tasks.task_table import TaskLimits
 from worker_sdk.words import TooLarge
 
@@ -498,3 +499,16 @@ async def test_a_handler_may_send_something_smaller_instead() -> None:
 def test_an_event_may_not_be_limited_to_less_than_a_piece_of_text_takes() -> None:
     with pytest.raises(ValueError, match="max_event is 65536 or more"):
         Worker("w", max_event=LEAST - 1)
+
+
+async def test_a_task_that_came_through_no_hub_can_call_nobody() -> None:
+    worker = Worker("alone")
+
+    @worker.on_message
+    async def call(text: str, task: Task) -> str:
+        with pytest.raises(RolecallError, match="did not come through a hub"):
+            await task.call("other", text)
+        return "alone"
+
+    async with worker.test() as bench:
+        assert (await bench.send("hi")).text == "alone"

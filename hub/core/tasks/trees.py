@@ -1,0 +1,235 @@
+"""Tasks that tasks have started: who may start one, how far a tree may grow, and what the end of a task ends below it."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from hub.core.relay.cancel import cancel, end
+from hub.core.relay.context import Dependencies
+from hub.core.relay.relays import Relays
+from hub.core.supervisor import Supervisor
+from rolecall.errors import (
+    CallerGone,
+    ChainTooLong,
+    DeadlineBefore,
+    HubError,
+    LeaseUnknown,
+    ParentOver,
+    RoleInChain,
+    StoreUnavailable,
+    TaskNotCancelable,
+    TaskNotFound,
+    TreeTooLarge,
+)
+from rolecall.model.command import ParentCall
+from rolecall.model.ids import Caller, TaskId, WorkerId
+from rolecall.model.principal import LOCAL, Principal
+from rolecall.model.task import Branch, Child, TaskRow
+
+log = logging.getLogger(__name__)
+
+_TRY_AGAIN = 0.1
+_SHOWN = 1_000
+"""Tasks of a tree that are shown."""
+
+
+class TreeLimits(NamedTuple):
+    """`depth`: levels below the root. `calls`: tasks below the root."""
+
+    depth: int = 8
+    calls: int = 200
+
+
+TREE_LIMITS = TreeLimits()
+
+
+class _Parent(NamedTuple):
+    """A task that has not ended and has started others, and the lease that it runs under."""
+
+    caller: Caller
+    role: str
+    worker: WorkerId | None
+    epoch: int
+    children: dict[TaskId, Branch]
+
+
+class Trees:
+    """`may_call`: whether a caller still has the right to make calls."""
+
+    def __init__(
+        self,
+        deps: Dependencies,
+        relays: Relays,
+        supervisor: Supervisor,
+        limits: TreeLimits,
+        may_call: Callable[[Caller], bool],
+    ) -> None:
+        self._deps = deps
+        self._tasks = deps.engine.tasks
+        self._relays = relays
+        self._supervisor = supervisor
+        self._limits = limits
+        self._may_call = may_call
+        self._parents: dict[TaskId, _Parent] = {}
+        self._branches: dict[TaskId, Branch] = {}
+        """Of the children that have not ended."""
+        self._begun: Counter[TaskId] = Counter()
+        relays.on_end = self.ended
+
+    # --- a call from within a task
+
+    def caller_of(self, holder: Principal, call: ParentCall) -> Caller:
+        """In whose name the worker calls: the caller of the task that it works on. LeaseUnknown, ParentOver, CallerGone."""
+        lease = self._deps.engine.registry.get(holder.workspace, call.worker)
+        if (
+            lease is None
+            or (holder != LOCAL and lease.owner != holder.name)
+            or lease.epoch != call.epoch
+            or not hmac.compare_digest(lease.secret.encode(), call.secret.encode())
+        ):
+            raise LeaseUnknown
+        parent = self._running(call.task)
+        if (
+            parent is None
+            or parent.caller.workspace != holder.workspace
+            or (parent.worker, parent.epoch) != (call.worker, call.epoch)
+        ):
+            raise ParentOver
+        if not self._may_call(parent.caller):
+            raise CallerGone
+        return parent.caller
+
+    async def check_child(self, call: ParentCall, task: TaskId) -> None:
+        """A worker has to do with the children of its own task only. TaskNotFound."""
+        branch = self._branches.get(task) or await self._tasks.branch_of(task)
+        if branch is None or branch.parent != call.task:
+            raise TaskNotFound
+
+    async def grow(self, call: ParentCall, role: str) -> Branch:
+        """The place of a new child. To be followed by `began` or `refused`. ParentOver, ChainTooLong, RoleInChain,
+        TreeTooLarge, DeadlineBefore.
+        """
+        parent, above = self._running(call.task), await self._tasks.branch_of(call.task)
+        if parent is None:
+            raise ParentOver
+        roles = (*(above.roles if above is not None else ()), parent.role)
+        if len(roles) > self._limits.depth:
+            raise ChainTooLong((*roles, role), self._limits.depth)
+        if role in roles and not call.again:
+            raise RoleInChain((*roles, role))
+        root, now = above.root if above is not None else call.task, self._deps.clock.wall()
+        self._begun[root] += 1
+        try:
+            known = await self._tasks.tree(root, limit=self._limits.calls)
+            if len(known) + self._begun[root] > self._limits.calls:
+                raise TreeTooLarge((*roles, role), self._limits.calls)
+            deadline = _earliest(above.deadline if above is not None else None, now + call.within if call.within else None)
+            if deadline is not None and deadline <= now:
+                raise DeadlineBefore
+        except BaseException:
+            self.refused(root)
+            raise
+        return Branch(call.task, root, roles, deadline, call.goes_on)
+
+    def refused(self, root: TaskId) -> None:
+        self._begun[root] -= 1
+        if not self._begun[root]:
+            del self._begun[root]
+
+    def began(self, child: TaskId, branch: Branch) -> None:
+        """It is stored. If its parent has ended meanwhile, it ends too."""
+        self.refused(branch.root)
+        self._keep(self._running(branch.parent), child, branch)
+
+    # --- the end of a task
+
+    def ended(self, task: TaskId) -> None:
+        """A task has ended, in whatever way: what it started ends too, unless it was declared to go on."""
+        branch = self._branches.pop(task, None)
+        if branch is not None and (parent := self._parents.get(branch.parent)) is not None:
+            parent.children.pop(task, None)
+        ended = self._parents.pop(task, None)
+        for child, below in ended.children.items() if ended is not None else ():
+            self._lose_parent(child, below)
+
+    def _lose_parent(self, child: TaskId, branch: Branch) -> None:
+        if not branch.goes_on:
+            self._supervisor.run_once(f"ending {child}, whose parent has ended", self._end(child))
+
+    async def _end(self, child: TaskId) -> None:
+        while True:
+            try:
+                await self._end_once(child)
+                return
+            except (TaskNotFound, TaskNotCancelable):
+                return  # it has ended
+            except StoreUnavailable:
+                await asyncio.sleep(_TRY_AGAIN)
+
+    async def _end_once(self, child: TaskId) -> None:
+        relay = self._relays.of(child)
+        row = relay.row if relay is not None else await self._row_of(child)
+        try:
+            await cancel(self._deps, self._relays, row)
+        except (TaskNotFound, TaskNotCancelable, StoreUnavailable):
+            raise
+        except HubError as error:
+            log.info("a child is ended without its worker", extra={"event": "child_ended", "task": child, "why": error.message})
+            await end(self._deps, self._relays, row)
+
+    async def _row_of(self, child: TaskId) -> TaskRow:
+        """A paused child has no relay."""
+        for known in await self._tasks.open_children():
+            if known.row.id == child:
+                return known.row
+        raise TaskNotFound
+
+    # --- others
+
+    async def settle(self) -> None:
+        """Take up the trees that an earlier hub left, after its tasks. A child whose parent has ended meanwhile ends."""
+        for row, branch in await self._tasks.open_children():
+            self._keep(self._running(branch.parent) or await self._paused(row.caller, branch.parent), row.id, branch)
+
+    async def tree(self, row: TaskRow) -> tuple[TaskRow, Sequence[Child]]:
+        """The root of the caller's task's tree, and all below it."""
+        branch = await self._tasks.branch_of(row.id)
+        root = await self._tasks.get(row.caller, branch.root) if branch is not None else row
+        return root, await self._tasks.tree(root.id, limit=_SHOWN)
+
+    # --- details
+
+    def _running(self, task: TaskId) -> _Parent | None:
+        known = self._parents.get(task)
+        if known is not None:
+            return known
+        relay = self._relays.of(task)
+        if relay is None or relay.log_writer.ended or relay.over:
+            return None
+        epoch = relay.registration.epoch if relay.registration is not None else relay.row.epoch
+        return _Parent(relay.row.caller, relay.row.role, relay.worker, epoch, {})
+
+    async def _paused(self, caller: Caller, task: TaskId) -> _Parent | None:
+        try:
+            row = await self._tasks.get(caller, task)
+        except TaskNotFound:
+            return None
+        return None if row.ended else _Parent(caller, row.role, row.worker, row.epoch, {})
+
+    def _keep(self, parent: _Parent | None, child: TaskId, branch: Branch) -> None:
+        self._branches[child] = branch
+        if parent is None:
+            self._lose_parent(child, branch)
+        else:
+            self._parents.setdefault(branch.parent, parent).children[child] = branch
+        if branch.deadline is not None and (relay := self._relays.of(child)) is not None:
+            relay.due = self._deps.clock.monotonic() + branch.deadline - self._deps.clock.wall()
+
+
+def _earliest(*times: float | None) -> float | None:
+    return min((deadline for deadline in times if deadline is not None), default=None)

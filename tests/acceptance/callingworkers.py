@@ -1,0 +1,63 @@
+"""Workers that call each other in their tasks, for the tests of trees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from rolecall import NeedInput, Task, Worker
+
+planner, writer, asker, ping, pong, leaf, spread, shouter = (
+    Worker(role) for role in ("planner", "writer", "asker", "ping", "pong", "leaf", "spread", "shouter")
+)
+
+
+@planner.on_message
+async def plan(text: str, task: Task) -> str:
+    """Has something written, and says what came back."""
+    reply = await task.call("writer", text)
+    return f"planned: {reply.text}"
+
+
+@writer.on_message
+async def write(text: str, task: Task) -> str:
+    if text.startswith("ask"):
+        return "wrote " + (await task.call("asker", text)).text
+    return f"wrote {text}"
+
+
+@asker.on_message
+async def ask(text: str) -> AsyncGenerator[str | NeedInput, None]:
+    answer = yield NeedInput("Which colour?")
+    yield f"in {answer.text}"
+
+
+@ping.on_message
+async def call_pong(text: str, task: Task) -> str:
+    return (await task.call("pong", text)).text
+
+
+@pong.on_message
+async def call_ping(text: str, task: Task) -> str:
+    return (await task.call("ping", text)).text
+
+
+@shouter.on_message
+async def upper(text: str) -> str:
+    return text.upper()
+
+
+@leaf.on_message
+async def wait(text: str) -> AsyncGenerator[str, None]:
+    """Works for a long time."""
+    yield "begun"
+    await asyncio.sleep(600)
+
+
+@spread.on_message
+async def start_leaves(text: str, task: Task) -> str:
+    """`3 goes-on`: starts that many leaves; the word declares them to go on."""
+    count, _, goes_on = text.partition(" ")
+    calls = (task.call("leaf", str(number), goes_on=bool(goes_on)) for number in range(int(count)))
+    await asyncio.gather(*calls)
+    return "done"

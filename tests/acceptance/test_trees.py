@@ -1,0 +1,154 @@
+"""Agents call agents: real workers, one hub with tokens; kills in the middle."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hub.identity.tokens import new
+from rolecall.model.principal import Kind, Principal
+from tests.helpers.client import text_message
+from tests.helpers.processes import ROOT, HubProcess, Process, start_hub, start_worker, wait_for
+
+WORKERS = "tests.acceptance.callingworkers"
+
+
+class Agents:
+    def __init__(self, hub: HubProcess, tokens: dict[str, str], folder: Path, closing: ExitStack) -> None:
+        self.hub, self.tokens, self.folder, self._closing = hub, tokens, folder, closing
+        self.http = closing.enter_context(httpx.Client(trust_env=False, timeout=30))
+
+    def start(self, role: str) -> Any:
+        env = {"ROLECALL_TOKEN": self.tokens["worker"]}
+        log = self.folder / f"{role}.log"
+        return self._closing.enter_context(start_worker(f"{WORKERS}:{role}", f"{role}:a", self.hub.url, log=log, env=env))
+
+    def restart(self) -> None:
+        """Kill the hub, and start it again on the same data and port."""
+        self.hub.kill9()
+        self.hub = self._closing.enter_context(start_hub(self.hub.data_dir, port=self.hub.port))
+
+    def rpc(self, role: str, method: str, params: dict[str, Any], kind: str = "client", **headers: str) -> dict[str, Any]:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        headers = {"Authorization": f"Bearer {self.tokens[kind]}", **{k.replace("_", "-"): v for k, v in headers.items()}}
+        answer: dict[str, Any] = self.http.post(f"{self.hub.url}/agents/{role}/", json=body, headers=headers).json()
+        return answer
+
+    def send(self, role: str, text: str, *, wait: bool = True, **members: Any) -> dict[str, Any]:
+        message = text_message(text)
+        message["message"] |= members
+        result: dict[str, Any] = self.rpc(role, "message/send", {**message, "configuration": {"blocking": wait}})["result"]
+        return result
+
+    def states(self, role: str) -> list[str]:
+        query = {"role": role}
+        headers = {"Authorization": f"Bearer {self.tokens['client']}"}
+        page = self.http.get(f"{self.hub.url}/registry/tasks", params=query, headers=headers).json()
+        return [task["state"] for task in page["tasks"]]
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Iterator[Agents]:
+    data = tmp_path / "hub"
+    data.mkdir()
+    kinds = {"client": Kind.CLIENT, "worker": Kind.WORKER, "stranger": Kind.WORKER}
+    tokens = {
+        name: new(data / "tokens.json", Principal(name, kind, roles=("*",)), lasts=None, now=0.0)[0]
+        for name, kind in kinds.items()
+    }
+    with ExitStack() as closing:
+        yield Agents(closing.enter_context(start_hub(data)), tokens, tmp_path, closing)
+
+
+def text_of(task: dict[str, Any]) -> str:
+    return "".join(part["text"] for artifact in task.get("artifacts", ()) for part in artifact["parts"])
+
+
+def test_a_call_goes_through_two_agents_and_a_question_comes_up(agents: Agents) -> None:
+    for role in ("planner", "writer", "asker"):
+        agents.start(role)
+    assert text_of(agents.send("planner", "a poem")) == "planned: wrote a poem"
+    asked = agents.send("planner", "ask")
+    assert asked["status"]["state"] == "input-required"
+    assert asked["status"]["message"]["parts"][0]["text"] == "Which colour?"
+    answered = agents.send("planner", "blue", taskId=asked["id"])
+    assert (answered["status"]["state"], text_of(answered)) == ("completed", "planned: wrote in blue")
+    assert agents.states("asker") == ["completed"]
+
+
+def test_the_worker_of_the_how_to_calls_another(agents: Agents) -> None:
+    agents.start("shouter")
+    text = (ROOT / "docs/howto/agents-that-call-agents.md").read_text("utf-8")
+    found = re.search(r"```python worker\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    script = agents.folder / "editor.py"
+    script.write_text(found[1])
+    env = {"ROLECALL_TOKEN": agents.tokens["worker"], "ROLECALL_HUB": agents.hub.url, "ROLECALL_INSTANCE": "a"}
+    with Process((sys.executable, str(script)), log=agents.folder / "editor.log", env=env, name="editor"):
+        wait_for(lambda: "error" not in agents.rpc("editor", "message/send", text_message("up")), 20)
+        assert text_of(agents.send("editor", "hello")) == "HELLO (edited)"
+
+
+def test_two_roles_that_call_each_other_stop_with_the_chain_in_the_error(agents: Agents) -> None:
+    for role in ("ping", "pong"):
+        agents.start(role)
+    failed = agents.send("ping", "hi")
+    assert failed["status"]["state"] == "failed"
+    log = (agents.folder / "pong.log").read_text()
+    assert "ping > pong > ping" in log
+    assert agents.states("pong") == ["failed"]
+
+
+def test_a_tree_is_cancelled_from_the_top_within_two_seconds(agents: Agents) -> None:
+    for role in ("spread", "leaf"):
+        agents.start(role)
+    root = agents.send("spread", "19", wait=False)
+    wait_for(lambda: agents.states("leaf").count("working") == 19, 30)
+    began = time.monotonic()
+    agents.rpc("spread", "tasks/cancel", {"id": root["id"]})
+    wait_for(lambda: set(agents.states("leaf")) == {"canceled"}, 10)
+    took = time.monotonic() - began
+    print(f"19 children had ended {took:.2f} s after their parent was cancelled")
+    assert took < 2 * 2
+
+
+@pytest.mark.parametrize("what", ["hub", "parent"])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_after_a_kill_children_end_or_go_on_as_declared(agents: Agents, what: str, goes_on: bool) -> None:
+    parent = agents.start("spread")
+    agents.start("leaf")
+    root = agents.send("spread", "3 goes-on" if goes_on else "3", wait=False)
+    wait_for(lambda: agents.states("leaf").count("working") == 3, 30)
+    if what == "parent":
+        parent.kill9()
+        wait_for(lambda: agents.states("spread") == ["failed"], 30)
+    else:
+        agents.restart()
+        wait_for(lambda: agents.states("leaf").count("working") == 3, 30)
+        agents.rpc("spread", "tasks/cancel", {"id": root["id"]})
+    if goes_on:
+        time.sleep(1)
+        assert agents.states("leaf") == ["working"] * 3
+    else:
+        wait_for(lambda: set(agents.states("leaf")) == {"canceled"}, 15)
+
+
+def test_nobody_else_calls_in_a_task(agents: Agents) -> None:
+    agents.start("leaf")
+    agents.start("writer")
+    task = agents.send("leaf", "hi", wait=False)
+    forged = f"task={task['id']}; worker=leaf:a; epoch=1; lease={'0' * 64}"
+    for kind in ("stranger", "worker", "client"):
+        answer = agents.rpc("writer", "message/send", text_message("hi"), kind, A2A_Parent=forged)
+        assert "error" in answer, kind
+    # A worker's token alone calls nobody.
+    assert agents.rpc("writer", "message/send", text_message("hi"), "worker")["error"]["data"][0]["reason"] == "FORBIDDEN"
+    assert agents.states("writer") == []

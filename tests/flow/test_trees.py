@@ -1,0 +1,194 @@
+"""Workers call in the name of the task's caller: rights, guards, and what the end of a task ends below it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from hub.core.tasks.trees import TreeLimits
+from rolecall.errors import (
+    ChainTooLong,
+    DeadlineBefore,
+    HubError,
+    LeaseUnknown,
+    ParentOver,
+    RoleInChain,
+    TaskNotFound,
+    TreeTooLarge,
+)
+from rolecall.model.a2a import TaskState
+from rolecall.model.command import ParentCall, Send
+from rolecall.model.ids import Caller, TaskId
+from rolecall.model.principal import LOCAL, Kind, Principal
+from rolecall.model.task import TaskRow
+from rolecall.model.value import replace
+from rolecall.protocol.text.jsontext import parse
+from tests.flow.conftest import CALLER, System, hub_limits, say
+from tests.helpers.scripted import status, task
+from tests.helpers.watched_engine import Hold
+
+
+async def working(
+    system: System,
+    role: str,
+    send: Send | None = None,
+    caller: Caller = CALLER,
+    hold: Hold | None = None,
+    then: str = "completed",
+) -> TaskId:
+    """A task of that role that works until it is ended, or its hold is released."""
+    if not system.engine.registry.live(caller.workspace, role):
+        await system.enrol(f"{role}:a", replays=True)
+    system.forwarder.plan(f"{role}:a", task(), hold or Hold(), status(then))
+    send = send or say("hi", role=role)
+    answer = parse((await system.hub.send(caller, replace(send, blocking=False))).body)
+    return TaskId(answer["id"])
+
+
+async def settled() -> None:
+    await asyncio.sleep(5)
+
+
+async def within(system: System, parent: TaskId, **members: Any) -> ParentCall:
+    row = await row_of(system, parent)
+    assert row.worker is not None
+    lease = system.engine.registry.get(row.caller.workspace, row.worker)
+    assert lease is not None
+    return ParentCall(parent, row.worker, lease.epoch, lease.secret, **members)
+
+
+async def child(system: System, parent: TaskId, role: str, **members: Any) -> TaskId:
+    call = await within(system, parent, **members)
+    caller = system.hub.trees.caller_of(LOCAL, call)
+    return await working(system, role, replace(say("hi", role=role), parent=call), caller)
+
+
+async def row_of(system: System, task_id: TaskId) -> TaskRow:
+    return await system.engine.tasks.get(CALLER, task_id)
+
+
+async def state_of(system: System, task_id: TaskId) -> TaskState:
+    return (await row_of(system, task_id)).state
+
+
+async def cancelled(system: System, task_id: TaskId) -> None:
+    await system.cancel(task_id)
+    await settled()
+
+
+async def test_a_child_belongs_to_the_caller_of_its_parent(system: System) -> None:
+    root = await working(system, "planner")
+    one = await child(system, root, "writer")
+    two = await child(system, one, "editor")
+    assert (await row_of(system, two)).caller == CALLER
+    found, below = await system.hub.trees.tree(await row_of(system, two))
+    assert found.id == root
+    assert [(one.row.id, one.branch.parent, one.branch.roles) for one in below] == [
+        (one, root, ("planner",)),
+        (two, one, ("planner", "writer")),
+    ]
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("how", ["cancelled", "completed", "failed"])
+async def test_the_end_of_a_task_ends_what_it_started_unless_that_goes_on(system: System, how: str, goes_on: bool) -> None:
+    hold = Hold()
+    root = await working(system, "planner", hold=hold, then="failed" if how == "failed" else "completed")
+    one = await child(system, root, "writer", goes_on=goes_on)
+    two = await child(system, one, "editor")
+    if how == "cancelled":
+        await system.cancel(root)
+    else:
+        hold.release()
+    await settled()
+    ended = TaskState.WORKING if goes_on else TaskState.CANCELED
+    assert [await state_of(system, task_id) for task_id in (one, two)] == [ended, ended]
+
+
+async def test_guards_name_the_chain(system: System) -> None:
+    system.with_bounds(limits=hub_limits(tree=TreeLimits(depth=2, calls=3)))
+    root = await working(system, "planner")
+    one = await child(system, root, "writer")
+    with pytest.raises(RoleInChain, match="planner > writer > planner"):
+        await child(system, one, "planner")
+    two = await child(system, one, "planner", again=True)
+    with pytest.raises(ChainTooLong, match="planner > writer > planner > editor"):
+        await child(system, two, "editor")
+    await child(system, root, "editor")
+    with pytest.raises(TreeTooLarge, match="planner > tester"):
+        await child(system, root, "tester")
+
+
+async def test_a_child_has_no_later_deadline_than_its_parent(system: System) -> None:
+    system.with_bounds(silence=timedelta(hours=1))
+    root = await working(system, "planner")
+    one = await child(system, root, "writer", within=10.0)
+    two = await child(system, one, "editor", within=60.0)
+    system.watch()
+    await asyncio.sleep(9)
+    assert await state_of(system, two) is TaskState.WORKING
+    await asyncio.sleep(3)
+    await settled()
+    assert [await state_of(system, one), await state_of(system, two)] == [TaskState.FAILED] * 2
+    assert await state_of(system, root) is TaskState.WORKING
+    with pytest.raises((DeadlineBefore, ParentOver)):
+        await child(system, one, "editor")
+
+
+async def test_only_the_worker_of_a_running_task_calls_in_it(system: System) -> None:
+    root, other = await working(system, "planner"), await working(system, "writer")
+    call, foreign = await within(system, root), await within(system, other)
+    trees = system.hub.trees
+    assert trees.caller_of(LOCAL, call) == CALLER
+    for forged in (replace(call, secret="0" * 64), replace(call, secret=""), replace(call, epoch=call.epoch + 1)):
+        with pytest.raises(LeaseUnknown):
+            trees.caller_of(LOCAL, forged)
+    with pytest.raises(LeaseUnknown):
+        trees.caller_of(Principal("stranger", Kind.WORKER, roles=("*",)), call)
+    for wrong in (replace(foreign, task=root), replace(call, task=TaskId("none"))):
+        with pytest.raises(ParentOver):
+            trees.caller_of(LOCAL, wrong)
+    await cancelled(system, root)
+    with pytest.raises(ParentOver):
+        trees.caller_of(LOCAL, call)
+
+
+async def test_a_worker_has_to_do_with_its_own_children_only(system: System) -> None:
+    root, other = await working(system, "planner"), await working(system, "writer")
+    mine = await child(system, root, "editor")
+    call = await within(system, root)
+    await system.hub.trees.check_child(call, mine)
+    for task_id in (other, root, TaskId("none")):
+        with pytest.raises(TaskNotFound):
+            await system.hub.trees.check_child(call, task_id)
+        answer = replace(say("hi", role="writer", taskId=task_id), parent=call)
+        with pytest.raises(HubError):
+            await system.hub.send(CALLER, answer)
+
+
+async def test_after_a_restart_a_child_whose_parent_has_ended_ends_too(stored_system: System) -> None:
+    system = stored_system
+    root = await working(system, "planner")
+    one, two = await child(system, root, "writer"), await child(system, root, "editor", goes_on=True)
+    system.hub.relays.on_end = lambda task_id: None  # the hub dies before it can act
+    await cancelled(system, root)
+    assert await state_of(system, one) is TaskState.WORKING
+    for role in ("writer", "editor"):
+        system.forwarder.plan(f"{role}:a", Hold())
+    await system.restart()
+    await settled()
+    assert await state_of(system, one) is TaskState.CANCELED
+    assert await state_of(system, two) is TaskState.WORKING
+
+
+async def test_a_deleted_task_leaves_no_branch(stored_system: System) -> None:
+    system = stored_system
+    root = await working(system, "planner")
+    one = await child(system, root, "writer")
+    assert await system.engine.tasks.branch_of(one) is not None
+    await system.engine.tasks.discard(one)
+    assert await system.engine.tasks.branch_of(one) is None
+    assert list(await system.engine.tasks.tree(root, limit=10)) == []
