@@ -38,15 +38,15 @@ class Calls:
 
 async def test_few_calls_start_at_once() -> None:
     calls = Calls()
-    calls.come(*["a"] * 12)
-    assert await calls.starts() == [12]
+    calls.come(*["a"] * 16)
+    assert await calls.starts() == [16]
 
 
 async def test_of_many_calls_a_few_start_in_each_iteration_in_order() -> None:
     calls = Calls()
     calls.come(*map(str, range(100)))
     counts = await calls.starts()
-    assert max(counts) == 12
+    assert max(counts) == 16
     assert len(counts) < 20
     assert calls.started == [str(number) for number in range(100)]
 
@@ -70,7 +70,7 @@ async def test_a_cancelled_call_leaves_its_turn_to_the_next() -> None:
     calls = Calls()
     calls.come(*["a"] * 60)
     await asyncio.sleep(0)
-    for task in calls.tasks[12:58]:
+    for task in calls.tasks[16:58]:
         task.cancel()
     await asyncio.wait_for(asyncio.gather(*calls.tasks, return_exceptions=True), 1)
-    assert len(calls.started) == 14
+    assert len(calls.started) == 18
