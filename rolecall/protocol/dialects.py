@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rolecall.errors import MethodNotFound, UnsupportedOperation, VersionNotSupported
@@ -51,6 +52,7 @@ def read_version(version: str | None) -> str | None:
     return dialect
 
 
+@lru_cache(maxsize=256)
 def read_method(name: str, version: str | None) -> tuple[Operation, Choice]:
     """The name decides. A requested version matters only for names that dialects share, but it must be a supported one.
     MethodNotFound, VersionNotSupported.

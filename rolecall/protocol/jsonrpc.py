@@ -33,7 +33,7 @@ class Reply(Value, frozen=True):
 
 def read_body(body: bytes | bytearray, max_depth: int = DEEPEST) -> Any:
     """The JSON value of a request's body: an object, or an array for a batch. ParseError, TooDeep, TooManyValues."""
-    if has_more_values(body, MAX_VALUES):
+    if len(body) > MAX_VALUES and has_more_values(body, MAX_VALUES):
         raise TooManyValues(MAX_VALUES)
     try:
         return parse(body, max_depth)

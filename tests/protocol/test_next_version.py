@@ -14,7 +14,7 @@ import pytest
 from rolecall.model.command import TaskQuery
 from rolecall.protocol import v1_0
 from rolecall.protocol.cards import write_card
-from rolecall.protocol.dialects import DIALECTS, read_version
+from rolecall.protocol.dialects import DIALECTS, read_method, read_version
 from tests.flow.conftest import CALLER, open_system
 from tests.protocol.golden_contents import CONTENTS, PROFILE
 from tests.protocol.golden_files import exactly, golden, transcript
@@ -40,8 +40,11 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 
 
 @pytest.fixture(autouse=True)
-def registered(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def registered(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(DIALECTS, NEXT, package.DIALECT)
+    read_method.cache_clear()
+    yield
+    read_method.cache_clear()
 
 
 def asked_in_next(ask: Callable[[str, str], HttpRequest]) -> Callable[[str, str], HttpRequest]:

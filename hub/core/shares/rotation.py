@@ -15,10 +15,11 @@ class Rotation:
     def __init__(self, what: str) -> None:
         self._what = what
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._count = 0
+        self.count = 0
+        """How many wait."""
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def waiting(self, workspace: str) -> int:
         queue = self._queues.get(workspace)
@@ -26,7 +27,7 @@ class Rotation:
 
     @property
     def use(self) -> ShareUse:
-        return ShareUse(self._what, 0, 0, 0, len(self._queues), self._count, 0)
+        return ShareUse(self._what, 0, 0, 0, len(self._queues), self.count, 0)
 
     def add(self, workspace: str) -> asyncio.Future[None]:
         """To be awaited at once. Whoever is cancelled meanwhile cancels it."""
@@ -35,7 +36,7 @@ class Rotation:
         if queue is None:
             queue = self._queues[workspace] = deque()
         queue.append(waiter)
-        self._count += 1
+        self.count += 1
         return waiter
 
     def wake_next(self, may_run: Callable[[str], bool] | None = None) -> bool:
@@ -46,14 +47,14 @@ class Rotation:
             self._queues.move_to_end(workspace)
             while queue and queue[0].done():  # cancelled
                 queue.popleft()
-                self._count -= 1
+                self.count -= 1
             if not queue:
                 del self._queues[workspace]
             elif may_run is not None and not may_run(workspace):
                 passed += 1
             else:
                 queue.popleft().set_result(None)
-                self._count -= 1
+                self.count -= 1
                 if not queue:
                     del self._queues[workspace]
                 return True

@@ -13,7 +13,7 @@ from hub.inbound.a2a.sse_response import EventStream, StreamEncoder, opening
 from hub.inbound.a2a.unsent import send_answer
 from hub.inbound.middleware.audit import record, record_call
 from hub.inbound.middleware.authentication import require
-from hub.inbound.middleware.headers import extension_headers, read_parent_call
+from hub.inbound.middleware.headers import PARENT, extension_headers, read_parent_call
 from hub.inbound.middleware.request import Request
 from rolecall.errors import AccessError, ClientDisconnected, HubError, TokenEnded, UnsupportedOperation
 from rolecall.model.command import ParentCall
@@ -70,7 +70,7 @@ class Calls:
         """Who calls, and the task in which a worker calls in its caller's name. Forbidden, InvalidParams, UnsupportedOperation,
         LeaseUnknown, ParentOver, CallerGone.
         """
-        parent = read_parent_call(request)
+        parent = read_parent_call(request) if PARENT in request.headers else None
         if parent is None:
             return require(request.principal, right_for(operation)).caller, None
         if operation not in _WITHIN_TASKS:

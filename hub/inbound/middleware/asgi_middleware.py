@@ -82,7 +82,8 @@ class AsgiMiddleware:
         if only is not None:
             target: Target | None = _NO_ROLE
         else:
-            target = None if reads_card(path, request.method) else rpc_target(path)
+            # Nearly all calls are POST.
+            target = rpc_target(path) if request.method == "POST" or not reads_card(path, request.method) else None
         counted: Caller | None = None
         try:
             caller = counted_caller(self._authenticator.admit(request))

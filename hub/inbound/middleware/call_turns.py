@@ -34,7 +34,7 @@ class CallTurns:
     def _next(self) -> None:
         """Called in each iteration after one in which calls started."""
         self._free = _AT_ONCE
-        while self._free and self._waiting.wake_next():
+        while self._free and self._waiting.count and self._waiting.wake_next():
             self._free -= 1
         self._counts = self._free < _AT_ONCE
         if self._counts:

@@ -15,6 +15,7 @@ from rolecall.model.ids import Cursor, TaskId, WorkerId, is_instance, is_role, s
 _EXTENSION = re.compile(r"[!-+\--~]{1,256}")
 _MAX_EXTENSIONS = 32
 _MAX_PARENT = 1024
+PARENT = b"a2a-parent"
 _LONGEST_VERSION = 100
 _QUERY_VERSION = b"A2A-Version="
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")
@@ -36,7 +37,7 @@ def read_parent_call(request: Request) -> ParentCall | None:
     """`A2A-Parent: task=ID; worker=ROLE:INSTANCE; epoch=N; lease=SECRET`, and as wanted `; within=SECONDS; goes-on; again`.
     None: the call is not made in a task. InvalidParams.
     """
-    value = request.headers.get(b"a2a-parent")
+    value = request.headers.get(PARENT)
     if value is None:
         return None
     words = [word.strip().partition("=") for word in value.decode("latin-1")[:_MAX_PARENT].split(";")]
