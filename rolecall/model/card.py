@@ -19,6 +19,14 @@ message with the same `Idempotency-Key` once. With `{"durable": true}` in its pa
 SEQUENCE_EXTENSION = "https://rolecall.dev/ext/sequence/v1"
 """Between hub and callers: events and tasks carry their cursors."""
 
+SCHEMAS_EXTENSION = "https://rolecall.dev/ext/schemas/v1"
+"""Its params have `skills`: by the id of a skill, its `inputSchema`, its `outputSchema`, or both. They are the JSON Schemas of
+the data parts that the skill takes and gives. A2A allows no further members in a skill itself.
+"""
+
+PROGRESS_EXTENSION = "https://rolecall.dev/ext/progress/v1"
+"""The metadata of a status message has under this name how far the task is: `done`, and `total` if that is known."""
+
 
 def can_replay(card: JsonObject) -> bool:
     return _replay_entry(card) is not None
@@ -84,6 +92,8 @@ class Skill:
     input_modes: tuple[str, ...] = ()
     output_modes: tuple[str, ...] = ()
     requirements: tuple[Requirement, ...] = ()
+    input_schema: JsonObject | None = None
+    output_schema: JsonObject | None = None
 
 
 class Provider(NamedTuple):

@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from rolecall.model.a2a import JsonObject
-from rolecall.model.card import HTTP_JSON, JSONRPC, Capabilities, Extension, Interface, Profile, Skill
+from rolecall.model.card import HTTP_JSON, JSONRPC, SCHEMAS_EXTENSION, Capabilities, Extension, Interface, Profile, Skill
 from rolecall.protocol.dialects import DEFAULT, DIALECTS, dialect_of_agent
 from rolecall.protocol.text.jsontext import size_of
-from rolecall.protocol.text.profile import write_extension, write_interface, write_skill
+from rolecall.protocol.text.profile import write_extension, write_interface, write_schemas, write_skill
 from rolecall.protocol.v1_0 import VERSION as V1_0
 
 _Item = TypeVar("_Item")
@@ -49,6 +49,7 @@ def interfaces(card: Any, fallback_url: str) -> tuple[Interface, ...]:
 
 
 def capabilities(card: Any) -> Capabilities:
+    """Without the extension of the schemas, which belong to the skills."""
     able = _member(card, "capabilities")
     old_flag = _member(card, "supportsAuthenticatedExtendedCard")
     return Capabilities(
@@ -61,8 +62,9 @@ def capabilities(card: Any) -> Capabilities:
 
 
 def skills(card: Any) -> tuple[Skill, ...]:
-    """Members that clients require are filled in where they are missing."""
-    return tuple(_read_skill(skill) for skill in _list(card, "skills") if isinstance(skill, dict))
+    """Members that clients require are filled in where they are missing. Each has its schemas, from the card's extension."""
+    schemas = _schemas(card)
+    return tuple(_read_skill(skill, schemas) for skill in _list(card, "skills") if isinstance(skill, dict))
 
 
 def _interfaces_10(card: Any) -> Iterator[Interface]:
@@ -108,16 +110,33 @@ def _dialect(version: Any, otherwise: str) -> str | None:
 def _read_extensions(entries: Iterable[Any]) -> Iterator[Extension]:
     for entry in entries:
         uri = _text(entry, "uri")
-        if uri:
+        if uri and uri != SCHEMAS_EXTENSION:
             params = _member(entry, "params")
             required = _member(entry, "required") is True
             yield Extension(uri, _text(entry, "description"), required, params if isinstance(params, dict) else None)
 
 
-def _read_skill(skill: JsonObject) -> Skill:
+def _read_skill(skill: JsonObject, schemas: JsonObject) -> Skill:
     name = _id_of(skill)
     tags, examples, takes, gives = (_texts(skill, member) for member in ("tags", "examples", "inputModes", "outputModes"))
-    return Skill(name, _text(skill, "name") or name, _text(skill, "description") or name, tags, examples, takes, gives)
+    return Skill(
+        name,
+        _text(skill, "name") or name,
+        _text(skill, "description") or name,
+        tags,
+        examples,
+        takes,
+        gives,
+        input_schema=_object(schemas.get(name), "inputSchema"),
+        output_schema=_object(schemas.get(name), "outputSchema"),
+    )
+
+
+def _schemas(card: Any) -> JsonObject:
+    """By the id of a skill."""
+    entries = _list(_member(card, "capabilities"), "extensions")
+    found = next((entry for entry in entries if _text(entry, "uri") == SCHEMAS_EXTENSION), None)
+    return _object(_member(found, "params"), "skills") or {}
 
 
 def _id_of(skill: JsonObject) -> str:
@@ -135,6 +154,12 @@ def _member(holder: Any, name: str) -> Any:
 def _list(holder: Any, name: str) -> Sequence[Any]:
     value = _member(holder, name)
     return value if isinstance(value, list) else ()
+
+
+def _object(holder: Any, name: str) -> JsonObject | None:
+    """None also for an empty one."""
+    value = _member(holder, name)
+    return value if isinstance(value, dict) and value else None
 
 
 def _text(holder: Any, name: str) -> str | None:
@@ -186,14 +211,15 @@ class FirstOfEach(Generic[_Item]):
 
 class MergedSkills(FirstOfEach[Skill]):
     def __init__(self, limit: int) -> None:
-        super().__init__(limit, write_skill)
+        super().__init__(limit, lambda skill: write_skill(skill) | write_schemas(skill))
 
     def add_card(self, card: Any) -> Iterator[None]:
-        """This and the other `add_card` stop after each piece."""
+        """This and the other `add_card` stop after each piece. A skill has the schemas of the card that it is from."""
+        schemas = _schemas(card)
         for piece in _pieces(_list(card, "skills")):
             for skill in piece:
                 if isinstance(skill, dict):
-                    self.add(_id_of(skill), partial(_read_skill, skill))
+                    self.add(_id_of(skill), partial(_read_skill, skill, schemas))
             yield
 
 

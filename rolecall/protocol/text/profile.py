@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rolecall.model.a2a import JsonObject
-from rolecall.model.card import Extension, Interface, Profile, Skill
+from rolecall.model.card import SCHEMAS_EXTENSION, Extension, Interface, Profile, Skill
 from rolecall.protocol.text.members import drop_empty
 
 
@@ -30,7 +30,7 @@ def common_members(profile: Profile) -> JsonObject:
 
 def write_capabilities(profile: Profile) -> JsonObject:
     able = profile.capabilities
-    extensions = [write_extension(extension) for extension in able.extensions]
+    extensions = [write_extension(extension) for extension in (*able.extensions, *_schemas_extension(profile))]
     return {"streaming": able.streaming, "pushNotifications": able.push_notifications} | drop_empty(extensions=extensions)
 
 
@@ -41,6 +41,17 @@ def write_skill(skill: Skill) -> JsonObject:
         inputModes=list(skill.input_modes),
         outputModes=list(skill.output_modes),
     )
+
+
+def write_schemas(skill: Skill) -> JsonObject:
+    """Empty if it has none."""
+    return drop_empty(inputSchema=skill.input_schema, outputSchema=skill.output_schema)
+
+
+def _schemas_extension(profile: Profile) -> list[Extension]:
+    schemas = {skill.id: written for skill in profile.skills if (written := write_schemas(skill))}
+    text = "Data parts of these skills match these JSON Schemas."
+    return [Extension(SCHEMAS_EXTENSION, text, params={"skills": schemas})] if schemas else []
 
 
 def write_interface(interface: Interface) -> JsonObject:

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rolecall.model.a2a import JsonObject
-from rolecall.model.card import Capabilities, Extension, Interface, Profile, Skill
-from rolecall.protocol.cards import MergedModes, capabilities, interfaces, merged, skills
+from rolecall.model.card import SCHEMAS_EXTENSION, Capabilities, Extension, Interface, Profile, Skill
+from rolecall.protocol.cards import MergedExtensions, MergedModes, MergedSkills, capabilities, interfaces, merged, skills
 from rolecall.protocol.text.jsontext import dump
 from rolecall.protocol.v0_3 import card as card03
 from rolecall.protocol.v1_0 import card as card10
@@ -118,9 +118,13 @@ def test_a_card_without_a_usable_interface_leads_to_the_fallback_address(card: A
 
 _NAMES = ["url", "preferredTransport", "protocolVersion", "supportedInterfaces", "additionalInterfaces", "protocolBinding"]
 _NAMES += ["transport", "tenant", "capabilities", "extensions", "uri", "params", "skills", "id", "name", "tags", "streaming"]
-_NAMES += ["defaultInputModes", "defaultOutputModes"]
+_NAMES += ["defaultInputModes", "defaultOutputModes", "inputSchema"]
 _plain_values = (
-    st.none() | st.booleans() | st.integers() | st.sampled_from([URL, "JSONRPC", "1.0", "0.3"]) | st.text(max_size=4)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([URL, "JSONRPC", "1.0", "0.3", SCHEMAS_EXTENSION])
+    | st.text(max_size=4)
 )
 _values = st.recursive(
     _plain_values,
@@ -209,3 +213,48 @@ def test_our_own_cards_lead_back_to_their_interfaces() -> None:
     assert interfaces(merged(profile), FALLBACK) == interfaces_of_card
     assert interfaces(card10.write(profile), FALLBACK) == interfaces_of_card[:2]
     assert interfaces(card03.write(profile), FALLBACK) == interfaces_of_card[2:]
+
+
+# --- the schemas of skills
+
+
+def card_with(schemas: Any, *ids: str) -> JsonObject:
+    entries = [{"uri": SCHEMAS_EXTENSION, "params": {"skills": schemas}}, {"uri": "urn:other"}]
+    return {"skills": [{"id": name} for name in ids], "capabilities": {"extensions": entries}}
+
+
+TAKES, GIVES = {"type": "object", "title": "Order"}, {"type": "object", "title": "Invoice"}
+
+
+@pytest.mark.parametrize("write", [card03.write, card10.write, merged])
+def test_the_schemas_of_skills_are_read_and_written_as_params_of_one_extension(write: Any) -> None:
+    card = card_with({"a": {"inputSchema": TAKES, "outputSchema": GIVES}, "b": {"outputSchema": GIVES}, "absent": {}}, *"abc")
+    read = skills(card)
+    assert [(skill.input_schema, skill.output_schema) for skill in read] == [(TAKES, GIVES), (None, GIVES), (None, None)]
+    written = write(Profile("x", "x", "1", TWO_INTERFACES, capabilities(card), read))
+    assert skills(written) == read
+    assert [entry["uri"] for entry in written["capabilities"]["extensions"]] == ["urn:other", SCHEMAS_EXTENSION]
+    assert all("inputSchema" not in skill for skill in written["skills"])
+
+
+@pytest.mark.parametrize("schemas", [None, [], "x", {"a": 1}, {"a": {"inputSchema": "x", "outputSchema": [GIVES]}}])
+def test_schemas_of_a_wrong_type_are_ignored(schemas: Any) -> None:
+    assert skills(card_with(schemas, "a")) == (Skill("a", "a", "a"),)
+
+
+def test_a_role_has_the_schemas_of_all_its_workers_each_from_the_card_that_its_skill_is_from() -> None:
+    found, extensions = MergedSkills(10_000), MergedExtensions(10_000)
+    for card in (
+        card_with({"a": {"inputSchema": TAKES}, "b": {"inputSchema": GIVES}}, "a"),
+        card_with({"a": {"inputSchema": GIVES}, "b": {"outputSchema": TAKES}}, "a", "b"),
+    ):
+        list(found.add_card(card))
+        list(extensions.add_card(card))
+    assert found.items == [Skill("a", "a", "a", input_schema=TAKES), Skill("b", "b", "b", output_schema=TAKES)]
+    assert [extension.uri for extension in extensions.items] == ["urn:other"]
+
+
+def test_the_schemas_of_a_role_count_as_its_skills() -> None:
+    found = MergedSkills(200)
+    list(found.add_card(card_with({"a": {"inputSchema": {"title": "x" * 300}}}, "a", "b")))
+    assert (found.items, found.left_out("skills")) == ([], "2 more skills are not listed")
