@@ -1,9 +1,11 @@
 """Write a worker in six lines, and call roles through a hub. Part of the base install; import it as `rolecall`.
 
-A handler is a function under `@worker.on_message`. Its parameters are filled by annotation: `str` (the message's text),
-`Message`, `Task`. A plain function or a coroutine returns a str, a dict, an Artifact or None. An async generator yields
-str (chunks of one text), Status, Artifact or dict, and asks with `reply = yield NeedInput("…")`. `raise Reject("why")`
-rejects the task, `raise UserError("text")` fails it with a text for the caller; any other exception fails it with an error id.
+A handler is a function under `@worker.on_message`, or under `@worker.skill("id")` for calls that name that skill. Its
+parameters are filled by annotation: `str` (the message's text), a model of pydantic (its data part, validated), `File`,
+`list[File]`, `Message`, `Task`. A plain function or a coroutine returns a str, a dict, a model, an Artifact or None. An async
+generator yields str (chunks of one text), Status, Artifact, dict or a model, and asks with `reply = yield NeedInput("…")`.
+`raise Reject("why")` rejects the task, `raise UserError("text")` fails it with a text for the caller; any other exception
+fails it with an error id.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from worker_sdk.errors import (
     HubUnreachable,
     InputRequired,
     InvalidRequest,
+    InvalidResult,
     NoLiveWorker,
     RolecallError,
     RoleUnknown,
@@ -32,24 +35,27 @@ from worker_sdk.errors import (
 )
 from worker_sdk.lease import Lease, LeaseState
 from worker_sdk.load import load_worker
-from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, TooLarge, UserError
+from worker_sdk.words import Artifact, File, Message, NeedInput, Progress, Reject, Status, TooLarge, UserError
 from worker_sdk.worker import Worker
 
 __all__ = [
     "AgentInfo",
     "Artifact",
     "AuthError",
+    "File",
     "HubBusy",
     "HubClient",
     "HubStream",
     "HubUnreachable",
     "InputRequired",
     "InvalidRequest",
+    "InvalidResult",
     "Lease",
     "LeaseState",
     "Message",
     "NeedInput",
     "NoLiveWorker",
+    "Progress",
     "Reject",
     "Reply",
     "RoleUnknown",

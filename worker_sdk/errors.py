@@ -5,6 +5,7 @@ RolecallError
 ├── InvalidRequest  TaskNotFound
 ├── RoleUnknown  NoLiveWorker  WorkerBusy  WorkerLost
 ├── TaskFailed  TaskRejected  InputRequired          raised by Reply.raise_for_state()
+├── InvalidResult                                    raised by Reply.as_model()
 ├── LeaseError
 │   └── LeaseUnknown  LeaseSuperseded  InstanceConflict
 └── ConfigError
@@ -116,6 +117,13 @@ class TaskRejected(RolecallError):
 class InputRequired(RolecallError):
     reason = "INPUT_REQUIRED"
     hint = "Answer it: send the next message with this task's id."
+
+
+class InvalidResult(RolecallError):
+    """The task has ended, and its result is not the model that the caller expects. `facts["paths"]`: the members, by commas."""
+
+    reason = "INVALID_RESULT"
+    hint = "Compare the model with the outputSchema on the role's card."
 
 
 class LeaseError(RolecallError):

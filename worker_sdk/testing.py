@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from rolecall.model.command import Send, Target
 from rolecall.protocol.text.jsontext import parse
 from rolecall.protocol.v0_3 import requests as v03
-from worker_sdk.calling.client import message_document
+from worker_sdk.calling.client import message_document, skill_metadata
 from worker_sdk.calling.reply import Reply, StreamEvent, event_of, reply_of
-from worker_sdk.words import Message
 
 if TYPE_CHECKING:
+    from worker_sdk.calling.client import MessageLike
+    from worker_sdk.handlers.models import ModelT
     from worker_sdk.tasks.task_table import Delivery, Tasks
     from worker_sdk.worker import Worker
 
@@ -35,9 +36,22 @@ class Bench:
         await self.tasks.finish(0, "The test is over.")
         self._worker.reset()
 
+    @overload
+    async def call(self, message: MessageLike, *, returns: type[ModelT], skill: str | None = None) -> ModelT: ...
+
+    @overload
+    async def call(self, message: MessageLike, *, returns: None = None, skill: str | None = None) -> Reply: ...
+
+    async def call(
+        self, message: MessageLike, *, returns: type[ModelT] | None = None, skill: str | None = None
+    ) -> ModelT | Reply:
+        """As `HubClient.call`."""
+        reply = (await self.send(message, metadata=skill_metadata(skill))).raise_for_state()
+        return reply if returns is None else reply.as_model(returns)
+
     async def send(
         self,
-        message: str | Message | Mapping[str, Any],
+        message: MessageLike,
         *,
         task_id: str | None = None,
         context_id: str | None = None,
@@ -52,7 +66,7 @@ class Bench:
 
     async def stream(
         self,
-        message: str | Message | Mapping[str, Any],
+        message: MessageLike,
         *,
         task_id: str | None = None,
         context_id: str | None = None,
@@ -78,7 +92,7 @@ class Bench:
 
     def _deliver(
         self,
-        message: str | Message | Mapping[str, Any],
+        message: MessageLike,
         task_id: str | None,
         context_id: str | None,
         metadata: Mapping[str, Any] | None,

@@ -2,19 +2,86 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from rolecall.model.a2a import JsonObject
+from rolecall.model.card import PROGRESS_EXTENSION
+from worker_sdk.handlers.models import data_of
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+class Progress(NamedTuple):
+    """How far a task is. `total` is None if it is not known."""
+
+    done: float
+    total: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A line of progress; the task continues."""
+    """A line of progress; the task continues. `done` of `total` tells how far it is: `Status(done=3, total=10)`. `data` is for
+    programs: a dict or a model.
+    """
 
-    text: str
+    text: str = ""
+    done: float | None = None
+    total: float | None = None
+    data: Mapping[str, Any] | BaseModel | None = None
+
+    def __post_init__(self) -> None:
+        if not self.text and self.done is None and self.data is None:
+            raise ValueError("a Status takes a text, done or data")
+        if self.total is not None and self.done is None:
+            raise ValueError("a Status with a total also takes done")
+
+    def message(self) -> JsonObject:
+        """The parts, metadata and extensions of the status message. Clients without the extension read the numbers as text."""
+        progress = {} if self.done is None else {"done": self.done} | ({} if self.total is None else {"total": self.total})
+        text = self.text or "/".join(f"{number:g}" for number in progress.values())
+        parts: list[JsonObject] = [{"kind": "text", "text": text}] if text else []
+        parts += [] if self.data is None else [{"kind": "data", "data": data_of(self.data)}]
+        return {"parts": parts} | (
+            {"metadata": {PROGRESS_EXTENSION: progress}, "extensions": [PROGRESS_EXTENSION]} if progress else {}
+        )
+
+
+def progress_of(message: Message) -> Progress | None:
+    found = message.metadata.get(PROGRESS_EXTENSION)
+    done, total = (found.get("done"), found.get("total")) if isinstance(found, dict) else (None, None)
+    return Progress(done, total if _is_number(total) else None) if _is_number(done) else None
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that a caller sends with its message. A handler takes it as a parameter."""
+
+    name: str = ""
+    media_type: str | None = None
+    raw: bytes = b""
+
+    def part(self) -> JsonObject:
+        return Artifact(self.name, raw=self.raw, media_type=self.media_type).part()
+
+
+def read_file(part: JsonObject, where: str) -> File:
+    """The file of a file part, which must have its bytes. ValueError."""
+    file = part.get("file") or {}
+    if "bytes" not in file:
+        raise ValueError(f"{where} is a file with a url: send its bytes, this worker fetches no urls")
+    try:
+        raw = b64decode(file["bytes"], validate=True)
+    except ValueError as error:
+        raise ValueError(f"{where}.file.bytes is not base64") from error
+    return File(str(file.get("name") or ""), file.get("mimeType"), raw)
 
 
 @dataclass(frozen=True, slots=True)

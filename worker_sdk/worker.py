@@ -10,12 +10,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rolecall.model.a2a import JsonObject
-from rolecall.model.card import JSONRPC, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile
-from rolecall.protocol.cards import merged, skills
+from rolecall.model.card import JSONRPC, PROGRESS_EXTENSION, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile
+from rolecall.protocol.cards import merged
 from rolecall.protocol.dialects import own_bindings
 from worker_sdk.config import read_settings
 from worker_sdk.errors import RolecallError
-from worker_sdk.handler import Form, Handler
+from worker_sdk.handlers.handler import Handler
+from worker_sdk.handlers.skills import Skills
 from worker_sdk.lease import Lease, worker_name
 from worker_sdk.serve import Receive, Scope, Send, Server
 from worker_sdk.tasks.log import MAX_EVENT
@@ -34,7 +35,10 @@ MAX_BODY = 16 * 1024 * 1024 + 64 * 1024
 """The hub's default, and what the hub adds to a message."""
 _LEAST_EVENT = 64 * 1024
 _MODES = ("text/plain", "application/json")
-_REPLAYS = Extension(REPLAY_EXTENSION, "Streams resume exactly from Last-Event-ID.")
+_EXTENSIONS = (
+    Extension(REPLAY_EXTENSION, "Streams resume exactly from Last-Event-ID."),
+    Extension(PROGRESS_EXTENSION, "Status messages tell how far a task is."),
+)
 
 _loading: ContextVar[bool] = ContextVar("a worker's module is being loaded", default=False)
 
@@ -87,12 +91,11 @@ class Worker:
         self.models = tuple(models)
         self.version = version
         self.drain_timeout = drain_timeout
-        self._skills = [dict(skill) for skill in skills or ()]
+        self._skills = Skills(self.role, skills or ())
         self._max_body = max_body
         self._max_event = max_event
         self._limits = limits or TaskLimits()
         self._monotonic = monotonic
-        self._handler: Handler | None = None
         self._tasks: Tasks | None = None
         self._server: Server | None = None
         self._lease: Lease | None = None
@@ -105,23 +108,38 @@ class Worker:
 
     def on_message(self, function: _Function) -> _Function:
         """Decorator that sets the handler. The docstring of the package lists the forms that a handler can have."""
-        if self._handler is not None:
+        if self._skills.on_message is not None:
             raise TypeError(f"{self.role} has a handler already")
         handler = Handler(function)
-        self._handler = handler
+        self._skills.on_message = handler
         self.description = self.description or handler.description
-        if self.concurrency is None and handler.form is Form.PLAIN:
-            self.concurrency = PLAIN_LIMIT
+        self._limit_plain()
         return function
+
+    def skill(
+        self, id: str, *, name: str | None = None, description: str = "", tags: Sequence[str] = (), examples: Sequence[str] = ()
+    ) -> Callable[[_Function], _Function]:
+        """Decorator of a handler for calls with that `metadata.skill`. A call that names no skill goes to `on_message`, or to
+        the only handler. The rest is for the card; `description` is the function's docstring by default.
+        """
+        members: JsonObject = {"description": description, "examples": list(examples)}
+        members |= ({"name": name} if name else {}) | ({"tags": list(tags)} if tags else {})
+
+        def decorate(function: _Function) -> _Function:
+            self._skills.add(id, Handler(function), members)
+            self._limit_plain()
+            return function
+
+        return decorate
 
     @property
     def tasks(self) -> Tasks:
         """The worker's tasks, created at the first use, when the handler is known."""
         if self._tasks is None:
-            if self._handler is None:
+            if not self._skills:
                 raise TypeError(f"{self.role} has no handler: decorate a function with @worker.on_message")
             self._tasks = Tasks(
-                self._handler,
+                self._skills,
                 name=self.name,
                 concurrency=self.concurrency,
                 limits=self._limits,
@@ -142,8 +160,8 @@ class Worker:
                 interfaces=tuple(
                     Interface(address, JSONRPC, dialect) for dialect, binding in own_bindings() if binding == JSONRPC
                 ),
-                capabilities=Capabilities(streaming=True, extensions=(_REPLAYS,)),
-                skills=skills({"skills": [self._skill(skill) for skill in self._skills or [{"id": self.role}]]}),
+                capabilities=Capabilities(streaming=True, extensions=_EXTENSIONS),
+                skills=self._skills.on_card(self.description),
                 input_modes=_MODES,
                 output_modes=_MODES,
             )
@@ -223,15 +241,16 @@ class Worker:
     def rename(self, name: str, instance: str | None = None) -> None:
         """Replace the name given in the code by `role` or `role:instance`. Call it before the worker runs."""
         self.role, self.instance = worker_name(name, instance)
+        self._skills.role = self.role
         self.reset()
 
     def reset(self) -> None:
         """Forget all tasks. For tests."""
         self._tasks = self._server = None
 
-    def _skill(self, skill: JsonObject) -> JsonObject:
-        name = str(skill.get("id") or skill.get("name") or self.role)
-        return {"id": name, "name": name, "description": self.description or name, "tags": [self.role], **skill}
+    def _limit_plain(self) -> None:
+        if self.concurrency is None and self._skills.any_plain:
+            self.concurrency = PLAIN_LIMIT
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()

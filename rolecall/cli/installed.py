@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 HOW = "pip install 'rolecall[hub]'"
 # What the extra "hub" adds on every platform, by the names under which it is imported.
-PACKAGES = ("aiosqlite", "cryptography", "httptools", "prometheus_client", "pydantic", "pydantic_settings", "quart")
+PACKAGES = ("aiosqlite", "cryptography", "httptools", "prometheus_client", "pydantic_settings", "quart")
 
 
 def missing_packages() -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.environments import Environment, build_wheel
 from tests.helpers.processes import HubProcess, Process, is_live, start_hub
 
-OF_A_HUB = ("aiosqlite", "cryptography", "httptools", "prometheus_client", "pydantic", "pydantic_settings", "quart", "uvloop")
+OF_A_HUB = ("aiosqlite", "cryptography", "httptools", "prometheus_client", "pydantic_settings", "quart", "uvloop")
 WORKER = """
 from rolecall import Worker
 
@@ -24,6 +24,32 @@ worker = Worker("shouter", instance="a")
 async def shout(text: str):
     for word in text.split():
         yield word.upper() + " "
+"""
+TYPED = """
+import asyncio, sys
+from rolecall import Worker
+
+worker = Worker("counter")
+before = "pydantic" in sys.modules
+
+from pydantic import BaseModel
+
+
+class Words(BaseModel):
+    words: list[str]
+
+
+@worker.on_message
+async def count(words: Words) -> str:
+    return str(len(words.words))
+
+
+async def main():
+    async with worker.test() as bench:
+        print(before, (await bench.call(Words(words=["a", "b", "c"]))).text)
+
+
+asyncio.run(main())
 """
 
 
@@ -71,11 +97,17 @@ def hub(base: BaseInstall) -> Iterator[HubProcess]:
 
 
 def test_it_is_the_wheel_without_the_packages_of_a_hub(base: BaseInstall) -> None:
-    names = ("rolecall", "worker_sdk", "hub", *OF_A_HUB)
+    names = ("rolecall", "worker_sdk", "hub", "pydantic", *OF_A_HUB)
     code = f"from importlib.util import find_spec\nfor name in {names}: spec = find_spec(name); print(spec and spec.origin)"
     found = base.finish(base.python, "-c", code).splitlines()
-    assert all(Path(origin).is_relative_to(base.folder / "env") for origin in found[:3])
-    assert found[3:] == ["None"] * len(OF_A_HUB)
+    assert all(Path(origin).is_relative_to(base.folder / "env") for origin in found[:4])
+    assert found[4:] == ["None"] * len(OF_A_HUB)
+
+
+def test_a_handler_takes_a_model(base: BaseInstall) -> None:
+    """That no other worker imports pydantic is in tests/unit/test_public_package.py."""
+    (base.folder / "typed.py").write_text(TYPED)
+    assert base.finish(base.python, "typed.py") == "False 3\n"
 
 
 @pytest.mark.parametrize(

@@ -25,17 +25,41 @@ def answer(text: str) -> str:
     return hub.GREETING + text
 """
 TYPED = """
+from pydantic import BaseModel
 from rolecall import HubClient, Reply, TaskState, Worker
 
 worker = Worker("typed")
 
 
+class Order(BaseModel):
+    what: str
+
+
+class Invoice(BaseModel):
+    total: float
+
+
+@worker.skill("price")
+async def price(order: Order) -> Invoice:
+    return Invoice(total=len(order.what))
+
+
 async def ask(hub: HubClient) -> TaskState:
     reply: Reply = await hub.send_to_agent("echo", "hi")
+    reveal_type(await hub.call("typed", Order(what="tea"), returns=Invoice, skill="price"))
+    reveal_type(await hub.call("typed", [Order(what="tea"), "please"]))
+    async with hub.stream("typed", Order(what="tea")) as stream:
+        async for event in stream:
+            reveal_type(event.as_model(Invoice))
+            reveal_type(event.progress)
+    async with worker.test() as bench:
+        reveal_type(await bench.call(Order(what="tea"), returns=Invoice))
+    await hub.call("typed", 7)
     return reply.state
 
 
 reveal_type(worker.role)
+reveal_type(price)
 no_such: int = worker.role
 """
 
@@ -107,6 +131,26 @@ asyncio.run(main())"""
     assert loaded(code, "worker_sdk", "pydantic", cwd=module_folder) == "worker_sdk"
 
 
+async def test_a_worker_and_a_client_with_models_import_it(tmp_path: Path) -> None:
+    code = """
+import asyncio
+from rolecall import Worker
+worker = Worker("own")
+before = "pydantic" in sys.modules
+from pydantic import BaseModel
+class Order(BaseModel):
+    what: str
+@worker.on_message
+def answer(order: Order) -> Order:
+    return order
+async def main():
+    async with worker.test() as bench:
+        assert await bench.call(Order(what="tea"), returns=Order) == Order(what="tea")
+asyncio.run(main())
+assert not before"""
+    assert loaded(code, "pydantic", "pydantic_settings", cwd=tmp_path) == "pydantic"
+
+
 @pytest.fixture
 def module_folder(tmp_path: Path) -> Path:
     """A folder in which `import pydantic` always finds something."""
@@ -144,7 +188,14 @@ def test_a_type_checker_sees_the_public_types(tmp_path: Path) -> None:
         check=False,
     )
     found = [line.split(": ", 1)[1] for line in done.stdout.splitlines() if line.startswith("mine.py")]
-    assert found == [
+    assert [line for line in found if "note: Revealed" in line or ("error:" in line and "No overload" not in line)] == [
+        'note: Revealed type is "mine.Invoice"',
+        'note: Revealed type is "worker_sdk.calling.reply.Reply"',
+        'note: Revealed type is "mine.Invoice"',
+        'note: Revealed type is "tuple[float, float | None, fallback=worker_sdk.words.Progress] | None"',
+        'note: Revealed type is "mine.Invoice"',
         'note: Revealed type is "str"',
+        'note: Revealed type is "def (order: mine.Order) -> typing.Coroutine[Any, Any, mine.Invoice]"',
         'error: Incompatible types in assignment (expression has type "str", variable has type "int")  [assignment]',
     ], done.stdout
+    assert sum("No overload" in line for line in found) == 1

@@ -11,6 +11,7 @@ from hub.core.shares import table
 from hub.settings.model import SPECS, Settings, variable
 from rolecall.protocol.text.jsontext import MAX_VALUES
 from worker_sdk.calling import stream
+from worker_sdk.handlers.models import MAX_MODEL_VALUES
 from worker_sdk.tasks.log import MAX_EVENT
 from worker_sdk.tasks.task_table import TaskLimits
 from worker_sdk.worker import MAX_BODY
@@ -21,6 +22,7 @@ UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2}
 CONSTANTS = {
     "MAX_VALUES": MAX_VALUES,
     "_LARGE_EVENTS": table._LARGE_EVENTS,
+    "MAX_MODEL_VALUES": MAX_MODEL_VALUES,
     "_LARGEST_EVENT": stream._LARGEST_EVENT,
     "Worker(max_body=…)": MAX_BODY,
     "Worker(max_event=…)": MAX_EVENT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -16,12 +16,19 @@ from worker_sdk.calling.reply import AgentInfo, Reply, agent_of, reply_of
 from worker_sdk.calling.stream import HubStream
 from worker_sdk.config import hub_address
 from worker_sdk.errors import AuthError, HubUnreachable, TaskNotFound, TimedOut
-from worker_sdk.words import Message
+from worker_sdk.handlers.models import is_model, write_model
+from worker_sdk.words import File, Message
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from worker_sdk.handlers.models import ModelT
+
+    Part: TypeAlias = str | BaseModel | File | Mapping[str, Any]
+    MessageLike: TypeAlias = Part | Message | Sequence[Part]
 
 DEFAULT_TIMEOUT = 300.0
 """Seconds that a call waits for the end of a task by default."""
-
-MessageLike = str | Message | Mapping[str, Any]
 
 
 class HubClient:
@@ -56,7 +63,8 @@ class HubClient:
         metadata: Mapping[str, Any] | None = None,
         blocking: bool = True,
     ) -> Reply:
-        """Send, and wait until the task has ended or asks for input. `role` may be `role:instance`.
+        """Send, and wait until the task has ended or asks for input. `role` may be `role:instance`. `message`: a text, a model
+        of pydantic, a File, a list of these, or an A2A message.
 
         After TimedOut the task keeps running. A failed task is returned as a Reply; `raise_for_state()` raises an error for it.
         """
@@ -67,6 +75,87 @@ class HubClient:
                 return reply_of(await self._link.call(path, "message/send", params, timeout=None))
         except TimeoutError as error:
             raise TimedOut(f"{role} has not ended within {timeout:g} s.") from error
+
+    @overload
+    async def call(
+        self,
+        role: str,
+        message: MessageLike,
+        *,
+        returns: type[ModelT],
+        skill: str | None = None,
+        instance: str | None = None,
+        context_id: str | None = None,
+        task_id: str | None = None,
+        timeout: float | None = DEFAULT_TIMEOUT,
+    ) -> ModelT: ...
+
+    @overload
+    async def call(
+        self,
+        role: str,
+        message: MessageLike,
+        *,
+        returns: None = None,
+        skill: str | None = None,
+        instance: str | None = None,
+        context_id: str | None = None,
+        task_id: str | None = None,
+        timeout: float | None = DEFAULT_TIMEOUT,
+    ) -> Reply: ...
+
+    async def call(
+        self,
+        role: str,
+        message: MessageLike,
+        *,
+        returns: type[ModelT] | None = None,
+        skill: str | None = None,
+        instance: str | None = None,
+        context_id: str | None = None,
+        task_id: str | None = None,
+        timeout: float | None = DEFAULT_TIMEOUT,
+    ) -> ModelT | Reply:
+        """Send, wait, and return the result, as the model `returns` if it is given; `skill` chooses among a worker's handlers.
+
+        Raises as `send_to_agent` and `raise_for_state()` do; InvalidResult if the result is not that model.
+        """
+        reply = await self.send_to_agent(
+            role,
+            message,
+            instance=instance,
+            context_id=context_id,
+            task_id=task_id,
+            timeout=timeout,
+            metadata=skill_metadata(skill),
+        )
+        reply.raise_for_state()
+        return reply if returns is None else reply.as_model(returns)
+
+    def stream(
+        self,
+        role: str,
+        message: MessageLike,
+        *,
+        skill: str | None = None,
+        instance: str | None = None,
+        context_id: str | None = None,
+        task_id: str | None = None,
+        give_up_after: float = 60.0,
+    ) -> HubStream:
+        """As `call`, with each event as it comes: `async with hub.stream(role, Order(…)) as stream: async for event in stream:`
+
+        `event.progress` and `event.as_model(Invoice)` read what typed handlers send. A stream that is cut resumes by itself.
+        """
+        return self.stream_to_agent(
+            role,
+            message,
+            instance=instance,
+            context_id=context_id,
+            task_id=task_id,
+            metadata=skill_metadata(skill),
+            give_up_after=give_up_after,
+        )
 
     def stream_to_agent(
         self,
@@ -198,16 +287,33 @@ class HubClient:
 
 def message_document(message: MessageLike, *, task_id: str | None = None, context_id: str | None = None) -> JsonObject:
     """An A2A message. It gets a new id if it has none."""
-    if isinstance(message, str):
-        document: JsonObject = {"parts": [{"kind": "text", "text": message}]}
-    else:
+    if isinstance(message, Message | Mapping):
         document = dict(message.raw if isinstance(message, Message) else message)
+    else:
+        parts = message if isinstance(message, Sequence) and not isinstance(message, str) else [message]
+        document = {"parts": [_part_of(part) for part in parts]}
     document = {"kind": "message", "role": "user", "messageId": str(uuid4()), **document}
     if task_id is not None:
         document["taskId"] = task_id
     if context_id is not None:
         document["contextId"] = context_id
     return document
+
+
+def skill_metadata(skill: str | None) -> JsonObject:
+    return {} if skill is None else {"skill": skill}
+
+
+def _part_of(value: Part) -> JsonObject:
+    if isinstance(value, str):
+        return {"kind": "text", "text": value}
+    if isinstance(value, File):
+        return value.part()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_model(type(value)):
+        return {"kind": "data", "data": write_model(value)}
+    raise TypeError(f"a message is made of texts, models of pydantic and Files, not of a {type(value).__name__}")
 
 
 def role_request(

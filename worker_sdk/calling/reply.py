@@ -5,15 +5,19 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, JsonObject, TaskState, WorkerEvent
 from rolecall.protocol.untranslatable import Untranslatable
 from rolecall.protocol.v0_3.events import read_result
 from rolecall.protocol.v0_3.parts import read_part
 from rolecall.protocol.workers.events import Malformed
-from worker_sdk.errors import InputRequired, RolecallError, TaskFailed, TaskRejected
-from worker_sdk.words import Artifact, Message, joined_file, text_of
+from worker_sdk.errors import InputRequired, InvalidResult, RolecallError, TaskFailed, TaskRejected
+from worker_sdk.handlers.models import Mismatch, read_model
+from worker_sdk.words import Artifact, Message, Progress, joined_file, progress_of, text_of
+
+if TYPE_CHECKING:
+    from worker_sdk.handlers.models import ModelT
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,10 @@ class Reply:
         message = (self.raw.get("status") or {}).get("message")
         return Message(message) if message else None
 
+    def as_model(self, model: type[ModelT]) -> ModelT:
+        """`data` as that model of pydantic. InvalidResult."""
+        return _as_model(self.data, model, "The result")
+
     def raise_for_state(self) -> Reply:
         """Raise TaskFailed (also for canceled), TaskRejected or InputRequired; otherwise return the reply."""
         text = (self.message.text if self.message else "") or f"The task is {self.state}."
@@ -97,6 +105,27 @@ class StreamEvent:
     @property
     def artifact(self) -> Artifact | None:
         return artifact_of(self.raw["artifact"]) if "artifact" in self.raw else None
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the task is, if the event has a status that says it."""
+        message = self._status_message
+        return progress_of(message) if message else None
+
+    @property
+    def data(self) -> JsonObject | None:
+        """The first data part of what the event adds: of its artifact, of its status, or of the bare message."""
+        found = self._status_message
+        return Message(self.raw.get("artifact") or (found.raw if found else self.raw)).data
+
+    def as_model(self, model: type[ModelT]) -> ModelT:
+        """`data` as that model of pydantic. InvalidResult."""
+        return _as_model(self.data, model, "The event")
+
+    @property
+    def _status_message(self) -> Message | None:
+        document = (self.raw.get("status") or {}).get("message")
+        return Message(document) if document else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +200,15 @@ def artifact_of(document: JsonObject) -> Artifact:
     if "bytes" in file:
         return Artifact(name, raw=b64decode(file["bytes"]), media_type=media, description=description)
     return Artifact(name, url=str(file.get("uri") or ""), media_type=media, description=description)
+
+
+def _as_model(data: JsonObject | None, model: type[ModelT], what: str) -> ModelT:
+    if data is None:
+        raise InvalidResult(f"{what} has no data part, and {model.__name__} was expected.")
+    try:
+        return read_model(model, data, what)
+    except Mismatch as mismatch:
+        raise InvalidResult(str(mismatch), facts={"paths": ",".join(mismatch.paths)}) from mismatch
 
 
 def _media_type(part: JsonObject) -> str | None:

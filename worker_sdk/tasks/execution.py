@@ -18,7 +18,8 @@ from rolecall.model.a2a import EventKind, JsonObject, TaskState
 from rolecall.model.command import Send
 from rolecall.protocol.text.timestamp import timestamp
 from worker_sdk.context import HubAccess, LinkWithin, Task
-from worker_sdk.handler import Form, Handler
+from worker_sdk.handlers.handler import Form, Handler
+from worker_sdk.handlers.models import is_model, write_model
 from worker_sdk.tasks.log import TaskLog
 from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, TooLarge, UserError, piece_mark
 
@@ -58,7 +59,10 @@ class Slots:
 
 
 class Execution:
-    """Runs one handler through the turns of one task. The caller takes a slot for each turn."""
+    """Runs one handler through the turns of one task. The caller takes a slot for each turn.
+
+    InvalidParams: the message does not match the handler's parameters, so there is no task.
+    """
 
     def __init__(
         self,
@@ -78,6 +82,8 @@ class Execution:
         self._holds_slot = True
         self._question_lock = asyncio.Lock()
         self._task = Task(task_log.task_id, task_log.context_id, send, HubAccess(hub_task, link, self._ask))
+        self._message = self._addressed(self._task.message.raw)
+        self._arguments = handler.arguments(Message(self._message), self._task)
         self._on_end = on_end
         self._reply: asyncio.Future[Message] | None = None
         self._text_id: str | None = None
@@ -96,7 +102,6 @@ class Execution:
         return self._reply is not None and not self._reply.done()
 
     def start(self) -> None:
-        message = self._addressed(self._task.message.raw)
         self.log.append(
             EventKind.TASK,
             {
@@ -104,11 +109,11 @@ class Execution:
                 "id": self.log.task_id,
                 "contextId": self.log.context_id,
                 "status": {"state": TaskState.WORKING.value, "timestamp": _now()},
-                "history": [message],
+                "history": [self._message],
             },
             TaskState.WORKING,
         )
-        self._job = asyncio.create_task(self._run(Message(message)), name=f"handler of task {self.log.task_id}")
+        self._job = asyncio.create_task(self._run(), name=f"handler of task {self.log.task_id}")
         self._job.add_done_callback(self._on_job_end)
 
     def resume(self, send: Send) -> None:
@@ -141,15 +146,16 @@ class Execution:
 
     # --- the handler
 
-    async def _run(self, message: Message) -> None:
+    async def _run(self) -> None:
+        arguments, self._arguments, self._message = self._arguments, {}, {}
         if self._handler.form is Form.GENERATOR:
-            await self._run_generator(self._handler.call(message, self._task))
+            await self._run_generator(self._handler.call(arguments))
             self._close_text()
             return
         if self._handler.form is Form.COROUTINE:
-            result = await self._handler.call(message, self._task)
+            result = await self._handler.call(arguments)
         else:
-            result = await self._in_thread(lambda: self._handler.call(message, self._task))
+            result = await self._in_thread(lambda: self._handler.call(arguments))
         if result is not None and self._stop_outcome is None:
             self._put_artifact(_as_artifact(result))
 
@@ -178,13 +184,13 @@ class Execution:
         if isinstance(item, str):
             self._put_text(item)
         elif isinstance(item, Status):
-            self._put_status(TaskState.WORKING, item.text)
-        elif isinstance(item, Artifact | dict):
+            self._put_status(TaskState.WORKING, item.message())
+        elif isinstance(item, Artifact | dict) or is_model(type(item)):
             self._put_artifact(_as_artifact(item))
         elif isinstance(item, NeedInput):
             return await self._pause_for_input(item)
         else:
-            raise TypeError(f"a handler yields str, dict, Status, Artifact or NeedInput, not {type(item).__name__}")
+            raise TypeError(f"a handler yields str, dict, a model, Status, Artifact or NeedInput, not {type(item).__name__}")
         return None
 
     async def _ask(self, question: NeedInput) -> Message:
@@ -196,7 +202,8 @@ class Execution:
         self._close_text()
         self._reply = asyncio.get_running_loop().create_future()
         self._release_slot()
-        self._put_status(TaskState.INPUT_REQUIRED, question.text, {"child": question.child} if question.child else None)
+        metadata = {"child": question.child} if question.child else None
+        self._put_status(TaskState.INPUT_REQUIRED, _of_text(question.text), metadata)
         return await self._reply
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
@@ -230,7 +237,7 @@ class Execution:
             self._release_slot()
             return
         state, text = self._stop_outcome or self._outcome_of(job.cancelled(), error)
-        self._put_status(state, text)
+        self._put_status(state, _of_text(text))
         self._release_slot()
         self._on_end(self)
 
@@ -260,12 +267,11 @@ class Execution:
 
     # --- into the log
 
-    def _put_status(self, state: TaskState, text: str = "", metadata: JsonObject | None = None) -> None:
+    def _put_status(self, state: TaskState, message: JsonObject | None = None, metadata: JsonObject | None = None) -> None:
+        """`message`: the members of the status message that are its own."""
         status: JsonObject = {"state": state.value, "timestamp": _now()}
-        if text:
-            status["message"] = self._addressed(
-                {"kind": "message", "role": "agent", "messageId": str(uuid4()), "parts": [{"kind": "text", "text": text}]}
-            )
+        if message:
+            status["message"] = self._addressed({"kind": "message", "role": "agent", "messageId": str(uuid4()), **message})
         final = state not in (TaskState.SUBMITTED, TaskState.WORKING)
         members = {"metadata": metadata} if metadata else {}
         self._append(EventKind.STATUS, {"status": status, "final": final, **members}, state)
@@ -319,6 +325,10 @@ def _pieces(text: str) -> list[str]:
     return [text[at : at + _MAX_TEXT] for at in range(0, len(text), _MAX_TEXT)] or [""]
 
 
+def _of_text(text: str) -> JsonObject | None:
+    return {"parts": [{"kind": "text", "text": text}]} if text else None
+
+
 def _as_artifact(result: Any) -> Artifact:
     if isinstance(result, Artifact):
         return result
@@ -326,7 +336,9 @@ def _as_artifact(result: Any) -> Artifact:
         return Artifact(text=result)
     if isinstance(result, dict):
         return Artifact(data=result)
-    raise TypeError(f"a handler returns str, dict, Artifact or None, not {type(result).__name__}")
+    if is_model(type(result)):
+        return Artifact(data=write_model(result))
+    raise TypeError(f"a handler returns str, dict, a model, Artifact or None, not {type(result).__name__}")
 
 
 def _call_if_open(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

@@ -16,7 +16,7 @@ from rolecall.model.command import Send
 from rolecall.model.ids import new_context_id, new_task_id
 from rolecall.protocol.text.jsontext import dump
 from worker_sdk.context import LinkWithin
-from worker_sdk.handler import Handler
+from worker_sdk.handlers.skills import Skills
 from worker_sdk.tasks.execution import Execution, Slots
 from worker_sdk.tasks.log import CAP, MAX_EVENT, TaskLog
 
@@ -51,7 +51,7 @@ class Tasks:
 
     def __init__(
         self,
-        handler: Handler,
+        skills: Skills,
         *,
         name: str,
         concurrency: int | None,
@@ -64,7 +64,7 @@ class Tasks:
         self.boot = uuid4().hex
         self.slots = Slots(concurrency)
         self.draining = False
-        self._handler = handler
+        self._skills = skills
         self._name = name
         self._limits = limits
         self._max_event = max_event
@@ -151,9 +151,11 @@ class Tasks:
         return execution
 
     def _start(self, send: Send, hub_task: str) -> Delivery:
-        self._take_slot()
+        self._check_room()
+        handler = self._skills.choose(send.target.skill)
         log = TaskLog(new_task_id(), send.context_id or new_context_id(), cap=self._limits.log, max_event=self._max_event)
-        execution = Execution(log, self._handler, self.slots, send, self._on_end, hub_task=hub_task, link=self._link)
+        execution = Execution(log, handler, self.slots, send, self._on_end, hub_task=hub_task, link=self._link)
+        self.slots.take()
         self._by_id[log.task_id] = execution
         execution.start()
         return Delivery(execution, log.end)
@@ -167,16 +169,16 @@ class Tasks:
             raise TaskEnded
         if not log.resting or execution.stopping:
             raise InvalidParams("The task is working and accepts no message now. Wait until it asks for input.")
-        self._take_slot()
+        self._check_room()
+        self.slots.take()
         execution.resume(send)
         return Delivery(execution, log.end)
 
-    def _take_slot(self) -> None:
+    def _check_room(self) -> None:
         if self.draining:
             raise WorkerRefused(self._name, "it is being drained")
         if self.slots.full:
             raise WorkerRefused(self._name)
-        self.slots.take()
 
     def _on_end(self, execution: Execution) -> None:
         execution.ended_at = self._monotonic()

@@ -7,19 +7,25 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, Script, always, answer, chunk, chunked_head
 from worker_sdk import (
     AuthError,
+    File,
     HubBusy,
     HubClient,
     HubUnreachable,
+    InputRequired,
     InvalidRequest,
+    InvalidResult,
     NoLiveWorker,
     RolecallError,
     RoleUnknown,
     StreamLost,
+    TaskFailed,
     TaskNotFound,
+    TaskRejected,
     TimedOut,
     WorkerBusy,
     WorkerLost,
@@ -78,6 +84,59 @@ async def test_a_reply_has_text_data_artifacts_and_ids() -> None:
     assert server.requests[0].line.split(" ")[1] == "/agents/echo/"
     assert request["params"]["message"]["parts"] == [{"kind": "text", "text": "hi"}]
     assert request["params"]["metadata"] == {"k": "v"}
+
+
+class Count(BaseModel):
+    n: int
+
+
+async def test_a_call_names_a_skill_and_returns_the_reply_or_its_model() -> None:
+    async with RawServer(always(answer(result(TASK)))) as server, HubClient(server.url) as hub:
+        counted = await hub.call(
+            "echo:a", [Count(n=2), File("f", raw=b"x"), "hi"], skill="count", context_id="c1", returns=Count
+        )
+        reply = await hub.call("echo", {"parts": [], "metadata": {"k": "v"}})
+        with pytest.raises(InvalidResult, match='"n" must be an object'):
+            await hub.call("echo", "hi", returns=Wrong)
+    assert (counted, reply.text) == (Count(n=1), "hello")
+    first, second, _ = [json.loads(request.body)["params"] for request in server.requests]
+    assert first["metadata"] == {"skill": "count", "role": "echo:a"}
+    assert first["message"]["contextId"] == "c1"
+    assert first["message"]["parts"] == [
+        {"kind": "data", "data": {"n": 2}},
+        {"kind": "file", "file": {"bytes": "eA==", "name": "f"}},
+        {"kind": "text", "text": "hi"},
+    ]
+    assert second["message"]["metadata"] == {"k": "v"}
+    assert "metadata" not in second
+
+
+class Wrong(BaseModel):
+    n: Count
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [("failed", TaskFailed), ("canceled", TaskFailed), ("rejected", TaskRejected), ("input-required", InputRequired)],
+)
+async def test_a_call_raises_if_the_task_has_no_result(state: str, error: type[RolecallError]) -> None:
+    task = {**TASK, "status": {"state": state}}
+    async with RawServer(always(answer(result(task)))) as server, HubClient(server.url) as hub:
+        with pytest.raises(error):
+            await hub.call("echo", "hi", returns=Count)
+
+
+async def test_a_stream_names_a_skill_and_takes_a_model_and_a_mismatch_is_raised_when_it_opens() -> None:
+    body = chunked_head("text/event-stream") + frame(1, OPEN) + frame(2, status_update("completed", final=True)) + LAST_CHUNK
+    async with RawServer(always(body)) as server, HubClient(server.url) as hub:
+        async with hub.stream("echo", Count(n=2), skill="count") as stream:
+            assert [event.kind async for event in stream] == ["task", "done"]
+        params = json.loads(server.requests[0].body)["params"]
+    assert (params["metadata"], params["message"]["parts"]) == ({"skill": "count"}, [{"kind": "data", "data": {"n": 2}}])
+    async with RawServer(always(answer(fault(-32602)))) as server, HubClient(server.url) as hub:
+        with pytest.raises(InvalidRequest):
+            async with hub.stream("echo", Count(n=2)):
+                pass
 
 
 async def test_an_instance_is_pinned_by_name_or_argument() -> None:
