@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
 from rolecall.model.a2a import PAUSED, JsonObject
 from rolecall.model.command import Send
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from worker_sdk.calling.http import HubLink
     from worker_sdk.calling.reply import Reply
     from worker_sdk.calling.stream import HubStream
+    from worker_sdk.handlers.models import ModelT
 
 _CANCEL_WAIT = 2.0
+Questions: TypeAlias = Literal["ask", "raise"]
+"""What a child asks: of the caller, or as an error."""
 
 
 class LinkWithin(Protocol):
@@ -67,20 +70,57 @@ class Task:
 
     # --- calls in the task
 
+    @overload
     async def call(
         self,
         role: str,
         message: MessageLike,
         *,
+        returns: type[ModelT],
+        skill: str | None = None,
         instance: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         within: float | None = None,
         goes_on: bool = False,
         again: bool = False,
-        questions: Literal["ask", "raise"] = "ask",
-    ) -> Reply:
-        """Call another role in the name of this task's caller, and wait for the end. TaskFailed, TaskRejected.
+        questions: Questions = "ask",
+    ) -> ModelT: ...
+
+    @overload
+    async def call(
+        self,
+        role: str,
+        message: MessageLike,
+        *,
+        returns: None = None,
+        skill: str | None = None,
+        instance: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        within: float | None = None,
+        goes_on: bool = False,
+        again: bool = False,
+        questions: Questions = "ask",
+    ) -> Reply: ...
+
+    async def call(
+        self,
+        role: str,
+        message: MessageLike,
+        *,
+        returns: type[ModelT] | None = None,
+        skill: str | None = None,
+        instance: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        within: float | None = None,
+        goes_on: bool = False,
+        again: bool = False,
+        questions: Questions = "ask",
+    ) -> ModelT | Reply:
+        """Call another role in the name of this task's caller, and wait for the end. Returns the reply, or its data as the
+        model `returns`. TaskFailed, TaskRejected, InvalidResult.
 
         The new task is a child of this one: it ends with it, unless it `goes_on`. `within`: seconds that it may take. `again`:
         call a role that already works further up. What the child asks is asked of this task's caller, and the answer goes to
@@ -91,7 +131,7 @@ class Task:
             message,
             instance=instance,
             context_id=context_id,
-            metadata=metadata,
+            metadata=metadata if skill is None else {**(metadata or {}), "skill": skill},
             within=within,
             goes_on=goes_on,
             again=again,
@@ -104,7 +144,8 @@ class Task:
             answer = await ask(NeedInput(reply.message.text if reply.message else "", child=reply.task_id))
             parts = {"parts": answer.raw["parts"]}
             reply = await self._followed(self.stream(role, parts, task_id=reply.task_id), goes_on=goes_on)
-        return reply.raise_for_state()
+        reply.raise_for_state()
+        return reply if returns is None else reply.as_model(returns)
 
     def stream(
         self,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
+from pydantic import BaseModel
+
 from rolecall import NeedInput, Task, Worker
 
-planner, writer, asker, ping, pong, leaf, spread, shouter = (
-    Worker(role) for role in ("planner", "writer", "asker", "ping", "pong", "leaf", "spread", "shouter")
+planner, writer, asker, ping, pong, leaf, spread, shouter, store, client = (
+    Worker(role) for role in ("planner", "writer", "asker", "ping", "pong", "leaf", "spread", "shouter", "store", "client")
 )
 
 
@@ -40,6 +42,26 @@ async def call_pong(text: str, task: Task) -> str:
 @pong.on_message
 async def call_ping(text: str, task: Task) -> str:
     return (await task.call("ping", text)).text
+
+
+class Order(BaseModel):
+    what: str
+    count: int = 1
+
+
+class Invoice(BaseModel):
+    total: int
+
+
+@store.skill("price")
+async def price(wanted: Order) -> Invoice:
+    return Invoice(total=3 * wanted.count)
+
+
+@client.on_message
+async def ask_price(text: str, task: Task) -> str:
+    invoice = await task.call("store", Order(what=text, count=4), returns=Invoice, skill="price")
+    return f"{text} for {invoice.total}"
 
 
 @shouter.on_message

@@ -97,6 +97,12 @@ def test_the_worker_of_the_how_to_calls_another(agents: Agents) -> None:
         assert text_of(agents.send("editor", "hello")) == "HELLO (edited)"
 
 
+def test_a_call_in_a_task_takes_a_model_and_returns_one(agents: Agents) -> None:
+    for role in ("store", "client"):
+        agents.start(role)
+    assert text_of(agents.send("client", "tea")) == "tea for 12"
+
+
 def test_two_roles_that_call_each_other_stop_with_the_chain_in_the_error(agents: Agents) -> None:
     for role in ("ping", "pong"):
         agents.start(role)

@@ -26,7 +26,7 @@ def answer(text: str) -> str:
 """
 TYPED = """
 from pydantic import BaseModel
-from rolecall import HubClient, Reply, TaskState, Worker
+from rolecall import HubClient, Reply, Task, TaskState, Worker
 
 worker = Worker("typed")
 
@@ -40,7 +40,9 @@ class Invoice(BaseModel):
 
 
 @worker.skill("price")
-async def price(order: Order) -> Invoice:
+async def price(order: Order, task: Task) -> Invoice:
+    reveal_type(await task.call("typed", order, returns=Invoice))
+    reveal_type(await task.call("typed", order, questions="raise"))
     return Invoice(total=len(order.what))
 
 
@@ -192,10 +194,13 @@ def test_a_type_checker_sees_the_public_types(tmp_path: Path) -> None:
         'note: Revealed type is "mine.Invoice"',
         'note: Revealed type is "worker_sdk.calling.reply.Reply"',
         'note: Revealed type is "mine.Invoice"',
+        'note: Revealed type is "worker_sdk.calling.reply.Reply"',
+        'note: Revealed type is "mine.Invoice"',
         'note: Revealed type is "tuple[float, float | None, fallback=worker_sdk.words.Progress] | None"',
         'note: Revealed type is "mine.Invoice"',
         'note: Revealed type is "str"',
-        'note: Revealed type is "def (order: mine.Order) -> typing.Coroutine[Any, Any, mine.Invoice]"',
+        'note: Revealed type is "def (order: mine.Order, task: worker_sdk.context.Task)'
+        ' -> typing.Coroutine[Any, Any, mine.Invoice]"',
         'error: Incompatible types in assignment (expression has type "str", variable has type "int")  [assignment]',
     ], done.stdout
     assert sum("No overload" in line for line in found) == 1
