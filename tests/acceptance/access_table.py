@@ -212,6 +212,7 @@ OWN: dict[tuple[str, str], list[Address]] = {
         Address("GET", "/registry/agents?skill={id}", "read", of="role", others="ok"),
     ],
     ("GET", "/registry/agents/<name>"): [Address("GET", "/registry/agents/{id}", "read", of="worker")],
+    ("GET", "/registry/me"): [Address("GET", "/registry/me", "read", of=_NOTHING)],
     ("GET", "/registry/openapi.json"): [Address("GET", "/registry/openapi.json", "read", of=_NOTHING)],
     ("GET", "/registry/events"): [Address("GET", "/registry/events", "read", of="feed")],
     ("PUT", "/registry/agents/<role>/<instance>"): [Address("PUT", "/registry/agents/mine/{id}", "enrol", of="lease")],

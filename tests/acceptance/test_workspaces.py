@@ -9,6 +9,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests.acceptance.access_table import RIGHTS
 from tests.acceptance.access_world import HIDDEN, HIDDEN_ROLE, OFFER, ROLE, WORKER, Ids, World, make_tokens, same
 from tests.helpers.client import text_message
 from tests.helpers.processes import start_hub, start_worker
@@ -50,6 +51,24 @@ def test_the_task_count_is_visible_only_to_those_who_may_read_metrics(world: Wor
     for who, visible in (("none", False), ("wrong", False), ("stranger", False), ("reader", True), ("owner", True)):
         assert ("running_tasks" in world.ask(who, "GET", "/health").json()) is visible, who
         assert (world.ask(who, "GET", "/metrics").status_code == 200) is visible, who
+
+
+@pytest.mark.parametrize(
+    ("who", "name", "kind", "workspace"),
+    [
+        ("reader", "board", "reader", "default"),
+        ("owner", "anna", "client", "default"),
+        ("stranger", "zoe", "client", "acme"),
+        ("worker", "farm", "worker", "default"),
+        ("admin", "root", "admin", "default"),
+    ],
+)
+def test_a_holder_is_told_its_name_kind_workspace_and_rights(
+    world: World, who: str, name: str, kind: str, workspace: str
+) -> None:
+    shown = world.ask(who, "GET", "/registry/me").json()
+    assert set(shown.pop("rights")) == RIGHTS[who]
+    assert shown == {"name": name, "kind": kind, "workspace": workspace}
 
 
 def test_an_admin_lists_and_redelivers_dead_letters_of_its_workspace(world: World) -> None:

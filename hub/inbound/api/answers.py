@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from rolecall.model.a2a import JsonObject, TaskState
 from rolecall.model.ids import INSTANCE, RESERVED_ROLES, ROLE
+from rolecall.model.principal import Kind, Right
 from rolecall.model.worker import ChangeKind, Health
 
 _RESERVED = "|".join(sorted(RESERVED_ROLES))
@@ -40,6 +41,18 @@ class Problem(Answer):
     detail: str
     reason: Annotated[str, Meta(pattern="^[A-Z_]+$")]
     registered: No | UnsetType = UNSET
+
+
+# --- the caller
+
+
+class TokenHolder(Answer):
+    """The holder of the token. On a hub without tokens every caller is `local`, an admin."""
+
+    name: str
+    kind: Kind
+    workspace: str
+    rights: list[Right]
 
 
 # --- workers

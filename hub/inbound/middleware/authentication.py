@@ -171,6 +171,10 @@ def sees_all() -> bool:
     return may(Right.READ) and viewer().workspace == LOCAL.workspace
 
 
+def holder() -> Principal:
+    return require(_principal(), Right.READ)
+
+
 def enroller() -> Principal:
     return require(_principal(), Right.ENROL)
 
