@@ -19,6 +19,7 @@ from hub.core.routing.history import RoutingHistory
 from hub.core.routing.router import Route, Router
 from hub.core.supervisor import Supervisor
 from hub.core.tasks.lists import TaskList, TaskLists
+from hub.core.tasks.log_pages import LogPages
 from hub.core.tasks.lookup import TaskLookup
 from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, answered_in
 from hub.core.tasks.stream import TaskStream
@@ -92,6 +93,7 @@ class Hub:
         self.trees = Trees(deps, self.relays, supervisor, limits.tree, may_call)
         self.paused_tasks = PausedTasks(deps, self.relays, supervisor, self._being_answered)
         self._lookup = TaskLookup(self._engine.tasks)
+        self.log_pages = LogPages(deps, self._lookup)
         self._idempotency = Idempotency(self._engine.tasks, self.relays, self._lookup, deps.clock, limits.same_message)
         self.decisions = RoutingHistory()
         self.draining = False

@@ -49,6 +49,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 400]
 NOT_GENERATED = {
     "POST /registry/agents/{name}/drain",
     "GET /registry/tasks/{task}/decision",
+    "GET /registry/tasks/{task}/events",
     "POST /registry/push/dead-letters/{task}/{config}/{cursor}/redeliver",
 }
 EVERY_PHASE = "coverage,fuzzing,stateful"
@@ -188,6 +189,8 @@ async def test_the_records_of_a_task_conform_to_the_description(hub: Hub, varian
         check("ProbeResult", (await http.post("/registry/agents/echo:a/probe")).json())
         assert check("Tasks", await read("/registry/tasks?role=echo"))["tasks"][0]["id"] == task
         check("DecisionItem", await read(f"/registry/tasks/{task}/decision"))
+        log = check("LogPage", await read(f"/registry/tasks/{task}/events"))
+        assert log["events"][-1]["document"]["status"]["state"] == log["events"][-1]["state"] == "completed"
         check("Ready", await read("/readyz?verbose"))
         assert "running_tasks" in check("HealthReport", await read("/health"))
         letter = (await _until(lambda: read("/registry/push/dead-letters"), "dead_letters"))["dead_letters"][0]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from rolecall.model.a2a import JsonObject, TaskState
+from rolecall.model.a2a import EventKind, JsonObject, TaskState
 from rolecall.model.ids import INSTANCE, RESERVED_ROLES, ROLE
 from rolecall.model.principal import Kind, Right
 from rolecall.model.worker import ChangeKind, Health
@@ -26,6 +26,8 @@ Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Count = Annotated[int, Meta(ge=0)]
 Yes = Annotated[bool, Meta(extra_json_schema={"enum": [True]})]
 No = Annotated[bool, Meta(extra_json_schema={"enum": [False]})]
+Document = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
+"""Bytes that are JSON already."""
 
 
 class Answer(Struct, forbid_unknown_fields=True):
@@ -198,6 +200,25 @@ class Tree(Answer):
     """The root first, then in the order in which they were started; at most a thousand."""
 
     tasks: list[BranchItem]
+
+
+class LoggedEvent(Answer):
+    """An event as it is stored. `state`: that of the task after it, if the event has one. `dialect`: how the document is
+    spelled.
+    """
+
+    cursor: Annotated[int, Meta(ge=1)]
+    kind: EventKind
+    state: TaskState | None
+    dialect: str
+    document: Document
+
+
+class LogPage(Answer):
+    """`next_after`: the `after` of the next page; null: the log has no more now."""
+
+    events: list[LoggedEvent]
+    next_after: Count | None
 
 
 class DecisionItem(Answer):

@@ -207,6 +207,11 @@ class TaskFilter(Query):
     cursor: PageCursor = None
 
 
+class LogQuery(Query):
+    after: Annotated[int, *digits(0, 2**31), Field(description="The cursor of the last event that is known.")] = 0
+    limit: Annotated[int, *digits(1, 1000)] = 100
+
+
 class DeadLetterQuery(Query):
     limit: PageLimit = 50
     cursor: PageCursor = None

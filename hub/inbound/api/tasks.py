@@ -1,17 +1,19 @@
-"""The hub's own API for tasks: lists, and why a worker was chosen. A2A's methods are in `a2a`."""
+"""The hub's own API for tasks: lists, logs, and why a worker was chosen. A2A's methods are in `a2a`."""
 
 from __future__ import annotations
 
+from msgspec import Raw
 from quart import Quart
 
 from hub.core.hub import Hub
-from hub.inbound.api.answers import BranchItem, DecisionItem, TaskItem, Tasks, Tree
+from hub.inbound.api.answers import BranchItem, DecisionItem, LoggedEvent, LogPage, TaskItem, Tasks, Tree
 from hub.inbound.api.operation import operation
-from hub.inbound.api.requests import Segment, TaskFilter
+from hub.inbound.api.requests import LogQuery, Segment, TaskFilter
 from hub.inbound.middleware.authentication import caller
-from rolecall.errors import TaskNotFound
+from rolecall.errors import Overloaded, TaskNotFound
+from rolecall.model.a2a import Logged
 from rolecall.model.command import Target, TaskQuery
-from rolecall.model.ids import TaskId
+from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.task import TaskRow
 from rolecall.protocol.text.timestamp import timestamp
 
@@ -23,6 +25,12 @@ def add_tasks(app: Quart, hub: Hub) -> None:
         wanted = TaskQuery(query.context_id, query.role, query.state, limit=query.limit, before=query.cursor)
         page = await hub.page(caller(), wanted)
         return Tasks(tasks=[_item(row) for row in page.rows], total=page.total, next_cursor=page.before)
+
+    @app.get("/registry/tasks/<task>/events")
+    @operation("A page of a task's log, as it is stored.", TaskNotFound, Overloaded)
+    async def log(task: Segment, query: LogQuery) -> LogPage:
+        page = await hub.log_pages.read(caller(), TaskId(task), after=Cursor(query.after), limit=query.limit)
+        return LogPage(events=[_event(logged) for logged in page.events], next_after=page.next_after)
 
     @app.get("/registry/tasks/<task>/decision")
     @operation("Why a task's worker was chosen, as long as the hub remembers it.", TaskNotFound)
@@ -60,6 +68,13 @@ def add_tasks(app: Quart, hub: Hub) -> None:
                 ),
             ]
         )
+
+
+def _event(logged: Logged) -> LoggedEvent:
+    event = logged.event
+    return LoggedEvent(
+        cursor=logged.cursor, kind=event.kind, state=event.state, dialect=event.dialect, document=Raw(event.body)
+    )
 
 
 def _item(row: TaskRow) -> TaskItem:
