@@ -18,7 +18,7 @@ from hub.core.relay.relays import Relays
 from hub.core.routing.history import RoutingHistory
 from hub.core.routing.router import Route, Router
 from hub.core.supervisor import Supervisor
-from hub.core.tasks.lists import TaskList, TaskLists
+from hub.core.tasks.lists import RowList, TaskList, TaskLists
 from hub.core.tasks.log_pages import LogPages
 from hub.core.tasks.lookup import TaskLookup
 from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, answered_in
@@ -43,7 +43,7 @@ from rolecall.model.a2a import PAUSED, Answer, Logged, TaskState
 from rolecall.model.command import CancelTask, GetTask, ListTasks, ParentCall, Send, Subscribe, Target, TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, TaskId, new_context_id, new_task_id
 from rolecall.model.push import PushConfig
-from rolecall.model.task import TaskPage, TaskRow, Turn
+from rolecall.model.task import TaskRow, Turn
 
 _REVEAL_AFTER = 1.0
 """A caller that does not block gets the current task after this many seconds."""
@@ -176,8 +176,8 @@ class Hub:
         """The task under its id or its caller's alias. TaskNotFound."""
         return await self._lookup.find(caller, task, target)
 
-    def page(self, caller: Caller, query: TaskQuery) -> Awaitable[TaskPage]:
-        """The rows of a list. ListTooSlow."""
+    def page(self, caller: Caller, query: TaskQuery) -> Awaitable[RowList]:
+        """The rows of a list, and what those that are paused ask. ListTooSlow."""
         return self._lists.rows(caller, query)
 
     # --- how a call begins

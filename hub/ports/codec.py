@@ -83,6 +83,11 @@ class Codec(Protocol):
     def outline(self, row: TaskRow, dialect: str) -> bytes:
         """The Task without its content, and marked so: for a list in a dialect that cannot express the rest."""
 
+    def question(self, event: Event) -> str:
+        """What the message of an event's status says, in words: at most 4,000 characters. Empty: it has no text. May be called
+        on any thread.
+        """
+
     def spelled(self, event: Event, dialect: str) -> bytes:
         """A bare message in that dialect. InvalidAnswer if the dialect cannot express it."""
 

@@ -103,7 +103,8 @@ class Subscribe(Value, frozen=True):
 class TaskQuery(Value, frozen=True):
     context_id: str | None = None
     role: str | None = None
-    state: TaskState | None = None
+    states: tuple[TaskState, ...] = ()
+    """In one of these, each named once; none: in any."""
     since: float | None = None
     """Changed at that time of the wall clock, or later."""
     limit: int = 50

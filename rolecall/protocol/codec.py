@@ -23,6 +23,8 @@ from rolecall.protocol.text.timestamp import timestamp
 from rolecall.protocol.translation import read_content, translated_message, write_content
 from rolecall.protocol.untranslatable import Untranslatable
 
+_LONGEST_QUESTION = 4_000
+
 
 class Update(Value, frozen=True):
     kind: EventKind
@@ -138,6 +140,12 @@ class Codec:
         status = Status(row.state, timestamp=timestamp(row.updated))
         own = {OWN: {"reason": fault_of(InvalidAnswer(str(row.worker), "")).reason}}
         return dump(write_content(Task(row.id, row.context, status, metadata=own), dialect))
+
+    def question(self, event: Event) -> str:
+        status = parse(event.body).get("status") or {}
+        parts = (status.get("message") or {}).get("parts") or ()
+        texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]  # alike in all versions of logs
+        return "\n".join(texts)[:_LONGEST_QUESTION]
 
     def spelled(self, event: Event, dialect: str) -> bytes:
         return EventEncoder(dialect).encode(event)

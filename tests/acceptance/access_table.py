@@ -224,6 +224,7 @@ OWN: dict[tuple[str, str], list[Address]] = {
     ("GET", "/registry/tasks"): [
         Address("GET", "/registry/tasks?cursor={id}", "read", of="token", others="ok"),
         Address("GET", "/registry/tasks?context_id={id}", "read", of="context", others="ok"),
+        Address("GET", "/registry/tasks?state=input-required,auth-required&context_id={id}", "read", of="context", others="ok"),
     ],
     ("GET", "/registry/tasks/<task>/events"): [Address("GET", "/registry/tasks/{id}/events", "read")],
     ("GET", "/registry/tasks/<task>/decision"): [Address("GET", "/registry/tasks/{id}/decision", "read")],

@@ -292,8 +292,8 @@ async def test_pages_filter_by_context_role_and_state(engine: Engine) -> None:
     assert set(await ids_of(engine, TaskQuery(context_id="ctx"))) == {plain, other_role, ended}
     assert await ids_of(engine, TaskQuery(context_id="ctx-2")) == [other_context]
     assert await ids_of(engine, TaskQuery(role="coder")) == [other_role]
-    assert await ids_of(engine, TaskQuery(state=TaskState.COMPLETED)) == [ended]
-    assert await ids_of(engine, TaskQuery(context_id="ctx", role="coder", state=TaskState.COMPLETED)) == []
+    assert await ids_of(engine, TaskQuery(states=(TaskState.COMPLETED,))) == [ended]
+    assert await ids_of(engine, TaskQuery(context_id="ctx", role="coder", states=(TaskState.COMPLETED,))) == []
     assert (await engine.tasks.page(ANNA, TaskQuery(role="echo", limit=1))).total == 3
 
 
@@ -322,24 +322,45 @@ async def test_a_total_is_counted_up_to_a_limit(engine: Engine, monkeypatch: pyt
     for state in (TaskState.WORKING, TaskState.FAILED, TaskState.COMPLETED):
         for _ in range(5):
             await append(engine, await admitted(engine), status(state))
-        for query in (TaskQuery(), TaskQuery(state=state), TaskQuery(state=state, role="echo"), TaskQuery(since=0.0)):
+        for query in (TaskQuery(), TaskQuery(states=(state,)), TaskQuery(states=(state,), role="echo"), TaskQuery(since=0.0)):
             page = await engine.tasks.page(ANNA, query)
-            assert (len(page.rows), page.total) == (5 if query.state else len(page.rows), 3)
+            assert (len(page.rows), page.total) == (5 if query.states else len(page.rows), 3)
     assert len(await ids_of(engine, TaskQuery())) == 15
 
 
 @pytest.mark.parametrize("state", TaskState)
 async def test_a_list_by_state_follows_each_change(engine: Engine, state: TaskState) -> None:
     tasks = [await admitted(engine) for _ in range(3)]
-    before = set(await ids_of(engine, TaskQuery(state=state)))
+    before = set(await ids_of(engine, TaskQuery(states=(state,))))
     await append(engine, tasks[1], status(TaskState.WORKING))
     await append(engine, tasks[1], status(state), after=1)
     before -= {tasks[1]}
-    assert set(await ids_of(engine, TaskQuery(state=state))) == before | {tasks[1]}
-    assert (await engine.tasks.page(ANNA, TaskQuery(state=state, role="coder"))).total == 0
-    assert (await engine.tasks.page(BERT, TaskQuery(state=state))).total == 0
+    assert set(await ids_of(engine, TaskQuery(states=(state,)))) == before | {tasks[1]}
+    assert (await engine.tasks.page(ANNA, TaskQuery(states=(state,), role="coder"))).total == 0
+    assert (await engine.tasks.page(BERT, TaskQuery(states=(state,)))).total == 0
     await engine.tasks.discard(tasks[1])
-    assert set(await ids_of(engine, TaskQuery(state=state))) == before
+    assert set(await ids_of(engine, TaskQuery(states=(state,)))) == before
+
+
+async def test_a_list_of_several_states_is_one_list_newest_change_first(engine: Engine, clock: ManualClock) -> None:
+    tasks = []
+    for state in (*PAUSED, TaskState.WORKING, TaskState.COMPLETED, TaskState.SUBMITTED, *PAUSED, TaskState.COMPLETED):
+        clock.advance(1)
+        tasks.append(await admitted(engine, updated=clock.wall()))
+        if state is not TaskState.SUBMITTED:
+            await append(engine, tasks[-1], status(state))
+    paused = [tasks[6], tasks[5], tasks[1], tasks[0]]
+    for states, wanted in (
+        (tuple(PAUSED), paused),
+        ((TaskState.SUBMITTED, TaskState.COMPLETED), [tasks[7], tasks[4], tasks[3]]),
+        (tuple(TaskState), [*reversed(tasks)]),
+    ):
+        assert await ids_of(engine, TaskQuery(states=states)) == wanted
+        for limit in (1, 2, 3):
+            found = await all_pages(engine, TaskQuery(states=states, limit=limit))
+            assert [row.id for page in found for row in page.rows] == wanted
+            assert {page.total for page in found} == {len(wanted)}
+    assert (await engine.tasks.page(BERT, TaskQuery(states=tuple(PAUSED)))).total == 0
 
 
 async def test_an_invalid_page_token_is_refused(engine: Engine) -> None:

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from hub.core.tasks import reader as views
+from hub.core.tasks.folding import FoldingThread
 from hub.core.tasks.lists import TaskList
 from rolecall.errors import ClientDisconnected, InvalidParams, ListTooSlow
+from rolecall.model.a2a import PAUSED, TaskState
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Caller, TaskId
 from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.text.jsontext import parse
-from tests.flow.callers import ANY, OTHER, DialectCaller
+from rolecall.protocol.v0_3.events import read_result
+from tests.flow.callers import ANY, OTHER, DialectCaller, enrol
 from tests.flow.conftest import CALLER, System
 from tests.helpers.scripted import chunk, message, status, task
 
@@ -158,6 +161,66 @@ async def test_a_page_ends_before_too_many_bytes_are_read(
     assert [len(page) for page in seen_ids] == [2, 2, 1]
     monkeypatch.setattr(views, "_READ_AT_ONCE", 1)
     assert len((await list_tasks(system)).tasks) == 1
+
+
+# --- what paused tasks ask
+
+
+async def questions(system: System, *states: TaskState) -> dict[str, str]:
+    """What the listed tasks ask, by their ids."""
+    return {**(await system.hub.page(CALLER, TaskQuery(states=states))).questions}
+
+
+@pytest.mark.parametrize("dialect", ["0.3", "1.0"])
+async def test_a_list_has_the_questions_of_paused_tasks_alone(system: System, dialect: str) -> None:
+    await enrol(system, "echo:a", dialect)
+    system.forwarder.plan("echo:a", task("input-required", "at once?"))
+    first = (await DialectCaller(system, "0.3").send()).document["id"]
+    _, third, second = await made(system, "auth-required", "input-required", "completed")
+    for states in ((), tuple(PAUSED)):
+        assert await questions(system, *states) == {first: "at once?", second: "so", third: "so"}
+    assert await questions(system, TaskState.COMPLETED) == {}
+
+
+async def test_a_question_without_words_is_empty_and_a_long_one_is_cut(system: System) -> None:
+    await system.enrol("echo:a")
+    data = {
+        "role": "agent",
+        "messageId": "m",
+        "parts": [{"kind": "data", "data": {}}, *({"kind": "text", "text": "x" * 1_500},) * 4],
+    }
+    for step in (
+        task("input-required"),
+        read_result({**task().document, "status": {"state": "input-required", "message": data}}),
+    ):
+        system.forwarder.plan("echo:a", step)
+        await system.send()
+    lines = "\n".join(["x" * 1_500] * 4)
+    assert sorted((await questions(system)).values()) == ["", lines[:4_000]]
+
+
+async def test_a_large_question_is_read_in_the_thread_that_folds(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", task("input-required", "x" * 300_000))
+    await system.send()
+    folded, run = list[Any](), FoldingThread.run
+
+    def recorded(thread: FoldingThread, caller: Caller, job: Any, *arguments: Any) -> Any:
+        folded.append(job)
+        return run(thread, caller, job, *arguments)
+
+    monkeypatch.setattr(FoldingThread, "run", recorded)
+    assert [*(await questions(system)).values()] == ["x" * 4_000]
+    assert len(folded) == 1
+
+
+async def test_what_comes_behind_a_pause_does_not_hide_its_question(system: System) -> None:
+    await system.enrol("echo:a")
+    system.forwarder.plan("echo:a", [task(), status("input-required", "which?"), chunk("x", append=False), chunk("y")])
+    task_id = (await system.send(blocking=False))["id"]
+    await asyncio.sleep(1)
+    assert (await system.row()).at == 4
+    assert await questions(system) == {task_id: "which?"}
 
 
 # --- turns

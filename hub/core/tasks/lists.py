@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from hub.core.relay.context import Dependencies
 from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, readable
 from rolecall.errors import ClientDisconnected, ListTooSlow
-from rolecall.model.a2a import Answer
+from rolecall.model.a2a import PAUSED, Answer
 from rolecall.model.command import ListTasks, TaskQuery
-from rolecall.model.ids import Caller
+from rolecall.model.ids import Caller, TaskId
 from rolecall.model.task import TaskPage
 from rolecall.model.value import replace
 
@@ -28,16 +28,25 @@ class TaskList(NamedTuple):
     next_page: str | None
 
 
+class RowList(NamedTuple):
+    """`questions`: what each of the paused tasks asks its caller."""
+
+    page: TaskPage
+    questions: Mapping[TaskId, str]
+
+
 class TaskLists:
     def __init__(self, deps: Dependencies, reader: TaskReader) -> None:
         self._tasks = deps.engine.tasks
         self._share = deps.shares.lists
         self._reader = reader
 
-    async def rows(self, caller: Caller, query: TaskQuery) -> TaskPage:
+    async def rows(self, caller: Caller, query: TaskQuery) -> RowList:
         """ListTooSlow."""
         async with self._turn(caller, None):
-            return await self._tasks.page(caller, query)
+            page = await self._tasks.page(caller, query)
+            questions = {row.id: await self._reader.question(caller, row) for row in page.rows if row.state in PAUSED}
+            return RowList(page, questions)
 
     async def documents(self, caller: Caller, command: ListTasks, on_disconnect: OnDisconnect | None) -> TaskList:
         """The page ends early where its logs are long. ListTooSlow, ClientDisconnected."""

@@ -20,6 +20,8 @@ _FOLDED_ON_LOOP = 200
 """Events, or KiB of log, that are folded on the loop; a longer log is folded in a thread."""
 _PAGE = 250
 """Events of a long log that are folded at a time: others take turns in between."""
+_BEHIND_A_PAUSE = 16
+"""So many events behind it are passed over when a pause is looked for. Usually there is none."""
 OnDisconnect = Callable[[Callable[[], None]], None]
 """Registers a callback for the disconnection of the caller; calls it at once if the caller has disconnected already."""
 
@@ -123,6 +125,16 @@ class TaskReader:
             return None
         except InvalidAnswer:
             return Answer(EventKind.TASK, view.dialect, self._codec.outline(row, view.dialect), row.at)
+
+    async def question(self, caller: Caller, row: TaskRow) -> str:
+        """What a paused task asks its caller, in words. Empty: it has no text, or the task is gone."""
+        for at in range(row.at, max(row.at - _BEHIND_A_PAUSE, START), -1):
+            log = await self._engine.events.read(row.id, after=Cursor(at - 1), upto=Cursor(at))
+            if log and log[0].event.state is not None:
+                if _is_long(log):
+                    return await self._folding.run(caller, self._codec.question, log[0].event)
+                return self._codec.question(log[0].event)
+        return ""
 
     async def as_of(self, caller: Caller, task: TaskId, at: Cursor) -> Logged:
         """The Task after event `at`, or after the last event if the log is shorter, as an event with that cursor."""

@@ -169,6 +169,10 @@ class Change(Answer):
 
 
 class TaskItem(Answer):
+    """`question` and `since` are there while the task waits for its caller: what its worker asks, in words (at most 4,000
+    characters; empty if the question has none), and since when.
+    """
+
     id: str
     role: str
     worker: str | None
@@ -177,6 +181,8 @@ class TaskItem(Answer):
     created: Time
     updated: Time
     events: Count
+    question: str | UnsetType = UNSET
+    since: Time | UnsetType = UNSET
 
 
 class Tasks(Answer):

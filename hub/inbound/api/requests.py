@@ -199,9 +199,18 @@ class FeedQuery(Query):
 # --- tasks, push notifications, operations, cards
 
 
+def _split_states(values: list[str]) -> list[str]:
+    return list(dict.fromkeys(name for value in values for name in value.split(",")))
+
+
 class TaskFilter(Query):
     role: str | None = None
-    state: Annotated[TaskState, Reason(f"must be one of {', '.join(TaskState)}")] | None = None
+    state: Annotated[
+        tuple[TaskState, ...],
+        BeforeValidator(_split_states),
+        Reason(f"must be one or several of {', '.join(TaskState)}"),
+        Field(description="Several are repeated, or separated by commas."),
+    ] = ()
     context_id: str | None = None
     limit: PageLimit = 50
     cursor: PageCursor = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from quart import Quart
 
 from hub.core.hub import Hub
@@ -23,8 +23,9 @@ def add_tasks(app: Quart, hub: Hub) -> None:
     @operation("The caller's tasks.")
     async def tasks(query: TaskFilter) -> Tasks:
         wanted = TaskQuery(query.context_id, query.role, query.state, limit=query.limit, before=query.cursor)
-        page = await hub.page(caller(), wanted)
-        return Tasks(tasks=[_item(row) for row in page.rows], total=page.total, next_cursor=page.before)
+        page, questions = await hub.page(caller(), wanted)
+        items = [_item(row, questions.get(row.id)) for row in page.rows]
+        return Tasks(tasks=items, total=page.total, next_cursor=page.before)
 
     @app.get("/registry/tasks/<task>/events")
     @operation("A page of a task's log, as it is stored.", TaskNotFound, Overloaded)
@@ -56,10 +57,10 @@ def add_tasks(app: Quart, hub: Hub) -> None:
         root, children = await hub.trees.tree(await hub.task(caller(), TaskId(task), Target()))
         return Tree(
             tasks=[
-                BranchItem(task=_item(root), parent=None, deadline=None, goes_on=False),
+                BranchItem(task=_item(root, None), parent=None, deadline=None, goes_on=False),
                 *(
                     BranchItem(
-                        task=_item(child.row),
+                        task=_item(child.row, None),
                         parent=child.branch.parent,
                         deadline=timestamp(child.branch.deadline) if child.branch.deadline is not None else None,
                         goes_on=child.branch.goes_on,
@@ -77,7 +78,7 @@ def _event(logged: Logged) -> LoggedEvent:
     )
 
 
-def _item(row: TaskRow) -> TaskItem:
+def _item(row: TaskRow, question: str | None) -> TaskItem:
     return TaskItem(
         id=row.id,
         role=row.role,
@@ -87,4 +88,6 @@ def _item(row: TaskRow) -> TaskItem:
         created=timestamp(row.created),
         updated=timestamp(row.updated),
         events=row.at,
+        question=UNSET if question is None else question,
+        since=UNSET if question is None else timestamp(row.updated),
     )

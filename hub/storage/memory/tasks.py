@@ -109,7 +109,7 @@ class MemoryTasks:
         for number, row in enumerate(list(self._rows(caller, query.context_id, query.role))):
             if number % _PIECE == 0:
                 await asyncio.sleep(0)  # others run meanwhile
-            if query.state in (None, row.state) and row.updated >= since:
+            if (not query.states or row.state in query.states) and row.updated >= since:
                 rows.append(row)
         rows.sort(key=lambda row: (row.updated, row.id), reverse=True)
         total = min(len(rows), COUNTED)

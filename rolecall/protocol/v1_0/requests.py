@@ -82,7 +82,7 @@ def read_list(params: JsonObject, target: Target) -> ListTasks:
     query = TaskQuery(
         context_id=_text(params, "contextId"),
         role=role,
-        state=_state(params.get("status")),
+        states=_states(params.get("status")),
         since=_since(params.get("statusTimestampAfter")),
         limit=size or 50,
         before=_text(params, "pageToken"),
@@ -201,13 +201,13 @@ def _text(params: JsonObject, name: str) -> str | None:
     return value
 
 
-def _state(value: Any) -> TaskState | None:
+def _states(value: Any) -> tuple[TaskState, ...]:
     if value is None or value in ("", "TASK_STATE_UNSPECIFIED", 0):
-        return None
+        return ()
     state = read_state(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
     if state is None or state is TaskState.UNKNOWN:
         raise InvalidParams('"status" must be the name of a task state, such as TASK_STATE_WORKING.')
-    return state
+    return (state,)
 
 
 def _since(value: Any) -> float | None:

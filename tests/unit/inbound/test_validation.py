@@ -24,6 +24,7 @@ from hub.inbound.api.requests import (
 )
 from hub.inbound.api.validation import Body, Query, members_of, validate
 from rolecall.errors import HubError, InvalidParams, OfferInvalid
+from rolecall.model.a2a import TaskState
 from rolecall.model.worker import Beat, Health, LeaseProof
 
 URL = "http://w/"
@@ -175,7 +176,14 @@ def test_a_refused_query_names_member_and_reason(kind: type[Query], query: dict[
 
 
 def test_the_states_of_tasks_are_listed() -> None:
-    assert refusal(TaskFilter, {"state": "x"}, InvalidParams).startswith('"state" must be one of submitted, working, ')
+    for wrong in ("x", "", "working,", "working,x"):
+        text = refusal(TaskFilter, {"state": [wrong]}, InvalidParams)
+        assert text.startswith('"state" must be one or several of submitted, working, ')
+
+
+def test_several_states_of_tasks_are_repeated_or_separated_by_commas() -> None:
+    states = validate(TaskFilter, {"state": ["working,failed", "working", "completed"]}).state
+    assert states == (TaskState.WORKING, TaskState.FAILED, TaskState.COMPLETED)
 
 
 def test_a_proof_in_a_query_is_refused_as_one_in_a_body() -> None:

@@ -219,7 +219,7 @@ def test_a_list_has_every_filter() -> None:
         "statusTimestampAfter": "2025-01-01T00:00:00+01:00",
         "includeArtifacts": True,
     }
-    query = TaskQuery("c", "echo", TaskState.INPUT_REQUIRED, 1735686000.0, 7, "tok")
+    query = TaskQuery("c", "echo", (TaskState.INPUT_REQUIRED,), 1735686000.0, 7, "tok")
     assert v10.read_list(params, ANY) == ListTasks(query, "1.0", 0, artifacts=True)
 
 
@@ -234,12 +234,12 @@ def test_a_list_without_filters_is_all_there_is_fifty_at_a_time(nothing: object)
 
 @pytest.mark.parametrize("given", ["TASK_STATE_COMPLETED", "completed", 3, "TASK_STATE_CANCELED", "TASK_STATE_CANCELLED"])
 def test_a_state_is_named_in_any_spelling(given: object) -> None:
-    assert v10.read_list({"status": given}, ANY).query.state in (TaskState.COMPLETED, TaskState.CANCELED)
+    assert v10.read_list({"status": given}, ANY).query.states in ((TaskState.COMPLETED,), (TaskState.CANCELED,))
 
 
 @pytest.mark.parametrize("given", ["TASK_STATE_UNSPECIFIED", 0, "", None])
 def test_the_unspecified_state_is_no_filter(given: object) -> None:
-    assert v10.read_list({"status": given}, ANY).query.state is None
+    assert v10.read_list({"status": given}, ANY).query.states == ()
 
 
 @pytest.mark.parametrize(

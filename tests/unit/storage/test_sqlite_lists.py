@@ -41,22 +41,28 @@ def plan(database: Path, sql: str, values: list[object]) -> str:
 def test_a_list_by_state_is_read_from_its_index(
     engine: SqliteEngine, database: Path, state: TaskState, role: str | None
 ) -> None:
-    query = TaskQuery(state=state, role=role)
+    query = TaskQuery(states=(state,), role=role)
     assert "COVERING INDEX task_state (workspace=? AND caller=? AND state=?)" in plan(database, *list_count(ANNA, query))
     page = plan(database, *list_page(ANNA, query))
     assert "USING INDEX task_state (workspace=? AND caller=? AND state=?)" in page
     assert "TEMP B-TREE" not in page
 
 
+def test_of_several_states_no_more_than_a_page_of_each_is_sorted(engine: SqliteEngine, database: Path) -> None:
+    page = plan(database, *list_page(ANNA, TaskQuery(states=(TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED))))
+    assert page.count("USING INDEX task_state (workspace=? AND caller=? AND state=?)") == 2
+    assert page.count("TEMP B-TREE") == 1
+
+
 @pytest.mark.parametrize("role", [None, "echo"])
 def test_tasks_without_an_answer_are_read_from_the_open_ones(engine: SqliteEngine, database: Path, role: str | None) -> None:
-    query = TaskQuery(state=TaskState.SUBMITTED, role=role)
+    query = TaskQuery(states=(TaskState.SUBMITTED,), role=role)
     for sql, values in (list_count(ANNA, query), list_page(ANNA, query)):
         assert "USING INDEX task_idle (idle_since=?)" in plan(database, sql, values)
 
 
 def test_completed_tasks_are_read_from_the_newest_change_on(engine: SqliteEngine, database: Path) -> None:
-    page = plan(database, *list_page(ANNA, TaskQuery(state=TaskState.COMPLETED)))
+    page = plan(database, *list_page(ANNA, TaskQuery(states=(TaskState.COMPLETED,))))
     assert "USING INDEX task_newest (workspace=? AND caller=?)" in page
     assert "TEMP B-TREE" not in page
 
