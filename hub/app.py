@@ -46,7 +46,6 @@ from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.application import create_api
 from hub.inbound.api.health import add_operations
-from hub.inbound.api.holder import add_holder
 from hub.inbound.api.leases import Leases
 from hub.inbound.api.openapi import add_description
 from hub.inbound.api.pushes import add_pushes
@@ -416,7 +415,6 @@ def _mount(
     leases = Leases(directory, vault, max_body=settings.max_body, max_depth=depth, max_card=settings.max_card)
     leases.add_to(app)
     add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=rolecall.shares.feeds, uses=uses)
-    add_holder(app)
     add_tasks(app, hub)
     add_pushes(app, rolecall.push)
     add_operations(

@@ -4,7 +4,7 @@
     ├── RequestError            the request is wrong; nothing was done
     │   ├── ParseError  InvalidRequest  TooDeep  TooManyValues (each an InvalidRequest)  MethodNotFound
     │   ├── InvalidParams           also WebhookRejected  WebhookInsecure  TooManyPushConfigs
-    │   ├── BodyTooLarge  MediaTypeNotSupported  BodyTooSlow
+    │   ├── BodyTooLarge  MediaTypeNotSupported  BodyTooSlow  RangeInvalid
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
     │   └── KeyConflict
     ├── AccessError             the caller, or the form of the HTTP request
@@ -12,7 +12,8 @@
     │   └── Forbidden  RoleForbidden  HubWide  BadHost  CrossSite  Smuggled  HeadTooLarge  HeadEndless
     │       CodingUnknown
     ├── TaskError               one task
-    │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound
+    │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound  ArtifactNotFound
+    │       ArtifactUnreadable
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
     │       Overloaded (also NoDescriptors  AnswerNotSent  AnswerNotInBatch  NotRun)  ListTooSlow  TooManyRequests
@@ -143,6 +144,10 @@ class TooManyValues(InvalidRequest):
 
 class BodyTooSlow(RequestError):
     """The body did not arrive in time. Send it again, faster."""
+
+
+class RangeInvalid(RequestError):
+    """The range is not within the content."""
 
 
 class MediaTypeNotSupported(RequestError):
@@ -291,6 +296,16 @@ class TaskEnded(TaskError):
 
 class PushConfigNotFound(TaskError):
     """no push config"""
+
+
+class ArtifactNotFound(TaskError):
+    def __init__(self, number: int, count: int) -> None:
+        super().__init__(f"The task has {count} artifacts, and no artifact {number}.")
+
+
+class ArtifactUnreadable(TaskError):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The worker sent an artifact that is no file: {why} The task has it as it was sent.")
 
 
 class TooManyPushConfigs(InvalidParams):

@@ -41,6 +41,7 @@ from rolecall.errors import (
 )
 from rolecall.model.a2a import PAUSED, Answer, Logged, TaskState
 from rolecall.model.command import CancelTask, GetTask, ListTasks, ParentCall, Send, Subscribe, Target, TaskQuery
+from rolecall.model.content import Download
 from rolecall.model.ids import START, Caller, Cursor, TaskId, new_context_id, new_task_id
 from rolecall.model.push import PushConfig
 from rolecall.model.task import TaskRow, Turn
@@ -159,6 +160,13 @@ class Hub:
         if command.at is not None and not START < command.at <= row.at:
             raise InvalidParams(f"The task has no event {command.at}: its events are 1 to {row.at}.")
         return await self._reader.now(caller, row, view, on_disconnect, upto=command.at)
+
+    async def download(self, caller: Caller, task: TaskId, number: int, part: int | None) -> tuple[Download, Cursor]:
+        """An artifact as a file, and the event as of which it is so. TaskNotFound, ArtifactNotFound,
+        ArtifactUnreadable, InvalidParams.
+        """
+        row = await self._lookup.find(caller, task, Target())
+        return await self._reader.download(caller, row, number, part), row.at
 
     async def cancel(self, caller: Caller, command: CancelTask) -> Answer:
         row = await self._lookup.find(caller, command.task_id, command.target)

@@ -8,6 +8,7 @@ from typing import Protocol
 from rolecall.errors import HubError
 from rolecall.model.a2a import DialectRules, Event, Ids, Logged, TaskState, WorkerEvent
 from rolecall.model.command import Send
+from rolecall.model.content import Download
 from rolecall.model.ids import Cursor
 from rolecall.model.task import TaskRow, Turn
 
@@ -24,6 +25,11 @@ class LogFold(Protocol):
     def snapshot(self, *, history_length: int | None, alias: str = "", artifacts: bool = True) -> bytes:
         """The Task, in the dialect of the fold; nothing may be added after that. InvalidAnswer: the dialect cannot express it.
         `alias`: the caller's name. May be called on any thread.
+        """
+
+    def download(self, number: int, part: int | None) -> Download:
+        """An artifact of the task as a file, counted from 1 in the order in which they came; or one of its parts.
+        ArtifactNotFound, ArtifactUnreadable, InvalidParams. May be called on any thread.
         """
 
     def missing(self, worker_event: WorkerEvent, ids: Ids, *, gap: bool) -> Sequence[Event]:

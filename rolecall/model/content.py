@@ -91,3 +91,11 @@ class ArtifactUpdate(Value, frozen=True):
 
 
 Content = Message | Task | StatusUpdate | ArtifactUpdate
+
+
+class Download(Value, frozen=True):
+    """An artifact as a file. Its name and media type are what its worker wrote."""
+
+    name: str
+    media_type: str
+    content: bytes

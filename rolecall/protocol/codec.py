@@ -6,14 +6,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
-from rolecall.errors import HubError, InvalidAnswer
+from rolecall.errors import ArtifactNotFound, ArtifactUnreadable, HubError, InvalidAnswer
 from rolecall.model.a2a import OWN, DialectRules, Event, EventKind, Ids, JsonObject, Logged, TaskState, WorkerEvent
 from rolecall.model.command import Send, Target
-from rolecall.model.content import Content, Status, StatusUpdate, Task
+from rolecall.model.content import ArtifactUpdate, Content, Download, Status, StatusUpdate, Task
 from rolecall.model.fold import TaskFold, artifacts_of, trim_history
 from rolecall.model.ids import START, Cursor
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.value import Value
+from rolecall.protocol.callers.downloads import download_of
 from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.faults import fault_of
@@ -257,6 +258,18 @@ class LogFold:
             task = write_content(content, dialect) if self._view is None else self._in_view(content, alias)
             trim_history(task, history_length)
         return dump(task)
+
+    def download(self, number: int, part: int | None) -> Download:
+        artifacts = artifacts_of(self.task.document)
+        if not 1 <= number <= len(artifacts):
+            raise ArtifactNotFound(number, len(artifacts))
+        update = {"taskId": "", "artifact": artifacts[number - 1]}
+        try:
+            content = DIALECTS[self._log_dialect].shape.read(EventKind.ARTIFACT, update)
+        except Untranslatable as error:
+            raise ArtifactUnreadable(str(error)) from error
+        assert isinstance(content, ArtifactUpdate)
+        return download_of(content.artifact, number, part)
 
     def _in_view(self, content: Content, alias: str) -> JsonObject:
         assert self._view is not None

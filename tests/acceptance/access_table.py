@@ -227,6 +227,10 @@ OWN: dict[tuple[str, str], list[Address]] = {
         Address("GET", "/registry/tasks?state=input-required,auth-required&context_id={id}", "read", of="context", others="ok"),
     ],
     ("GET", "/registry/tasks/<task>/events"): [Address("GET", "/registry/tasks/{id}/events", "read")],
+    ("GET", "/registry/tasks/<task>/artifacts/<number>"): [
+        # The tasks of these tests wait for an answer, and have no artifact.
+        Address("GET", "/registry/tasks/{id}/artifacts/1", "read", own="404"),
+    ],
     ("GET", "/registry/tasks/<task>/decision"): [Address("GET", "/registry/tasks/{id}/decision", "read")],
     ("GET", "/registry/tasks/<task>/tree"): [Address("GET", "/registry/tasks/{id}/tree", "read")],
     ("GET", "/registry/push/dead-letters"): [

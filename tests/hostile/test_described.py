@@ -50,6 +50,7 @@ NOT_GENERATED = {
     "POST /registry/agents/{name}/drain",
     "GET /registry/tasks/{task}/decision",
     "GET /registry/tasks/{task}/events",
+    "GET /registry/tasks/{task}/artifacts/{number}",
     "POST /registry/push/dead-letters/{task}/{config}/{cursor}/redeliver",
 }
 EVERY_PHASE = "coverage,fuzzing,stateful"

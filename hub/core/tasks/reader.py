@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from hub.core.relay.context import Dependencies
 from hub.core.tasks.folding import FoldingThread
 from hub.ports.codec import LogFold
-from rolecall.errors import ClientDisconnected, InvalidAnswer, TaskNotFound
+from rolecall.errors import ArtifactNotFound, ClientDisconnected, InvalidAnswer, TaskNotFound
 from rolecall.model.a2a import Answer, Event, EventKind, Logged
+from rolecall.model.content import Download
 from rolecall.model.ids import START, Caller, Cursor, TaskId
 from rolecall.model.task import TaskRow
 from rolecall.model.value import Value
@@ -67,7 +68,14 @@ class TaskReader:
         self, caller: Caller, row: TaskRow, view: TaskView, gone: asyncio.Event, upto: Cursor | None = None
     ) -> Answer:
         """A task with a long log. ClientDisconnected."""
-        fold = self._codec.fold(await self._engine.tasks.turns(row.id), dialect=view.dialect)
+        fold = await self._long_fold(caller, row, view.dialect, gone, upto)
+        return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view), fold.at)
+
+    async def _long_fold(
+        self, caller: Caller, row: TaskRow, dialect: str, gone: asyncio.Event, upto: Cursor | None = None
+    ) -> LogFold:
+        """ClientDisconnected."""
+        fold = self._codec.fold(await self._engine.tasks.turns(row.id), dialect=dialect)
         full = True
         while full:
             if gone.is_set():
@@ -76,7 +84,7 @@ class TaskReader:
             page = await self._engine.events.read(row.id, after=fold.at, upto=Cursor(end))
             await self._folding.run(caller, fold.add, page)
             full = len(page) == _PAGE
-        return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view), fold.at)
+        return fold
 
     async def of(self, caller: Caller, task: TaskId, log: Sequence[Logged], view: TaskView) -> Answer:
         """The task as of the end of `log`, or the bare message if that is the answer. TaskNotFound: it is not revealed yet;
@@ -125,6 +133,21 @@ class TaskReader:
             return None
         except InvalidAnswer:
             return Answer(EventKind.TASK, view.dialect, self._codec.outline(row, view.dialect), row.at)
+
+    async def download(self, caller: Caller, row: TaskRow, number: int, part: int | None) -> Download:
+        """An artifact of the task as of the row, as a file. ArtifactNotFound, ArtifactUnreadable, InvalidParams,
+        AnswerNotSent.
+        """
+        if row.at == START:
+            raise ArtifactNotFound(number, 0)
+        if _is_short(row):
+            fold = self._codec.fold(await self._engine.tasks.turns(row.id))
+            fold.add(await self._engine.events.read(row.id, upto=row.at))
+            return fold.download(number, part)
+        async with self._folding.turn(caller):
+            with self._unsent.hold(caller.workspace, row.size):
+                fold = await self._long_fold(caller, row, "", asyncio.Event(), row.at)
+                return await self._folding.run(caller, fold.download, number, part)
 
     async def question(self, caller: Caller, row: TaskRow) -> str:
         """What a paused task asks its caller, in words. Empty: it has no text, or the task is gone."""

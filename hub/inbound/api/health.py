@@ -1,4 +1,4 @@
-"""Liveness, readiness, health and metrics."""
+"""Liveness, readiness, health and metrics, and what a caller may ask for."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from quart import Quart, Response
 from hub.core.hub import Hub
 from hub.core.registry.directory import Directory
 from hub.core.shares.table import Shares
-from hub.inbound.api.answers import Checks, DiskUse, HealthReport, Ready
+from hub.inbound.api.answers import Checks, DiskUse, HealthReport, Ready, TokenHolder
 from hub.inbound.api.application import reply
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import HealthQuery
-from hub.inbound.middleware.authentication import may, operators_view, sees_all, viewer
+from hub.inbound.middleware.authentication import holder, may, operators_view, sees_all, viewer
 from hub.ports.engine import Engine
 from rolecall import __version__
 from rolecall.errors import HubWide, StoreError
@@ -79,6 +79,13 @@ def add_operations(
         if sees_all():
             report.running_tasks = len(hub.relays)
         return report
+
+    @app.get("/registry/me")
+    @operation("The holder of the token, and its rights.")
+    async def show_holder() -> TokenHolder:
+        found = holder()
+        rights = [right for right in Right if found.may(right)]
+        return TokenHolder(name=found.name, kind=found.kind, workspace=found.workspace, rights=rights)
 
     @app.get("/metrics")
     @operation("Metrics for Prometheus.", HubWide, answers={200: {"text/plain": str}})

@@ -43,6 +43,7 @@ _STATUS_TEXTS = {
     201: "A new lease.",
     202: "Accepted.",
     204: "No content.",
+    206: "The range.",
     304: "Not modified.",
     503: "Not ready.",
 }

@@ -221,6 +221,21 @@ class LogQuery(Query):
     limit: Annotated[int, *digits(1, 1000)] = 100
 
 
+class Conditions(Query):
+    """Of a download."""
+
+    range: Annotated[str, Header("Range")] = ""
+    if_range: Annotated[str, Header("If-Range")] = ""
+    etag: Annotated[str, Header("If-None-Match")] = ""
+
+
+class ArtifactQuery(Conditions):
+    part: Annotated[
+        Annotated[int, *digits(1, 2**31)] | None,
+        Field(description="One part of an artifact that has several of different kinds."),
+    ] = None
+
+
 class DeadLetterQuery(Query):
     limit: PageLimit = 50
     cursor: PageCursor = None

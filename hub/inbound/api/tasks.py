@@ -1,21 +1,24 @@
-"""The hub's own API for tasks: lists, logs, and why a worker was chosen. A2A's methods are in `a2a`."""
+"""The hub's own API for tasks: lists, logs, artifacts, and why a worker was chosen. A2A's methods are in `a2a`."""
 
 from __future__ import annotations
 
 from msgspec import UNSET, Raw
-from quart import Quart
+from quart import Quart, Response
 
 from hub.core.hub import Hub
 from hub.inbound.api.answers import BranchItem, DecisionItem, LoggedEvent, LogPage, TaskItem, Tasks, Tree
+from hub.inbound.api.downloads import DOWNLOAD, download
 from hub.inbound.api.operation import operation
-from hub.inbound.api.requests import LogQuery, Segment, TaskFilter
+from hub.inbound.api.requests import ArtifactQuery, LogQuery, Position, Segment, TaskFilter
 from hub.inbound.middleware.authentication import caller
-from rolecall.errors import Overloaded, TaskNotFound
+from rolecall.errors import ArtifactNotFound, ArtifactUnreadable, Overloaded, RangeInvalid, TaskNotFound
 from rolecall.model.a2a import Logged
 from rolecall.model.command import Target, TaskQuery
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.task import TaskRow
 from rolecall.protocol.text.timestamp import timestamp
+
+_DOWNLOAD_ERRORS = (TaskNotFound, ArtifactNotFound, RangeInvalid, ArtifactUnreadable, Overloaded)
 
 
 def add_tasks(app: Quart, hub: Hub) -> None:
@@ -32,6 +35,12 @@ def add_tasks(app: Quart, hub: Hub) -> None:
     async def log(task: Segment, query: LogQuery) -> LogPage:
         page = await hub.log_pages.read(caller(), TaskId(task), after=Cursor(query.after), limit=query.limit)
         return LogPage(events=[_event(logged) for logged in page.events], next_after=page.next_after)
+
+    @app.get("/registry/tasks/<task>/artifacts/<number>")
+    @operation("An artifact of a task, as a file.", *_DOWNLOAD_ERRORS, answers=DOWNLOAD)
+    async def artifact(task: Segment, number: Position, query: ArtifactQuery) -> Response:
+        found, at = await hub.download(caller(), TaskId(task), number, query.part)
+        return download(found, query, version=f"{at}-{number}-{query.part or 0}")
 
     @app.get("/registry/tasks/<task>/decision")
     @operation("Why a task's worker was chosen, as long as the hub remembers it.", TaskNotFound)

@@ -1,0 +1,84 @@
+"""Files for browsers. They come from strangers: a page of the hub's own origin must never be made of one."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from os.path import splitext
+from typing import Any
+from urllib.parse import quote
+
+from quart import Response
+from werkzeug.http import parse_etags, parse_range_header
+
+from hub.inbound.api.application import problem
+from hub.inbound.api.requests import Conditions
+from rolecall.errors import RangeInvalid
+from rolecall.model.content import Download
+
+DOWNLOAD: Mapping[int, Any] = {200: {"*/*": bytes}, 206: {"*/*": bytes}, 304: None}
+_TOKEN = "[a-z0-9][a-z0-9!#$&^_.+-]{0,62}"
+_MEDIA_TYPE = re.compile(rf"({_TOKEN}/{_TOKEN})(?:.*;\s*(charset={_TOKEN})\s*$)?", re.DOTALL)
+_NOT_IN_NAMES = str.maketrans(dict.fromkeys('<>:"|?*', "_"))
+"""What some systems refuse in the name of a file."""
+_LONGEST_NAME = 200
+"""Bytes, of 255 that file systems take."""
+
+
+def download(file: Download, conditions: Conditions, *, version: str) -> Response:
+    """All of the file or one range, to be stored and never shown. `version` changes with the content."""
+    etag, size = f'"{version}"', len(file.content)
+    headers = {
+        "Content-Type": _media_type(file.media_type),
+        "Content-Disposition": disposition(file.name),
+        "X-Content-Type-Options": "nosniff",
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+        "Cache-Control": "private, no-cache",
+        "Accept-Ranges": "bytes",
+        "ETag": etag,
+    }
+    if parse_etags(conditions.etag).contains_weak(version):
+        return Response(b"", status=304, headers=headers)
+    wanted = parse_range_header(conditions.range) if conditions.if_range in ("", etag) else None
+    if wanted is None or wanted.units != "bytes" or len(wanted.ranges) != 1:
+        return Response(file.content, headers=headers)
+    found = wanted.range_for_length(size)
+    if found is None:
+        refused = problem(RangeInvalid())
+        refused.headers["Content-Range"] = f"bytes */{size}"
+        return refused
+    start, stop = found
+    headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+    return Response(file.content[start:stop], status=206, headers=headers)
+
+
+def disposition(name: str) -> str:
+    """An attachment of a harmless name: for old readers in ASCII (RFC 6266), for the others as it is (RFC 5987)."""
+    safe = safe_name(name)
+    ascii_only = "".join(character if character.isascii() else "_" for character in safe).replace("%", "_")
+    plain = f'attachment; filename="{ascii_only}"'
+    return plain if ascii_only == safe else f"{plain}; filename*=UTF-8''{quote(safe, safe='')}"
+
+
+def safe_name(name: str) -> str:
+    """A file's name without its folders, and without what could hide or change its ending."""
+    last = re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1]
+    visible = "".join(character for character in last if unicodedata.category(character)[0] not in "CZ" or character == " ")
+    return _cut(visible.translate(_NOT_IN_NAMES).strip(" .")) or "download"
+
+
+def _cut(name: str) -> str:
+    """Its suffix stays."""
+    stem, suffix = splitext(name)
+    if len(suffix) > 16:
+        stem, suffix = name, ""
+    return stem.encode()[: _LONGEST_NAME - len(suffix.encode())].decode(errors="ignore") + suffix
+
+
+def _media_type(written: str) -> str:
+    """Without its parameters but the encoding of a text."""
+    found = _MEDIA_TYPE.match(written.lower())
+    if found is None:
+        return "application/octet-stream"
+    return f"{found[1]}; {found[2]}" if found[2] else found[1]
