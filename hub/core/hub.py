@@ -18,6 +18,7 @@ from hub.core.relay.relays import Relays
 from hub.core.routing.history import RoutingHistory
 from hub.core.routing.router import Route, Router
 from hub.core.supervisor import Supervisor
+from hub.core.tasks.erasure import Erasure
 from hub.core.tasks.lists import RowList, TaskList, TaskLists
 from hub.core.tasks.log_pages import LogPages
 from hub.core.tasks.lookup import TaskLookup
@@ -95,6 +96,7 @@ class Hub:
         self.paused_tasks = PausedTasks(deps, self.relays, supervisor, self._being_answered)
         self._lookup = TaskLookup(self._engine.tasks)
         self.log_pages = LogPages(deps, self._lookup)
+        self.erasure = Erasure(deps, self.relays, self._lookup, push)
         self._idempotency = Idempotency(self._engine.tasks, self.relays, self._lookup, deps.clock, limits.same_message)
         self.decisions = RoutingHistory()
         self.draining = False

@@ -87,6 +87,17 @@ class TaskStore(Protocol):
     async def unfinished(self) -> Sequence[TaskRow]:
         """All callers' tasks that have not ended, in the order of admission: a starting hub continues them."""
 
+    async def all_of(self, caller: Caller, *, context: str | None, admitted_by: float, limit: int) -> Sequence[TaskRow]:
+        """A piece of the caller's tasks that were admitted until that time of the wall clock, also of those that were answered
+        by a bare message; only those in `context` if it is given.
+        """
+
+    async def erase(self, task: TaskId) -> bool:
+        """Delete a task that has ended, whoever has it: turns, names, events, push configs, what these are owed, dead letters.
+        From the first call on it is unknown. Deletes a bounded piece per call; True: there is more of it. `forget` deletes what
+        a hub that was killed has left.
+        """
+
     async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
         """Delete tasks, with turns, names and events, that ended longer ago, or have been paused longer. Deletes a bounded
         number per call; returns how many.

@@ -226,6 +226,11 @@ OWN: dict[tuple[str, str], list[Address]] = {
         Address("GET", "/registry/tasks?context_id={id}", "read", of="context", others="ok"),
         Address("GET", "/registry/tasks?state=input-required,auth-required&context_id={id}", "read", of="context", others="ok"),
     ],
+    ("DELETE", "/registry/tasks"): [
+        Address("DELETE", "/registry/tasks?context_id={id}", "call", of="context", others="ok"),
+        Address("DELETE", "/registry/tasks?holder={id}", "operate", of="holder", others="ok"),
+    ],
+    ("DELETE", "/registry/tasks/<task>"): [Address("DELETE", "/registry/tasks/{id}", "call")],
     ("GET", "/registry/tasks/<task>/events"): [Address("GET", "/registry/tasks/{id}/events", "read")],
     ("GET", "/registry/tasks/<task>/artifacts/<number>"): [
         # The tasks of these tests wait for an answer, and have no artifact.

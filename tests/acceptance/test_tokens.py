@@ -180,6 +180,9 @@ def test_the_audit_log_records_who_did_what_and_no_content(tmp_path: Path) -> No
         for shown, path in ((token, "/"), ("rc_wrong", "/"), (reads, "/"), (reads, "/v1/message:send")):
             headers = {"Authorization": f"Bearer {shown}"}
             httpx.post(f"{hub.url}/agents/nobody{path}", json=body, headers=headers, trust_env=False)
+        for path in ("/t-1", "?context_id=c-1"):
+            headers = {"Authorization": f"Bearer {token}"}
+            httpx.delete(f"{hub.url}/registry/tasks{path}", headers=headers, trust_env=False)
     assert audit_file.stat().st_mode & 0o777 == 0o600
     lines = [json.loads(line) for line in audit_file.read_text().splitlines()]
     assert [(line["event"], line.get("who"), line["on"], line["outcome"]) for line in lines] == [
@@ -187,6 +190,8 @@ def test_the_audit_log_records_who_did_what_and_no_content(tmp_path: Path) -> No
         ("turned away", None, "/agents/nobody/", "Unauthenticated"),
         ("turned away", "board", "/agents/nobody/", "Forbidden"),
         ("turned away", "board", "/agents/nobody/v1/message:send", "Forbidden"),
+        ("erase", "anna", "t-1", "TaskNotFound"),
+        ("erase", "anna", "holder anna, context c-1", "ok"),
     ]
     assert "whispered" not in audit_file.read_text() + hub.output
     assert token not in audit_file.read_text() + hub.output

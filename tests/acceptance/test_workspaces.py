@@ -129,6 +129,31 @@ def test_metrics_cover_all_workspaces_and_are_for_the_default_one_alone(world: W
     assert (refused.status_code, refused.json()["reason"]) == (403, "FORBIDDEN")
 
 
+def test_a_holder_erases_its_own_tasks_and_an_operator_those_of_its_workspace(world: World) -> None:
+    mine, theirs = world.task("owner"), world.task("other")
+
+    def known(who: str, task: dict[str, Any]) -> bool:
+        return world.ask(who, "GET", f"/registry/tasks/{task['id']}/events").status_code == 200
+
+    for who, path in (
+        ("owner", f"/{theirs['id']}"),
+        ("admin", f"/{theirs['id']}"),
+        ("owner", f"?context_id={theirs['contextId']}"),
+        ("owner", "?holder=bert"),
+        ("reader", f"/{theirs['id']}"),
+    ):
+        world.ask(who, "DELETE", f"/registry/tasks{path}")
+    assert known("other", theirs)
+    assert world.ask("owner", "DELETE", f"/registry/tasks?context_id={mine['contextId']}").json() == {
+        "erased": 1,
+        "more": False,
+    }
+    assert not known("owner", mine)
+    assert world.ask("admin", "DELETE", "/registry/tasks?holder=bert").json()["erased"] >= 1
+    assert not known("other", theirs)
+    assert world.ask("admin", "DELETE", "/registry/tasks").json()["reason"] == "INVALID_PARAMS"
+
+
 def test_a_routing_decision_is_shown_for_the_callers_own_task_under_any_name(world: World) -> None:
     """In 0.1 a caller chooses its task ids, and so may choose the id of a foreign task."""
     task = world.task("owner")["id"]

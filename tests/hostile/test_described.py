@@ -50,6 +50,9 @@ NOT_GENERATED = {
     "POST /registry/agents/{name}/drain",
     "GET /registry/tasks/{task}/decision",
     "GET /registry/tasks/{task}/events",
+    "DELETE /registry/tasks",
+    "DELETE /registry/tasks/{task}",
+    "GET /registry/tasks/{task}/tree",
     "GET /registry/tasks/{task}/artifacts/{number}",
     "POST /registry/push/dead-letters/{task}/{config}/{cursor}/redeliver",
 }
@@ -160,7 +163,7 @@ def test_an_empty_cursor_is_the_first_page(hub: Hub, variant: Variant) -> None:
 def test_a_refused_method_is_answered_with_the_allowed_ones(hub: Hub, variant: Variant) -> None:
     answer = httpx.patch(f"{hub.url}/registry/tasks", headers=variant.headers, trust_env=False)
     assert (answer.status_code, answer.json()["reason"]) == (405, "METHOD_NOT_ALLOWED")
-    assert answer.headers["allow"] == "GET, HEAD, OPTIONS"
+    assert answer.headers["allow"] == "DELETE, GET, HEAD, OPTIONS"
 
 
 async def test_the_records_of_a_task_conform_to_the_description(hub: Hub, variant: Variant) -> None:
@@ -192,6 +195,7 @@ async def test_the_records_of_a_task_conform_to_the_description(hub: Hub, varian
         check("DecisionItem", await read(f"/registry/tasks/{task}/decision"))
         log = check("LogPage", await read(f"/registry/tasks/{task}/events"))
         assert log["events"][-1]["document"]["status"]["state"] == log["events"][-1]["state"] == "completed"
+        check("Erased", (await http.delete("/registry/tasks?context_id=nothing")).json())
         check("Ready", await read("/readyz?verbose"))
         assert "running_tasks" in check("HealthReport", await read("/health"))
         letter = (await _until(lambda: read("/registry/push/dead-letters"), "dead_letters"))["dead_letters"][0]

@@ -65,6 +65,10 @@ class PushConfigs:
         await self._pushes.delete(caller, task, config)
         self._deliveries.cancel(task, config)
 
+    def erased(self, task: TaskId) -> None:
+        """The task and its configs are gone."""
+        self._deliveries.cancel(task)
+
     async def dead_letters(
         self, caller: Caller, *, limit: int = _DEAD_PAGE, before: str | None = None, whole: bool = False
     ) -> DeadPage:

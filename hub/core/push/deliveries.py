@@ -93,10 +93,10 @@ class Deliveries:
             except TimeoutError:
                 pass
 
-    def cancel(self, task: TaskId, config: str) -> None:
-        """Stop the running delivery of a config that has just been changed or deleted."""
+    def cancel(self, task: TaskId, config: str | None = None) -> None:
+        """Stop the running deliveries of a config that has just been changed or deleted, or of a task that has been erased."""
         for job, claim in self._running.items():
-            if (claim.config.task, claim.config.id) == (task, config):
+            if claim.config.task == task and config in (None, claim.config.id):
                 job.cancel()
 
     # --- pieces

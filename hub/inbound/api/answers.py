@@ -227,6 +227,13 @@ class LogPage(Answer):
     next_after: Count | None
 
 
+class Erased(Answer):
+    """`erased`: how many tasks. `more`: the request reached its limit; repeat it."""
+
+    erased: Count
+    more: bool
+
+
 class DecisionItem(Answer):
     """Why this worker was chosen: the rule, the number of candidates, and the workers, with reasons, that were passed over
     because calls to them fail (not more than ten).

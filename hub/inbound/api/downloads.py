@@ -9,7 +9,7 @@ from os.path import splitext
 from typing import Any
 from urllib.parse import quote
 
-from quart import Response
+from quart import Response, request
 from werkzeug.http import parse_etags, parse_range_header
 
 from hub.inbound.api.application import problem
@@ -40,7 +40,8 @@ def download(file: Download, conditions: Conditions, *, version: str) -> Respons
     }
     if parse_etags(conditions.etag).contains_weak(version):
         return Response(b"", status=304, headers=headers)
-    wanted = parse_range_header(conditions.range) if conditions.if_range in ("", etag) else None
+    applies = request.method == "GET" and conditions.if_range in ("", etag)
+    wanted = parse_range_header(conditions.range) if applies else None
     if wanted is None or wanted.units != "bytes" or len(wanted.ranges) != 1:
         return Response(file.content, headers=headers)
     found = wanted.range_for_length(size)

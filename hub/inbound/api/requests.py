@@ -216,6 +216,13 @@ class TaskFilter(Query):
     cursor: PageCursor = None
 
 
+class EraseQuery(Query):
+    context_id: Annotated[str | None, BeforeValidator(_text_or_none), Field(description="All tasks in this context.")] = None
+    holder: Annotated[str | None, BeforeValidator(_text_or_none), Field(description="Those of this holder, for operators.")] = (
+        None
+    )
+
+
 class LogQuery(Query):
     after: Annotated[int, *digits(0, 2**31), Field(description="The cursor of the last event that is known.")] = 0
     limit: Annotated[int, *digits(1, 1000)] = 100

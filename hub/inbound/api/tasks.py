@@ -1,4 +1,4 @@
-"""The hub's own API for tasks: lists, logs, artifacts, and why a worker was chosen. A2A's methods are in `a2a`."""
+"""The hub's own API for tasks: lists, logs, artifacts, erasure, and why a worker was chosen. A2A's methods are in `a2a`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from msgspec import UNSET, Raw
 from quart import Quart, Response
 
 from hub.core.hub import Hub
-from hub.inbound.api.answers import BranchItem, DecisionItem, LoggedEvent, LogPage, TaskItem, Tasks, Tree
+from hub.inbound.api.answers import BranchItem, DecisionItem, Erased, LoggedEvent, LogPage, TaskItem, Tasks, Tree
 from hub.inbound.api.downloads import DOWNLOAD, download
 from hub.inbound.api.operation import operation
-from hub.inbound.api.requests import ArtifactQuery, LogQuery, Position, Segment, TaskFilter
+from hub.inbound.api.requests import ArtifactQuery, EraseQuery, LogQuery, Position, Segment, TaskFilter
+from hub.inbound.middleware.audit import recorded
 from hub.inbound.middleware.authentication import caller
-from rolecall.errors import ArtifactNotFound, ArtifactUnreadable, Overloaded, RangeInvalid, TaskNotFound
+from rolecall.errors import ArtifactNotFound, ArtifactUnreadable, InvalidParams, Overloaded, RangeInvalid, TaskNotFound
 from rolecall.model.a2a import Logged
 from rolecall.model.command import Target, TaskQuery
-from rolecall.model.ids import Cursor, TaskId
+from rolecall.model.ids import Caller, Cursor, TaskId
+from rolecall.model.principal import Right
 from rolecall.model.task import TaskRow
 from rolecall.protocol.text.timestamp import timestamp
 
@@ -29,6 +31,21 @@ def add_tasks(app: Quart, hub: Hub) -> None:
         page, questions = await hub.page(caller(), wanted)
         items = [_item(row, questions.get(row.id)) for row in page.rows]
         return Tasks(tasks=items, total=page.total, next_cursor=page.before)
+
+    @app.delete("/registry/tasks")
+    @operation("Erase the tasks of a context, or of a holder.", InvalidParams, Overloaded, right=Right.CALL)
+    async def erase_all(query: EraseQuery) -> Erased:
+        owner = caller() if query.holder is None else Caller(caller(Right.OPERATE).workspace, query.holder)
+        if query.context_id is None and query.holder is None:
+            raise InvalidParams("Name what to erase: ?context_id= a context of yours, or ?holder= the holder of the tasks.")
+        with recorded(caller(), "erase", f"holder {owner.name}, context {query.context_id or 'any'}"):
+            return Erased(*await hub.erasure.all_of(owner, query.context_id))
+
+    @app.delete("/registry/tasks/<task>")
+    @operation("Erase a task.", TaskNotFound, right=Right.CALL)
+    async def erase(task: Segment) -> Erased:
+        with recorded(caller(), "erase", task):
+            return Erased(*await hub.erasure.task(caller(), TaskId(task)))
 
     @app.get("/registry/tasks/<task>/events")
     @operation("A page of a task's log, as it is stored.", TaskNotFound, Overloaded)

@@ -96,6 +96,14 @@ class MemoryTasks:
         self._pushes.forget(task)
         self._drop_names(task)
 
+    async def all_of(self, caller: Caller, *, context: str | None, admitted_by: float, limit: int) -> Sequence[TaskRow]:
+        rows = [cached.row for cached in self._tasks.values() if cached.row.caller == caller]
+        return [row for row in rows if context in (None, row.context) and row.created <= admitted_by][:limit]
+
+    async def erase(self, task: TaskId) -> bool:
+        await self.discard(task)
+        return False
+
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         return self._known(task).seen_by(caller)
 

@@ -137,6 +137,21 @@ select workspace, sum(size) from (
   select workspace, length(params) from turn join task on task.key = turn.task
 ) group by workspace
 """
+# Not even `forget` waits for the rest of it. The row of an open task may be behind its log.
+_BEGIN_ERASURE = """
+update task set hidden = 1, state = 'completed', idle_since = 0,
+  last = (select last from task_now where key = ?1), size = (select size from task_now where key = ?1)
+where key = ?1
+"""
+# From the end, so that a reader that lags has no gap.
+_NEWEST_EVENTS = """
+select min(place), count(*) from (
+  select place, sum(bytes) over (order by place desc) - bytes as before from (
+    select place, length(body) as bytes from event
+    where place > (?1 << 24) and place < ((?1 + 1) << 24) order by place desc limit ?2
+  )
+) where before < ?3
+"""
 _NEWEST_FIRST = "order by updated desc, id desc limit ?"
 _NO_TASK = (-1, "")
 _STILL_EXPIRED = f"""
@@ -147,6 +162,8 @@ select 1 from task where key = ?3 and id = ?4 and (
 # Limits of one call of `forget`, because other writes wait for it. A task with more events is deleted alone.
 FORGET_TASKS = 50
 FORGET_EVENTS = 2_000
+FORGET_BYTES = 1024 * 1024
+"""Of events of a task that is erased."""
 FORGET_CALLS = 100
 """Tasks whose names one call of `forget_calls` deletes."""
 
@@ -303,6 +320,25 @@ class SqliteTasks:
                 self._disk.give_back(*freed)
 
         await self._writer.submit(write, publish, task=task)
+
+    async def all_of(self, caller: Caller, *, context: str | None, admitted_by: float, limit: int) -> Sequence[TaskRow]:
+        where, values = _filter(caller, context, None)
+        sql = f"select {MEMBERS} from task_now where {where} and created <= ? limit ?"
+        return [row_of(members) for members in await self._lists.rows(sql, [*values, admitted_by, limit])]
+
+    async def erase(self, task: TaskId) -> bool:
+        def write(db: sqlite3.Connection) -> tuple[bool, tuple[str, int] | None]:
+            """Whether it was there, and as from `_erase_piece`."""
+            found = db.execute("select key, hidden and idle_since = 0 from task where id = ?", (task,)).fetchone()
+            return found is not None, _erase_piece(db, *found) if found is not None else None
+
+        def publish(erased: tuple[bool, tuple[str, int] | None]) -> None:
+            self._cache.drop(task)
+            if (freed := erased[1]) is not None:
+                self._disk.give_back(*freed)
+
+        known, freed = await self._writer.submit(write, publish, task=task)
+        return known and freed is None
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         cached = self._cache.find(task)
@@ -543,6 +579,21 @@ def _joined(names: Sequence[CallName]) -> bytearray:
 
 def _split(key: int, joined: bytes) -> list[tuple[bytes, int]]:
     return [(joined[at : at + _NAME_BYTES], key) for at in range(0, len(joined), _NAME_BYTES)]
+
+
+def _erase_piece(db: sqlite3.Connection, key: int, begun: bool) -> tuple[str, int] | None:
+    """As from `_delete`; None: there are more events."""
+    if not begun:
+        db.execute(_BEGIN_ERASURE, (key,))
+        for table in ("push_config", "delivery", "dead_letter"):
+            db.execute(f"delete from {table} where task = ?", (key,))
+        for (names,) in db.execute(_NAMES, (key,)).fetchall():
+            db.executemany(_FREE_NAME, _split(key, names))
+    lowest, count = db.execute(_NEWEST_EVENTS, (key, FORGET_EVENTS, FORGET_BYTES)).fetchone()
+    if count:
+        db.execute("delete from event where place >= ? and place < ((? + 1) << 24)", (lowest, key))
+    more = db.execute("select 1 from event where place > (?1 << 24) and place < ((?1 + 1) << 24) limit 1", (key,)).fetchone()
+    return None if more else _delete(db, key)
 
 
 def _delete(db: sqlite3.Connection, key: int) -> tuple[str, int]:

@@ -134,6 +134,22 @@ async def test_a_deleted_receiver_gets_no_more_events(post: Post, system: System
     await still_holds(lambda: len(receiver.got) == 1)
 
 
+async def test_an_erased_task_gets_no_more_deliveries_and_the_running_one_is_cancelled(
+    post: Post, system: System, receiver: Receiver
+) -> None:
+    receiver.then("hang", "hang")
+    mine = await a_task(system)
+    for name in ("c", "d"):
+        await post.set(mine, receiver.url, name)
+    await logged(system, mine, task("working"), DONE)
+    await until(lambda: len(receiver.got) == 2)
+    assert not await system.engine.tasks.erase(mine)
+    post.push.erased(mine)
+    await until(lambda: receiver.left == 2, 0.7)
+    system.clock.advance(100)
+    await still_holds(lambda: len(receiver.got) == 2)
+
+
 async def test_a_task_that_is_deleted_meanwhile_is_not_delivered(
     post: Post, system: System, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
