@@ -40,8 +40,8 @@ def download(file: Download, conditions: Conditions, *, version: str) -> Respons
     }
     if parse_etags(conditions.etag).contains_weak(version):
         return Response(b"", status=304, headers=headers)
-    applies = request.method == "GET" and conditions.if_range in ("", etag)
-    wanted = parse_range_header(conditions.range) if applies else None
+    counts = request.method == "GET" and conditions.if_range in ("", etag)
+    wanted = parse_range_header(conditions.range) if counts else None
     if wanted is None or wanted.units != "bytes" or len(wanted.ranges) != 1:
         return Response(file.content, headers=headers)
     found = wanted.range_for_length(size)

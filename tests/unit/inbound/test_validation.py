@@ -204,6 +204,9 @@ def test_every_member_that_can_be_refused_has_a_reason() -> None:
     texts = {
         "AgentFilter": ("role", "skill", "tag", "capability", "label", "q", "cursor"),
         "TaskFilter": ("role", "context_id", "cursor"),
+        "Conditions": ("range", "if_range", "etag"),
+        "ArtifactQuery": ("range", "if_range", "etag"),
+        "EraseQuery": ("context_id", "holder"),
         "DeadLetterQuery": ("cursor",),
         "HealthQuery": ("verbose",),
         "CardQuery": ("etag", "since", "version"),

@@ -51,7 +51,7 @@ def test_a_list_by_state_is_read_from_its_index(
 def test_of_several_states_no_more_than_a_page_of_each_is_sorted(engine: SqliteEngine, database: Path) -> None:
     page = plan(database, *list_page(ANNA, TaskQuery(states=(TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED))))
     assert page.count("USING INDEX task_state (workspace=? AND caller=? AND state=?)") == 2
-    assert page.count("TEMP B-TREE") == 1
+    assert page.count("TEMP B-TREE") == page.count("SCAN (subquery") == 2
 
 
 @pytest.mark.parametrize("role", [None, "echo"])
