@@ -513,5 +513,12 @@ async def _read_to_rest(subscription: Subscription, after: Cursor) -> None:
 
 
 def _rests(log: Sequence[Logged], after: Cursor) -> bool:
-    """The log has an event after `after`, and no more will follow without a further message."""
-    return bool(log) and log[-1].cursor > after and (log[-1].event.is_last or log[-1].event.pauses)
+    """The log has an event after `after` behind which no more was expected without a further message. Content may follow a
+    pause all the same.
+    """
+    for logged in reversed(log):
+        if logged.cursor <= after:
+            return False
+        if logged.event.is_last or logged.event.pauses:
+            return True
+    return False

@@ -193,3 +193,12 @@ async def test_the_slot_of_a_task_that_paused_and_continued_stays_free(system: S
     first.release()
     await asyncio.sleep(0.1)
     assert lease.in_flight == 0
+
+
+async def test_a_blocking_send_is_answered_although_content_follows_the_pause_at_once(system: System) -> None:
+    await system.enrol("echo:a")
+    together = [task(), status("input-required", "which?"), chunk("late", append=False)]
+    system.forwarder.plan("echo:a", together, Hold())
+    async with asyncio.timeout(30):
+        answer = await system.send()
+    assert answer["status"]["state"] == "input-required"
