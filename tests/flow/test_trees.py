@@ -192,3 +192,12 @@ async def test_a_deleted_task_leaves_no_branch(stored_system: System) -> None:
     await system.engine.tasks.discard(one)
     assert await system.engine.tasks.branch_of(one) is None
     assert list(await system.engine.tasks.tree(root, limit=10)) == []
+
+
+async def test_a_tree_without_its_root_is_still_shown(system: System) -> None:
+    root = await working(system, "planner")
+    one = await child(system, root, "writer", goes_on=True)
+    two = await child(system, one, "editor")
+    await system.engine.tasks.discard(root)
+    found, below = await system.hub.trees.tree(await row_of(system, one))
+    assert (found.id, [child.row.id for child in below]) == (one, [two])

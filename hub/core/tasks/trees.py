@@ -7,6 +7,7 @@ import hmac
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from hub.core.relay.cancel import cancel, end
@@ -197,10 +198,13 @@ class Trees:
             self._keep(self._running(branch.parent) or await self._paused(row.caller, branch.parent), row.id, branch)
 
     async def tree(self, row: TaskRow) -> tuple[TaskRow, Sequence[Child]]:
-        """The root of the caller's task's tree, and all below it."""
-        branch = await self._tasks.branch_of(row.id)
-        root = await self._tasks.get(row.caller, branch.root) if branch is not None else row
-        return root, await self._tasks.tree(root.id, limit=_SHOWN)
+        """The root of the tree, and all below it. Where the root has been deleted, the task itself is in its place."""
+        branch, root = await self._tasks.branch_of(row.id), row
+        if branch is not None:
+            with suppress(TaskNotFound):
+                root = await self._tasks.get(row.caller, branch.root)
+        below = await self._tasks.tree(branch.root if branch is not None else row.id, limit=_SHOWN)
+        return root, [child for child in below if child.row.id != root.id]
 
     # --- details
 

@@ -119,7 +119,7 @@ _BRANCH = "parent, root, roles, deadline, goes_on"
 _ADD_BRANCH = f"insert into branch (task, {_BRANCH}) values (?, ?, ?, ?, ?, ?)"
 _BRANCH_OF = f"select {_BRANCH} from branch where task = (select key from task where id = ?)"
 _CHILDREN = f"select {_BRANCH}, {MEMBERS} from branch join task_now on task_now.key = branch.task"
-_TREE = f"{_CHILDREN} where root = ? order by branch.task limit ?"
+_TREE = f"{_CHILDREN} where root = ? and not hidden order by branch.task limit ?"
 _OPEN_CHILDREN = f"{_CHILDREN} where idle_since is null order by branch.task"
 _SIZE = f"""
 select workspace, {ROW_SIZE} + (select size from task_now where key = ?1) + length(turn_params)
