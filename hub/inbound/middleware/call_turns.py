@@ -6,7 +6,7 @@ import asyncio
 
 from hub.core.shares.rotation import Rotation
 
-_AT_ONCE = 16
+_AT_ONCE = 32
 """A call takes a dozen iterations. The fewer start in one, the shorter the iterations of the others are; and the fewer messages
 are stored together.
 """

@@ -38,15 +38,15 @@ class Calls:
 
 async def test_few_calls_start_at_once() -> None:
     calls = Calls()
-    calls.come(*["a"] * 16)
-    assert await calls.starts() == [16]
+    calls.come(*["a"] * 32)
+    assert await calls.starts() == [32]
 
 
 async def test_of_many_calls_a_few_start_in_each_iteration_in_order() -> None:
     calls = Calls()
     calls.come(*map(str, range(100)))
     counts = await calls.starts()
-    assert max(counts) == 16
+    assert max(counts) == 32
     assert len(counts) < 20
     assert calls.started == [str(number) for number in range(100)]
 
@@ -55,7 +55,7 @@ async def test_a_workspace_with_one_call_does_not_wait_for_the_hundred_of_anothe
     calls = Calls()
     calls.come(*["busy"] * 100, "quiet")
     await calls.starts()
-    assert calls.started.index("quiet") < 20
+    assert calls.started.index("quiet") < 40
 
 
 async def test_calls_that_come_one_after_another_never_wait() -> None:
@@ -68,9 +68,9 @@ async def test_calls_that_come_one_after_another_never_wait() -> None:
 
 async def test_a_cancelled_call_leaves_its_turn_to_the_next() -> None:
     calls = Calls()
-    calls.come(*["a"] * 60)
+    calls.come(*["a"] * 80)
     await asyncio.sleep(0)
-    for task in calls.tasks[16:58]:
+    for task in calls.tasks[32:78]:
         task.cancel()
     await asyncio.wait_for(asyncio.gather(*calls.tasks, return_exceptions=True), 1)
-    assert len(calls.started) == 18
+    assert len(calls.started) == 34
