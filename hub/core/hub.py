@@ -263,7 +263,7 @@ class Hub:
                 self._note_decision(row.id, route)
                 relay = self.relays.start(row, (turn,), route=route, send=send, references=references)
                 if branch is not None:
-                    self.trees.began(row.id, branch)
+                    self.trees.began(row, branch)
             return relay
         finally:
             if branch is not None and relay is None:

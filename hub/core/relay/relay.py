@@ -120,7 +120,7 @@ class Relay(Inbox):
         self.began = self._known_end = row.at
         self._answering = False
         self.due: float | None = None
-        """When the call from which it came says that it must be done."""
+        """When the task must be done, on the monotonic clock. None: at no time of its own."""
         self._called_at = now
         self.started = StartSignal()
         self.taken_back = False

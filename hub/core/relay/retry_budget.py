@@ -106,7 +106,8 @@ class RetryBudget:
 
     def failed(self, now: float, error: HubError, worker: str, *, durable: bool = False) -> float:
         """The pause before the next attempt. `durable`: a worker that is gone may come back with its tasks.
-        WorkerLost, WorkerSilent, InvalidAnswer, Overloaded, WorkerFull."""
+        WorkerLost, WorkerSilent, InvalidAnswer, Overloaded, WorkerFull.
+        """
         self._refusals_in_a_row = self._refusals_in_a_row + 1 if isinstance(error, Overloaded | WorkerFull) else 0
         match error:
             case Overloaded() | WorkerFull():  # the worker was not asked, so it is not silent

@@ -79,7 +79,8 @@ class Trees:
         self._parents: dict[TaskId, _Parent] = {}
         self._branches: dict[TaskId, Branch] = {}
         """Of the children that have not ended."""
-        self._begun: Counter[TaskId] = Counter()
+        self._admitting: Counter[TaskId] = Counter()
+        """How many children are being stored, by the root of their tree."""
         relays.on_end = self.ended
 
     # --- a call from within a task
@@ -124,10 +125,10 @@ class Trees:
         if role in roles and not call.again:
             raise RoleInChain((*roles, role))
         root, now = above.root if above is not None else call.task, self._deps.clock.wall()
-        self._begun[root] += 1
+        self._admitting[root] += 1
         try:
             known = await self._tasks.tree(root, limit=self._limits.calls)
-            if len(known) + self._begun[root] > self._limits.calls:
+            if len(known) + self._admitting[root] > self._limits.calls:
                 raise TreeTooLarge((*roles, role), self._limits.calls)
             deadline = _earliest(above.deadline if above is not None else None, now + call.within if call.within else None)
             if deadline is not None and deadline <= now:
@@ -138,14 +139,18 @@ class Trees:
         return Branch(call.task, root, roles, deadline, call.goes_on)
 
     def refused(self, root: TaskId) -> None:
-        self._begun[root] -= 1
-        if not self._begun[root]:
-            del self._begun[root]
+        """A place was found, and nothing was stored."""
+        self._admitted(root)
 
-    def began(self, child: TaskId, branch: Branch) -> None:
+    def began(self, row: TaskRow, branch: Branch) -> None:
         """It is stored. If its parent has ended meanwhile, it ends too."""
-        self.refused(branch.root)
-        self._keep(self._running(branch.parent), child, branch)
+        self._admitted(branch.root)
+        self._keep(self._running(branch.parent), row, branch)
+
+    def _admitted(self, root: TaskId) -> None:
+        self._admitting[root] -= 1
+        if not self._admitting[root]:
+            del self._admitting[root]
 
     # --- the end of a task
 
@@ -155,47 +160,44 @@ class Trees:
         if branch is not None and (parent := self._parents.get(branch.parent)) is not None:
             parent.children.pop(task, None)
         ended = self._parents.pop(task, None)
-        for child, below in ended.children.items() if ended is not None else ():
-            self._lose_parent(child, below)
+        if ended is not None:
+            for child, below in ended.children.items():
+                self._lose_parent(ended.caller, child, below)
 
-    def _lose_parent(self, child: TaskId, branch: Branch) -> None:
+    def _lose_parent(self, caller: Caller, child: TaskId, branch: Branch) -> None:
         if not branch.goes_on:
-            self._supervisor.run_once(f"ending {child}, whose parent has ended", self._end(child))
+            self._supervisor.run_once(f"ending {child}, whose parent has ended", self._end(caller, child))
 
-    async def _end(self, child: TaskId) -> None:
+    async def _end(self, caller: Caller, child: TaskId) -> None:
         while True:
             try:
-                await self._end_once(child)
+                await self._end_once(await self._tasks.get(caller, child))
                 return
             except (TaskNotFound, TaskNotCancelable):
                 return  # it has ended
             except StoreUnavailable:
                 await asyncio.sleep(_TRY_AGAIN)
 
-    async def _end_once(self, child: TaskId) -> None:
-        relay = self._relays.of(child)
-        row = relay.row if relay is not None else await self._row_of(child)
+    async def _end_once(self, row: TaskRow) -> None:
+        """TaskNotFound, TaskNotCancelable, StoreUnavailable."""
+        if row.ended:
+            return
         try:
             await cancel(self._deps, self._relays, row)
         except (TaskNotFound, TaskNotCancelable, StoreUnavailable):
             raise
         except HubError as error:
-            log.info("a child is ended without its worker", extra={"event": "child_ended", "task": child, "why": error.message})
+            log.info(
+                "a child is ended without its worker", extra={"event": "child_ended", "task": row.id, "why": error.message}
+            )
             await end(self._deps, self._relays, row)
-
-    async def _row_of(self, child: TaskId) -> TaskRow:
-        """A paused child has no relay."""
-        for known in await self._tasks.open_children():
-            if known.row.id == child:
-                return known.row
-        raise TaskNotFound
 
     # --- others
 
     async def settle(self) -> None:
         """Take up the trees that an earlier hub left, after its tasks. A child whose parent has ended meanwhile ends."""
         for row, branch in await self._tasks.open_children():
-            self._keep(self._running(branch.parent) or await self._paused(row.caller, branch.parent), row.id, branch)
+            self._keep(self._running(branch.parent) or await self._paused(row.caller, branch.parent), row, branch)
 
     async def tree(self, row: TaskRow) -> tuple[TaskRow, Sequence[Child]]:
         """The root of the tree, and all below it. Where the root has been deleted, the task itself is in its place."""
@@ -225,13 +227,14 @@ class Trees:
             return None
         return None if row.ended else _Parent(caller, row.role, row.worker, row.epoch, {})
 
-    def _keep(self, parent: _Parent | None, child: TaskId, branch: Branch) -> None:
-        self._branches[child] = branch
+    def _keep(self, parent: _Parent | None, row: TaskRow, branch: Branch) -> None:
+        """`parent` None: it has ended."""
+        self._branches[row.id] = branch
         if parent is None:
-            self._lose_parent(child, branch)
+            self._lose_parent(row.caller, row.id, branch)
         else:
-            self._parents.setdefault(branch.parent, parent).children[child] = branch
-        if branch.deadline is not None and (relay := self._relays.of(child)) is not None:
+            self._parents.setdefault(branch.parent, parent).children[row.id] = branch
+        if branch.deadline is not None and (relay := self._relays.of(row.id)) is not None:
             relay.due = self._deps.clock.monotonic() + branch.deadline - self._deps.clock.wall()
 
 

@@ -79,7 +79,7 @@ def version_of(request: Request) -> str:
 
 
 def extension_headers(request: Request) -> Headers:
-    """The answer's header: it repeats the requested extensions, because all of them are passed to the worker."""
+    """The answer's header: it repeats the requested extensions, because the hub has them or passes them to the worker."""
     for name in _EXTENSION_HEADERS:
         if name in request.headers:
             return [(name, ", ".join(_extensions(request)).encode("ascii"))]
