@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator
 
 from pydantic import BaseModel
 
-from rolecall import NeedInput, Task, Worker
+from rolecall import NeedInput, Task, TaskFailed, Worker
 
-planner, writer, asker, ping, pong, leaf, spread, shouter, store, client = (
-    Worker(role) for role in ("planner", "writer", "asker", "ping", "pong", "leaf", "spread", "shouter", "store", "client")
+planner, writer, asker, ping, pong, leaf = (Worker(role) for role in ("planner", "writer", "asker", "ping", "pong", "leaf"))
+spread, shouter, store, client, slow, waiter = (
+    Worker(role) for role in ("spread", "shouter", "store", "client", "slow", "waiter")
 )
 
 
@@ -62,6 +63,28 @@ async def price(wanted: Order) -> Invoice:
 async def ask_price(text: str, task: Task) -> str:
     invoice = await task.call("store", Order(what=text, count=4), returns=Invoice, skill="price")
     return f"{text} for {invoice.total}"
+
+
+@slow.on_message
+async def take_time(text: str) -> str:
+    """Answers after that many seconds."""
+    await asyncio.sleep(float(text))
+    return "in time"
+
+
+@waiter.on_message
+async def wait_for_slow(text: str, task: Task) -> str:
+    """`SECONDS`, or `SECONDS within LIMIT`, or `SECONDS timeout LIMIT`."""
+    seconds, _, rest = text.partition(" ")
+    how, _, limit = rest.partition(" ")
+    try:
+        async with asyncio.timeout(float(limit) if how == "timeout" else None):
+            reply = await task.call("slow", seconds, within=float(limit) if how == "within" else None)
+    except TimeoutError:
+        return "timed out"
+    except TaskFailed as error:
+        return f"failed: {error.reason}"
+    return reply.text
 
 
 @shouter.on_message

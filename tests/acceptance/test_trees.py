@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
@@ -29,7 +30,9 @@ class Agents:
     def start(self, role: str) -> Any:
         env = {"ROLECALL_TOKEN": self.tokens["worker"]}
         log = self.folder / f"{role}.log"
-        return self._closing.enter_context(start_worker(f"{WORKERS}:{role}", f"{role}:a", self.hub.url, log=log, env=env))
+        worker = self._closing.enter_context(start_worker(f"{WORKERS}:{role}", f"{role}:a", self.hub.url, log=log, env=env))
+        self._closing.callback(lambda: worker.kill9() if worker.alive else None)  # its handlers may run for minutes
+        return worker
 
     def restart(self) -> None:
         """Kill the hub, and start it again on the same data and port."""
@@ -47,6 +50,25 @@ class Agents:
         message["message"] |= members
         result: dict[str, Any] = self.rpc(role, "message/send", {**message, "configuration": {"blocking": wait}})["result"]
         return result
+
+    def take_lease(self, role: str, server: str) -> dict[str, Any]:
+        """A lease that the test holds, and whose calls the worker `server` serves."""
+        headers = {"Authorization": f"Bearer {self.tokens['worker']}"}
+        agent = self.http.get(f"{self.hub.url}/registry/agents/{server}:a", headers=headers).json()
+        offer = {"url": agent["url"], "card": agent["card"], "boot": "b"}
+        lease: dict[str, Any] = self.http.put(f"{self.hub.url}/registry/agents/{role}/a", json=offer, headers=headers).json()
+        return lease
+
+    def call_within(self, task: str, lease: dict[str, Any], role: str, text: str = "hi") -> dict[str, Any]:
+        """A call of `role` that the holder of the lease makes in that task."""
+        proof = f"task={task}; worker={lease['name']}; epoch={lease['epoch']}; lease={lease['lease']}"
+        return self.rpc(role, "message/send", text_message(text), "worker", A2A_Parent=proof)
+
+    def revoke(self, name: str) -> None:
+        path = self.hub.data_dir / "tokens.json"
+        listed = json.loads(path.read_text())
+        listed["tokens"] = [one for one in listed["tokens"] if one["name"] != name]
+        path.write_text(json.dumps(listed))
 
     def states(self, role: str) -> list[str]:
         query = {"role": role}
@@ -101,6 +123,39 @@ def test_a_call_in_a_task_takes_a_model_and_returns_one(agents: Agents) -> None:
     for role in ("store", "client"):
         agents.start(role)
     assert text_of(agents.send("client", "tea")) == "tea for 12"
+
+
+def test_a_call_in_a_task_has_a_deadline_and_can_be_given_up(agents: Agents) -> None:
+    for role in ("slow", "waiter"):
+        agents.start(role)
+    assert text_of(agents.send("waiter", "0.1 within 20")) == "in time"
+    assert text_of(agents.send("waiter", "60 timeout 1")) == "timed out"
+    wait_for(lambda: sorted(agents.states("slow")) == ["canceled", "completed"])
+    assert text_of(agents.send("waiter", "60 within 1")) == "failed: DEADLINE_EXCEEDED"
+    assert sorted(agents.states("slow")) == ["canceled", "completed", "failed"]
+
+
+def test_a_call_in_a_task_goes_on_after_a_kill_of_the_hub(agents: Agents) -> None:
+    for role in ("slow", "waiter"):
+        agents.start(role)
+    task = agents.send("waiter", "4", wait=False)
+    wait_for(lambda: agents.states("slow") == ["working"])
+    agents.restart()
+    wait_for(lambda: agents.states("waiter") == ["completed"], 30)
+    assert text_of(agents.rpc("waiter", "tasks/get", {"id": task["id"]})["result"]) == "in time"
+    assert agents.states("slow") == ["completed"]
+
+
+def test_the_tree_of_a_caller_whose_token_is_revoked_gets_no_new_calls(agents: Agents) -> None:
+    for role in ("leaf", "shouter"):
+        agents.start(role)
+    lease = agents.take_lease("holder", "leaf")
+    task = agents.send("holder", "hi", wait=False)
+    assert agents.call_within(task["id"], lease, "shouter")["result"]["status"]["state"] == "completed"
+    agents.revoke("client")
+    wait_for(lambda: agents.call_within(task["id"], lease, "shouter").get("error") is not None)
+    refused = agents.call_within(task["id"], lease, "shouter")["error"]
+    assert refused["data"][0]["reason"] == "FORBIDDEN" and "revoked" in refused["message"]
 
 
 def test_two_roles_that_call_each_other_stop_with_the_chain_in_the_error(agents: Agents) -> None:
