@@ -17,6 +17,7 @@ from worker_sdk.calling.stream import HubStream
 from worker_sdk.context import Task
 from worker_sdk.errors import (
     AuthError,
+    Forbidden,
     HubBusy,
     HubUnreachable,
     InputRequired,
@@ -43,6 +44,7 @@ __all__ = [
     "Artifact",
     "AuthError",
     "File",
+    "Forbidden",
     "HubBusy",
     "HubClient",
     "HubStream",

@@ -1,7 +1,7 @@
 """Errors of calls to a hub. Each has a reason, a hint, and the code if the hub sent one: a program need not parse the message.
 
 RolecallError
-├── HubUnreachable  AuthError  TimedOut  StreamLost  HubBusy
+├── HubUnreachable  AuthError  Forbidden  TimedOut  StreamLost  HubBusy
 ├── InvalidRequest  TaskNotFound
 ├── RoleUnknown  NoLiveWorker  WorkerBusy  WorkerLost
 ├── TaskFailed  TaskRejected  InputRequired          raised by Reply.raise_for_state()
@@ -56,8 +56,16 @@ class HubUnreachable(RolecallError):
 
 
 class AuthError(RolecallError):
+    """The hub does not know who calls: no token, or none that it accepts."""
+
     reason = "UNAUTHENTICATED"
     hint = "Set ROLECALL_TOKEN or ROLECALL_TOKEN_FILE."
+
+
+class Forbidden(RolecallError):
+    """The hub knows who calls, and does not allow it. Another token may be allowed to."""
+
+    reason = "FORBIDDEN"
 
 
 class TimedOut(RolecallError):
@@ -168,10 +176,14 @@ _BY_REASON: dict[str, type[RolecallError]] = {
     "HUB_RESTARTED": WorkerLost,
     "HUB_DRAINING": HubBusy,
     "OFFER_INVALID": InvalidRequest,
+    "UNAUTHENTICATED": AuthError,
+    "NO_TOKENS": AuthError,
+    "FORBIDDEN": Forbidden,
 }
 _BY_CODE: dict[int, type[RolecallError]] = {-32001: TaskNotFound} | dict.fromkeys(
     (-32700, -32600, -32601, -32602, -32002, -32003, -32004, -32005, -32007, -32009), InvalidRequest
 )
+_BY_STATUS: dict[int, type[RolecallError]] = {401: AuthError, 403: Forbidden}
 
 
 def error_for(
@@ -179,8 +191,8 @@ def error_for(
 ) -> RolecallError:
     """The error class is chosen by reason, then by code, then by HTTP status."""
     kind = _BY_REASON.get(reason)
-    if kind is None and status in (401, 403):
-        kind = AuthError
+    if kind is None:
+        kind = _BY_STATUS.get(status)
     if kind is None and code is not None:
         kind = _BY_CODE.get(code)
     if kind is None and 400 <= status < 500:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 from rolecall.model.command import Send, Target
 from rolecall.protocol.text.jsontext import parse
 from rolecall.protocol.v0_3 import requests as v03
-from worker_sdk.calling.client import message_document, skill_metadata
+from worker_sdk.calling.client import message_document, with_skill
 from worker_sdk.calling.reply import Reply, StreamEvent, event_of, reply_of
 
 if TYPE_CHECKING:
@@ -37,16 +37,35 @@ class Bench:
         self._worker.reset()
 
     @overload
-    async def call(self, message: MessageLike, *, returns: type[ModelT], skill: str | None = None) -> ModelT: ...
+    async def call(
+        self,
+        message: MessageLike,
+        *,
+        returns: type[ModelT],
+        skill: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> ModelT: ...
 
     @overload
-    async def call(self, message: MessageLike, *, returns: None = None, skill: str | None = None) -> Reply: ...
+    async def call(
+        self,
+        message: MessageLike,
+        *,
+        returns: None = None,
+        skill: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Reply: ...
 
     async def call(
-        self, message: MessageLike, *, returns: type[ModelT] | None = None, skill: str | None = None
+        self,
+        message: MessageLike,
+        *,
+        returns: type[ModelT] | None = None,
+        skill: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> ModelT | Reply:
         """As `HubClient.call`."""
-        reply = (await self.send(message, metadata=skill_metadata(skill))).raise_for_state()
+        reply = (await self.send(message, metadata=with_skill(metadata, skill))).raise_for_state()
         return reply if returns is None else reply.as_model(returns)
 
     async def send(

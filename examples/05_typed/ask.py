@@ -18,7 +18,7 @@ async def main() -> None:
                     print(event.text)
 
         try:
-            await hub.call("shop", {"parts": [{"kind": "data", "data": {"count": 0}}]}, skill="price")
+            await hub.call("shop", {"count": 0}, skill="price")
         except InvalidRequest as error:
             print(error)
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.ids import split_name
+from worker_sdk.calling.dicts import as_part, is_message
 from worker_sdk.calling.http import HubLink
 from worker_sdk.calling.reply import AgentInfo, Reply, agent_of, reply_of
 from worker_sdk.calling.stream import HubStream
@@ -35,7 +36,7 @@ class HubClient:
     """`async with HubClient() as hub:`. Address and token: argument, else ROLECALL_HUB and ROLECALL_TOKEN, else the default.
     `ca_file` (ROLECALL_CA_FILE): authorities to trust for an https address, beside the system's; a PEM file.
 
-    Every method can raise HubUnreachable, AuthError and the error for the hub's reason (worker_sdk.errors).
+    Every method can raise HubUnreachable, AuthError, Forbidden and the error for the hub's reason (worker_sdk.errors).
     No request is sent twice: an error after the request was sent says that the call may have run.
     """
 
@@ -63,8 +64,8 @@ class HubClient:
         metadata: Mapping[str, Any] | None = None,
         blocking: bool = True,
     ) -> Reply:
-        """Send, and wait until the task has ended or asks for input. `role` may be `role:instance`. `message`: a text, a model
-        of pydantic, a File, a list of these, or an A2A message.
+        """Send, and wait until the task has ended or asks for input. `role` may be `role:instance`. `message`: a text, a dict
+        or a model of pydantic (data), a File, a list of these, or a Message. A dict that is an A2A message is one.
 
         After TimedOut the task keeps running. A failed task is returned as a Reply; `raise_for_state()` raises an error for it.
         """
@@ -88,6 +89,7 @@ class HubClient:
         context_id: str | None = None,
         task_id: str | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
+        metadata: Mapping[str, Any] | None = None,
     ) -> ModelT: ...
 
     @overload
@@ -102,6 +104,7 @@ class HubClient:
         context_id: str | None = None,
         task_id: str | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Reply: ...
 
     async def call(
@@ -115,10 +118,12 @@ class HubClient:
         context_id: str | None = None,
         task_id: str | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
+        metadata: Mapping[str, Any] | None = None,
     ) -> ModelT | Reply:
         """Send, wait, and return the result, as the model `returns` if it is given; `skill` chooses among a worker's handlers.
 
-        Raises as `send_to_agent` and `raise_for_state()` do; InvalidResult if the result is not that model.
+        It is `send_to_agent` for a result: raises as that and `raise_for_state()` do; InvalidResult if the result is not that
+        model.
         """
         reply = await self.send_to_agent(
             role,
@@ -127,7 +132,7 @@ class HubClient:
             context_id=context_id,
             task_id=task_id,
             timeout=timeout,
-            metadata=skill_metadata(skill),
+            metadata=with_skill(metadata, skill),
         )
         reply.raise_for_state()
         return reply if returns is None else reply.as_model(returns)
@@ -141,6 +146,7 @@ class HubClient:
         instance: str | None = None,
         context_id: str | None = None,
         task_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         give_up_after: float = 60.0,
     ) -> HubStream:
         """As `call`, with each event as it comes: `async with hub.stream(role, Order(…)) as stream: async for event in stream:`
@@ -153,7 +159,7 @@ class HubClient:
             instance=instance,
             context_id=context_id,
             task_id=task_id,
-            metadata=skill_metadata(skill),
+            metadata=with_skill(metadata, skill),
             give_up_after=give_up_after,
         )
 
@@ -286,11 +292,13 @@ class HubClient:
 
 
 def message_document(message: MessageLike, *, task_id: str | None = None, context_id: str | None = None) -> JsonObject:
-    """An A2A message. It gets a new id if it has none."""
-    if isinstance(message, Message | Mapping):
-        document = dict(message.raw if isinstance(message, Message) else message)
+    """An A2A message. It gets a new id if it has none. ValueError: a dict that may be data or A2A."""
+    if isinstance(message, Message):
+        document = dict(message.raw)
+    elif isinstance(message, Mapping) and is_message(message):
+        document = dict(message)
     else:
-        parts = message if isinstance(message, Sequence) and not isinstance(message, str) else [message]
+        parts = message if isinstance(message, Sequence) and not isinstance(message, str | bytes) else [message]
         document = {"parts": [_part_of(part) for part in parts]}
     document = {"kind": "message", "role": "user", "messageId": str(uuid4()), **document}
     if task_id is not None:
@@ -300,8 +308,9 @@ def message_document(message: MessageLike, *, task_id: str | None = None, contex
     return document
 
 
-def skill_metadata(skill: str | None) -> JsonObject:
-    return {} if skill is None else {"skill": skill}
+def with_skill(metadata: Mapping[str, Any] | None, skill: str | None) -> JsonObject:
+    """The metadata of a call that names a skill."""
+    return {**(metadata or {})} | ({} if skill is None else {"skill": skill})
 
 
 def _part_of(value: Part) -> JsonObject:
@@ -310,10 +319,10 @@ def _part_of(value: Part) -> JsonObject:
     if isinstance(value, File):
         return value.part()
     if isinstance(value, Mapping):
-        return dict(value)
+        return as_part(value)
     if is_model(type(value)):
         return {"kind": "data", "data": write_model(value)}
-    raise TypeError(f"a message is made of texts, models of pydantic and Files, not of a {type(value).__name__}")
+    raise TypeError(f"a message is made of texts, dicts, models of pydantic and Files, not of a {type(value).__name__}")
 
 
 def role_request(

@@ -11,7 +11,7 @@ from rolecall.model.a2a import JsonObject
 from rolecall.protocol.text.jsontext import NotJson, dump, parse
 from worker_sdk.calling.tls_errors import tls_failure, tls_required
 from worker_sdk.calling.trust import tls_towards
-from worker_sdk.errors import AuthError, HubUnreachable, RolecallError, StreamLost, error_for
+from worker_sdk.errors import HubUnreachable, RolecallError, StreamLost, error_for
 
 if TYPE_CHECKING:
     import httpx
@@ -146,6 +146,11 @@ class HubLink:
 
 
 _JSON_HEADERS = {"content-type": "application/json", "accept": "application/json"}
+_REFUSED = {
+    401: "The token was not accepted (HTTP 401). Check ROLECALL_TOKEN.",
+    403: "The request is not allowed (HTTP 403), and not by a hub: does a proxy refuse it?",
+}
+"""Said of an answer that is not the hub's own."""
 
 
 def read_answer(status: int, body: bytes) -> Any:
@@ -177,10 +182,8 @@ def rpc_error(error: JsonObject, status: int = 200) -> RolecallError:
 
 
 def _problem(status: int, document: Any) -> RolecallError:
-    if status in (401, 403):
-        members = document if isinstance(document, dict) else {}
-        text = str(members.get("detail") or f"The hub did not accept the token (HTTP {status}). Check ROLECALL_TOKEN.")
-        return AuthError(text, reason=str(members.get("reason") or ""))
+    if not isinstance(document, dict) and status in _REFUSED:
+        return error_for(_REFUSED[status], status=status)
     if not isinstance(document, dict):
         return RolecallError(f"The hub answered HTTP {status}. Is this address a hub?")
     facts = {"retryAfter": str(document["retry_after"])} if document.get("retry_after") is not None else {}

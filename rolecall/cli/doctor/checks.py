@@ -19,7 +19,7 @@ from rolecall.cli.output import duration
 from rolecall.model.card import JSONRPC, Interface
 from rolecall.protocol.cards import interfaces
 from worker_sdk import AgentInfo, HubClient, Lease, Message, RolecallError, Worker
-from worker_sdk.errors import AuthError, ConfigError, HubUnreachable
+from worker_sdk.errors import AuthError, ConfigError, Forbidden, HubUnreachable
 from worker_sdk.lease import LeaseState, url_towards
 from worker_sdk.run import serve_http
 
@@ -103,7 +103,7 @@ async def _hub(hub: HubClient) -> Check:
         return failed("connection", str(error), "see ROLECALL_CA_FILE", EXIT_CODES["CONFIG"])
     except HubUnreachable as error:
         return failed("hub", str(error), error.hint, EXIT_CODES["HUB_UNREACHABLE"])
-    except AuthError as error:
+    except (AuthError, Forbidden) as error:
         return failed("hub", str(error), _NO_TOKEN, _REFUSED)
     except RolecallError as error:
         fix = "does --hub (ROLECALL_HUB) name the hub itself, with the right port and no path?"
@@ -157,7 +157,7 @@ async def _reach(hub: HubClient, agent: AgentInfo) -> Check:
     name = f"worker {agent.name}"
     try:
         reached = await hub.probe_agent(agent.name)
-    except AuthError:
+    except (AuthError, Forbidden):
         return skipped(name, "only an admin token can let the hub connect to a worker")
     except RolecallError as error:
         return failed(name, str(error), error.hint)
@@ -252,7 +252,7 @@ async def _round_trip(hub: HubClient, name: str) -> Check:
     try:
         reply = await hub.send_to_agent(name, text, timeout=_PATIENCE)
         reply.raise_for_state()
-    except AuthError:
+    except (AuthError, Forbidden):
         return skipped("round trip", "this token can enrol workers, but not call them")
     except RolecallError as error:
         return failed("round trip", str(error), _UNREACHABLE)
@@ -266,7 +266,7 @@ async def _streaming(hub: HubClient, name: str) -> Check:
     try:
         async with asyncio.timeout(_PATIENCE), hub.stream_to_agent(name, _STREAM, give_up_after=1.0) as stream:
             times = [time.monotonic() async for event in stream if event.text]
-    except AuthError:
+    except (AuthError, Forbidden):
         return skipped("stream", "this token can enrol workers, but not call them")
     except (RolecallError, TimeoutError) as error:
         return failed("stream", str(error) or "it did not end in time", _BUFFERED)

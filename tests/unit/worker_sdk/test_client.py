@@ -13,6 +13,7 @@ from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, Script, always
 from worker_sdk import (
     AuthError,
     File,
+    Forbidden,
     HubBusy,
     HubClient,
     HubUnreachable,
@@ -93,14 +94,19 @@ class Count(BaseModel):
 async def test_a_call_names_a_skill_and_returns_the_reply_or_its_model() -> None:
     async with RawServer(always(answer(result(TASK)))) as server, HubClient(server.url) as hub:
         counted = await hub.call(
-            "echo:a", [Count(n=2), File("f", raw=b"x"), "hi"], skill="count", context_id="c1", returns=Count
+            "echo:a",
+            [Count(n=2), File("f", raw=b"x"), "hi"],
+            skill="count",
+            context_id="c1",
+            metadata={"priority": 1},
+            returns=Count,
         )
-        reply = await hub.call("echo", {"parts": [], "metadata": {"k": "v"}})
+        reply = await hub.call("echo", {"parts": [{"kind": "text", "text": "hi"}], "metadata": {"k": "v"}})
         with pytest.raises(InvalidResult, match='"n" must be an object'):
             await hub.call("echo", "hi", returns=Wrong)
     assert (counted, reply.text) == (Count(n=1), "hello")
     first, second, _ = [json.loads(request.body)["params"] for request in server.requests]
-    assert first["metadata"] == {"skill": "count", "role": "echo:a"}
+    assert first["metadata"] == {"priority": 1, "skill": "count", "role": "echo:a"}
     assert first["message"]["contextId"] == "c1"
     assert first["message"]["parts"] == [
         {"kind": "data", "data": {"n": 2}},
@@ -129,10 +135,11 @@ async def test_a_call_raises_if_the_task_has_no_result(state: str, error: type[R
 async def test_a_stream_names_a_skill_and_takes_a_model_and_a_mismatch_is_raised_when_it_opens() -> None:
     body = chunked_head("text/event-stream") + frame(1, OPEN) + frame(2, status_update("completed", final=True)) + LAST_CHUNK
     async with RawServer(always(body)) as server, HubClient(server.url) as hub:
-        async with hub.stream("echo", Count(n=2), skill="count") as stream:
+        async with hub.stream("echo", Count(n=2), skill="count", metadata={"priority": 1}) as stream:
             assert [event.kind async for event in stream] == ["task", "done"]
         params = json.loads(server.requests[0].body)["params"]
-    assert (params["metadata"], params["message"]["parts"]) == ({"skill": "count"}, [{"kind": "data", "data": {"n": 2}}])
+    assert params["metadata"] == {"priority": 1, "skill": "count"}
+    assert params["message"]["parts"] == [{"kind": "data", "data": {"n": 2}}]
     async with RawServer(always(answer(fault(-32602)))) as server, HubClient(server.url) as hub:
         with pytest.raises(InvalidRequest):
             async with hub.stream("echo", Count(n=2)):
@@ -154,6 +161,9 @@ async def test_an_instance_is_pinned_by_name_or_argument() -> None:
         (fault(-32000, "NO_LIVE_WORKER", retryAfter="10"), NoLiveWorker),
         (fault(-32000, "WORKER_BUSY"), WorkerBusy),
         (fault(-32000, "WORKER_SILENT"), WorkerLost),
+        (fault(-32000, "FORBIDDEN"), Forbidden),
+        (fault(-32000, "UNAUTHENTICATED"), AuthError),
+        (fault(-32000, "NO_TOKENS"), AuthError),
         (fault(-32001), TaskNotFound),
         (fault(-32602), InvalidRequest),
         (fault(-32603), RolecallError),
@@ -172,14 +182,25 @@ async def test_each_refusal_of_the_hub_has_its_class(body: bytes, kind: type[Rol
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [("401 No", AuthError), ("403 No", AuthError), ("404 No", RolecallError), ("502 No", RolecallError)]
+    ("status", "kind"), [("401 No", AuthError), ("403 No", Forbidden), ("404 No", RolecallError), ("502 No", RolecallError)]
 )
 async def test_http_refusals_have_their_classes(status: str, kind: type[RolecallError]) -> None:
     async with RawServer(always(answer(b"no", status=status, kind="text/plain"))) as server, HubClient(server.url) as hub:
-        with pytest.raises(kind):
+        with pytest.raises(RolecallError) as caught:
             await hub.send_to_agent("x", "hi")
+        assert type(caught.value) is kind
         with pytest.raises(kind):
             await hub.health()
+
+
+async def test_what_a_token_may_not_do_is_not_told_as_an_unknown_token() -> None:
+    problem = {"reason": "FORBIDDEN", "detail": "This reader token cannot send messages; use a client or admin token."}
+    refusal = answer(json.dumps(problem).encode(), status="403 No", kind="application/problem+json")
+    async with RawServer(always(refusal)) as server, HubClient(server.url, "t0k") as hub:
+        with pytest.raises(Forbidden, match="reader token cannot send") as caught:
+            await hub.send_to_agent("x", "hi")
+    assert (caught.value.reason, caught.value.hint) == ("FORBIDDEN", "")
+    assert not isinstance(caught.value, AuthError)
 
 
 @pytest.mark.parametrize("code", [-32700, -32600, -32601, -32602, -32002, -32003, -32004, -32005, -32007, -32009])
