@@ -4,7 +4,7 @@
     ├── RequestError            the request is wrong; nothing was done
     │   ├── ParseError  InvalidRequest  TooDeep  TooManyValues (each an InvalidRequest)  MethodNotFound
     │   ├── InvalidParams           also WebhookRejected  WebhookInsecure  TooManyPushConfigs
-    │   ├── BodyTooLarge  MediaTypeNotSupported  BodyTooSlow  RangeInvalid
+    │   ├── BodyTooLarge  FileTooLarge (a BodyTooLarge)  MediaTypeNotSupported  BodyTooSlow  RangeInvalid
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
     │   └── KeyConflict
     ├── AccessError             the caller, or the form of the HTTP request
@@ -14,6 +14,8 @@
     ├── TaskError               one task
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound  ArtifactNotFound
     │       ArtifactUnreadable
+    ├── FileError               one file
+    │   └── FileNotFound  FileLost  FileBound  FileIncomplete  UploadElsewhere
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
     │       Overloaded (also NoDescriptors  AnswerNotSent  AnswerNotInBatch  NotRun)  ListTooSlow  TooManyRequests
@@ -30,7 +32,7 @@
     ├── LeaseError              a registration
     │   └── LeaseUnknown  LeaseSuperseded  InstanceConflict  OfferInvalid
     ├── StoreError              the engine
-    │   └── LogMoved  StoreUnavailable  DiskLow (a StoreUnavailable)  SecretUnreadable
+    │   └── LogMoved  StoreUnavailable  DiskLow  NoRoomForFile (each a StoreUnavailable)  SecretUnreadable
     └── ConfigError             the settings
 
 A message has three parts: what happened, why, and what to do. Facts are also attributes. No message contains a library's text.
@@ -125,6 +127,14 @@ class BodyTooLarge(RequestError):
 
     def __init__(self, limit: int, where: str = "{setting} on the hub") -> None:
         super().__init__(f"The body is larger than {limit} bytes. Send less, or raise {where}.")
+        self.limit = limit
+
+
+class FileTooLarge(BodyTooLarge):
+    setting = "max_file"
+
+    def __init__(self, limit: int) -> None:
+        RequestError.__init__(self, f"The file is larger than {limit} bytes, the limit ({{setting}} on the hub).")
         self.limit = limit
 
 
@@ -317,6 +327,48 @@ class TooManyPushConfigs(InvalidParams):
 
 class DeadLetterNotFound(TaskError):
     """There is no dead letter for that task, config and event."""
+
+
+# --- one file
+
+
+class FileError(HubError):
+    """An error about one file."""
+
+
+class FileNotFound(FileError):
+    """File not found."""
+
+
+class FileLost(FileError):
+    """The hub's disk no longer has the bytes of this file. Upload it again."""
+
+
+class FileBound(FileError):
+    """A task has this file, and keeps it. It goes with its last task: erase that."""
+
+
+class FileIncomplete(FileError):
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"The file is not complete: {offset} bytes of it have come. Go on with its upload (PATCH) first.")
+        self.offset = offset
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"offset": str(self.offset)}
+
+
+class UploadElsewhere(FileError):
+    """The bytes of an upload do not follow those that the hub has. `offset`: where it goes on."""
+
+    def __init__(self, offset: int, *, complete: bool = False) -> None:
+        why = "it is complete" if complete else f"go on at {offset}"
+        super().__init__(f"The file has {offset} bytes: {why} (Upload-Offset).")
+        self.offset, self.complete = offset, complete
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"offset": str(self.offset)}
 
 
 # --- routing
@@ -757,6 +809,18 @@ class DiskLow(StoreUnavailable):
         super().__init__(
             f"The hub's disk has less than {limit} bytes free, which {{setting}} keeps for the ends of tasks. New calls, "
             "answers and workers are refused until there is more room."
+        )
+
+
+class NoRoomForFile(StoreUnavailable):
+    """`limit`: bytes that stay free."""
+
+    setting = "disk_reserve"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"The hub's disk has no room for this file beside the {limit} bytes that {{setting}} keeps free. Nothing of it is "
+            "kept. Upload it again when there is more room."
         )
 
 

@@ -16,7 +16,7 @@ from hub.outbound.credential import authorization_for
 from hub.outbound.url import BadUrl, literal, read_url
 from hub.outbound.worker_guard import Guard, NotAllowed
 from hub.ports.card_source import Address, CardAnswer, Reach
-from hub.ports.vault import Vault
+from hub.ports.identity import Vault
 from rolecall.errors import HubError, InvalidAnswer, OfferInvalid, Overloaded, WorkerBroke, WorkerUnreachable
 from rolecall.model.worker import CardState, Offer
 from rolecall.protocol.cards import card_urls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 
-from hub.ports.vault import Vault
+from hub.ports.identity import Vault
 from rolecall.model.worker import Offer
 
 

@@ -13,8 +13,8 @@ from hub.outbound.client import Client
 from hub.outbound.credential import authorization_for
 from hub.outbound.worker_protocol import WorkerMethod, WorkerProtocol, WorkerRequest, protocol_for
 from hub.ports.forwarder import AnswerListener, Attach, Dispatch, OpenCall
+from hub.ports.identity import Vault
 from hub.ports.shares import Slots
-from hub.ports.vault import Vault
 from rolecall.errors import HubError, SecretUnreadable, WorkerBroke
 from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.worker import Offer

@@ -1,10 +1,11 @@
-"""The engine port: one store behind the four ports of state."""
+"""The engine port: one store behind the five ports of state."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from hub.ports.event_log import EventLog
+from hub.ports.files import Files
 from hub.ports.pushes import Pushes
 from hub.ports.registry import Registry
 from hub.ports.task_store import TaskStore
@@ -21,6 +22,8 @@ class Engine(Protocol):
     def events(self) -> EventLog: ...
     @property
     def pushes(self) -> Pushes: ...
+    @property
+    def files(self) -> Files: ...
 
     async def __aenter__(self) -> Engine: ...
     async def __aexit__(self, *exc: object) -> None: ...

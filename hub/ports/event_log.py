@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rolecall.errors import HubError
 from rolecall.model.a2a import Event, Ids, Logged
-from rolecall.model.ids import START, Cursor, TaskId
+from rolecall.model.ids import START, Cursor, FileId, TaskId
 from rolecall.model.value import Value
 
 Deliver = Callable[[Sequence[Logged]], bool]
@@ -37,11 +37,14 @@ class Subscription(Protocol):
 
 
 class LogEntry(Value, frozen=True):
-    """What one append adds. `ids` is set if the worker's ids or the context have just become known."""
+    """What one append adds. `ids` is set if the worker's ids or the context have just become known. `files`: those that the
+    task has from now on; one that is not there is passed over.
+    """
 
     events: Sequence[Event]
     position: str | None = None
     ids: Ids | None = None
+    files: Sequence[FileId] = ()
 
 
 class OpenLog(Protocol):

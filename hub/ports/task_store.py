@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
-from rolecall.model.ids import Caller, TaskId, WorkerId
+from rolecall.model.ids import Caller, FileId, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
 from rolecall.model.task import Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
 
@@ -25,32 +25,40 @@ class TaskStore(Protocol):
         remembered: timedelta = timedelta(),
         push: SealedConfig | None = None,
         branch: Branch | None = None,
+        files: Sequence[FileId] = (),
     ) -> bool:
-        """Store a new task with its first message, the names of this call, the push config that came with it, and its place in
-        a tree; durable on return. False: an earlier call has one of the names, and nothing was stored. A name that the caller
-        chose lasts as long as its task; another one is free when the task has ended `remembered` ago.
+        """Store a new task with its first message, the names of this call, the push config that came with it, its place in
+        a tree, and the files that it has; durable on return. False: an earlier call has one of the names, and nothing was
+        stored. A name that the caller chose lasts as long as its task; another one is free when the task has ended
+        `remembered` ago. FileNotFound: a file is not there any more, and nothing was stored.
         """
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
         """The call that has the name with this digest, a bare message included. None: the name is free."""
 
     async def add_turn(
-        self, task: TaskId, turn: Turn, *, names: Sequence[CallName] = (), remembered: timedelta = timedelta()
+        self,
+        task: TaskId,
+        turn: Turn,
+        *,
+        names: Sequence[CallName] = (),
+        remembered: timedelta = timedelta(),
+        files: Sequence[FileId] = (),
     ) -> bool:
-        """Store a further message of the caller, and the names of this call; durable on return. Changes the task's `updated`,
-        unless the task has ended. False as from `admit`.
+        """Store a further message of the caller, the names of this call, and the files that the task has from now on; durable
+        on return. Changes the task's `updated`, unless the task has ended. False, and FileNotFound, as from `admit`.
         """
 
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
         """Remove a message that was refused to its caller, with its names; durable on return. No effect unless it is the
-        task's last, by its `after` and its id, and never on the first one.
+        task's last, by its `after` and its id, and never on the first one. The task keeps its files.
         """
 
     async def assign(self, task: TaskId, worker: WorkerId, epoch: int, log_dialect: str) -> None:
         """Assign the task's call to this worker, in that dialect; durable on return."""
 
     async def discard(self, task: TaskId) -> None:
-        """Remove a task that no worker has got and no caller has seen, with its names."""
+        """Remove a task that no worker has got and no caller has seen, with its names. Its files can be sent again."""
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         """TaskNotFound: unknown, of another caller, or answered by a bare message."""

@@ -1,14 +1,16 @@
-"""Names and ids: roles, workers, tasks, cursors."""
+"""Names and ids: roles, workers, tasks, files, cursors."""
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 import time
 from ipaddress import ip_address
 from typing import NamedTuple, NewType
 
 TaskId = NewType("TaskId", str)
+FileId = NewType("FileId", str)
 Cursor = NewType("Cursor", int)
 START = Cursor(0)
 
@@ -16,6 +18,7 @@ ROLE = "[a-z0-9][a-z0-9._-]{0,62}"
 INSTANCE = "[A-Za-z0-9][A-Za-z0-9._:-]{0,126}"
 _ROLE = re.compile(ROLE)
 _INSTANCE = re.compile(INSTANCE)
+_FILE = re.compile("[0-9a-f]{32}")
 
 # First segments of the hub's own paths: a role of such a name would be ambiguous.
 RESERVED_ROLES = frozenset({"agents", "a2a", "v1", "registry", "mcp", "dashboard", "tasks", "subscribe"})
@@ -64,6 +67,15 @@ def is_loopback(host: str) -> bool:
 
 def new_task_id() -> TaskId:
     return TaskId(_uuid7())
+
+
+def new_file_id() -> FileId:
+    """128 random bits: whoever knows it was told it."""
+    return FileId(secrets.token_hex(16))
+
+
+def is_file_id(text: str) -> bool:
+    return _FILE.fullmatch(text) is not None
 
 
 def new_context_id() -> str:

@@ -1,4 +1,4 @@
-"""A task's row: what is known without reading its log."""
+"""Rows: what is known of a task without its log, and of a file without its bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rolecall.model.a2a import TERMINAL, Ids, TaskState
-from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
+from rolecall.model.ids import Caller, Cursor, FileId, TaskId, WorkerId
 from rolecall.model.value import Value
 
 COUNTED = 10_000
@@ -110,3 +110,47 @@ class Branch(Value, frozen=True):
 class Child(NamedTuple):
     row: TaskRow
     branch: Branch
+
+
+# --- files
+
+FILE_SIZE = 16 * 1024
+"""Bytes on disk that a file counts beside its own: file systems have an inode for about so many."""
+
+
+class StoredFile(Value, frozen=True):
+    """`name` and `media_type` are what its sender wrote. Times are seconds of the wall clock."""
+
+    id: FileId
+    owner: Caller
+    name: str
+    media_type: str
+    length: int | None
+    """Of the whole file; None: not known yet."""
+    offset: int
+    """How many bytes are stored."""
+    sha256: str
+    """Of a complete file, in hex; else empty."""
+    changed: float
+    """When bytes of it last came."""
+    bound: bool = False
+    """A task has it."""
+    lost: bool = False
+    """Its bytes are missing."""
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.sha256)
+
+    @property
+    def counted(self) -> int:
+        """Bytes on disk that it counts."""
+        return FILE_SIZE + max(self.offset, self.length or 0)
+
+
+class FileUse(NamedTuple):
+    """Of one or several tasks that have a file: whose they are, and which worker works on them, under which lease."""
+
+    caller: Caller
+    worker: WorkerId | None
+    epoch: int

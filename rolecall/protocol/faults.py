@@ -51,6 +51,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.MethodNotFound: Row(-32601, 404, "METHOD_NOT_FOUND"),
     errors.InvalidParams: Row(-32602, 400, "INVALID_PARAMS"),
     errors.BodyTooLarge: Row(-32600, 413, "BODY_TOO_LARGE"),
+    errors.FileTooLarge: Row(-32600, 413, "FILE_TOO_LARGE"),
     errors.BodyTooSlow: Row(-32600, 408, "BODY_TOO_SLOW"),
     errors.MediaTypeNotSupported: Row(-32005, 415, "CONTENT_TYPE_NOT_SUPPORTED"),
     errors.UnsupportedOperation: Row(-32004, 400, "UNSUPPORTED_OPERATION"),
@@ -79,6 +80,11 @@ TABLE: dict[type[HubError], Row] = {
     errors.ArtifactUnreadable: Row(-32006, 502, "INVALID_AGENT_RESPONSE"),
     errors.RangeInvalid: Row(-32600, 416, "RANGE_NOT_SATISFIABLE"),
     errors.DeadLetterNotFound: Row(-32000, 404, "DEAD_LETTER_NOT_FOUND"),
+    errors.FileNotFound: Row(-32000, 404, "FILE_NOT_FOUND"),
+    errors.FileLost: Row(-32000, 410, "FILE_LOST"),
+    errors.FileBound: Row(-32000, 409, "CONFLICT"),
+    errors.FileIncomplete: Row(-32000, 409, "FILE_INCOMPLETE"),
+    errors.UploadElsewhere: Row(-32000, 409, "CONFLICT"),
     errors.RoleUnknown: Row(-32000, 404, "ROLE_UNKNOWN"),
     errors.NoRoleNamed: Row(-32000, 404, "ROLE_UNKNOWN"),
     errors.SkillAmbiguous: Row(-32000, 404, "ROLE_UNKNOWN"),
@@ -114,6 +120,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.OfferInvalid: Row(-32602, 422, "OFFER_INVALID"),
     errors.LogMoved: Row(-32000, 409, "CONFLICT"),
     errors.StoreUnavailable: Row(-32000, 503, "OVERLOADED"),
+    errors.NoRoomForFile: Row(-32000, 507, "OVERLOADED"),
     errors.SecretUnreadable: Row(-32000, 500, "INTERNAL"),
 }
 _INTERNAL = Row(-32603, 500, "INTERNAL")

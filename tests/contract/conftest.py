@@ -11,6 +11,8 @@ import pytest
 from hub.core.shares.share import WorkspaceShare
 from hub.ports.engine import Engine
 from hub.storage import open_engine
+from hub.storage.memory.engine import MemoryEngine
+from rolecall.model.ids import FileId
 from tests.helpers.clock import ManualClock
 
 
@@ -30,6 +32,19 @@ class Store:
         engine = await open_engine(self.url, clock=self.clock, disk=self.disk).__aenter__()
         self._open.append(engine)
         return engine
+
+    @property
+    def folder(self) -> Path:
+        """Of the bytes of its files, on disk."""
+        return Path(self.url.removeprefix("sqlite://") + "-files")
+
+    def bytes_on_disk(self, engine: Engine) -> list[FileId]:
+        """The files whose bytes are there."""
+        folder = self.folder
+        if not self.on_disk:
+            assert isinstance(engine, MemoryEngine)
+            folder = engine.files.folder.path or folder
+        return sorted(FileId(path.name) for path in folder.glob("*/*"))
 
     async def close(self) -> None:
         while self._open:

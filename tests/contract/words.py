@@ -11,7 +11,7 @@ from hub.ports.event_log import LogEntry
 from hub.ports.registry import Registry, RegistryFeed
 from rolecall.model.a2a import Event, EventKind, Ids, Logged, TaskState
 from rolecall.model.call import CallName
-from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId, new_task_id
+from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId, new_task_id
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.worker import Beat, LeaseProof, Offer, Registration
 from tests.helpers.watched_engine import append_to
@@ -85,6 +85,12 @@ async def append(
     engine: Engine, task: TaskId, *events: Event, after: int = 0, position: str | None = None, ids: Ids | None = None
 ) -> Cursor:
     return await append_to(engine.events, task, LogEntry(events, position, ids), after=Cursor(after))
+
+
+async def append_with(
+    engine: Engine, task: TaskId, events: Sequence[Event], *, files: Sequence[FileId] = (), after: int = 0
+) -> Cursor:
+    return await append_to(engine.events, task, LogEntry(events, files=files), after=Cursor(after))
 
 
 async def grown(engine: Engine, task: TaskId, count: int, *, size: int = 10) -> list[Logged]:

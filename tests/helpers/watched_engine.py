@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from hub.ports.engine import Engine
 from hub.ports.event_log import EventLog, LogEntry, OpenLog
+from hub.ports.files import Files
 from hub.ports.pushes import Pushes
 from hub.ports.registry import Registry
 from hub.ports.task_store import TaskStore
@@ -52,6 +53,7 @@ class WatchedEngine:
         self.tasks = cast(TaskStore, _Part(self, "tasks", engine.tasks))
         self.events = cast(EventLog, _Events(self, engine.events))
         self.pushes = cast(Pushes, _Part(self, "pushes", engine.pushes))
+        self.files = cast(Files, _Part(self, "files", engine.files))
 
     def fail(self, operation: str, error: Exception, *, times: int = 1) -> None:
         """The next `times` of that operation do nothing and raise."""

@@ -20,7 +20,7 @@ from hub.ports.forwarder import Forwarder
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The parts, and the limits of a task. A `deadline` of zero means none. `pause_grace`: how long a worker that does not
-    answer keeps its paused tasks. `max_log` is in bytes, `max_log_events` in events. `token_is_valid`: see ports.tokens.
+    answer keeps its paused tasks. `max_log` is in bytes, `max_log_events` in events. `token_is_valid`: see ports.identity.
     """
 
     engine: Engine

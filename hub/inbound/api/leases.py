@@ -19,7 +19,7 @@ from hub.inbound.middleware.audit import recorded
 from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of
 from hub.inbound.middleware.request import Request
-from hub.ports.vault import Vault
+from hub.ports.identity import Vault
 from hub.server.asgi import PROBLEM
 from rolecall.errors import (
     ClientDisconnected,

@@ -12,7 +12,7 @@ from quart import request
 
 from hub.inbound.middleware.origins import Origins, is_preflight
 from hub.inbound.middleware.request import Request
-from hub.ports.tokens import Tokens
+from hub.ports.identity import Tokens
 from hub.server.asgi import MAX_HEADERS, Scope
 from rolecall.errors import (
     BadHost,

@@ -6,6 +6,7 @@ from hub.ports.clock import Clock
 from hub.ports.shares import Share, Unlimited
 from hub.storage.common.cached_task import CachedTask
 from hub.storage.memory.events import MemoryLog
+from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
 from hub.storage.memory.registry import MemoryRegistry
 from hub.storage.memory.tasks import MemoryTasks
@@ -18,8 +19,9 @@ class MemoryEngine:
         tasks: dict[TaskId, CachedTask] = {}
         self._registry = MemoryRegistry(clock)
         self._pushes = MemoryPushes(tasks, clock)
-        self._tasks = MemoryTasks(tasks, clock, self._pushes, disk)
-        self._events = MemoryLog(tasks, clock, self._pushes, disk)
+        self._files = MemoryFiles(tasks, clock, disk)
+        self._tasks = MemoryTasks(tasks, clock, self._pushes, self._files, disk)
+        self._events = MemoryLog(tasks, clock, self._pushes, self._files, disk)
 
     @property
     def registry(self) -> MemoryRegistry:
@@ -37,11 +39,16 @@ class MemoryEngine:
     def pushes(self) -> MemoryPushes:
         return self._pushes
 
+    @property
+    def files(self) -> MemoryFiles:
+        return self._files
+
     async def __aenter__(self) -> MemoryEngine:
+        self._files.folder.start()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        return None
+        await self._files.folder.close()
 
     async def ping(self) -> None:
         return None

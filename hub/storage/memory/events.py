@@ -11,6 +11,7 @@ from hub.ports.event_log import LogEntry
 from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, numbered
 from hub.storage.common.log_tail import LogFollower, LogTail
+from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
 from rolecall.errors import HubError, LogMoved, TaskNotFound
 from rolecall.model.a2a import Logged
@@ -18,10 +19,13 @@ from rolecall.model.ids import START, Cursor, TaskId
 
 
 class MemoryLog:
-    def __init__(self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes, disk: Share) -> None:
+    def __init__(
+        self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes, files: MemoryFiles, disk: Share
+    ) -> None:
         self._tasks = tasks
         self._clock = clock
         self._pushes = pushes
+        self._files = files
         self._disk = disk
 
     def open(self, task: TaskId) -> MemoryOpenLog:
@@ -34,6 +38,7 @@ class MemoryLog:
         logged, effect = numbered(entry.events, after)
         cached.advance(entry, logged, effect, self._clock.wall())
         self._disk.fill(cached.workspace, effect.size)
+        self._files.bind(task, entry.files)
         if cached.pushes:
             self._pushes.on_append(task)
         return None

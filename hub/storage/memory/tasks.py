@@ -9,12 +9,13 @@ from datetime import timedelta
 from hub.ports.clock import Clock
 from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, PageMark
+from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
 from rolecall.errors import StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import PAUSED
 from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
-from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId
+from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
 from rolecall.model.task import COUNTED, ROW_SIZE, Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
@@ -25,10 +26,13 @@ _PIECE = 500
 
 
 class MemoryTasks:
-    def __init__(self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes, disk: Share) -> None:
+    def __init__(
+        self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes, files: MemoryFiles, disk: Share
+    ) -> None:
         self._tasks = tasks
         self._clock = clock
         self._pushes = pushes
+        self._files = files
         self._disk = disk
         self._calls: dict[bytes, StoredCall] = {}
         self._names: dict[TaskId, list[bytes]] = {}
@@ -43,13 +47,16 @@ class MemoryTasks:
         remembered: timedelta = timedelta(),
         push: SealedConfig | None = None,
         branch: Branch | None = None,
+        files: Sequence[FileId] = (),
     ) -> bool:
         self._disk.check(row.caller.workspace)
         if row.id in self._tasks:
             raise StoreUnavailable
         if any(self._call(name.digest, remembered) for name in names):
             return False
+        self._files.check(row.caller.workspace, files)
         self._tasks[row.id] = CachedTask(row, [turn], whole=True)
+        self._files.bind(row.id, files)
         self._disk.fill(row.caller.workspace, ROW_SIZE + len(turn.params))
         self._add_names(row, names, START)
         if push is not None:
@@ -62,11 +69,19 @@ class MemoryTasks:
         return self._call(name, remembered)
 
     async def add_turn(
-        self, task: TaskId, turn: Turn, *, names: Sequence[CallName] = (), remembered: timedelta = timedelta()
+        self,
+        task: TaskId,
+        turn: Turn,
+        *,
+        names: Sequence[CallName] = (),
+        remembered: timedelta = timedelta(),
+        files: Sequence[FileId] = (),
     ) -> bool:
         cached = self._known(task)
         if any(self._call(name.digest, remembered) for name in names):
             return False
+        self._files.check(cached.workspace, files)
+        self._files.bind(task, files)
         self._add_names(cached.row, names, turn.after)
         cached.turns = [*(cached.turns or ()), turn]
         self._disk.fill(cached.workspace, len(turn.params))
@@ -91,17 +106,14 @@ class MemoryTasks:
         cached.replace_row(replace(cached.row, worker=worker, epoch=epoch, log_dialect=log_dialect))
 
     async def discard(self, task: TaskId) -> None:
-        if task in self._tasks:
-            self._delete(task)
-        self._pushes.forget(task)
-        self._drop_names(task)
+        self._remove(task, self._clock.wall())
 
     async def all_of(self, caller: Caller, *, context: str | None, admitted_by: float, limit: int) -> Sequence[TaskRow]:
         rows = [cached.row for cached in self._tasks.values() if cached.row.caller == caller]
         return [row for row in rows if context in (None, row.context) and row.created <= admitted_by][:limit]
 
     async def erase(self, task: TaskId) -> bool:
-        await self.discard(task)
+        self._remove(task)
         return False
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
@@ -171,12 +183,17 @@ class MemoryTasks:
             )
         ]
         for task in old[:FORGET_LIMIT]:
-            self._delete(task)
-            self._pushes.forget(task)
-            self._drop_names(task)
+            self._remove(task)
         return len(old[:FORGET_LIMIT])
 
-    def _delete(self, task: TaskId) -> None:
+    def _remove(self, task: TaskId, files_unused_since: float = 0.0) -> None:
+        if task in self._tasks:
+            self._delete(task, files_unused_since)
+        self._pushes.forget(task)
+        self._drop_names(task)
+
+    def _delete(self, task: TaskId, files_unused_since: float) -> None:
+        self._files.unbind(task, files_unused_since)
         cached = self._tasks.pop(task)
         self._branches.pop(task, None)
         turns = sum(len(turn.params) for turn in cached.turns or ())

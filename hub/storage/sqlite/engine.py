@@ -9,16 +9,18 @@ from pathlib import Path
 
 from hub.ports.clock import Clock
 from hub.ports.shares import Share, Unlimited
+from hub.storage.common.file_bytes import FileBytes
 from hub.storage.common.notifier import Notifier
+from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints
+from hub.storage.sqlite.database import FileLock, migrate, prepare
 from hub.storage.sqlite.events import SqliteLog
-from hub.storage.sqlite.files import FileLock, migrate, prepare
+from hub.storage.sqlite.files import SqliteFiles
 from hub.storage.sqlite.list_readers import ListReaders
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.reader import SqliteReader
 from hub.storage.sqlite.registry import SqliteRegistry
-from hub.storage.sqlite.reserve import Reserve
 from hub.storage.sqlite.tasks import SqliteTasks
 from hub.storage.sqlite.writer import BUSY_MILLIS, Writer
 from rolecall.errors import StoreError
@@ -37,6 +39,7 @@ class SqliteEngine:
     def __init__(
         self, database: Path, clock: Clock, *, cache: Cache | None = None, disk_reserve: int = 0, disk: Share | None = None
     ) -> None:
+        """The bytes of files are in a folder beside the database, which is the database's alone."""
         disk = disk or Unlimited()
         cache = Cache() if cache is None else cache
         self._database = database
@@ -51,6 +54,8 @@ class SqliteEngine:
         self.pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
         self.tasks = SqliteTasks(self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve, disk)
         self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve, disk)
+        self._folder = FileBytes(database.with_name(database.name + "-files"), reserve=disk_reserve, has_room=reserve.has_room)
+        self.files = SqliteFiles(self._folder, self._writer, self._reader, self._list_readers, clock, reserve, disk)
         self._restarted_at = -1
         """The commits until the write-ahead log was restarted for room."""
         self._undo = AsyncExitStack()
@@ -87,7 +92,10 @@ class SqliteEngine:
             self._list_readers.start()
             undo.push_async_callback(self._list_readers.close)
             undo.push_async_callback(self.events.close)
+            self._folder.start()
+            undo.push_async_callback(self._folder.close)
             await self.tasks.load()
+            await self.files.load()
             await self.registry.load()
             await self.pushes.load()
             self._undo = undo.pop_all()

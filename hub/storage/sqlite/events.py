@@ -15,10 +15,11 @@ from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, Outcome, numbered
 from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower
 from hub.storage.common.notifier import Notifier
+from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.contents import LARGE, as_value, is_large, write_large
+from hub.storage.sqlite.files import bind
 from hub.storage.sqlite.reader import SqliteReader
-from hub.storage.sqlite.reserve import Reserve
 from hub.storage.sqlite.tasks import MEMBERS, row_of
 from hub.storage.sqlite.writer import Item, Writer
 from rolecall.errors import HubError, LogMoved, StoreUnavailable, TaskNotFound
@@ -230,6 +231,12 @@ class _Append(Item):
         self._row_change: tuple[str, Sequence[Any]] | None = None
 
     def work(self, db: sqlite3.Connection) -> Cursor | None:
+        stored_end = self._store(db)
+        if stored_end is not None and self.entry.files:
+            bind(db, self.cached.key, self.entry.files)
+        return stored_end
+
+    def _store(self, db: sqlite3.Connection) -> Cursor | None:
         cached = self.cached
         if self._only_events and self._add_events(db, _ADD_EVENTS_ONLY):
             return cached.stored_end

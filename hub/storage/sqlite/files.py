@@ -1,92 +1,224 @@
-"""The database file: its lock, its location and its schema version."""
+"""The rows of files of the SQLite engine; their bytes are in a folder beside the database."""
 
 from __future__ import annotations
 
-import fcntl
-import os
+import logging
 import sqlite3
-from pathlib import Path
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
 
-from rolecall.errors import StoreError
-from rolecall.model.call import digest
+from hub.ports.clock import Clock
+from hub.ports.shares import Share
+from hub.storage.common.file_bytes import SHARDS, FileBytes
+from hub.storage.common.reserve import Reserve
+from hub.storage.common.upload import FileUpload
+from hub.storage.sqlite.list_readers import ListReaders
+from hub.storage.sqlite.reader import SqliteReader
+from hub.storage.sqlite.writer import Writer
+from rolecall.errors import FileNotFound, TaskNotFound
+from rolecall.model.ids import Caller, FileId, TaskId, WorkerId, split_name
+from rolecall.model.task import FILE_SIZE, FileUse, StoredFile
 
-MIGRATIONS = Path(__file__).parent / "migrations"
-MOUNTS = Path("/proc/self/mountinfo")
-# File systems without shared locks and memory between machines: a write-ahead log would be corrupted there.
-REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs"})
+log = logging.getLogger(__name__)
+
+SWEEP_FILES = 50
+"""That one call of `sweep` deletes."""
+_USES_LIMIT = 1_000
+"""Tasks of a file that are looked at."""
+_MEMBERS = "id, workspace, caller, name, media_type, length, stored, sha256, changed, tasks, lost"
+_CREATE = """
+insert into file (id, workspace, caller, name, media_type, length, stored, sha256, changed) values (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_STORE = "update file set stored = ?, length = ?, sha256 = ?, changed = ? where id = ? and not lost"
+# Only of its own workspace.
+_BIND = """
+insert or ignore into task_file (file, task)
+select file.key, task.key from file join task on task.workspace = file.workspace where file.id = ? and task.key = ?
+"""
+_BOUND = "update file set tasks = tasks + 1 where id = ?"
+_UNBIND = """
+update file set tasks = tasks - 1, changed = case tasks when 1 then ?2 else changed end
+where key in (select file from task_file where task = ?1)
+"""
+_USES = f"""
+select distinct workspace, caller, worker, epoch from task join (
+  select task from task_file where file = (select key from file where id = ?) order by task desc limit {_USES_LIMIT}
+) as has on task.key = has.task
+"""
+_FILES_OF = f"""
+select {_MEMBERS} from task_file join file on file.key = task_file.file
+where task_file.task = (select key from task where id = ?) order by file.key limit ?
+"""
+_UNUSED = "(tasks = 0 or sha256 = '')"
+"""In the words of the index file_unused, or SQLite does not use it."""
+_OLD = f"select id from file where {_UNUSED} and changed <= ? order by changed limit ?"
+_DELETE = f"delete from file where id = ? and {{}} returning key, workspace, {FILE_SIZE} + max(stored, coalesce(length, 0))"
+_DELETE_UNBOUND = _DELETE.format("tasks = 0")
+_DELETE_OLD = _DELETE.format(f"{_UNUSED} and changed <= ?")
+_SIZES = f"select workspace, sum({FILE_SIZE} + max(stored, coalesce(length, 0))) from file group by workspace"
+_LOST = "update file set lost = 1, length = 0, stored = 0 where id = ?"
+"""Of a row that is counted after that only."""
 
 
-class FileLock:
-    """Lets one process use a database. The kernel releases the lock when the process ends, however it ends."""
+class SqliteFiles:
+    def __init__(
+        self,
+        folder: FileBytes,
+        writer: Writer,
+        reader: SqliteReader,
+        lists: ListReaders,
+        clock: Clock,
+        reserve: Reserve,
+        disk: Share,
+    ) -> None:
+        self._folder = folder
+        self._writer = writer
+        self._reader = reader
+        self._lists = lists
+        self._clock = clock
+        self._reserve = reserve
+        self._disk = disk
 
-    def __init__(self, database: Path) -> None:
-        self._path = database.with_name(database.name + ".lock")
-        self._file: int | None = None
+    async def create(self, file: StoredFile, *, task: TaskId | None = None) -> None:
+        self._reserve.check()
+        await self._folder.check_room(file.length or 0)
+        self._disk.take(file.owner.workspace, file.counted)
 
-    def acquire(self) -> None:
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        def write(db: sqlite3.Connection) -> bool:
+            found = db.execute("select key from task where id = ?", (task,)).fetchone() if task is not None else None
+            if task is not None and found is None:
+                return False
+            values = (file.name, file.media_type, file.length, file.offset, file.sha256, file.changed)
+            db.execute(_CREATE, (file.id, *file.owner, *values))
+            if found is not None:
+                bind(db, found[0], [file.id])
+            return True
+
+        created = False
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.release()
-            raise StoreError(
-                f"{self._path.with_suffix('')} is in use by another process. One SQLite file serves one hub: stop the "
-                "other one, give this one a data directory of its own, or have the server run one process (-w 1)."
-            ) from error
+            created = await self._writer.submit(write, short=True)
+        finally:
+            if not created:
+                self._disk.give_back(file.owner.workspace, file.counted)
+        if not created:
+            raise TaskNotFound
 
-    def release(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+    async def get(self, file: FileId) -> StoredFile:
+        rows = await self._reader.rows(f"select {_MEMBERS} from file where id = ?", (file,))
+        if not rows:
+            raise FileNotFound
+        return _file_of(rows[0])
+
+    def open(self, file: StoredFile) -> FileUpload:
+        return FileUpload(file, self._folder, self._disk, self._clock, self._store)
+
+    async def read(self, file: FileId, offset: int, size: int) -> bytes:
+        return await self._folder.read(file, offset, size)
+
+    async def uses(self, file: FileId) -> Sequence[FileUse]:
+        rows = await self._reader.rows(_USES, (file,))
+        return [FileUse(Caller(*caller), _worker(worker), epoch) for *caller, worker, epoch in rows]
+
+    async def files_of(self, task: TaskId, *, limit: int) -> Sequence[StoredFile]:
+        return [_file_of(row) for row in await self._reader.rows(_FILES_OF, (task, limit))]
+
+    async def delete(self, file: FileId) -> bool:
+        return bool(await self._delete([file], _DELETE_UNBOUND))
+
+    async def sweep(self, *, unused_for: timedelta, keep: Collection[FileId] = ()) -> int:
+        before = self._clock.wall() - unused_for.total_seconds()
+        rows = await self._reader.rows(_OLD, (before, SWEEP_FILES + len(keep)))
+        old = [FileId(file) for (file,) in rows if file not in keep][:SWEEP_FILES]
+        return len(await self._delete(old, _DELETE_OLD, before)) if old else 0
+
+    async def load(self) -> None:
+        """Compare the rows with the bytes that are there, and count them."""
+        lost = 0
+        for shard in SHARDS:
+            rows = await self._lists.rows("select id, stored from file where id >= ? and id < ?", (shard, shard + "g"))
+            there = await self._folder.delete_unknown(shard, {FileId(file) for file, _ in rows})
+            for file, stored in rows:
+                if stored and file not in there:
+                    await self._writer.submit(partial(_lose, file=file), short=True)
+                    lost += 1
+        if lost:
+            log.error("the bytes of files are missing", extra={"event": "files_lost", "count": lost})
+        for workspace, size in await self._lists.rows(_SIZES):
+            self._disk.fill(workspace, size)
+
+    async def _store(self, file: StoredFile) -> None:
+        values = (file.offset, file.length, file.sha256, file.changed, file.id)
+
+        def write(db: sqlite3.Connection) -> int | None:
+            """By how much more it counts. None: it is gone."""
+            found = db.execute("select stored, length from file where id = ? and not lost", (file.id,)).fetchone()
+            if found is None or not db.execute(_STORE, values).rowcount:
+                return None
+            before: int = max(found[0], found[1] or 0)
+            return max(file.offset, file.length or 0) - before
+
+        def publish(grown: int | None) -> None:
+            if grown:
+                self._disk.fill(file.owner.workspace, grown)
+
+        if await self._writer.submit(write, publish, short=True) is None:
+            await self._folder.delete(file.id)
+            raise FileNotFound
+
+    async def _delete(self, files: Sequence[FileId], sql: str, *values: Any) -> list[FileId]:
+        """The rows, then the bytes. Those that are not deleted do not fit the condition any more."""
+
+        def write(db: sqlite3.Connection) -> list[tuple[FileId, str, int]]:
+            gone = []
+            for file in files:
+                found = db.execute(sql, (file, *values)).fetchone()
+                if found is not None:
+                    key, workspace, counted = found
+                    db.execute("delete from task_file where file = ?", (key,))
+                    gone.append((file, workspace, counted))
+            return gone
+
+        def publish(gone: list[tuple[FileId, str, int]]) -> None:
+            for _, workspace, counted in gone:
+                self._disk.give_back(workspace, counted)
+
+        gone = [file for file, _, _ in await self._writer.submit(write, publish, short=True)]
+        await self._folder.delete(*gone)
+        return gone
 
 
-def prepare(database: Path) -> None:
-    """Create the database file and its folder, readable only by their owner. Network file systems are refused."""
-    try:
-        database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        kind = file_system(database.parent.resolve(), MOUNTS.read_text() if MOUNTS.exists() else "")
-        if kind in REMOTE:
-            raise StoreError(f"{database} is on a {kind} file system, where SQLite can lose data. Use a local disk.")
-        os.close(os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise StoreError(f"The database {database} cannot be opened: {error.strerror}.") from error
+def are_there(db: sqlite3.Connection, workspace: str, files: Sequence[FileId]) -> bool:
+    sql = "select 1 from file where id = ? and workspace = ?"
+    return all(db.execute(sql, (file, workspace)).fetchone() for file in files)
 
 
-def file_system(directory: Path, mounts: str) -> str:
-    """The type of the file system that a directory is on; empty if unknown."""
-    best, kind = -1, ""
-    for line in mounts.splitlines():
-        left, dash, right = line.partition(" - ")
-        fields = left.split()
-        if not dash or len(fields) < 5:
-            continue
-        mount_point = Path(fields[4].encode().decode("unicode_escape"))
-        # Of two mounts on one mount point, the later one is visible.
-        if directory.is_relative_to(mount_point) and len(mount_point.parts) >= best:
-            best, kind = len(mount_point.parts), right.split()[0]
-    return kind
+def bind(db: sqlite3.Connection, task: int, files: Sequence[FileId]) -> None:
+    """The task, by its key, has these files from now on. Those that are not there are passed over."""
+    for file in files:
+        if db.execute(_BIND, (file, task)).rowcount:
+            db.execute(_BOUND, (file,))
 
 
-def migrate(db: sqlite3.Connection, folder: Path = MIGRATIONS) -> None:
-    """Migrate a database to this version, one transaction per step. A newer one is refused: this hub would damage it."""
-    steps = sorted(folder.glob("[0-9]*.sql"))
-    version = int(db.execute("pragma user_version").fetchone()[0])
-    newest = int(steps[-1].name[:4])
-    db.create_function("digest", -1, digest, deterministic=True)
-    if version > newest:
-        raise StoreError(
-            f"The database has version {version}, this hub knows {newest}. Start a hub as new as the one that last used it."
-        )
-    for step in steps:
-        number = int(step.name[:4])
-        if number > version:
-            _run(db, step.read_text(), number)
+def unbind(db: sqlite3.Connection, task: int, changed: float) -> None:
+    """The task, by its key, goes. `changed`: from when on a file that it was the last to have counts as unused."""
+    db.execute(_UNBIND, (task, changed))
+    db.execute("delete from task_file where task = ?", (task,))
 
 
-def _run(db: sqlite3.Connection, script: str, number: int) -> None:
-    try:
-        db.executescript(f"begin immediate;\n{script}\npragma user_version = {number};\ncommit;")
-    except sqlite3.Error:
-        if db.in_transaction:
-            db.rollback()
-        raise
+def _lose(db: sqlite3.Connection, file: FileId) -> None:
+    db.execute(_LOST, (file,))
+
+
+def _file_of(members: Sequence[Any]) -> StoredFile:
+    file, workspace, caller, name, media_type, length, stored, sha256, changed, tasks, lost = members
+    about = (name, media_type, length, stored, sha256, changed)
+    return StoredFile(FileId(file), Caller(workspace, caller), *about, bound=bool(tasks), lost=bool(lost))
+
+
+def _worker(name: str | None) -> WorkerId | None:
+    if name is None:
+        return None
+    role, instance = split_name(name)
+    return WorkerId(role, instance or "")

@@ -10,18 +10,19 @@ from typing import Any
 from hub.ports.clock import Clock
 from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, PageMark
+from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.contents import as_value, is_large, write_large
+from hub.storage.sqlite.files import are_there, bind, unbind
 from hub.storage.sqlite.list_readers import ListReaders
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.reader import SqliteReader
-from hub.storage.sqlite.reserve import Reserve
 from hub.storage.sqlite.writer import Writer
-from rolecall.errors import TaskNotFound
+from rolecall.errors import FileNotFound, TaskNotFound
 from rolecall.model.a2a import PAUSED, TaskState
 from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
-from rolecall.model.ids import START, Caller, Cursor, TaskId, WorkerId, split_name
+from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId, split_name
 from rolecall.model.push import SealedConfig
 from rolecall.model.task import COUNTED, ROW_SIZE, Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.value import replace
@@ -154,6 +155,7 @@ select min(place), count(*) from (
 """
 _NEWEST_FIRST = "order by updated desc, id desc limit ?"
 _NO_TASK = (-1, "")
+_NO_FILE = -2
 _STILL_EXPIRED = f"""
 select 1 from task where key = ?3 and id = ?4 and (
   idle_since < ?1 or idle_since is null and updated < ?2 and {PAUSED_STATE}
@@ -199,6 +201,7 @@ class SqliteTasks:
         remembered: timedelta = timedelta(),
         push: SealedConfig | None = None,
         branch: Branch | None = None,
+        files: Sequence[FileId] = (),
     ) -> bool:
         self._reserve.check()
         self._disk.check(row.caller.workspace)
@@ -207,11 +210,16 @@ class SqliteTasks:
         set_config = self._pushes.config_work(row.caller, push, limit=1) if push is not None else None
 
         def write(db: sqlite3.Connection) -> int | None:
-            """The task's key. None: an earlier call has one of the names."""
+            """The task's key. None: an earlier call has one of the names. _NO_FILE: a file is not there."""
             place = db.execute(_ADMIT, values).lastrowid
             if place is not None and not _add_calls(db, place, START, names, free_before):
-                _delete(db, place)
+                _delete(db, place, free_before)
                 return None
+            if files and place is not None:
+                if not are_there(db, row.caller.workspace, files):
+                    _delete(db, place, row.created)
+                    return _NO_FILE
+                bind(db, place, files)
             if place is not None and is_large(turn.params):
                 first = db.execute(_ADD_FIRST_TURN, (place, turn.after, turn.message_id, turn.dialect))
                 write_large(db, "turn", "params", first.lastrowid or 0, turn.params)
@@ -222,13 +230,15 @@ class SqliteTasks:
             return place
 
         def publish(place: int | None) -> None:
-            if place is not None:
+            if place not in (None, _NO_FILE):
                 self._cache.keep(row.id, CachedTask(row, [turn], key=place, pushes=push is not None))
                 self._disk.fill(row.caller.workspace, ROW_SIZE + len(turn.params))
 
         stored = await self._writer.submit(
             write, publish, short=True, size=len(turn.params), task=row.id, workspace=row.caller.workspace
         )
+        if stored == _NO_FILE:
+            raise FileNotFound
         return stored is not None
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
@@ -236,7 +246,13 @@ class SqliteTasks:
         return StoredCall(*rows[0]) if rows else None
 
     async def add_turn(
-        self, task: TaskId, turn: Turn, *, names: Sequence[CallName] = (), remembered: timedelta = timedelta()
+        self,
+        task: TaskId,
+        turn: Turn,
+        *,
+        names: Sequence[CallName] = (),
+        remembered: timedelta = timedelta(),
+        files: Sequence[FileId] = (),
     ) -> bool:
         self._reserve.check()
         values = (turn.after, turn.message_id, turn.dialect, as_value(turn.params), _joined(names))
@@ -244,13 +260,16 @@ class SqliteTasks:
         free_before = now - remembered.total_seconds()
 
         def write(db: sqlite3.Connection) -> tuple[int, str] | None:
-            """The number of the turn, and the workspace. None: an earlier call has one of the names."""
+            """The number of the turn, or _NO_FILE, and the workspace. None: an earlier call has one of the names."""
             found = db.execute("select key, workspace from task where id = ?", (task,)).fetchone()
             if found is None:
                 return _NO_TASK
             key, workspace = found
+            if not are_there(db, workspace, files):
+                return _NO_FILE, ""
             if not _add_calls(db, key, turn.after, names, free_before):
                 return None
+            bind(db, key, files)
             seq, row_id = db.execute(_ADD_TURN, (key, *values)).fetchone()
             if is_large(turn.params):
                 write_large(db, "turn", "params", row_id, turn.params)
@@ -258,7 +277,7 @@ class SqliteTasks:
             return seq, workspace
 
         def publish(added: tuple[int, str] | None) -> None:
-            if added in (None, _NO_TASK):
+            if added is None or added[0] < 0:
                 return
             seq, workspace = added
             self._disk.fill(workspace, len(turn.params))
@@ -272,6 +291,8 @@ class SqliteTasks:
         added = await self._writer.submit(write, publish, short=True, size=len(turn.params), task=task)
         if added == _NO_TASK:
             raise TaskNotFound
+        if added is not None and added[0] == _NO_FILE:
+            raise FileNotFound
         return added is not None
 
     async def drop_turn(self, task: TaskId, turn: Turn) -> None:
@@ -310,9 +331,11 @@ class SqliteTasks:
             raise TaskNotFound
 
     async def discard(self, task: TaskId) -> None:
+        now = self._clock.wall()
+
         def write(db: sqlite3.Connection) -> tuple[str, int] | None:
             found = db.execute("select key from task where id = ?", (task,)).fetchone()
-            return _delete(db, *found) if found is not None else None
+            return _delete(db, found[0], now) if found is not None else None
 
         def publish(freed: tuple[str, int] | None) -> None:
             self._cache.drop(task)
@@ -596,12 +619,13 @@ def _erase_piece(db: sqlite3.Connection, key: int, begun: bool) -> tuple[str, in
     return None if more else _delete(db, key)
 
 
-def _delete(db: sqlite3.Connection, key: int) -> tuple[str, int]:
+def _delete(db: sqlite3.Connection, key: int, files_unused_since: float = 0.0) -> tuple[str, int]:
     """The workspace of the task, and how many bytes it counted."""
     workspace, size = db.execute(_SIZE, (key,)).fetchone()
     for (names,) in db.execute(_NAMES, (key,)).fetchall():
         db.executemany(_FREE_NAME, _split(key, names))
     db.execute("delete from event where place > (?1 << 24) and place < ((?1 + 1) << 24)", (key,))
     db.execute("delete from turn where task = ?", (key,))
+    unbind(db, key, files_unused_since)
     db.execute("delete from task where key = ?", (key,))
     return workspace, size

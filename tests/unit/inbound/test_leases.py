@@ -9,7 +9,7 @@ import pytest
 from hub.core.registry.directory import Directory
 from hub.inbound.api.leases import Leases
 from hub.inbound.middleware.request import Request
-from hub.ports.vault import Vault
+from hub.ports.identity import Vault
 from hub.server.asgi import Message, Scope
 from rolecall.model.a2a import JsonObject
 

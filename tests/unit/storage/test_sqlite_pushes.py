@@ -12,8 +12,8 @@ import pytest
 
 from hub.ports.pushes import DeliveryRoom
 from hub.storage.sqlite import pushes
+from hub.storage.sqlite.database import MIGRATIONS, migrate
 from hub.storage.sqlite.engine import SqliteEngine
-from hub.storage.sqlite.files import MIGRATIONS, migrate
 from tests.contract.pushing import a_config
 from tests.contract.words import ANNA, DONE, admitted, append, text
 

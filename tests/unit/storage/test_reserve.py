@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.storage.sqlite.reserve import Reserve
+from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import DiskLow
 from rolecall.model.a2a import TaskState

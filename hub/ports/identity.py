@@ -1,4 +1,4 @@
-"""The tokens port: finds the principal of a token."""
+"""The ports of identity: the principals of tokens, and secrets that are unreadable in the store."""
 
 from __future__ import annotations
 
@@ -23,3 +23,11 @@ class Tokens(Protocol):
 
     def find(self, token: str) -> Principal | None:
         """None: unknown, revoked, expired. Takes the same time in each case."""
+
+
+class Vault(Protocol):
+    """Keeps secrets unreadable in the store."""
+
+    def seal(self, secret: bytes) -> bytes: ...
+    def open(self, sealed: bytes) -> bytes:
+        """SecretUnreadable: sealed under another key, or changed since."""

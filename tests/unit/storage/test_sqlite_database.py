@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hub.core.admission.idempotency import names_of
-from hub.storage.sqlite import files
+from hub.storage.sqlite import database as database_file
 from hub.storage.sqlite.engine import SqliteEngine
 from rolecall.errors import HubError
 from rolecall.model.command import Target
@@ -49,11 +49,11 @@ MOUNTS = """\
     ],
 )
 def test_the_file_system_is_that_of_the_nearest_mount(directory: str, kind: str) -> None:
-    assert files.file_system(Path(directory), MOUNTS) == kind
+    assert database_file.file_system(Path(directory), MOUNTS) == kind
 
 
 def test_the_file_system_is_unknown_without_mounts() -> None:
-    assert files.file_system(Path("/var"), "") == ""
+    assert database_file.file_system(Path("/var"), "") == ""
 
 
 async def test_a_database_on_a_network_file_system_is_refused(
@@ -61,7 +61,7 @@ async def test_a_database_on_a_network_file_system_is_refused(
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text("21 1 0:35 / / rw - nfs server:/export rw\n")
-    monkeypatch.setattr(files, "MOUNTS", mounts)
+    monkeypatch.setattr(database_file, "MOUNTS", mounts)
     with pytest.raises(HubError, match="nfs"):
         await SqliteEngine(database, clock).__aenter__()
 
@@ -128,12 +128,12 @@ def test_migrations_run_once_in_order_and_a_failed_one_is_rolled_back(tmp_path: 
     (tmp_path / "0002_b.sql").write_text("create table b (x); insert into a values (1);")
     db = sqlite3.connect(":memory:", isolation_level=None)
     for _ in range(2):
-        files.migrate(db, tmp_path)
+        database_file.migrate(db, tmp_path)
     assert db.execute("pragma user_version").fetchone() == (2,)
     assert db.execute("select count(*) from a").fetchone() == (1,)
     (tmp_path / "0003_c.sql").write_text("create table c (x); insert into nowhere values (1);")
     with pytest.raises(sqlite3.Error):
-        files.migrate(db, tmp_path)
+        database_file.migrate(db, tmp_path)
     assert db.execute("pragma user_version").fetchone() == (2,)
     assert db.execute("select count(*) from sqlite_master where name = 'c'").fetchone() == (0,)
     db.close()
@@ -141,7 +141,7 @@ def test_migrations_run_once_in_order_and_a_failed_one_is_rolled_back(tmp_path: 
 
 def test_each_migration_has_a_number_of_its_own() -> None:
     """The database remembers only the number of the last one."""
-    numbers = [step.name[:4] for step in files.MIGRATIONS.glob("[0-9]*.sql")]
+    numbers = [step.name[:4] for step in database_file.MIGRATIONS.glob("[0-9]*.sql")]
     assert len(set(numbers)) == len(numbers)
 
 
@@ -149,11 +149,11 @@ def at_version(database: Path, version: int, tmp_path: Path) -> sqlite3.Connecti
     """A database as a hub of that version left it."""
     folder = tmp_path / "migrations"
     folder.mkdir()
-    for step in sorted(files.MIGRATIONS.glob("[0-9]*.sql"))[:version]:
+    for step in sorted(database_file.MIGRATIONS.glob("[0-9]*.sql"))[:version]:
         shutil.copy(step, folder)
-    files.prepare(database)
+    database_file.prepare(database)
     db = sqlite3.connect(database, isolation_level=None)
-    files.migrate(db, folder)
+    database_file.migrate(db, folder)
     return db
 
 

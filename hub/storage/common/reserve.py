@@ -57,6 +57,10 @@ class Reserve:
             return True
         return any(event.state is not None for event in events) and sum(len(event.body) for event in events) <= _SMALL
 
+    def has_room(self, size: int) -> bool:
+        """Whether so many more bytes leave the reserve untouched. For what is large: it looks at the disk."""
+        return not self._size or self._free(self._path.parent) + self._held - size >= self._size
+
     def look(self) -> None:
         if not self._size:
             return

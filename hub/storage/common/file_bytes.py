@@ -1,0 +1,193 @@
+"""The bytes of files, in a folder, and the threads that write and read them. Both engines use it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rolecall.errors import FileLost, FileNotFound, NoRoomForFile, StoreUnavailable
+from rolecall.model.ids import FileId, is_file_id
+
+T = TypeVar("T")
+
+THREADS = 4
+"""Their own, so that a slow disk holds up nothing else."""
+_PIECE = 1024 * 1024
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+SHARDS = tuple(f"{number:02x}" for number in range(256))
+"""Folders in the folder, by the first digits of the ids: none of them gets very long."""
+
+
+class FileBytes:
+    """`folder` None: a temporary one, which goes when this is closed. `reserve`: bytes that stay free on the disk, and
+    `has_room`, called on a thread: whether so many more may be written.
+    """
+
+    def __init__(self, folder: Path | None, *, reserve: int = 0, has_room: Callable[[int], bool] = lambda size: True) -> None:
+        self.path = folder
+        self._temporary = folder is None
+        self._reserve = reserve
+        self._has_room = has_room
+        self._threads: ThreadPoolExecutor | None = None
+
+    def start(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
+
+    async def close(self) -> None:
+        """Waits for what is under way."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await asyncio.to_thread(threads.shutdown)
+        if self._temporary and self.path is not None:
+            await asyncio.to_thread(shutil.rmtree, self.path, ignore_errors=True)
+            self.path = None
+
+    async def check_room(self, size: int) -> None:
+        """NoRoomForFile."""
+        await self._run(self._check_room, size)
+
+    async def write(self, file: FileId, offset: int, data: bytes, digest: Any = None) -> None:
+        """Write at `offset`, and behind it drop what an earlier writer has left; add to `digest`, a hash, if there is one. Not
+        durable. FileNotFound: the file is gone; NoRoomForFile, StoreUnavailable.
+        """
+        await self._run(self._write, file, offset, data, digest)
+
+    async def sync(self, file: FileId, *, first: bool) -> None:
+        """What has been written is durable. `first`: its name is not yet. FileNotFound, NoRoomForFile, StoreUnavailable."""
+        await self._run(self._sync, file, first)
+
+    async def read(self, file: FileId, offset: int, size: int) -> bytes:
+        """FileLost: it has less, or there is none."""
+        return await self._run(self._read, file, offset, size) if size else b""
+
+    async def digest(self, file: FileId, size: int) -> str:
+        """Of the whole file: read again. FileLost."""
+        return await self._run(self._digest, file, size)
+
+    async def delete(self, *files: FileId) -> None:
+        """One that is missing is no error, and one that cannot be deleted goes when the hub is started again."""
+        await self._run(self._delete, files)
+
+    async def delete_unknown(self, shard: str, known: Collection[FileId]) -> set[FileId]:
+        """Delete what is in that shard and not known. Returns which of those known are there."""
+        return await self._run(self._delete_unknown, shard, known)
+
+    # --- on a thread
+
+    def _path(self, file: FileId) -> Path:
+        if not is_file_id(file):
+            raise FileNotFound  # never reaches the disk
+        if self.path is None:
+            self.path = Path(tempfile.mkdtemp(prefix="rolecall-files-"))
+        return self.path / file[:2] / file
+
+    def _check_room(self, size: int) -> None:
+        if not self._has_room(size):
+            raise NoRoomForFile(self._reserve)
+
+    def _write(self, file: FileId, offset: int, data: bytes, digest: Any) -> None:
+        self._check_room(len(data))
+        path, flags = self._path(file), os.O_WRONLY | os.O_CLOEXEC
+        if not offset:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags |= os.O_CREAT | os.O_TRUNC
+        with _opened(path, flags) as number:
+            if os.fstat(number).st_size != offset:
+                os.ftruncate(number, offset)
+            view, at = memoryview(data), offset
+            while view:
+                written = os.pwrite(number, view, at)
+                view, at = view[written:], at + written
+        if digest is not None:
+            digest.update(data)
+
+    def _sync(self, file: FileId, first: bool) -> None:
+        path = self._path(file)
+        with _opened(path, os.O_RDONLY | os.O_CLOEXEC) as number:
+            os.fsync(number)
+        for folder in (path.parent, path.parent.parent, path.parent.parent.parent) if first else ():
+            with _opened(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY) as number:
+                os.fsync(number)
+
+    def _read(self, file: FileId, offset: int, size: int) -> bytes:
+        try:
+            with _opened(self._path(file), os.O_RDONLY | os.O_CLOEXEC) as number:
+                pieces, at = [], offset
+                while at < offset + size and (piece := os.pread(number, offset + size - at, at)):
+                    pieces.append(piece)
+                    at += len(piece)
+        except FileNotFoundError:
+            raise FileLost from None
+        if at < offset + size:
+            raise FileLost
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _digest(self, file: FileId, size: int) -> str:
+        digest = hashlib.sha256()
+        for at in range(0, size, _PIECE):
+            digest.update(self._read(file, at, min(_PIECE, size - at)))
+        return digest.hexdigest()
+
+    def _delete(self, files: Collection[FileId]) -> None:
+        for file in files:
+            with suppress(OSError):
+                self._path(file).unlink()
+
+    def _delete_unknown(self, shard: str, known: Collection[FileId]) -> set[FileId]:
+        found = set[FileId]()
+        if self.path is None:
+            return found
+        with suppress(FileNotFoundError), os.scandir(self.path / shard) as entries:
+            for entry in entries:
+                if entry.name in known:
+                    found.add(FileId(entry.name))
+                elif is_file_id(entry.name):
+                    os.unlink(entry.path)
+        return found
+
+    # --- on the loop
+
+    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """On a thread. Who is cancelled waits until it is done: nobody else may write meanwhile."""
+        if self._threads is None:
+            raise StoreUnavailable
+        running = asyncio.get_running_loop().run_in_executor(self._threads, self._translated, work, *arguments)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await _ended(running)
+            raise
+
+    def _translated(self, work: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return work(*arguments)
+        except FileNotFoundError as error:
+            raise FileNotFound from error
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise NoRoomForFile(self._reserve) from error
+            raise StoreUnavailable from error
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    number = os.open(path, flags, 0o600)
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+async def _ended(running: asyncio.Future[Any]) -> None:
+    while not running.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([running])

@@ -1,0 +1,92 @@
+"""The database file: its lock, its location and its schema version."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+
+from rolecall.errors import StoreError
+from rolecall.model.call import digest
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+MOUNTS = Path("/proc/self/mountinfo")
+# File systems without shared locks and memory between machines: a write-ahead log would be corrupted there.
+REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs"})
+
+
+class FileLock:
+    """Lets one process use a database. The kernel releases the lock when the process ends, however it ends."""
+
+    def __init__(self, database: Path) -> None:
+        self._path = database.with_name(database.name + ".lock")
+        self._file: int | None = None
+
+    def acquire(self) -> None:
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.release()
+            raise StoreError(
+                f"{self._path.with_suffix('')} is in use by another process. One SQLite file serves one hub: stop the "
+                "other one, give this one a data directory of its own, or have the server run one process (-w 1)."
+            ) from error
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def prepare(database: Path) -> None:
+    """Create the database file and its folder, readable only by their owner. Network file systems are refused."""
+    try:
+        database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kind = file_system(database.parent.resolve(), MOUNTS.read_text() if MOUNTS.exists() else "")
+        if kind in REMOTE:
+            raise StoreError(f"{database} is on a {kind} file system, where SQLite can lose data. Use a local disk.")
+        os.close(os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise StoreError(f"The database {database} cannot be opened: {error.strerror}.") from error
+
+
+def file_system(directory: Path, mounts: str) -> str:
+    """The type of the file system that a directory is on; empty if unknown."""
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        left, dash, right = line.partition(" - ")
+        fields = left.split()
+        if not dash or len(fields) < 5:
+            continue
+        mount_point = Path(fields[4].encode().decode("unicode_escape"))
+        # Of two mounts on one mount point, the later one is visible.
+        if directory.is_relative_to(mount_point) and len(mount_point.parts) >= best:
+            best, kind = len(mount_point.parts), right.split()[0]
+    return kind
+
+
+def migrate(db: sqlite3.Connection, folder: Path = MIGRATIONS) -> None:
+    """Migrate a database to this version, one transaction per step. A newer one is refused: this hub would damage it."""
+    steps = sorted(folder.glob("[0-9]*.sql"))
+    version = int(db.execute("pragma user_version").fetchone()[0])
+    newest = int(steps[-1].name[:4])
+    db.create_function("digest", -1, digest, deterministic=True)
+    if version > newest:
+        raise StoreError(
+            f"The database has version {version}, this hub knows {newest}. Start a hub as new as the one that last used it."
+        )
+    for step in steps:
+        number = int(step.name[:4])
+        if number > version:
+            _run(db, step.read_text(), number)
+
+
+def _run(db: sqlite3.Connection, script: str, number: int) -> None:
+    try:
+        db.executescript(f"begin immediate;\n{script}\npragma user_version = {number};\ncommit;")
+    except sqlite3.Error:
+        if db.in_transaction:
+            db.rollback()
+        raise
