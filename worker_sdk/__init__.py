@@ -11,6 +11,7 @@ fails it with an error id.
 from __future__ import annotations
 
 from rolecall.model.a2a import TaskState
+from rolecall.model.usage import Usage
 from worker_sdk.calling.client import HubClient
 from worker_sdk.calling.reply import AgentInfo, Reply, StreamEvent
 from worker_sdk.calling.stream import HubStream
@@ -72,6 +73,7 @@ __all__ = [
     "TaskState",
     "TimedOut",
     "TooLarge",
+    "Usage",
     "UserError",
     "Worker",
     "WorkerBusy",

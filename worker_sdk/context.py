@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
 from rolecall.model.a2a import PAUSED, JsonObject
 from rolecall.model.command import Send
+from rolecall.model.usage import Usage, nanos_of, read_currency, read_model, read_tokens
 from worker_sdk.errors import RolecallError
 from worker_sdk.words import Message, NeedInput
 
 if TYPE_CHECKING:
+    from rolecall.model.usage import Amount
     from worker_sdk.calling.client import MessageLike
     from worker_sdk.calling.http import HubLink
     from worker_sdk.calling.reply import Reply
@@ -31,16 +33,21 @@ class LinkWithin(Protocol):
 
 
 class HubAccess:
-    """How a task reaches others: the hub's id for it, the way to the hub, and to its own caller."""
+    """How a task reaches others: the hub's id for it, the way to the hub, to its own caller, and for its reports of usage."""
 
-    __slots__ = ("ask", "hub_task", "link")
+    __slots__ = ("ask", "hub_task", "link", "report")
 
     def __init__(
-        self, hub_task: str = "", link: LinkWithin | None = None, ask: Callable[[NeedInput], Awaitable[Message]] | None = None
+        self,
+        hub_task: str = "",
+        link: LinkWithin | None = None,
+        ask: Callable[[NeedInput], Awaitable[Message]] | None = None,
+        report: Callable[[Usage], None] = lambda usage: None,
     ) -> None:
         self.hub_task = hub_task
         self.link = link
         self.ask = ask
+        self.report = report
 
 
 class Task:
@@ -67,6 +74,23 @@ class Task:
     def trace(self) -> str | None:
         """The request's `traceparent`. Calls in the task carry it."""
         return self._send.trace
+
+    def usage(
+        self,
+        *,
+        model: str = "",
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cost: Amount | None = None,
+        currency: str = "USD",
+    ) -> None:
+        """Report what the task has used of a model since the last report: reports add up. May be called from any thread.
+        ValueError.
+        """
+        if not input_tokens and not output_tokens and cost is None:
+            raise ValueError("task.usage takes tokens or a cost")
+        nanos, currency = (0, "") if cost is None else (nanos_of(cost), read_currency(currency))
+        self._access.report(Usage(read_model(model), read_tokens(input_tokens), read_tokens(output_tokens), nanos, currency))
 
     # --- calls in the task
 

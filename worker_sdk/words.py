@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from rolecall.model.a2a import JsonObject
-from rolecall.model.card import PROGRESS_EXTENSION
+from rolecall.model.card import PROGRESS_EXTENSION, USAGE_EXTENSION
+from rolecall.model.usage import Usage, read_reports
 from worker_sdk.handlers.models import data_of
 
 if TYPE_CHECKING:
@@ -54,6 +55,18 @@ def progress_of(message: Message) -> Progress | None:
     found = message.metadata.get(PROGRESS_EXTENSION)
     done, total = (found.get("done"), found.get("total")) if isinstance(found, dict) else (None, None)
     return Progress(done, total if _is_number(total) else None) if _is_number(done) else None
+
+
+def usage_metadata(usage: Sequence[Usage]) -> JsonObject:
+    """The member of metadata that has these reports; none for none."""
+    documents = [one.document() for one in usage]
+    return {USAGE_EXTENSION: documents[0] if len(documents) == 1 else documents} if documents else {}
+
+
+def usage_of(document: JsonObject) -> tuple[Usage, ...]:
+    """What a Task, an update or a bare Message has in its metadata."""
+    metadata = document.get("metadata")
+    return read_reports(metadata[USAGE_EXTENSION]).usage if isinstance(metadata, dict) and USAGE_EXTENSION in metadata else ()
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

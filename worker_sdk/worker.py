@@ -10,7 +10,16 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rolecall.model.a2a import JsonObject
-from rolecall.model.card import JSONRPC, PROGRESS_EXTENSION, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile
+from rolecall.model.card import (
+    JSONRPC,
+    PROGRESS_EXTENSION,
+    REPLAY_EXTENSION,
+    USAGE_EXTENSION,
+    Capabilities,
+    Extension,
+    Interface,
+    Profile,
+)
 from rolecall.protocol.cards import merged
 from rolecall.protocol.dialects import own_bindings
 from worker_sdk.config import read_settings
@@ -38,6 +47,7 @@ _MODES = ("text/plain", "application/json")
 _EXTENSIONS = (
     Extension(REPLAY_EXTENSION, "Streams resume exactly from Last-Event-ID."),
     Extension(PROGRESS_EXTENSION, "Status messages tell how far a task is."),
+    Extension(USAGE_EXTENSION, "Status updates report what a task has used of language models."),
 )
 
 _loading: ContextVar[bool] = ContextVar("a worker's module is being loaded", default=False)

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
+from rolecall.model.usage import Usage
 from rolecall.model.worker import RegistryChange
+
+
+class ShareUse(NamedTuple):
+    """How much of a scarce thing is used now. `limit` 0: its number has none. `largest`: by the workspace that uses most.
+    `waiting`: requests that wait for it; where none can wait, workspaces that were refused it lately.
+    """
+
+    thing: str
+    limit: int
+    used: int
+    largest: int
+    workspaces: int
+    waiting: int
+    refused: int
 
 
 class Observer(Protocol):
@@ -27,6 +43,9 @@ class Observer(Protocol):
     def events_logged(self, role: str, count: int, size: int) -> None:
         """After the append; `size` in bytes."""
 
+    def used(self, role: str, usage: Sequence[Usage]) -> None:
+        """After the append of the events that report it. Models and currencies are texts of the worker."""
+
     def stream_opened(self, role: str) -> None: ...
 
     def stream_closed(self, role: str) -> None:
@@ -43,7 +62,7 @@ class Observer(Protocol):
         """Another worker was tried, because the first one certainly did nothing."""
 
     def dropped(self, role: str, what: str, count: int) -> None:
-        """`what`: why events were not logged, such as "after the end" or "foreign task"."""
+        """`what`: why events were not logged, such as "after the end", "foreign task" or "malformed usage"."""
 
     def pushed(self, outcome: str) -> None:
         """One attempt to deliver one event to a receiver: delivered, failed (it is retried), dead (given up)."""
@@ -68,6 +87,7 @@ class NullObserver:
     def call_ended(self, role: str, method: str, outcome: str, seconds: float) -> None: ...
     def first_event(self, role: str, seconds: float) -> None: ...
     def events_logged(self, role: str, count: int, size: int) -> None: ...
+    def used(self, role: str, usage: Sequence[Usage]) -> None: ...
     def stream_opened(self, role: str) -> None: ...
     def stream_closed(self, role: str) -> None: ...
     def routed(self, role: str, rule: str, result: str) -> None: ...

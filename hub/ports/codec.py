@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from rolecall.errors import HubError
-from rolecall.model.a2a import DialectRules, Event, Ids, Logged, TaskState, WorkerEvent
+from rolecall.model.a2a import DialectRules, Event, Ids, Logged, Missing, TaskState, WorkerEvent
 from rolecall.model.command import Send
 from rolecall.model.content import Download
 from rolecall.model.ids import Cursor
@@ -32,9 +32,9 @@ class LogFold(Protocol):
         ArtifactNotFound, ArtifactUnreadable, InvalidParams. May be called on any thread.
         """
 
-    def missing(self, worker_event: WorkerEvent, ids: Ids, *, gap: bool) -> Sequence[Event]:
-        """What the worker's Task has and the fold of the whole log lacks, by position, never by content. `gap` marks that
-        events in between may be lost.
+    def missing(self, worker_event: WorkerEvent, ids: Ids, *, gap: bool) -> Missing:
+        """What the worker's Task has and the fold of the whole log lacks, by position, never by content; of usage what its
+        sums have more. `gap` marks that events in between may be lost.
         """
 
 

@@ -1,10 +1,10 @@
-"""The engine port: one store behind the five ports of state."""
+"""The engine port: one store behind the six ports of state."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from hub.ports.event_log import EventLog
+from hub.ports.event_log import EventLog, UsageStore
 from hub.ports.files import Files
 from hub.ports.pushes import Pushes
 from hub.ports.registry import Registry
@@ -24,6 +24,8 @@ class Engine(Protocol):
     def pushes(self) -> Pushes: ...
     @property
     def files(self) -> Files: ...
+    @property
+    def usage(self) -> UsageStore: ...
 
     async def __aenter__(self) -> Engine: ...
     async def __aexit__(self, *exc: object) -> None: ...

@@ -1,14 +1,15 @@
-"""The event log port: the truth about every task, and the only live source of its events."""
+"""The event log port: the truth about every task, the only live source of its events, and the sums of what they report."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
 from rolecall.errors import HubError
 from rolecall.model.a2a import Event, Ids, Logged
-from rolecall.model.ids import START, Cursor, FileId, TaskId
+from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId
+from rolecall.model.usage import Spending, Usage, UsageGroup, UsageQuery
 from rolecall.model.value import Value
 
 Deliver = Callable[[Sequence[Logged]], bool]
@@ -38,13 +39,14 @@ class Subscription(Protocol):
 
 class LogEntry(Value, frozen=True):
     """What one append adds. `ids` is set if the worker's ids or the context have just become known. `files`: those that the
-    task has from now on; one that is not there is passed over.
+    task has from now on; one that is not there is passed over. `usage`: what the events report.
     """
 
     events: Sequence[Event]
     position: str | None = None
     ids: Ids | None = None
     files: Sequence[FileId] = ()
+    usage: Sequence[Usage] = ()
 
 
 class OpenLog(Protocol):
@@ -52,9 +54,9 @@ class OpenLog(Protocol):
 
     def append(self, entry: LogEntry, *, after: Cursor, done: Callable[[HubError | None], None]) -> None:
         """Add events after `after`; the same transaction stores the worker's position, the ids, and the state that the task
-        has after these events. `done(None)`: they are durable, and visible to readers only now. LogMoved: the log does not
-        end at `after`, or has ended. StoreUnavailable: nothing was added. `done` is called once, on the loop, and never
-        within this call.
+        has after these events, and adds up what they report of usage. `done(None)`: they are durable, and visible to readers
+        only now. LogMoved: the log does not end at `after`, or has ended. StoreUnavailable: nothing was added. `done` is
+        called once, on the loop, and never within this call.
         """
 
 
@@ -68,3 +70,29 @@ class EventLog(Protocol):
 
     def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> Subscription:
         """Wake-ups are hints: a lost one costs latency, never an event. A slow reader lags in storage, not in memory."""
+
+
+class UsageStore(Protocol):
+    """`OpenLog.append` adds each report once, in its transaction: to the sums of its task, to what is spent of the budgets
+    above it, and to the sums of its day (of the engine's clock, in UTC) by workspace, role and holder. The first two go with
+    their tasks, the last stay.
+    """
+
+    async def of_tasks(self, tasks: Sequence[TaskId]) -> Mapping[TaskId, Sequence[Usage]]:
+        """By model and currency, of those tasks that have used something. Whose tasks they are was checked."""
+
+    async def spendings(self, task: TaskId) -> Sequence[Spending]:
+        """Of the budgets that the task spends from, the outermost first. A budget lasts as long as any task that spends from
+        it.
+        """
+
+    async def of_days(self, query: UsageQuery) -> Sequence[UsageGroup]:
+        """In the order of their names. It may take long; whoever calls it limits how many run at once. When it is cancelled it
+        ends.
+        """
+
+    async def forget_days(self, *, after: timedelta) -> bool:
+        """Delete sums of days that ended that long ago: a bounded number; True: there are more."""
+
+    async def forget_holder(self, holder: Caller) -> bool:
+        """Take the holder's name out of the sums: they count for nobody then. A bounded number; True: there are more."""

@@ -11,6 +11,7 @@ from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Caller, FileId, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
 from rolecall.model.task import Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
+from rolecall.model.usage import Budget
 
 
 class TaskStore(Protocol):
@@ -26,11 +27,13 @@ class TaskStore(Protocol):
         push: SealedConfig | None = None,
         branch: Branch | None = None,
         files: Sequence[FileId] = (),
+        budget: Budget | None = None,
     ) -> bool:
-        """Store a new task with its first message, the names of this call, the push config that came with it, its place in
-        a tree, and the files that it has; durable on return. False: an earlier call has one of the names, and nothing was
-        stored. A name that the caller chose lasts as long as its task; another one is free when the task has ended
-        `remembered` ago. FileNotFound: a file is not there any more, and nothing was stored.
+        """Store a new task with its first message, the names of this call, the push config that came with it, its place in a
+        tree, the files that it has, and its own budget; durable on return. A child spends from its parent's budgets too.
+        False: an earlier call has one of the names, and nothing was stored. A name that the caller chose lasts as long as its
+        task; another one is free when the task has ended `remembered` ago. FileNotFound: a file is not there any more, and
+        nothing was stored.
         """
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:

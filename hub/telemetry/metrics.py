@@ -9,7 +9,7 @@ import platform
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
@@ -18,14 +18,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from hub.core.observe import ShareUse
 from rolecall import __version__
-from rolecall.model.share import ShareUse
+from rolecall.model.usage import NANOS, Usage
 from rolecall.model.worker import ChangeKind, Registration, RegistryChange
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 PREFIX = "a2a_hub_"
 UNKNOWN = "_unknown"
+OTHER = "_other"
 _ROLE_LIMIT = 1000
+_CURRENCY_LIMIT = 5
 _WORKER_LIMIT = 200
 _CALL_BOUNDS = (0.005, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _FIRST_EVENT_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -70,6 +73,15 @@ FAMILIES = {
         Family("streams_active", "gauge", ("role",), "Readers of live streams."),
         Family("stream_events_total", "counter", ("role",), "Events logged."),
         Family("stream_bytes_total", "counter", ("role", "direction"), "Bytes of events; direction is in (from workers)."),
+        Family(
+            "usage_tokens_total", "counter", ("role", "direction"), "Tokens that workers report; direction is input or output."
+        ),
+        Family(
+            "usage_cost_total",
+            "counter",
+            ("role", "currency"),
+            f"Costs that workers report, in the first {_CURRENCY_LIMIT} currencies; all others are {OTHER}.",
+        ),
         Family("route_decisions_total", "counter", ("role", "policy", "result"), "How a worker was chosen, or why none was."),
         Family("upstream_errors_total", "counter", ("role", "reason"), "Calls to workers that failed."),
         Family(
@@ -122,6 +134,7 @@ class Metrics:
         self._workers = workers
         self._shares = shares
         self._roles: set[str] = set()
+        self._currencies: set[str] = set()
         self._roles_read_at = -1.0
         self._lag = 0.0
         self._counts: dict[str, defaultdict[tuple[str, ...], float]] = {
@@ -172,6 +185,17 @@ class Metrics:
             role = self._known(role)
         self._events[(role,)] += count
         self._bytes[role, "in"] += size
+
+    def used(self, role: str, usage: Sequence[Usage]) -> None:
+        role = self._known(role)
+        for one in usage:
+            self._counts["usage_tokens_total"][role, "input"] += one.input_tokens
+            self._counts["usage_tokens_total"][role, "output"] += one.output_tokens
+            if one.currency:
+                if len(self._currencies) < _CURRENCY_LIMIT:
+                    self._currencies.add(one.currency)
+                currency = one.currency if one.currency in self._currencies else OTHER
+                self._counts["usage_cost_total"][role, currency] += one.nanos / NANOS
 
     def stream_opened(self, role: str) -> None:
         self._streams[(self._known(role),)] += 1

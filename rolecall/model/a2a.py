@@ -6,10 +6,12 @@ beside it has what decisions need.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
 from rolecall.model.ids import START, Cursor, TaskId
+from rolecall.model.usage import Reports
 from rolecall.model.value import Value
 
 JsonObject = dict[str, Any]
@@ -92,7 +94,7 @@ class WorkerEvent(Value, frozen=True):
     """One event as the worker sent it, with the worker's ids.
 
     `task` and `context` are the worker's ids, empty if it sent none. `position` is the worker's resume point after this
-    event, if it replays.
+    event, if it replays. `usage`: what it reports of that; None: nothing.
     """
 
     kind: EventKind
@@ -102,6 +104,14 @@ class WorkerEvent(Value, frozen=True):
     task: str = ""
     context: str = ""
     position: str | None = None
+    usage: Reports | None = None
+
+
+class Missing(Value, frozen=True):
+    """What a log lacks of its worker's Task. `usage`: what the events report of that."""
+
+    events: Sequence[Event]
+    usage: Reports | None = None
 
 
 class Ids(Value, frozen=True):

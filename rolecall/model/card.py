@@ -27,6 +27,9 @@ the data parts that the skill takes and gives. A2A allows no further members in 
 PROGRESS_EXTENSION = "https://rolecall.dev/ext/progress/v1"
 """The metadata of a status message has under this name how far the task is: `done`, and `total` if that is known."""
 
+USAGE_EXTENSION = "https://rolecall.dev/ext/usage/v1"
+"""The metadata of a status update has under this name what the task has used of a model, and those of a call its budget."""
+
 
 def can_replay(card: JsonObject) -> bool:
     return _replay_entry(card) is not None

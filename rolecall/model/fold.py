@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rolecall.model.a2a import EventKind, JsonObject
+from rolecall.model.card import USAGE_EXTENSION
+from rolecall.model.usage import UsageSums, read_reports
 
 
 class TaskFold:
@@ -19,6 +21,7 @@ class TaskFold:
         self.known_messages: set[Any] = set()
         """The ids of the messages in the history."""
         self._artifact_positions: dict[str, int] = {}
+        self._usage: UsageSums | None = None
         self._index()
 
     def add(self, kind: EventKind, document: JsonObject) -> None:
@@ -75,12 +78,24 @@ class TaskFold:
             artifacts[position] = artifact
 
     def _merge_metadata(self, document: JsonObject) -> None:
-        if document.get("metadata"):
-            self.document["metadata"] = _merged(self.document.get("metadata"), document["metadata"])
+        if more := document.get("metadata"):
+            if USAGE_EXTENSION in more:
+                more = {**more, USAGE_EXTENSION: self._add_usage(more[USAGE_EXTENSION])}
+            self.document["metadata"] = _merged(self.document.get("metadata"), more)
+
+    def _add_usage(self, reports: Any) -> list[JsonObject]:
+        """An update reports what comes on top; a Task has the sums."""
+        if self._usage is None:
+            known = self.document.get("metadata") or {}
+            self._usage = UsageSums(read_reports(known[USAGE_EXTENSION]).usage if USAGE_EXTENSION in known else ())
+        for usage in read_reports(reports).usage:
+            self._usage.add(usage)
+        return self._usage.documents()
 
     def _merge_task(self, document: JsonObject) -> None:
         """A repeated Task replaces the earlier one, but keeps its messages."""
         history = self.document.get("history")
+        self._usage = None
         self.document.update(document)
         self.document.pop("history", None)
         if history:

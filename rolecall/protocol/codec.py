@@ -7,12 +7,25 @@ from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from rolecall.errors import ArtifactNotFound, ArtifactUnreadable, HubError, InvalidAnswer
-from rolecall.model.a2a import OWN, DialectRules, Event, EventKind, Ids, JsonObject, Logged, TaskState, WorkerEvent
+from rolecall.model.a2a import (
+    OWN,
+    DialectRules,
+    Event,
+    EventKind,
+    Ids,
+    JsonObject,
+    Logged,
+    Missing,
+    TaskState,
+    WorkerEvent,
+)
+from rolecall.model.card import USAGE_EXTENSION
 from rolecall.model.command import Send, Target
 from rolecall.model.content import ArtifactUpdate, Content, Download, Status, StatusUpdate, Task
 from rolecall.model.fold import TaskFold, artifacts_of, trim_history
 from rolecall.model.ids import START, Cursor
 from rolecall.model.task import TaskRow, Turn
+from rolecall.model.usage import Reports, beyond, read_reports
 from rolecall.model.value import Value
 from rolecall.protocol.callers.downloads import download_of
 from rolecall.protocol.callers.encoder import EventEncoder
@@ -68,7 +81,9 @@ class Codec:
         document = worker_event.document
         if worker_event.kind is EventKind.MESSAGE:
             # A message after a task completes the task.
-            return self._status(ids, TaskState.COMPLETED, {"message": _with_hub_ids(document, ids)}, {})
+            usage = worker_event.usage.usage if worker_event.usage is not None else ()
+            holder = {"metadata": {USAGE_EXTENSION: [one.document() for one in usage]}} if usage else {}
+            return self._status(ids, TaskState.COMPLETED, {"message": _with_hub_ids(document, ids)}, holder)
         if worker_event.kind is EventKind.STATUS:
             assert worker_event.state is not None
             return self._status(ids, worker_event.state, self._own_status(document["status"], ids), document)
@@ -78,18 +93,18 @@ class Codec:
     def fold(self, turns: Sequence[Turn], *, dialect: str = "") -> LogFold:
         return LogFold(self, turns, dialect)
 
-    def missing(self, worker_event: WorkerEvent, ids: Ids, known: TaskFold, *, gap: bool) -> Sequence[Event]:
+    def missing(self, worker_event: WorkerEvent, ids: Ids, known: TaskFold, *, gap: bool) -> Missing:
         """What the worker's Task has and `known` lacks."""
         seen = self._own_task(worker_event.document, ids)
         assert worker_event.state is not None
-        updates = [
-            *_missing_artifacts(known.document, seen, ids),
-            *self._missing_statuses(known, seen, worker_event.state, ids),
-        ]
+        usage = _missing_usage(known, seen, worker_event.usage) if worker_event.usage is not None else None
+        statuses = self._missing_statuses(known, seen, worker_event.state, ids)
+        updates = [*_missing_artifacts(known.document, seen, ids), *statuses]
         if gap and updates:
             document = updates[0].document
             document["metadata"] = {**(document.get("metadata") or {}), OWN: {"gap": True}}
-        return [_event(update.kind, update.state, update.document, ids.log_dialect) for update in updates]
+        events = [_event(update.kind, update.state, update.document, ids.log_dialect) for update in updates]
+        return Missing(events, usage if statuses else None)
 
     def opening(self, ids: Ids, turn: Turn) -> Event:
         task = {
@@ -278,7 +293,7 @@ class LogFold:
         except Untranslatable as error:
             raise InvalidAnswer("The worker", f"{error} (to {self._dialect})") from error
 
-    def missing(self, worker_event: WorkerEvent, ids: Ids, *, gap: bool) -> Sequence[Event]:
+    def missing(self, worker_event: WorkerEvent, ids: Ids, *, gap: bool) -> Missing:
         return self._codec.missing(worker_event, ids, self.task, gap=gap)
 
     @property
@@ -338,6 +353,16 @@ def _missing_artifacts(known: JsonObject, seen: JsonObject, ids: Ids) -> list[Up
         }
         updates.append(Update(EventKind.ARTIFACT, None, document))
     return updates
+
+
+def _missing_usage(known: TaskFold, seen: JsonObject, reports: Reports) -> Reports:
+    """Leaves in the metadata what the worker's sums have more than the log."""
+    before = (known.document.get("metadata") or {}).get(USAGE_EXTENSION, [])
+    more = beyond(reports.usage, read_reports(before).usage)
+    metadata = {**seen["metadata"]}
+    metadata.pop(USAGE_EXTENSION, None)
+    seen["metadata"] = metadata | ({USAGE_EXTENSION: [usage.document() for usage in more]} if more else {})
+    return Reports(more, reports.malformed)
 
 
 def _event(kind: EventKind, state: TaskState | None, document: JsonObject, log_dialect: str) -> Event:

@@ -13,6 +13,7 @@ from rolecall.model.a2a import Event, EventKind, Ids, Logged, TaskState
 from rolecall.model.call import CallName
 from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId, new_task_id
 from rolecall.model.task import TaskRow, Turn
+from rolecall.model.usage import Usage
 from rolecall.model.worker import Beat, LeaseProof, Offer, Registration
 from tests.helpers.watched_engine import append_to
 
@@ -82,9 +83,15 @@ DONE = status(TaskState.COMPLETED)
 
 
 async def append(
-    engine: Engine, task: TaskId, *events: Event, after: int = 0, position: str | None = None, ids: Ids | None = None
+    engine: Engine,
+    task: TaskId,
+    *events: Event,
+    after: int = 0,
+    position: str | None = None,
+    ids: Ids | None = None,
+    usage: Sequence[Usage] = (),
 ) -> Cursor:
-    return await append_to(engine.events, task, LogEntry(events, position, ids), after=Cursor(after))
+    return await append_to(engine.events, task, LogEntry(events, position, ids, usage=usage), after=Cursor(after))
 
 
 async def append_with(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -44,6 +44,7 @@ from rolecall.model.command import CancelTask, GetTask, Send, Subscribe, Target,
 from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
 from rolecall.model.principal import LOCAL
 from rolecall.model.task import TaskRow
+from rolecall.model.usage import Usage
 from rolecall.model.worker import LeaseProof, Offer, Registration
 from rolecall.protocol.codec import Codec
 from rolecall.protocol.text.jsontext import parse
@@ -80,6 +81,8 @@ class Recorder(NullObserver):
     """Events that were not logged, by reason."""
     logged: list[tuple[str, int, int]] = field(default_factory=list)
     """Role, events and bytes of each append."""
+    used_by: dict[str, list[Usage]] = field(default_factory=dict)
+    """What was reported, by role."""
     first_event_times: list[float] = field(default_factory=list)
     routes: list[tuple[str, str, str]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -92,6 +95,9 @@ class Recorder(NullObserver):
 
     def events_logged(self, role: str, count: int, size: int) -> None:
         self.logged.append((role, count, size))
+
+    def used(self, role: str, usage: Sequence[Usage]) -> None:
+        self.used_by.setdefault(role, []).extend(usage)
 
     def first_event(self, role: str, seconds: float) -> None:
         self.first_event_times.append(seconds)

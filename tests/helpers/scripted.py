@@ -173,8 +173,10 @@ def task(
     return read_result(document, position=position)
 
 
-def status(state: str, text: str | None = None, task_id: str = "wt", position: str | None = None) -> WorkerEvent:
-    document = {"kind": "status-update", "taskId": task_id, "contextId": "wc", "status": _status(state, text)}
+def status(
+    state: str, text: str | None = None, task_id: str = "wt", position: str | None = None, **members: Any
+) -> WorkerEvent:
+    document = {"kind": "status-update", "taskId": task_id, "contextId": "wc", "status": _status(state, text), **members}
     return read_result(document, position=position)
 
 

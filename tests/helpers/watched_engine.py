@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hub.ports.engine import Engine
-from hub.ports.event_log import EventLog, LogEntry, OpenLog
+from hub.ports.event_log import EventLog, LogEntry, OpenLog, UsageStore
 from hub.ports.files import Files
 from hub.ports.pushes import Pushes
 from hub.ports.registry import Registry
@@ -54,6 +54,7 @@ class WatchedEngine:
         self.events = cast(EventLog, _Events(self, engine.events))
         self.pushes = cast(Pushes, _Part(self, "pushes", engine.pushes))
         self.files = cast(Files, _Part(self, "files", engine.files))
+        self.usage = cast(UsageStore, _Part(self, "usage", engine.usage))
 
     def fail(self, operation: str, error: Exception, *, times: int = 1) -> None:
         """The next `times` of that operation do nothing and raise."""

@@ -7,6 +7,8 @@ from uuid import uuid4
 
 import pytest
 
+from rolecall.model.card import USAGE_EXTENSION
+from rolecall.model.usage import Usage, read_reports
 from tests.helpers.processes import HubProcess
 from tests.interop.conftest import AGENTS, ClientNamed, RoleUrl
 from tests.interop.content import ArtifactUpdate, Part, StatusUpdate
@@ -112,6 +114,17 @@ def test_chunks_are_streamed_one_by_one(sdk_client: Client, main_agent: str) -> 
     assert [update.last for update in updates] == [False] * (len(updates) - 1) + [True]
     assert len({update.artifact.id for update in updates}) == 1
     assert "counting" in [event.status_text for event in events if isinstance(event, StatusUpdate)]
+
+
+def test_a_report_of_usage_disturbs_no_client_and_the_task_has_it(client: Client, agent: str) -> None:
+    """It comes as a status without a message, from agents of any SDK."""
+    events = client.stream(agent, "use").events
+    check_stream(events, state="completed")
+    assert streamed_text(events) == "done"
+    task = client.get(agent, events[0].id)
+    assert (task.state, task.text) == ("completed", "done")
+    reports = read_reports((task.metadata or {})[USAGE_EXTENSION])
+    assert (reports.usage, reports.malformed) == ((Usage("small", 1200, 80, 500_000_000, "USD"),), 0)
 
 
 # --- looking again

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, JsonObject, TaskState, WorkerEvent
+from rolecall.model.usage import Usage
 from rolecall.protocol.untranslatable import Untranslatable
 from rolecall.protocol.v0_3.events import read_result
 from rolecall.protocol.v0_3.parts import read_part
 from rolecall.protocol.workers.events import Malformed
 from worker_sdk.errors import InputRequired, InvalidResult, RolecallError, TaskFailed, TaskRejected
 from worker_sdk.handlers.models import Mismatch, read_model
-from worker_sdk.words import Artifact, Message, Progress, joined_file, progress_of, text_of
+from worker_sdk.words import Artifact, Message, Progress, joined_file, progress_of, text_of, usage_of
 
 if TYPE_CHECKING:
     from worker_sdk.handlers.models import ModelT
@@ -66,6 +67,11 @@ class Reply:
         message = (self.raw.get("status") or {}).get("message")
         return Message(message) if message else None
 
+    @property
+    def usage(self) -> Sequence[Usage]:
+        """What the task itself has used, without those that it has started: a sum for each model and currency."""
+        return usage_of(self.raw)
+
     def as_model(self, model: type[ModelT]) -> ModelT:
         """`data` as that model of pydantic. InvalidResult."""
         return _as_model(self.data, model, "The result")
@@ -111,6 +117,11 @@ class StreamEvent:
         """How far the task is, if the event has a status that says it."""
         message = self._status_message
         return progress_of(message) if message else None
+
+    @property
+    def usage(self) -> Sequence[Usage]:
+        """What the event reports; of a Task, the sums."""
+        return usage_of(self.raw)
 
     @property
     def data(self) -> JsonObject | None:

@@ -21,7 +21,8 @@ from worker_sdk.context import HubAccess, LinkWithin, Task
 from worker_sdk.handlers.handler import Form, Handler
 from worker_sdk.handlers.models import is_model, write_model
 from worker_sdk.tasks.log import TaskLog
-from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, TooLarge, UserError, piece_mark
+from worker_sdk.tasks.usage import PendingUsage
+from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, TooLarge, UserError, piece_mark, usage_metadata
 
 log = logging.getLogger("worker_sdk")
 
@@ -81,7 +82,9 @@ class Execution:
         self._slots = slots
         self._holds_slot = True
         self._question_lock = asyncio.Lock()
-        self._task = Task(task_log.task_id, task_log.context_id, send, HubAccess(hub_task, link, self._ask))
+        self._usage = PendingUsage(self._send_usage)
+        access = HubAccess(hub_task, link, self._ask, self._usage.add)
+        self._task = Task(task_log.task_id, task_log.context_id, send, access)
         self._message = self._addressed(self._task.message.raw)
         self._arguments = handler.arguments(Message(self._message), self._task)
         self._on_end = on_end
@@ -273,8 +276,22 @@ class Execution:
         if message:
             status["message"] = self._addressed({"kind": "message", "role": "agent", "messageId": str(uuid4()), **message})
         final = state not in (TaskState.SUBMITTED, TaskState.WORKING)
+        usage = self._usage.take()
+        metadata = (metadata or {}) | usage_metadata(usage)
         members = {"metadata": metadata} if metadata else {}
-        self._append(EventKind.STATUS, {"status": status, "final": final, **members}, state)
+        try:
+            self._append(EventKind.STATUS, {"status": status, "final": final, **members}, state)
+        except TooLarge:
+            for one in usage:
+                self._usage.add(one)
+            raise
+
+    def _send_usage(self) -> None:
+        """A status alone. While the task waits, for its caller or for space, the next status takes it along."""
+        if self.log.ended:
+            log.warning("task %s has ended, and its handler reports usage: that is lost", self.log.task_id)
+        elif not self.log.resting and not self.log.full:
+            self._put_status(TaskState.WORKING)
 
     def _put_text(self, text: str) -> None:
         for piece in _pieces(text) if text else ():

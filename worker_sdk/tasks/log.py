@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from rolecall.model.a2a import PAUSED, TERMINAL, Event, EventKind, JsonObject, Logged, TaskState
 from rolecall.model.fold import TaskFold, trim_history
 from rolecall.model.ids import Cursor
+from rolecall.model.usage import UsageSums
 from rolecall.protocol.text.jsontext import dump, parse
 from rolecall.protocol.v0_3 import VERSION
-from worker_sdk.words import TooLarge
+from worker_sdk.words import TooLarge, usage_metadata, usage_of
 
 CAP = 16 * 1024 * 1024
 MAX_EVENT = 16 * 1024 * 1024
@@ -37,6 +38,7 @@ class TaskLog:
         self._first = 1
         self._dropped_bytes = 0
         self._base: JsonObject | None = None
+        self._dropped_usage = UsageSums()
         self._turns: list[tuple[int, JsonObject]] = []
         self._readers: set[Reader] = set()
         self._space = asyncio.Event()
@@ -85,11 +87,16 @@ class TaskLog:
 
     async def wait_for_space(self) -> None:
         """Wait until the log is below its cap, or holds little more than half of it and one large event."""
-        while self.size >= self._limit:
+        while self.full:
+            self._space.clear()
+            await self._space.wait()
+
+    @property
+    def full(self) -> bool:
+        """The handler would have to wait."""
+        if self.size >= self._limit:
             self._make_space()
-            if self.size >= self._limit:
-                self._space.clear()
-                await self._space.wait()
+        return self.size >= self._limit
 
     @property
     def _limit(self) -> int:
@@ -174,12 +181,15 @@ class TaskLog:
             if event.kind is EventKind.TASK:
                 base = parse(event.body)
             elif event.kind is EventKind.STATUS and base is not None:
-                base["status"] = parse(event.body)["status"]
+                update = parse(event.body)
+                base["status"] = update["status"]
+                for usage in usage_of(update):
+                    self._dropped_usage.add(usage)
         assert base is not None
         until = self._first + len(dropped)
         base["history"] = [*base["history"], *(message for after, message in self._turns if after < until)]
         self._turns = [turn for turn in self._turns if turn[0] >= until]
-        base["metadata"] = {"rolecall": {"eventsLetGo": until - 1}}
+        base["metadata"] = {"rolecall": {"eventsLetGo": until - 1}} | usage_metadata(self._dropped_usage.sums)
         return base
 
 

@@ -13,6 +13,7 @@ from rolecall.errors import HubError, InvalidAnswer, LogMoved, StoreUnavailable
 from rolecall.model.a2a import CONTENT, PAUSED, Event, EventKind, Ids, TaskState, WorkerEvent
 from rolecall.model.ids import START, Cursor
 from rolecall.model.task import TaskRow, Turn
+from rolecall.model.usage import Reports, Usage
 from rolecall.model.value import replace
 
 _PAGE = 500
@@ -36,6 +37,7 @@ class TaskLogWriter:
         "_new_events",
         "_new_ids",
         "_new_position",
+        "_new_usage",
         "_observer",
         "_open_log",
         "_role",
@@ -72,6 +74,7 @@ class TaskLogWriter:
         self._new_ids: Ids
         self._new_position: str | None
         self._new_ended: bool
+        self._new_usage: tuple[Usage, ...]
 
     @property
     def rests(self) -> bool:
@@ -119,6 +122,7 @@ class TaskLogWriter:
         self._done = done
         self._new_events = []
         self._new_ids, self._new_position, self._new_ended = self.ids, self.position, self.ended
+        self._new_usage = ()
 
     def _open(self) -> None:
         self._new_events.append(self._codec.opening(self._new_ids, self._turns[0]))
@@ -143,9 +147,16 @@ class TaskLogWriter:
             events.append(self._codec.adopt(worker_event, ids))
         if worker_event.kind is not CONTENT:
             self._new_ended = events[-1].is_last
+            if worker_event.usage is not None:
+                self._add_usage(worker_event.usage)
         if worker_event.position:
             self._new_position = worker_event.position
         return True
+
+    def _add_usage(self, reports: Reports) -> None:
+        if reports.malformed:
+            self._observer.dropped(self._role, "malformed usage", reports.malformed)
+        self._new_usage += reports.usage
 
     async def _write_compared(self, batch: Sequence[WorkerEvent], done: Done, *, gap: bool) -> None:
         outcome: HubError | None = InvalidAnswer(self._role, "the hub cannot compare it with the log")
@@ -157,7 +168,10 @@ class TaskLogWriter:
                 await self._stored()
                 fold = await self._folded()
                 self._new_ids = _with_worker_ids(self.ids, worker_event)
-                self._new_events += fold.missing(worker_event, self._new_ids, gap=gap)
+                missing = fold.missing(worker_event, self._new_ids, gap=gap)
+                self._new_events += missing.events
+                if missing.usage is not None:
+                    self._add_usage(missing.usage)
                 self._new_ended = bool(self._new_events) and self._new_events[-1].is_last
                 self._new_position = worker_event.position or self.position
             await self._stored()
@@ -208,7 +222,8 @@ class TaskLogWriter:
             # The pause was answered: readers must not take the task for one that still waits.
             events.insert(0, self._codec.resumed(ids))
         new_ids = None if self.at != START and ids == self.ids else ids
-        self._open_log.append(LogEntry(events, self._new_position, new_ids), after=self.at, done=self._appended)
+        entry = LogEntry(events, self._new_position, new_ids, usage=self._new_usage)
+        self._open_log.append(entry, after=self.at, done=self._appended)
 
     def _appended(self, error: HubError | None) -> None:
         events = self._new_events
@@ -222,6 +237,8 @@ class TaskLogWriter:
             self.size += size
             self.ended = self._new_ended
             self._observer.events_logged(self._role, len(events), size)
+            if self._new_usage:
+                self._observer.used(self._role, self._new_usage)
         if error is None:
             self.ids, self.position = self._new_ids, self._new_position
         self._end(error)

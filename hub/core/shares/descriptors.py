@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from rolecall.model.share import ShareUse
+from hub.core.observe import ShareUse
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
-from rolecall.model.share import ShareUse
+from hub.core.observe import ShareUse
 
 
 class Rotation:

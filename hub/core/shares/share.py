@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from hub.core.observe import ShareUse
 from rolecall.errors import Overloaded
-from rolecall.model.share import ShareUse
 
 SMALL = 64 * 1024
 """Bytes that cost little beside the rest of a call: so few are not counted."""

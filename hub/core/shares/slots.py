@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from hub.core.observe import ShareUse
 from hub.core.shares.rotation import Rotation
 from rolecall.errors import Overloaded
-from rolecall.model.share import ShareUse
 
 
 class WorkspaceSlots:

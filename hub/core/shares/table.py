@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hub.core.observe import ShareUse
 from hub.core.shares.answers import AnswerShare
 from hub.core.shares.descriptors import Descriptors
 from hub.core.shares.rotation import Rotation
 from hub.core.shares.share import WorkspaceShare
 from hub.core.shares.slots import WorkspaceSlots
-from rolecall.model.share import ShareUse
 
 _UNSENT = "bytes of answers that clients have not taken"
 _LISTS = 2

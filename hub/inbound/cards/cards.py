@@ -19,6 +19,7 @@ from rolecall.errors import ExtendedCardNotConfigured, RoleUnknown, VersionNotSu
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import HTTP_JSON, JSONRPC, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile, Skill
 from rolecall.model.ids import Caller
+from rolecall.protocol.callers.usage import USAGE
 from rolecall.protocol.cards import CARD_PATHS, MergedExtensions, MergedModes, MergedSkills, write_card
 from rolecall.protocol.dialects import own_bindings, read_version
 from rolecall.protocol.sequence import SEQUENCE
@@ -33,6 +34,8 @@ _TEXT = ("text/plain",)
 _JSON = "application/json"
 _SKILLS = 2
 """The skills of a role may be this many times as large as one card. Extensions have as much room as one, and so have modes."""
+_OWN = frozenset({REPLAY_EXTENSION, SEQUENCE.uri, USAGE.uri})
+"""Extensions that the hub has whatever a worker has."""
 _SCHEMES: dict[str, JsonObject] = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -117,7 +120,7 @@ class Cards:
             output_modes=tuple(gives.items) or _TEXT,
         )
         # The hub replays as its own worker would: to another hub it is one.
-        theirs = [extension for extension in extensions.items if extension.uri not in (REPLAY_EXTENSION, SEQUENCE.uri)]
+        theirs = [extension for extension in extensions.items if extension.uri not in _OWN]
         able = replace(profile.capabilities, extensions=(*profile.capabilities.extensions, self._replays, *theirs))
         return write_card(replace(profile, capabilities=able), version)
 
@@ -130,7 +133,7 @@ class Cards:
             version=__version__,
             interfaces=tuple(Interface(at[binding], binding, version) for version, binding in own_bindings()),
             capabilities=Capabilities(
-                streaming=True, push_notifications=True, extended_card=self._authenticator.locked, extensions=(SEQUENCE,)
+                streaming=True, push_notifications=True, extended_card=self._authenticator.locked, extensions=(SEQUENCE, USAGE)
             ),
             security_schemes=_SCHEMES if self._authenticator.locked else {},
             requirements=({"bearer": ()}, {"apiKey": ()}) if self._authenticator.locked else (),

@@ -10,6 +10,7 @@ from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
 from hub.storage.memory.registry import MemoryRegistry
 from hub.storage.memory.tasks import MemoryTasks
+from hub.storage.memory.usage import MemoryUsage
 from rolecall.model.ids import TaskId
 
 
@@ -20,8 +21,9 @@ class MemoryEngine:
         self._registry = MemoryRegistry(clock)
         self._pushes = MemoryPushes(tasks, clock)
         self._files = MemoryFiles(tasks, clock, disk)
-        self._tasks = MemoryTasks(tasks, clock, self._pushes, self._files, disk)
-        self._events = MemoryLog(tasks, clock, self._pushes, self._files, disk)
+        self._usage = MemoryUsage(clock)
+        self._tasks = MemoryTasks(tasks, clock, self._pushes, self._files, self._usage, disk)
+        self._events = MemoryLog(tasks, clock, self._pushes, self._files, self._usage, disk)
 
     @property
     def registry(self) -> MemoryRegistry:
@@ -42,6 +44,10 @@ class MemoryEngine:
     @property
     def files(self) -> MemoryFiles:
         return self._files
+
+    @property
+    def usage(self) -> MemoryUsage:
+        return self._usage
 
     async def __aenter__(self) -> MemoryEngine:
         self._files.folder.start()

@@ -13,6 +13,7 @@ from hub.storage.common.cached_task import CachedTask, numbered
 from hub.storage.common.log_tail import LogFollower, LogTail
 from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
+from hub.storage.memory.usage import MemoryUsage
 from rolecall.errors import HubError, LogMoved, TaskNotFound
 from rolecall.model.a2a import Logged
 from rolecall.model.ids import START, Cursor, TaskId
@@ -20,12 +21,19 @@ from rolecall.model.ids import START, Cursor, TaskId
 
 class MemoryLog:
     def __init__(
-        self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes, files: MemoryFiles, disk: Share
+        self,
+        tasks: dict[TaskId, CachedTask],
+        clock: Clock,
+        pushes: MemoryPushes,
+        files: MemoryFiles,
+        usage: MemoryUsage,
+        disk: Share,
     ) -> None:
         self._tasks = tasks
         self._clock = clock
         self._pushes = pushes
         self._files = files
+        self._usage = usage
         self._disk = disk
 
     def open(self, task: TaskId) -> MemoryOpenLog:
@@ -39,6 +47,8 @@ class MemoryLog:
         cached.advance(entry, logged, effect, self._clock.wall())
         self._disk.fill(cached.workspace, effect.size)
         self._files.bind(task, entry.files)
+        if entry.usage:
+            self._usage.add(cached.row, entry.usage)
         if cached.pushes:
             self._pushes.on_append(task)
         return None

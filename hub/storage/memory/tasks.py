@@ -11,6 +11,7 @@ from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
+from hub.storage.memory.usage import MemoryUsage
 from rolecall.errors import StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import PAUSED
 from rolecall.model.call import CallName, StoredCall
@@ -18,6 +19,7 @@ from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
 from rolecall.model.task import COUNTED, ROW_SIZE, Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
+from rolecall.model.usage import Budget
 from rolecall.model.value import replace
 
 FORGET_LIMIT = 200
@@ -27,12 +29,19 @@ _PIECE = 500
 
 class MemoryTasks:
     def __init__(
-        self, tasks: dict[TaskId, CachedTask], clock: Clock, pushes: MemoryPushes, files: MemoryFiles, disk: Share
+        self,
+        tasks: dict[TaskId, CachedTask],
+        clock: Clock,
+        pushes: MemoryPushes,
+        files: MemoryFiles,
+        usage: MemoryUsage,
+        disk: Share,
     ) -> None:
         self._tasks = tasks
         self._clock = clock
         self._pushes = pushes
         self._files = files
+        self._usage = usage
         self._disk = disk
         self._calls: dict[bytes, StoredCall] = {}
         self._names: dict[TaskId, list[bytes]] = {}
@@ -48,6 +57,7 @@ class MemoryTasks:
         push: SealedConfig | None = None,
         branch: Branch | None = None,
         files: Sequence[FileId] = (),
+        budget: Budget | None = None,
     ) -> bool:
         self._disk.check(row.caller.workspace)
         if row.id in self._tasks:
@@ -63,6 +73,9 @@ class MemoryTasks:
             await self._pushes.set(row.caller, push, limit=1)
         if branch is not None:
             self._branches[row.id] = branch
+            self._usage.spend_as_parent(row.id, branch.parent)
+        if budget is not None:
+            self._usage.add_budget(row.id, budget)
         return True
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
@@ -196,6 +209,7 @@ class MemoryTasks:
         self._files.unbind(task, files_unused_since)
         cached = self._tasks.pop(task)
         self._branches.pop(task, None)
+        self._usage.forget_task(task)
         turns = sum(len(turn.params) for turn in cached.turns or ())
         self._disk.give_back(cached.workspace, ROW_SIZE + cached.logged + turns)
         cached.close()

@@ -17,11 +17,11 @@ from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints
 from hub.storage.sqlite.database import FileLock, migrate, prepare
 from hub.storage.sqlite.events import SqliteLog
 from hub.storage.sqlite.files import SqliteFiles
-from hub.storage.sqlite.list_readers import ListReaders
 from hub.storage.sqlite.pushes import SqlitePushes
-from hub.storage.sqlite.reader import SqliteReader
+from hub.storage.sqlite.readers import ListReaders, SqliteReader
 from hub.storage.sqlite.registry import SqliteRegistry
 from hub.storage.sqlite.tasks import SqliteTasks
+from hub.storage.sqlite.usage import SqliteUsage
 from hub.storage.sqlite.writer import BUSY_MILLIS, Writer
 from rolecall.errors import StoreError
 
@@ -53,6 +53,7 @@ class SqliteEngine:
         notifier = Notifier()
         self.pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
         self.tasks = SqliteTasks(self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve, disk)
+        self.usage = SqliteUsage(self._writer, self._reader, self._list_readers, clock)
         self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve, disk)
         self._folder = FileBytes(database.with_name(database.name + "-files"), reserve=disk_reserve, has_room=reserve.has_room)
         self.files = SqliteFiles(self._folder, self._writer, self._reader, self._list_readers, clock, reserve, disk)

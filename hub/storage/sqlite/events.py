@@ -19,8 +19,9 @@ from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.contents import LARGE, as_value, is_large, write_large
 from hub.storage.sqlite.files import bind
-from hub.storage.sqlite.reader import SqliteReader
+from hub.storage.sqlite.readers import SqliteReader
 from hub.storage.sqlite.tasks import MEMBERS, row_of
+from hub.storage.sqlite.usage import add_usage
 from hub.storage.sqlite.writer import Item, Writer
 from rolecall.errors import HubError, LogMoved, StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState
@@ -211,7 +212,7 @@ class SqliteOpenLog:
 class _Append(Item):
     """One append on its way to the disk. `stored_end`, the result of `work`, is None if another writer was first."""
 
-    __slots__ = ("_done", "_end", "_log", "_only_events", "_row_change", "cached", "effect", "entry", "logged", "now")
+    __slots__ = ("_done", "_end", "_log", "_only_events", "_row", "_row_change", "cached", "effect", "entry", "logged", "now")
     short = True
 
     def __init__(self, log: SqliteLog, cached: CachedTask, entry: LogEntry, done: Callable[[HubError | None], None]) -> None:
@@ -227,7 +228,8 @@ class _Append(Item):
         self._done = done
         self._end = Cursor(cached.end + len(self.logged))
         needs_row = self.effect.state is not None or entry.ids is not None or cached.pushes or not self.logged
-        self._only_events = not needs_row and self._end - cached.stored_end < _ROW_BEHIND
+        self._row = cached.row if entry.usage else None
+        self._only_events = not needs_row and self._row is None and self._end - cached.stored_end < _ROW_BEHIND
         self._row_change: tuple[str, Sequence[Any]] | None = None
 
     def work(self, db: sqlite3.Connection) -> Cursor | None:
@@ -242,6 +244,8 @@ class _Append(Item):
             return cached.stored_end
         if self.logged and not self._add_events(db, _ADD_FIRST):
             return None
+        if self._row is not None:
+            add_usage(db, cached.key, self._row, self.entry.usage, self.now)
         if self._row_change is None:
             self._row_change = _row_change(cached, self.entry, self.effect, self._end, self.now)
         return self._end if db.execute(*self._row_change).rowcount == 1 else None

@@ -16,7 +16,7 @@ from hub.storage.common.dead_letters import LetterMark, page_of
 from hub.storage.common.notifier import Notifier
 from hub.storage.common.turns import RoomLeft, Turns
 from hub.storage.sqlite.cache import Cache
-from hub.storage.sqlite.reader import SqliteReader
+from hub.storage.sqlite.readers import SqliteReader
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import DeadLetterNotFound, PushConfigNotFound, TaskNotFound, TooManyPushConfigs
 from rolecall.model.ids import START, Caller, Cursor, TaskId

@@ -14,9 +14,9 @@ from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.contents import as_value, is_large, write_large
 from hub.storage.sqlite.files import are_there, bind, unbind
-from hub.storage.sqlite.list_readers import ListReaders
 from hub.storage.sqlite.pushes import SqlitePushes
-from hub.storage.sqlite.reader import SqliteReader
+from hub.storage.sqlite.readers import ListReaders, SqliteReader
+from hub.storage.sqlite.usage import add_budget, spend_as_parent
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import FileNotFound, TaskNotFound
 from rolecall.model.a2a import PAUSED, TaskState
@@ -25,6 +25,7 @@ from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId, split_name
 from rolecall.model.push import SealedConfig
 from rolecall.model.task import COUNTED, ROW_SIZE, Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
+from rolecall.model.usage import Budget
 from rolecall.model.value import replace
 
 MEMBERS = (
@@ -202,6 +203,7 @@ class SqliteTasks:
         push: SealedConfig | None = None,
         branch: Branch | None = None,
         files: Sequence[FileId] = (),
+        budget: Budget | None = None,
     ) -> bool:
         self._reserve.check()
         self._disk.check(row.caller.workspace)
@@ -225,8 +227,11 @@ class SqliteTasks:
                 write_large(db, "turn", "params", first.lastrowid or 0, turn.params)
             if set_config is not None:
                 set_config(db)
-            if branch is not None:
+            if place is not None and branch is not None:
                 db.execute(_ADD_BRANCH, (place, *_branch_values(branch)))
+                spend_as_parent(db, place, branch.parent)
+            if place is not None and budget is not None:
+                add_budget(db, place, row.id, budget)
             return place
 
         def publish(place: int | None) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 from uuid import uuid4
 
 from rolecall.model.a2a import CONTENT, EventKind, JsonObject, TaskState, WorkerEvent
+from rolecall.model.card import USAGE_EXTENSION
+from rolecall.model.usage import Reports, read_reports
 from rolecall.model.value import Value
 
 _MAX_ITEMS = 100_000
@@ -59,7 +61,8 @@ class WorkerEventReader(Value, frozen=True):
         else:
             document.pop("kind", None)
         task, context = document.get(task_id) or "", document.get("contextId") or ""
-        return WorkerEvent(kind, state, document, self.dialect, task, context, position)
+        usage = _read_usage(document) if kind is not CONTENT and "metadata" in document else None
+        return WorkerEvent(kind, state, document, self.dialect, task, context, position, usage)
 
     def _check_task(self, task: JsonObject) -> TaskState:
         if not isinstance(task.get("id"), str) or not task["id"] or len(task["id"]) > _LONGEST_ID:
@@ -165,6 +168,19 @@ def _check_optional(holder: JsonObject) -> None:
         value = holder.get(name, [])
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             del holder[name]
+
+
+def _read_usage(document: JsonObject) -> Reports | None:
+    """Takes out of the metadata what is no report."""
+    metadata = document["metadata"]
+    if USAGE_EXTENSION not in metadata:
+        return None
+    reports = read_reports(metadata[USAGE_EXTENSION])
+    if reports.malformed:
+        document["metadata"] = {**metadata, USAGE_EXTENSION: [usage.document() for usage in reports.usage]}
+    if not reports.usage:
+        del document["metadata"][USAGE_EXTENSION]
+    return reports
 
 
 def _check_metadata(holder: JsonObject) -> None:

@@ -36,6 +36,8 @@ from a2a.utils import new_agent_text_message, new_task
 from a2a.utils.errors import ServerError
 
 EXTENSION = "https://example.com/extensions/loud/v1"
+USAGE = "https://rolecall.dev/ext/usage/v1"
+REPORT = {"model": "small", "inputTokens": 1200, "outputTokens": 80, "cost": {"amount": 0.5, "currency": "USD"}}
 
 
 def text(words: str) -> list[Part]:
@@ -109,7 +111,12 @@ class TestAgent(AgentExecutor):
 
     async def run_other(self, command: str, updater: TaskUpdater, event_queue: EventQueue, context: RequestContext) -> None:
         """What the SDK lets agents do, and what some do."""
-        if command == "ask-openly":
+        if command == "use":
+            await updater.update_status(TaskState.working, metadata={USAGE: REPORT})
+            await asyncio.sleep(0.05)
+            await updater.add_artifact(text("done"))
+            await updater.complete()
+        elif command == "ask-openly":
             await updater.requires_input(updater.new_agent_message(text("Which colour?")))
         elif command == "say":
             await updater.complete(updater.new_agent_message(text("Just so")))

@@ -22,6 +22,8 @@ from a2a.types import AgentCapabilities, AgentCard, AgentExtension, AgentInterfa
 from starlette.applications import Starlette
 
 EXTENSION = "https://example.com/extensions/loud/v1"
+USAGE = "https://rolecall.dev/ext/usage/v1"
+REPORT = {"model": "small", "inputTokens": 1200, "outputTokens": 80, "cost": {"amount": 0.5, "currency": "USD"}}
 
 
 def text(words: str) -> list[Part]:
@@ -95,7 +97,12 @@ class TestAgent(AgentExecutor):
 
     async def run_other(self, command: str, updater: TaskUpdater, context: RequestContext) -> None:
         """What the SDK lets agents do, and what some do."""
-        if command == "say":
+        if command == "use":
+            await updater.update_status(TaskState.TASK_STATE_WORKING, metadata={USAGE: REPORT})
+            await asyncio.sleep(0.05)
+            await updater.add_artifact(text("done"))
+            await updater.complete()
+        elif command == "say":
             await updater.complete(updater.new_agent_message(text("Just so")))
         elif command == "crash":
             await updater.start_work()

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from worker_sdk import Artifact, Message, NeedInput, Reject, Status, UserError, Worker
+from worker_sdk import Artifact, Message, NeedInput, Reject, Status, Task, UserError, Worker
 
 worker = Worker(sys.argv[1] if len(sys.argv) > 1 else "own", description="Does what the first word of a message says.")
 
 
 @worker.on_message
-async def answer(message: Message) -> AsyncIterator[str | Status | Artifact | NeedInput]:
+async def answer(message: Message, task: Task) -> AsyncIterator[str | Status | Artifact | NeedInput]:
     command, *words = message.text.split()
     if command == "count":
         yield Status("counting")
@@ -25,6 +25,10 @@ async def answer(message: Message) -> AsyncIterator[str | Status | Artifact | Ne
     elif command == "ask":
         reply = yield NeedInput("Which colour?")
         yield f"You said {reply.text}"
+    elif command == "use":
+        task.usage(model="small", input_tokens=1200, output_tokens=80, cost="0.5")
+        await asyncio.sleep(0.05)
+        yield "done"
     elif command == "report":
         yield Artifact("figures", data={"answer": 42, "exact": 0.5, "name": "Käthe"})
         yield Artifact("picture.bin", raw=b"\x00\x01\xff", media_type="application/octet-stream")

@@ -63,7 +63,7 @@ def logged(*worker_events: WorkerEvent, turns: tuple[Turn, ...] = ()) -> list[Lo
         if not log:
             events = codec.begin(worker_event, IDS, turns[0])
         elif worker_event.kind is EventKind.TASK:
-            events = fold_of(log, turns).missing(worker_event, IDS, gap=False)
+            events = fold_of(log, turns).missing(worker_event, IDS, gap=False).events
         else:
             events = [codec.adopt(worker_event, IDS)]
         for event in events:
@@ -172,14 +172,14 @@ def test_what_came_after_a_gap_is_marked() -> None:
     seen = task(
         "completed", artifacts=[{"artifactId": "a", "parts": [{"kind": "text", "text": "x"}, {"kind": "text", "text": "y"}]}]
     )
-    events = fold_of(log).missing(seen, IDS, gap=True)
+    events = fold_of(log).missing(seen, IDS, gap=True).events
     assert parse(events[0].body)["metadata"]["rolecall"] == {"gap": True}
 
 
 def test_messages_in_a_gap_become_status_updates_before_the_last_one() -> None:
     log = logged(task())
     seen = task("completed", history=[agent("one", "a1"), agent("two", "a2")])
-    events = fold_of(log).missing(seen, IDS, gap=False)
+    events = fold_of(log).missing(seen, IDS, gap=False).events
     assert [(e.state, (parse(e.body)["status"].get("message") or {}).get("messageId")) for e in events] == [
         (TaskState.WORKING, "a1"),
         (TaskState.WORKING, "a2"),

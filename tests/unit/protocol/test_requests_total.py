@@ -212,7 +212,7 @@ def log_and_read(worker_event: WorkerEvent, log_dialect: str) -> None:
     if worker_event.kind is EventKind.TASK:
         fold = codec.fold((turn,))
         fold.add([Logged(Cursor(1), codec.opening(ids, turn))])
-        for event in fold.missing(worker_event, ids, gap=True):
+        for event in fold.missing(worker_event, ids, gap=True).events:
             assert event.state is not None or event.kind is EventKind.ARTIFACT
 
 

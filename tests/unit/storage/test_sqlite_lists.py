@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hub.storage.sqlite.engine import SqliteEngine
-from hub.storage.sqlite.list_readers import ListReaders
+from hub.storage.sqlite.readers import ListReaders
 from hub.storage.sqlite.tasks import list_count, list_page
 from rolecall.errors import StoreUnavailable
 from rolecall.model.a2a import TaskState

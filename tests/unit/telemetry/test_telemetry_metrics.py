@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hub.core.observe import Observer
+from hub.core.observe import Observer, ShareUse
 from hub.telemetry.metrics import FAMILIES, PREFIX, UNKNOWN, Metrics
 from rolecall.model.ids import WorkerId
-from rolecall.model.share import ShareUse
+from rolecall.model.usage import Usage
 from rolecall.model.worker import ChangeKind, Health, Offer, Registration, RegistryChange
 
 
@@ -37,6 +37,9 @@ def _use_everything(observer: Observer) -> None:
     observer.stream_opened("echo")
     observer.first_event("echo", 0.02)
     observer.events_logged("echo", 3, 900)
+    observer.used(
+        "echo", [Usage("small", 100, 20, 5 * 10**8, "USD"), Usage("large", 1, 2, 25 * 10**7, "USD"), Usage("free", 3)]
+    )
     observer.worker_failed("echo", "worker_lost")
     observer.failed_over("echo")
     observer.dropped("echo", "after-the-end", 2)
@@ -59,6 +62,9 @@ def test_a_call_is_counted_and_timed() -> None:
     assert _value(metrics, "streams_active", role="echo") == 0
     assert _value(metrics, "stream_events_total", role="echo") == 3
     assert _value(metrics, "stream_bytes_total", role="echo", direction="in") == 900
+    assert _value(metrics, "usage_tokens_total", role="echo", direction="input") == 104
+    assert _value(metrics, "usage_tokens_total", role="echo", direction="output") == 22
+    assert _value(metrics, "usage_cost_total", role="echo", currency="USD") == 0.75
     assert _value(metrics, "dropped_events_total", role="echo", what="after-the-end") == 2
     assert _value(metrics, "lease_expirations_total", role="echo") == 1
     assert _value(metrics, "registrations_total", role="echo", outcome="withdrawn") == 1
@@ -96,6 +102,16 @@ def test_every_family_in_the_table_is_exposed_and_no_other() -> None:
         exposed.add(family.name)
     assert exposed == set(FAMILIES)
     assert all("instance" not in family.labels for family in FAMILIES.values())
+
+
+def test_workers_that_invent_currencies_make_few_series() -> None:
+    metrics = Metrics(lambda: [_worker("echo", "a")])
+    for first in "ABCDEFGH":
+        metrics.used("echo", [Usage("m", 0, 0, 10**9, f"{first}AA")])
+        metrics.used("echo", [Usage("m", 0, 0, 10**9, "AAA")])
+    costs = [(dict(labels), value) for (name, labels), value in _samples(metrics).items() if name == "usage_cost_total"]
+    found = {labels["currency"]: value for labels, value in costs}
+    assert found == {"AAA": 9.0, "BAA": 1.0, "CAA": 1.0, "DAA": 1.0, "EAA": 1.0, "_other": 3.0}
 
 
 def test_the_use_of_what_is_scarce_is_read_at_each_scrape() -> None:

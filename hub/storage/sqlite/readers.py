@@ -1,4 +1,4 @@
-"""Read connections for lists: a list that takes long delays no call, whose reads have the connection in `reader.py`."""
+"""Read connections: one for the short queries of calls, and others for lists, so that a long one delays no call."""
 
 from __future__ import annotations
 
@@ -10,12 +10,35 @@ from typing import Any
 
 import aiosqlite
 
-from hub.storage.sqlite.reader import open_reader
 from rolecall.errors import StoreUnavailable
 
 _Rows = Iterable[sqlite3.Row]
 _INTERRUPT_EVERY = 0.01
 """Seconds. To interrupt a statement that has not begun has no effect, so it is done again."""
+
+
+class SqliteReader:
+    """The connection of calls. Queries run on its thread, one at a time."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._db: aiosqlite.Connection | None = None
+
+    async def start(self) -> None:
+        self._db = await open_reader(self._database)
+
+    async def close(self) -> None:
+        if self._db is not None:
+            await self._db.close()
+            self._db = None
+
+    async def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        if self._db is None:
+            raise StoreUnavailable
+        try:
+            return [tuple(row) for row in await self._db.execute_fetchall(sql, parameters)]
+        except (sqlite3.Error, ValueError) as error:
+            raise StoreUnavailable from error
 
 
 class ListReaders:
@@ -76,3 +99,9 @@ async def _interrupt(db: aiosqlite.Connection, statement: asyncio.Task[_Rows]) -
     while not statement.done():
         await db.interrupt()
         await asyncio.wait([statement], timeout=_INTERRUPT_EVERY)
+
+
+async def open_reader(database: Path) -> aiosqlite.Connection:
+    db = await aiosqlite.connect(database, isolation_level=None)
+    await db.execute_fetchall("pragma query_only = 1")
+    return db
