@@ -29,6 +29,8 @@ from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router
 from hub.core.routing.waiting import WaitingCalls
 from hub.core.shares.descriptors import Descriptors
+from hub.core.shares.growth import EVERY as LOOK_AT_GROWTH_EVERY
+from hub.core.shares.growth import GrowthWatch
 from hub.core.shares.table import ShareLimits, Shares
 from hub.core.supervisor import Supervisor
 from hub.core.tasks.trees import TreeLimits
@@ -102,6 +104,7 @@ class Rolecall:
     engine: Engine
     push: PushConfigs
     shares: Shares
+    disk_growth: GrowthWatch
     observer: telemetry.Metrics
     configured: ConfiguredAgents
     supervisor: Supervisor
@@ -247,13 +250,17 @@ async def _running(
         deliveries = Deliveries(deps, webhooks, vault, supervisor, DeliveryPolicy(retry=timedelta(seconds=settings.push_retry)))
         push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
         hub = Hub(deps, supervisor, _hub_limits(settings), push, tokens.may_call)
-        rolecall = Rolecall(hub, directory, engine, push, shares, observer, configured, supervisor, vault, connections.callers)
+        disk_growth = GrowthWatch(shares.disk, clock)
+        rolecall = Rolecall(
+            hub, directory, engine, push, shares, disk_growth, observer, configured, supervisor, vault, connections.callers
+        )
         uses = OpenUses()
         token_watch = TokenWatch(tokens, uses, engine.registry, hub.relays)
         _mount(app, rolecall, settings, place, vault, tokens, uses, clock)
         try:
             await token_watch.look()
             await hub.settle()
+            await disk_growth.look()
             supervisor.keep_running("token watch", lambda: _every(LOOK_AT_TOKENS_EVERY, token_watch.look))
             supervisor.keep_running("silence watch", hub.relays.watch)
             supervisor.keep_running("paused tasks", hub.paused_tasks.watch)
@@ -263,6 +270,7 @@ async def _running(
             supervisor.keep_running("configured agents", configured.watch)
             supervisor.keep_running("registry observer", directory.observe)
             supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
+            supervisor.keep_running("disk growth", lambda: _every(LOOK_AT_GROWTH_EVERY, disk_growth.look))
             supervisor.keep_running("push", deliveries.run)
             supervisor.keep_running("descriptors", lambda: watch(descriptors))
             supervisor.keep_running("loop lag", lambda: _measure_lag(observer, clock))
@@ -307,6 +315,7 @@ def _hub_limits(settings: Settings) -> HubLimits:
     return HubLimits(
         keep_alive=timedelta(seconds=settings.keep_alive),
         retention=timedelta(seconds=settings.retention),
+        keep_summaries=timedelta(seconds=settings.keep_summaries),
         max_pause=timedelta(seconds=settings.max_pause),
         same_message=timedelta(seconds=settings.same_message),
         tree=TreeLimits(settings.max_call_depth, settings.max_tree_calls),
@@ -418,7 +427,14 @@ def _mount(
     add_tasks(app, hub)
     add_pushes(app, rolecall.push)
     add_operations(
-        app, hub, directory, rolecall.engine, rolecall.shares, metrics=observer.render, metrics_type=telemetry.CONTENT_TYPE
+        app,
+        hub,
+        directory,
+        rolecall.engine,
+        rolecall.shares,
+        rolecall.disk_growth,
+        metrics=observer.render,
+        metrics_type=telemetry.CONTENT_TYPE,
     )
     add_description(app)
     unsent = rolecall.shares.unsent

@@ -45,7 +45,7 @@ from rolecall.model.command import CancelTask, GetTask, ListTasks, ParentCall, S
 from rolecall.model.content import Download
 from rolecall.model.ids import START, Caller, Cursor, TaskId, new_context_id, new_task_id
 from rolecall.model.push import PushConfig
-from rolecall.model.task import TaskRow, Turn
+from rolecall.model.task import Summary, SummaryPage, TaskRow, Turn
 
 _REVEAL_AFTER = 1.0
 """A caller that does not block gets the current task after this many seconds."""
@@ -64,6 +64,8 @@ class HubLimits:
     same_message: timedelta
     """How long after its call has ended a repeated message is still recognised."""
     tree: TreeLimits = TREE_LIMITS
+    keep_summaries: timedelta = timedelta()
+    """How long after its end a task has a summary, if that is longer than its retention."""
 
 
 class Hub:
@@ -189,6 +191,14 @@ class Hub:
     def page(self, caller: Caller, query: TaskQuery) -> Awaitable[RowList]:
         """The rows of a list, and what those that are paused ask. ListTooSlow."""
         return self._lists.rows(caller, query)
+
+    def summaries(self, caller: Caller, query: TaskQuery) -> Awaitable[SummaryPage]:
+        """Of the tasks whose logs have been deleted. ListTooSlow."""
+        return self._lists.summaries(caller, query)
+
+    def summary(self, caller: Caller, task: TaskId) -> Awaitable[Summary]:
+        """TaskNotFound."""
+        return self._lists.summary(caller, task)
 
     # --- how a call begins
 
@@ -486,14 +496,18 @@ class Hub:
         self._deps.waiting.stop()
 
     async def forget(self) -> None:
-        """Delete tasks that ended long ago, and the names of calls that are no longer recognised, a piece at a time. Sleep as
-        long as each piece took, so that calls can run.
+        """Delete tasks and summaries of long ago, and the names of calls that are no longer recognised, a piece at a time.
+        Sleep as long as each piece took, so that calls can run.
         """
-        clock, tasks, limits = self._deps.clock, self._engine.tasks, self._limits
+        clock, engine, limits = self._deps.clock, self._engine, self._limits
         while True:
             began = clock.monotonic()
-            forgotten = await tasks.forget_calls(remembered=limits.same_message)
-            if not await tasks.forget(ended_for=limits.retention, paused_for=limits.max_pause) and not forgotten:
+            forgotten = await engine.tasks.forget_calls(remembered=limits.same_message)
+            forgotten += await engine.tasks.forget(
+                ended_for=limits.retention, paused_for=limits.max_pause, summaries_for=limits.keep_summaries
+            )
+            forgotten += await engine.summaries.forget(ended_for=limits.keep_summaries)
+            if not forgotten:
                 return
             await asyncio.sleep(clock.monotonic() - began)
 

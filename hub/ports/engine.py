@@ -1,4 +1,4 @@
-"""The engine port: one store behind the six ports of state."""
+"""The engine port: one store behind the ports of state."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from hub.ports.event_log import EventLog, UsageStore
 from hub.ports.files import Files
 from hub.ports.pushes import Pushes
 from hub.ports.registry import Registry
+from hub.ports.summaries import Summaries
 from hub.ports.task_store import TaskStore
 
 
@@ -26,6 +27,8 @@ class Engine(Protocol):
     def files(self) -> Files: ...
     @property
     def usage(self) -> UsageStore: ...
+    @property
+    def summaries(self) -> Summaries: ...
 
     async def __aenter__(self) -> Engine: ...
     async def __aexit__(self, *exc: object) -> None: ...

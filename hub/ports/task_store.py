@@ -109,9 +109,10 @@ class TaskStore(Protocol):
         a hub that was killed has left.
         """
 
-    async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
+    async def forget(self, *, ended_for: timedelta, paused_for: timedelta, summaries_for: timedelta = timedelta()) -> int:
         """Delete tasks, with turns, names and events, that ended longer ago, or have been paused longer. Deletes a bounded
-        number per call; returns how many.
+        number per call; returns how many. Of those that changed less than `summaries_for` ago, a summary is kept, unless they
+        were answered by a bare message.
         """
 
     async def forget_calls(self, *, remembered: timedelta) -> int:

@@ -163,9 +163,13 @@ class Settings(BaseSettings):
     """How long a connection to a worker may take.
     Lower: the hub gives up on a dead machine sooner, and may give up on a distant one by mistake."""
 
-    retention: Seconds = Field(86_400.0, ge=1, le=10 * 365 * 86_400)
+    retention: Seconds = Field(7 * 86_400.0, ge=1, le=10 * 365 * 86_400)
     """How long tasks and their logs are kept after their end.
     Higher: results can be fetched and streams resumed for longer, at the cost of disk space."""
+
+    keep_summaries: Seconds = Field(30 * 86_400.0, ge=0, le=10 * 365 * 86_400)
+    """How long after its end a summary of a task is kept: role, worker, state and times, without content. 0: none.
+    Higher: longer history, for 300 bytes a task. No longer than retention: there are no summaries."""
 
     same_message: Seconds = Field(60.0, ge=0, le=86_400)
     """How long after its end a repeated message is recognised and gets the first answer again.

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import click
@@ -111,6 +111,22 @@ def print_error(error: CommandError) -> None:
     click.echo(f"{paint('error:', 'red', sys.stderr)} {strip_control(first)} [{error.reason}]", err=True)
     for line in (*more, *error.hint.splitlines()):
         click.echo(f"  {strip_control(line)}", err=True)
+
+
+def size(count: float) -> str:
+    """A number of bytes, for people."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def disk_use(use: Mapping[str, Any]) -> str:
+    """`disk` of the hub's health in words."""
+    per_day, days = use.get("per_day", 0), use.get("full_in_days")
+    growth = f", {size(per_day)} more a day: full in {days:,.0f} days" if days is not None else ""
+    return f"disk {size(use['used'])} of {size(use['limit'])}{growth}"
 
 
 def duration(seconds: float) -> str:

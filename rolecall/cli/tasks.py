@@ -6,41 +6,48 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rolecall.cli import history
 from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow, text_of
 from rolecall.cli.connect import reaches_hub
 from rolecall.cli.output import print_data, print_facts, print_json, print_notice, print_table
-from rolecall.model.a2a import TaskState
 from rolecall.model.task import COUNTED
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient
 
-_STATES = [state.value for state in TaskState if state is not TaskState.UNKNOWN]
-
 
 @click.group()
 def tasks() -> None:
-    """Tasks: list, show, follow, cancel."""
+    """Tasks: list, show, follow, cancel, export, erase."""
+
+
+tasks.add_command(history.export)
+tasks.add_command(history.remove)
 
 
 @tasks.command("ls")
-@click.option("--role", metavar="ROLE")
-@click.option("--state", type=click.Choice(_STATES))
-@click.option("--context-id", metavar="ID")
+@history.filters
 @click.option("--limit", type=click.IntRange(1, 100), default=50, show_default=True)
+@click.option("--all", "everything", is_flag=True, help="All of them, also those of which only a summary is left.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, with the members of the HTTP API.")
 @reaches_hub
-async def list_tasks(hub: HubClient, /, as_json: bool, limit: int, **filters: str | None) -> None:
+async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: int, **wanted: str | None) -> None:
     """List tasks, the newest change first."""
-    page = await hub.tasks(limit=limit, **filters)
-    found = page["tasks"]
+    if everything:
+        found = [task async for task in history.tasks(hub, **wanted)]
+        kept = [summary async for summary in history.summaries(hub, **wanted)]
+        count = f"{len(found)} tasks, and summaries of {len(kept)} whose logs have been deleted"
+        found += kept
+    else:
+        page = await hub.tasks(limit=limit, **wanted)
+        found = page["tasks"]
+        count = f"{len(found)} of {page['total'] if page['total'] < COUNTED else f'{COUNTED:,}+'}"
     if as_json:
         print_json(found)
         return
     rows = [(t["id"], t["role"], t.get("worker") or "—", t["state"], t["events"], t["updated"]) for t in found]
     print_table(("TASK", "ROLE", "WORKER", "STATE", "EVENTS", "UPDATED"), rows)
-    total = page["total"] if page["total"] < COUNTED else f"{COUNTED:,}+"
-    print_notice(f"{len(found)} of {total} · hub {hub.url}", "dim")
+    print_notice(f"{count} · hub {hub.url}", "dim")
 
 
 @tasks.command("show")

@@ -15,6 +15,8 @@ COUNTED = 10_000
 
 ROW_SIZE = 1_000
 """Bytes on disk that a task counts beside its messages and its log."""
+SUMMARY_SIZE = 300
+"""Bytes on disk that a summary counts."""
 
 
 class Turn(Value, frozen=True):
@@ -82,6 +84,26 @@ class TaskPage(Value, frozen=True):
     """At most COUNTED."""
     before: str | None
     """Pass it to get the next page; None on the last."""
+
+
+class Summary(Value, frozen=True):
+    """What is kept of a task whose log has been deleted: nothing of its content. `at`: the number of its events."""
+
+    id: TaskId
+    caller: Caller
+    role: str
+    worker: WorkerId | None
+    context: str
+    state: TaskState
+    at: Cursor
+    created: float
+    updated: float
+
+
+class SummaryPage(Value, frozen=True):
+    summaries: Sequence[Summary]
+    before: str | None
+    """As in TaskPage."""
 
 
 class Conversation(Value, frozen=True):

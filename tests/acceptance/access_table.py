@@ -226,6 +226,11 @@ OWN: dict[tuple[str, str], list[Address]] = {
         Address("GET", "/registry/tasks?context_id={id}", "read", of="context", others="ok"),
         Address("GET", "/registry/tasks?state=input-required,auth-required&context_id={id}", "read", of="context", others="ok"),
     ],
+    ("GET", "/registry/summaries"): [
+        Address("GET", "/registry/summaries?cursor={id}", "read", of="token", others="ok"),
+        Address("GET", "/registry/summaries?context_id={id}", "read", of="context", others="ok"),
+    ],
+    ("GET", "/registry/summaries/<task>"): [Address("GET", "/registry/summaries/{id}", "read", own="404")],
     ("DELETE", "/registry/tasks"): [
         Address("DELETE", "/registry/tasks?context_id={id}", "call", of="context", others="ok"),
         Address("DELETE", "/registry/tasks?holder={id}", "operate", of="holder", others="ok"),

@@ -15,6 +15,7 @@ from hub.ports.event_log import EventLog, LogEntry, OpenLog, UsageStore
 from hub.ports.files import Files
 from hub.ports.pushes import Pushes
 from hub.ports.registry import Registry
+from hub.ports.summaries import Summaries
 from hub.ports.task_store import TaskStore
 from rolecall.errors import HubError
 from rolecall.model.ids import Cursor, TaskId
@@ -55,6 +56,7 @@ class WatchedEngine:
         self.pushes = cast(Pushes, _Part(self, "pushes", engine.pushes))
         self.files = cast(Files, _Part(self, "files", engine.files))
         self.usage = cast(UsageStore, _Part(self, "usage", engine.usage))
+        self.summaries = cast(Summaries, _Part(self, "summaries", engine.summaries))
 
     def fail(self, operation: str, error: Exception, *, times: int = 1) -> None:
         """The next `times` of that operation do nothing and raise."""

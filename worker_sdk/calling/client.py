@@ -203,13 +203,48 @@ class HubClient:
         role: str | None = None,
         state: str | None = None,
         context_id: str | None = None,
+        since: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> JsonObject:
-        """One page: `tasks`, `total` and `next_cursor`, which is the `cursor` of the next page."""
-        query = {"role": role, "state": state, "context_id": context_id, "limit": limit, "cursor": cursor}
+        """One page: `tasks`, `total` and `next_cursor`, which is the `cursor` of the next page. `state`: one, or several with
+        commas between them. `since`: a time as `updated` has it; tasks that changed then or later.
+        """
+        query = {"role": role, "state": state, "context_id": context_id, "since": since, "limit": limit, "cursor": cursor}
         page: JsonObject = await self._link.ask("GET", "/registry/tasks", query=_without_none(query))
         return page
+
+    async def summaries(
+        self,
+        *,
+        role: str | None = None,
+        state: str | None = None,
+        context_id: str | None = None,
+        since: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> JsonObject:
+        """One page, as `tasks`, of the tasks whose logs have been deleted: `summaries` and `next_cursor`."""
+        query = {"role": role, "state": state, "context_id": context_id, "since": since, "limit": limit, "cursor": cursor}
+        page: JsonObject = await self._link.ask("GET", "/registry/summaries", query=_without_none(query))
+        return page
+
+    async def summary(self, task_id: str) -> JsonObject:
+        """What is left of a task whose log has been deleted: role, worker, state and times. TaskNotFound."""
+        found: JsonObject = await self._link.ask("GET", f"/registry/summaries/{quote(task_id, safe='')}")
+        return found
+
+    async def erase_task(self, task_id: str) -> None:
+        """Cancel the task if it runs, and delete all that the hub has stored of it. TaskNotFound."""
+        await self._link.ask("DELETE", f"/registry/tasks/{quote(task_id, safe='')}")
+
+    async def erase_tasks(self, *, context_id: str | None = None, holder: str | None = None) -> int:
+        """The same for all tasks of a conversation, or of a holder of tokens, which only operators may. How many there were."""
+        query, count, more = _without_none({"context_id": context_id, "holder": holder}), 0, True
+        while more:
+            erased = await self._link.ask("DELETE", "/registry/tasks", query=query)
+            count, more = count + erased["erased"], erased["more"]
+        return count
 
     async def task_decision(self, task_id: str) -> JsonObject | None:
         """Why the hub chose this worker: `worker`, the `rule`, and the number of `candidates`.

@@ -53,6 +53,10 @@ class WorkspaceShare:
     def held(self, workspace: str) -> int:
         return self._by_workspace.get(workspace, 0)
 
+    def by_workspace(self) -> dict[str, int]:
+        """What each workspace holds now."""
+        return dict(self._by_workspace)
+
     @property
     def cap(self) -> int:
         """How much of it one workspace may hold."""

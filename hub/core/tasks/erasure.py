@@ -33,17 +33,26 @@ class Erasure:
     def __init__(self, deps: Dependencies, relays: Relays, lookup: TaskLookup, push: PushConfigs) -> None:
         self._deps = deps
         self._tasks = deps.engine.tasks
+        self._summaries = deps.engine.summaries
         self._relays = relays
         self._lookup = lookup
         self._push = push
 
     async def task(self, caller: Caller, task: TaskId) -> Erased:
-        """TaskNotFound, StoreUnavailable."""
-        await self._erase(await self._lookup.find(caller, task, Target()))
+        """Or its summary. TaskNotFound, StoreUnavailable."""
+        try:
+            row = await self._lookup.find(caller, task, Target())
+        except TaskNotFound:
+            if not await self._summaries.erase(caller, (task,)):
+                raise
+        else:
+            await self._erase(row)
         return Erased(1, more=False)
 
     async def all_of(self, owner: Caller, context: str | None = None) -> Erased:
-        """The tasks that the owner has now, in that context if one is given. StoreUnavailable: some may be erased."""
+        """The tasks and summaries that the owner has now, in that context if one is given. StoreUnavailable: some may be
+        erased.
+        """
         began, now = self._deps.clock.monotonic(), self._deps.clock.wall()
         async with self._deps.shares.lists.slot(owner.workspace):
             rows = await self._tasks.all_of(owner, context=context, admitted_by=now, limit=_AT_ONCE + 1)
@@ -51,7 +60,10 @@ class Erasure:
             if count == _AT_ONCE or self._deps.clock.monotonic() - began > _LONGEST:
                 return Erased(count, more=True)
             await self._erase(row)
-        return Erased(len(rows), more=False)
+        async with self._deps.shares.lists.slot(owner.workspace):
+            old = await self._summaries.all_of(owner, context=context, limit=_AT_ONCE)
+        count = len(rows) + await self._summaries.erase(owner, old)
+        return Erased(count, more=len(old) == _AT_ONCE)
 
     async def _erase(self, row: TaskRow) -> None:
         if not row.ended:

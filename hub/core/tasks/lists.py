@@ -1,4 +1,4 @@
-"""Lists of tasks: read two at a time, workspaces in rotation, each for a limited time and as long as its caller is there."""
+"""Lists of tasks and of summaries: two at a time, workspaces in rotation, each for a limited time and as its caller waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rolecall.errors import ClientDisconnected, ListTooSlow
 from rolecall.model.a2a import PAUSED, Answer
 from rolecall.model.command import ListTasks, TaskQuery
 from rolecall.model.ids import Caller, TaskId
-from rolecall.model.task import TaskPage
+from rolecall.model.task import Summary, SummaryPage, TaskPage
 from rolecall.model.value import replace
 
 _LONGEST = 10.0
@@ -38,6 +38,7 @@ class RowList(NamedTuple):
 class TaskLists:
     def __init__(self, deps: Dependencies, reader: TaskReader) -> None:
         self._tasks = deps.engine.tasks
+        self._summaries = deps.engine.summaries
         self._share = deps.shares.lists
         self._reader = reader
 
@@ -47,6 +48,16 @@ class TaskLists:
             page = await self._tasks.page(caller, query)
             questions = {row.id: await self._reader.question(caller, row) for row in page.rows if row.state in PAUSED}
             return RowList(page, questions)
+
+    async def summaries(self, caller: Caller, query: TaskQuery) -> SummaryPage:
+        """ListTooSlow."""
+        async with self._turn(caller, None):
+            return await self._summaries.page(caller, query)
+
+    async def summary(self, caller: Caller, task: TaskId) -> Summary:
+        """TaskNotFound, ListTooSlow."""
+        async with self._turn(caller, None):
+            return await self._summaries.get(caller, task)
 
     async def documents(self, caller: Caller, command: ListTasks, on_disconnect: OnDisconnect | None) -> TaskList:
         """The page ends early where its logs are long. ListTooSlow, ClientDisconnected."""

@@ -185,6 +185,26 @@ class TaskItem(Answer):
     since: Time | UnsetType = UNSET
 
 
+class TaskSummary(Answer):
+    """What is kept of a task whose log has been deleted. `events`: how many there were."""
+
+    id: str
+    role: str
+    worker: str | None
+    context_id: str
+    state: TaskState
+    created: Time
+    updated: Time
+    events: Count
+
+
+class TaskSummaries(Answer):
+    """Last changed first."""
+
+    summaries: list[TaskSummary]
+    next_cursor: str | None
+
+
 class Tasks(Answer):
     """Last changed first. `total` stops at 10,000, which means at least so many."""
 
@@ -291,10 +311,15 @@ class Ready(Answer):
 
 
 class DiskUse(Answer):
-    """Bytes of the workspace's tasks, messages and logs, and how many it may store."""
+    """Bytes of the workspace's tasks, messages and logs, and how many it may store. `per_day`: by how many they grow, as in the
+    last day; not there until the hub has run for an hour. `full_in_days`: when the limit is reached if they go on so; not there
+    if they do not grow.
+    """
 
     used: Count
     limit: Count
+    per_day: int | UnsetType = UNSET
+    full_in_days: float | UnsetType = UNSET
 
 
 class HealthReport(Answer):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from msgspec import UNSET
 from msgspec.structs import asdict
 from quart import Quart, Response
 
 from hub.core.hub import Hub
 from hub.core.registry.directory import Directory
+from hub.core.shares.growth import GrowthWatch
 from hub.core.shares.table import Shares
 from hub.inbound.api.answers import Checks, DiskUse, HealthReport, Ready, TokenHolder
 from hub.inbound.api.application import reply
@@ -34,6 +36,7 @@ def add_operations(
     directory: Directory,
     engine: Engine,
     shares: Shares,
+    disk_growth: GrowthWatch,
     *,
     metrics: Callable[[], bytes],
     metrics_type: str,
@@ -75,7 +78,7 @@ def add_operations(
             roles=len(directory.roles(viewer())),
         )
         if may(Right.READ):
-            report.disk = DiskUse(used=shares.disk.held(viewer().workspace), limit=shares.disk.cap)
+            report.disk = _disk_use(viewer().workspace, shares, disk_growth)
         if sees_all():
             report.running_tasks = len(hub.relays)
         return report
@@ -92,6 +95,14 @@ def add_operations(
     async def prometheus() -> Response:
         operators_view()
         return Response(metrics(), content_type=metrics_type)
+
+
+def _disk_use(workspace: str, shares: Shares, disk_growth: GrowthWatch) -> DiskUse:
+    use, growth = DiskUse(used=shares.disk.held(workspace), limit=shares.disk.cap), disk_growth.of(workspace)
+    if growth is not None:
+        use.per_day = round(growth.per_day)
+        use.full_in_days = UNSET if growth.full_in_days is None else round(growth.full_in_days, 1)
+    return use
 
 
 async def _checks(hub: Hub, engine: Engine, shares: Shares) -> Checks:

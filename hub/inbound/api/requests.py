@@ -25,6 +25,7 @@ from rolecall.errors import OfferInvalid
 from rolecall.model.a2a import JsonObject, TaskState
 from rolecall.model.ids import INSTANCE, ROLE, is_instance, is_role, split_name
 from rolecall.model.worker import MAX_DESCRIPTION, Health
+from rolecall.protocol.text.timestamp import moment
 from rolecall.protocol.workers.offers import MAX_SKILLS
 
 ROLE_REASON = "must be 1 to 63 of a-z, 0-9, '.', '_', '-', begin with a letter or digit, and not be a reserved word"
@@ -203,6 +204,23 @@ def _split_states(values: list[str]) -> list[str]:
     return list(dict.fromkeys(name for value in values for name in value.split(",")))
 
 
+def _moment_of(value: str) -> float | None:
+    """Empty as if it was not there."""
+    found = moment(value) if value else None
+    if value and found is None:
+        raise ValueError
+    return found
+
+
+Since = Annotated[
+    float | None,
+    BeforeValidator(_moment_of),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+    Reason("must be a time such as 2026-01-31T12:00:00Z"),
+    Field(description="Changed then or later."),
+]
+
+
 class TaskFilter(Query):
     role: str | None = None
     state: Annotated[
@@ -212,6 +230,7 @@ class TaskFilter(Query):
         Field(description="Several are repeated, or separated by commas."),
     ] = ()
     context_id: str | None = None
+    since: Since = None
     limit: PageLimit = 50
     cursor: PageCursor = None
 

@@ -6,7 +6,18 @@ from msgspec import UNSET, Raw
 from quart import Quart, Response
 
 from hub.core.hub import Hub
-from hub.inbound.api.answers import BranchItem, DecisionItem, Erased, LoggedEvent, LogPage, TaskItem, Tasks, Tree
+from hub.inbound.api.answers import (
+    BranchItem,
+    DecisionItem,
+    Erased,
+    LoggedEvent,
+    LogPage,
+    TaskItem,
+    Tasks,
+    TaskSummaries,
+    TaskSummary,
+    Tree,
+)
 from hub.inbound.api.downloads import DOWNLOAD, download
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import ArtifactQuery, EraseQuery, LogQuery, Position, Segment, TaskFilter
@@ -17,7 +28,7 @@ from rolecall.model.a2a import Logged
 from rolecall.model.command import Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.principal import Right
-from rolecall.model.task import TaskRow
+from rolecall.model.task import Summary, TaskRow
 from rolecall.protocol.text.timestamp import timestamp
 
 _DOWNLOAD_ERRORS = (TaskNotFound, ArtifactNotFound, RangeInvalid, ArtifactUnreadable, Overloaded)
@@ -27,10 +38,20 @@ def add_tasks(app: Quart, hub: Hub) -> None:
     @app.get("/registry/tasks")
     @operation("The caller's tasks.")
     async def tasks(query: TaskFilter) -> Tasks:
-        wanted = TaskQuery(query.context_id, query.role, query.state, limit=query.limit, before=query.cursor)
-        page, questions = await hub.page(caller(), wanted)
+        page, questions = await hub.page(caller(), _wanted(query))
         items = [_item(row, questions.get(row.id)) for row in page.rows]
         return Tasks(tasks=items, total=page.total, next_cursor=page.before)
+
+    @app.get("/registry/summaries")
+    @operation("The caller's tasks whose logs have been deleted.")
+    async def summaries(query: TaskFilter) -> TaskSummaries:
+        page = await hub.summaries(caller(), _wanted(query))
+        return TaskSummaries(summaries=[_summary(one) for one in page.summaries], next_cursor=page.before)
+
+    @app.get("/registry/summaries/<task>")
+    @operation("What is left of a task whose log has been deleted.", TaskNotFound)
+    async def summary(task: Segment) -> TaskSummary:
+        return _summary(await hub.summary(caller(), TaskId(task)))
 
     @app.delete("/registry/tasks")
     @operation("Erase the tasks of a context, or of a holder.", InvalidParams, Overloaded, right=Right.CALL)
@@ -101,6 +122,23 @@ def _event(logged: Logged) -> LoggedEvent:
     event = logged.event
     return LoggedEvent(
         cursor=logged.cursor, kind=event.kind, state=event.state, dialect=event.dialect, document=Raw(event.body)
+    )
+
+
+def _wanted(query: TaskFilter) -> TaskQuery:
+    return TaskQuery(query.context_id, query.role, query.state, query.since, limit=query.limit, before=query.cursor)
+
+
+def _summary(kept: Summary) -> TaskSummary:
+    return TaskSummary(
+        id=kept.id,
+        role=kept.role,
+        worker=str(kept.worker) if kept.worker else None,
+        context_id=kept.context,
+        state=kept.state,
+        created=timestamp(kept.created),
+        updated=timestamp(kept.updated),
+        events=kept.at,
     )
 
 

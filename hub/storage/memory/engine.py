@@ -9,6 +9,7 @@ from hub.storage.memory.events import MemoryLog
 from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
 from hub.storage.memory.registry import MemoryRegistry
+from hub.storage.memory.summaries import MemorySummaries
 from hub.storage.memory.tasks import MemoryTasks
 from hub.storage.memory.usage import MemoryUsage
 from rolecall.model.ids import TaskId
@@ -22,7 +23,8 @@ class MemoryEngine:
         self._pushes = MemoryPushes(tasks, clock)
         self._files = MemoryFiles(tasks, clock, disk)
         self._usage = MemoryUsage(clock)
-        self._tasks = MemoryTasks(tasks, clock, self._pushes, self._files, self._usage, disk)
+        self._summaries = MemorySummaries(clock, disk)
+        self._tasks = MemoryTasks(tasks, clock, self._pushes, self._files, self._usage, self._summaries, disk)
         self._events = MemoryLog(tasks, clock, self._pushes, self._files, self._usage, disk)
 
     @property
@@ -48,6 +50,10 @@ class MemoryEngine:
     @property
     def usage(self) -> MemoryUsage:
         return self._usage
+
+    @property
+    def summaries(self) -> MemorySummaries:
+        return self._summaries
 
     async def __aenter__(self) -> MemoryEngine:
         self._files.folder.start()

@@ -11,6 +11,7 @@ from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
+from hub.storage.memory.summaries import MemorySummaries
 from hub.storage.memory.usage import MemoryUsage
 from rolecall.errors import StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import PAUSED
@@ -35,6 +36,7 @@ class MemoryTasks:
         pushes: MemoryPushes,
         files: MemoryFiles,
         usage: MemoryUsage,
+        summaries: MemorySummaries,
         disk: Share,
     ) -> None:
         self._tasks = tasks
@@ -42,6 +44,7 @@ class MemoryTasks:
         self._pushes = pushes
         self._files = files
         self._usage = usage
+        self._summaries = summaries
         self._disk = disk
         self._calls: dict[bytes, StoredCall] = {}
         self._names: dict[TaskId, list[bytes]] = {}
@@ -183,7 +186,7 @@ class MemoryTasks:
     async def unfinished(self) -> Sequence[TaskRow]:
         return [cached.row for cached in self._tasks.values() if not cached.closed]
 
-    async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
+    async def forget(self, *, ended_for: timedelta, paused_for: timedelta, summaries_for: timedelta = timedelta()) -> int:
         now = self._clock.wall()
         ended, paused = now - ended_for.total_seconds(), now - paused_for.total_seconds()
         old = [
@@ -196,6 +199,9 @@ class MemoryTasks:
             )
         ]
         for task in old[:FORGET_LIMIT]:
+            cached = self._tasks[task]
+            if not cached.hidden and cached.row.updated >= now - summaries_for.total_seconds():
+                self._summaries.keep(cached.row)
             self._remove(task)
         return len(old[:FORGET_LIMIT])
 

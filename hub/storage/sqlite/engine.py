@@ -20,6 +20,7 @@ from hub.storage.sqlite.files import SqliteFiles
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.readers import ListReaders, SqliteReader
 from hub.storage.sqlite.registry import SqliteRegistry
+from hub.storage.sqlite.summaries import SqliteSummaries
 from hub.storage.sqlite.tasks import SqliteTasks
 from hub.storage.sqlite.usage import SqliteUsage
 from hub.storage.sqlite.writer import BUSY_MILLIS, Writer
@@ -54,6 +55,7 @@ class SqliteEngine:
         self.pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
         self.tasks = SqliteTasks(self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve, disk)
         self.usage = SqliteUsage(self._writer, self._reader, self._list_readers, clock)
+        self.summaries = SqliteSummaries(self._writer, self._list_readers, clock, disk)
         self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve, disk)
         self._folder = FileBytes(database.with_name(database.name + "-files"), reserve=disk_reserve, has_room=reserve.has_room)
         self.files = SqliteFiles(self._folder, self._writer, self._reader, self._list_readers, clock, reserve, disk)
@@ -97,6 +99,7 @@ class SqliteEngine:
             undo.push_async_callback(self._folder.close)
             await self.tasks.load()
             await self.files.load()
+            await self.summaries.load()
             await self.registry.load()
             await self.pushes.load()
             self._undo = undo.pop_all()

@@ -16,6 +16,7 @@ from hub.storage.sqlite.contents import as_value, is_large, write_large
 from hub.storage.sqlite.files import are_there, bind, unbind
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.readers import ListReaders, SqliteReader
+from hub.storage.sqlite.summaries import keep_summary
 from hub.storage.sqlite.usage import add_budget, spend_as_parent
 from hub.storage.sqlite.writer import Writer
 from rolecall.errors import FileNotFound, TaskNotFound
@@ -24,7 +25,7 @@ from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId, split_name
 from rolecall.model.push import SealedConfig
-from rolecall.model.task import COUNTED, ROW_SIZE, Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
+from rolecall.model.task import COUNTED, ROW_SIZE, SUMMARY_SIZE, Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
 from rolecall.model.usage import Budget
 from rolecall.model.value import replace
 
@@ -435,20 +436,21 @@ class SqliteTasks:
     async def unfinished(self) -> Sequence[TaskRow]:
         return [row_of(members) for members in await self._reader.rows(_UNFINISHED)]
 
-    async def forget(self, *, ended_for: timedelta, paused_for: timedelta) -> int:
+    async def forget(self, *, ended_for: timedelta, paused_for: timedelta, summaries_for: timedelta = timedelta()) -> int:
         now = self._clock.wall()
         before = (now - ended_for.total_seconds(), now - paused_for.total_seconds())
+        summary_since = now - summaries_for.total_seconds()
         expired = _within_limit(await self._reader.rows(_EXPIRED, (*before, FORGET_TASKS)))
         short = sum(last for _, _, last in expired) <= FORGET_EVENTS
 
-        def write(db: sqlite3.Connection) -> list[tuple[TaskId, tuple[str, int]]]:
+        def write(db: sqlite3.Connection) -> list[tuple[TaskId, str, int]]:
             gone = [(key, task) for key, task, _ in expired if db.execute(_STILL_EXPIRED, (*before, key, task)).fetchone()]
-            return [(task, _delete(db, key)) for key, task in gone]
+            return [(task, *_replace_by_summary(db, key, summary_since)) for key, task in gone]
 
-        def publish(gone: list[tuple[TaskId, tuple[str, int]]]) -> None:
-            for task, freed in gone:
+        def publish(gone: list[tuple[TaskId, str, int]]) -> None:
+            for task, workspace, size in gone:
                 self._cache.drop(task)
-                self._disk.give_back(*freed)
+                self._disk.give_back(workspace, size)
 
         if not expired:
             return 0
@@ -622,6 +624,13 @@ def _erase_piece(db: sqlite3.Connection, key: int, begun: bool) -> tuple[str, in
         db.execute("delete from event where place >= ? and place < ((? + 1) << 24)", (lowest, key))
     more = db.execute("select 1 from event where place > (?1 << 24) and place < ((?1 + 1) << 24) limit 1", (key,)).fetchone()
     return None if more else _delete(db, key)
+
+
+def _replace_by_summary(db: sqlite3.Connection, key: int, since: float) -> tuple[str, int]:
+    """As from `_delete`, less the bytes of the summary, if one is kept."""
+    kept = keep_summary(db, key, since)
+    workspace, size = _delete(db, key)
+    return workspace, size - SUMMARY_SIZE * kept
 
 
 def _delete(db: sqlite3.Connection, key: int, files_unused_since: float = 0.0) -> tuple[str, int]:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from rolecall.cli.connect import EXIT_CODES
 from rolecall.cli.installed import HOW, missing_packages
-from rolecall.cli.output import duration
+from rolecall.cli.output import disk_use, duration
 from rolecall.model.card import JSONRPC, Interface
 from rolecall.protocol.cards import interfaces
 from worker_sdk import AgentInfo, HubClient, Lease, Message, RolecallError, Worker
@@ -115,7 +115,8 @@ async def _hub(hub: HubClient) -> Check:
     if health.get("status") != "ok":
         missing = ", ".join(name for name, ok in health["checks"].items() if not ok)
         return failed("hub", f"{hub.url} is not healthy: {missing}", "see its log", EXIT_CODES["NOT_WELL"])
-    return passed("hub", f"{hub.url}, version {health.get('version')}, {took}")
+    disk = f", {disk_use(found)}" if isinstance(found := health.get("disk"), dict) else ""
+    return passed("hub", f"{hub.url}, version {health.get('version')}, {took}{disk}")
 
 
 async def _token(hub: HubClient, token: str | None) -> Check:
