@@ -71,8 +71,8 @@ from hub.outbound.webhook_guard import WebhookGuard, read_networks
 from hub.outbound.worker_guard import Guard
 from hub.place import Place
 from hub.ports.clock import Clock
-from hub.ports.engine import Engine
 from hub.ports.forwarder import Forwarder
+from hub.ports.state.engine import Engine
 from hub.server.asgi import App, Receive, Scope, Send, with_send_timeout
 from hub.settings.agents import AgentSetting
 from hub.settings.model import Settings, variable

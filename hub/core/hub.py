@@ -25,7 +25,7 @@ from hub.core.tasks.lookup import TaskLookup
 from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, answered_in
 from hub.core.tasks.stream import TaskStream
 from hub.core.tasks.trees import TREE_LIMITS, TreeLimits, Trees
-from hub.ports.event_log import Subscription
+from hub.ports.state.event_log import Subscription
 from rolecall.errors import (
     ClientDisconnected,
     HubDraining,

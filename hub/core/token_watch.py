@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from hub.core.relay.relays import Relays
 from hub.ports.identity import Tokens
-from hub.ports.registry import Registry
+from hub.ports.state.registry import Registry
 from rolecall.errors import StoreUnavailable, WorkerLost
 
 log = logging.getLogger(__name__)

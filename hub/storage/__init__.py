@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hub.ports.clock import Clock
-from hub.ports.engine import Engine
 from hub.ports.shares import Share
+from hub.ports.state.engine import Engine
 from rolecall.errors import StoreError
 
 FILE_NAME = "rolecall.db"

@@ -24,7 +24,7 @@ import httptools
 import msgspec
 import uvloop
 
-from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints
+from hub.storage.sqlite.connections.checkpoints import CHECKPOINT, Checkpoints
 
 _SCHEMA = """
 create table task (key integer primary key, id text not null unique, state text not null, last integer not null) strict;
@@ -57,7 +57,7 @@ Statement = tuple[str, Sequence[Any]]
 
 
 class Store:
-    """Group commit as in hub/storage/sqlite/writer.py: statements run on the loop, commits on one thread, in turn."""
+    """As hub/storage/sqlite/connections/writer.py does: statements run on the loop, group commits on one thread."""
 
     def __init__(self, database: Path) -> None:
         self._db = sqlite3.connect(database, isolation_level=None, cached_statements=256, check_same_thread=False)

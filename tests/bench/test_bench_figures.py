@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hub.storage.sqlite.database import migrate
+from hub.storage.sqlite.connections.database import migrate
 from tests.bench.figures import Case, Figure, Sample, Section, cells, page_table, rows, table_of, text_table
 from tests.bench.filling import fill
 from tests.bench.honesty import check_counts, check_stored

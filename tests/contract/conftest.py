@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hub.core.shares.share import WorkspaceShare
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from hub.storage import open_engine
 from hub.storage.memory.engine import MemoryEngine
 from rolecall.model.ids import FileId

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from hub.ports.engine import Engine
-from hub.ports.pushes import DeliveryClaim, DeliveryRoom
+from hub.ports.state.engine import Engine
+from hub.ports.state.pushes import DeliveryClaim, DeliveryRoom
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.push import SealedConfig
 from tests.contract.words import ANNA

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from rolecall.errors import DeadLetterNotFound, InvalidParams, TaskNotFound
 from rolecall.model.a2a import TaskState
 from rolecall.model.ids import Cursor

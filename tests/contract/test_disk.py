@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from rolecall.errors import Overloaded
 from rolecall.model.a2a import TaskState
 from rolecall.model.ids import START, Caller, Cursor

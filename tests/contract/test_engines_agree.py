@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from hub.storage import open_engine
 from rolecall.errors import HubError, TaskNotFound
 from rolecall.model.a2a import Ids, TaskState

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from hub.ports.engine import Engine
-from hub.ports.event_log import Subscription
+from hub.ports.state.engine import Engine
+from hub.ports.state.event_log import Subscription
 from hub.storage.common.log_tail import LIVE_EVENTS, PAGE_BYTES, PAGE_EVENTS, TAIL_BYTES, TAIL_EVENTS
 from rolecall.errors import LogMoved, TaskNotFound
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hub.ports.engine import Engine
-from hub.ports.files import Upload
+from hub.ports.state.engine import Engine
+from hub.ports.state.files import Upload
 from hub.storage.common.upload import SYNC_BYTES
 from rolecall.errors import FileLost, FileNotFound, NoRoomForFile, Overloaded, TaskNotFound
 from rolecall.model.ids import Caller, FileId, TaskId, WorkerId, new_file_id

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from hub.ports.engine import Engine
-from hub.ports.pushes import DeliveryRoom
+from hub.ports.state.engine import Engine
+from hub.ports.state.pushes import DeliveryRoom
 from rolecall.errors import InvalidParams, PushConfigNotFound, TaskNotFound
 from rolecall.model.ids import Caller, Cursor, new_task_id
 from tests.contract.conftest import Store

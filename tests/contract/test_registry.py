@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from hub.ports.engine import Engine
-from hub.ports.registry import Registry
+from hub.ports.state.engine import Engine
+from hub.ports.state.registry import Registry
 from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown
 from rolecall.model.card import JSONRPC, Interface
 from rolecall.model.ids import WorkerId

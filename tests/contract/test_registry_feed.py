@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from hub.ports.engine import Engine
-from hub.ports.registry import Registry
+from hub.ports.state.engine import Engine
+from hub.ports.state.registry import Registry
 from hub.storage.common.feed import KEPT
 from rolecall.model.ids import WorkerId
 from rolecall.model.worker import ChangeKind, Health

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from rolecall.errors import TaskNotFound
 from rolecall.model.a2a import TaskState
 from rolecall.model.command import TaskQuery

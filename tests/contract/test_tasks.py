@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from rolecall.errors import HubError, InvalidParams, LogMoved, TaskNotFound
 from rolecall.model.a2a import PAUSED, TERMINAL, Ids, TaskState
 from rolecall.model.command import TaskQuery

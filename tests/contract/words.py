@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from hub.ports.engine import Engine
-from hub.ports.event_log import LogEntry
-from hub.ports.registry import Registry, RegistryFeed
+from hub.ports.state.engine import Engine
+from hub.ports.state.event_log import LogEntry
+from hub.ports.state.registry import Registry, RegistryFeed
 from rolecall.model.a2a import Event, EventKind, Ids, Logged, TaskState
 from rolecall.model.call import CallName
 from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId, new_task_id

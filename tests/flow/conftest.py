@@ -38,7 +38,7 @@ from hub.identity.vault import SealingVault, random_key
 from hub.outbound.client import Client
 from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import WebhookGuard
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from hub.storage import open_engine
 from rolecall.model.command import CancelTask, GetTask, Send, Subscribe, Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId

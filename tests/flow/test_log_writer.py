@@ -12,8 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from hub.ports.event_log import LogEntry
 from hub.ports.forwarder import Attach
+from hub.ports.state.event_log import LogEntry
 from rolecall.errors import StoreUnavailable, TaskNotCancelable, WorkerBroke
 from rolecall.model.a2a import Ids, TaskState
 from rolecall.model.ids import TaskId

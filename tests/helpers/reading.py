@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from hub.ports.event_log import Deliver
+from hub.ports.state.event_log import Deliver
 from rolecall.model.a2a import Logged
 
 

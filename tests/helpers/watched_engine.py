@@ -10,13 +10,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from hub.ports.engine import Engine
-from hub.ports.event_log import EventLog, LogEntry, OpenLog, UsageStore
-from hub.ports.files import Files
-from hub.ports.pushes import Pushes
-from hub.ports.registry import Registry
-from hub.ports.summaries import Summaries
-from hub.ports.task_store import TaskStore
+from hub.ports.state.engine import Engine
+from hub.ports.state.event_log import EventLog, LogEntry, OpenLog, UsageStore
+from hub.ports.state.files import Files
+from hub.ports.state.pushes import Pushes
+from hub.ports.state.registry import Registry
+from hub.ports.state.summaries import Summaries
+from hub.ports.state.task_store import TaskStore
 from rolecall.errors import HubError
 from rolecall.model.ids import Cursor, TaskId
 from tests.helpers.virtual_time import VirtualTimeLoop

@@ -22,7 +22,7 @@ from hub.core.relay.start_signal import StartSignal
 from hub.core.tasks.lookup import TaskLookup, alias_digest
 from hub.core.tasks.reader import OnDisconnect
 from hub.ports.clock import Clock
-from hub.ports.task_store import TaskStore
+from hub.ports.state.task_store import TaskStore
 from rolecall.errors import BrokenOff, HubError, KeyConflict, RequestError, RouteError
 from rolecall.model.a2a import PAUSED
 from rolecall.model.call import CallName, digest

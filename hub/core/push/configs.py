@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hub.core.push.deliveries import Deliveries
 from hub.ports.identity import Vault
-from hub.ports.pushes import Pushes
+from hub.ports.state.pushes import Pushes
 from hub.ports.webhooks import Webhooks
 from rolecall.errors import InvalidParams, PushConfigNotFound
 from rolecall.model.ids import Caller, Cursor, TaskId

@@ -14,9 +14,9 @@ from functools import partial
 from hub.core.relay.context import Dependencies
 from hub.core.shares.table import DELIVERIES_AT_ONCE, DELIVERIES_PER_WORKSPACE
 from hub.core.supervisor import Supervisor
-from hub.ports.engine import Engine
 from hub.ports.identity import Vault
-from hub.ports.pushes import DeliveryClaim, DeliveryRoom
+from hub.ports.state.engine import Engine
+from hub.ports.state.pushes import DeliveryClaim, DeliveryRoom
 from hub.ports.webhooks import WebhookRequest, WebhookResult, Webhooks
 from rolecall.errors import InvalidAnswer, SecretUnreadable, StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import Logged

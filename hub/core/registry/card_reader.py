@@ -15,8 +15,8 @@ from random import Random
 from hub.core.supervisor import Supervisor
 from hub.ports.card_source import CardAnswer, CardSource, Reach
 from hub.ports.clock import Clock
-from hub.ports.registry import Registry
 from hub.ports.shares import Slots
+from hub.ports.state.registry import Registry
 from rolecall.errors import StoreUnavailable
 from rolecall.model.ids import WorkerId
 from rolecall.model.worker import CardState, Offer, Registration

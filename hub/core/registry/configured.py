@@ -21,7 +21,7 @@ from hub.core.registry.directory import Directory
 from hub.core.supervisor import Supervisor
 from hub.ports.card_source import Address, CardAnswer, CardSource, Reach
 from hub.ports.clock import Clock
-from hub.ports.registry import Registry
+from hub.ports.state.registry import Registry
 from rolecall.errors import HubError, InstanceConflict, LeaseError, StoreUnavailable
 from rolecall.model.ids import WorkerId
 from rolecall.model.principal import Kind, Principal

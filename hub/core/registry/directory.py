@@ -13,7 +13,7 @@ from typing import NamedTuple
 from hub.core.observe import Observer
 from hub.core.registry.card_reader import CardReader
 from hub.ports.forwarder import Forwarder
-from hub.ports.registry import Registry, RegistryFeed
+from hub.ports.state.registry import Registry, RegistryFeed
 from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyRegistrations
 from rolecall.model.command import AgentQuery
 from rolecall.model.ids import Caller, WorkerId

@@ -11,7 +11,7 @@ from datetime import timedelta
 from hub.core.registry.liveness import RECENT, about_to_end, missed_a_beat, next_look, too_many
 from hub.ports.clock import Clock
 from hub.ports.forwarder import Forwarder
-from hub.ports.registry import Registry
+from hub.ports.state.registry import Registry
 from rolecall.errors import Overloaded
 from rolecall.model.worker import Health, Registration
 

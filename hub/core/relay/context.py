@@ -13,8 +13,8 @@ from hub.core.routing.waiting import WaitingCalls
 from hub.core.shares.table import Shares
 from hub.ports.clock import Clock
 from hub.ports.codec import Codec
-from hub.ports.engine import Engine
 from hub.ports.forwarder import Forwarder
+from hub.ports.state.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hub.core.observe import Observer
 from hub.core.supervisor import Supervisor
 from hub.ports.codec import Codec, LogFold
-from hub.ports.event_log import EventLog, LogEntry
+from hub.ports.state.event_log import EventLog, LogEntry
 from rolecall.errors import HubError, InvalidAnswer, LogMoved, StoreUnavailable
 from rolecall.model.a2a import CONTENT, PAUSED, Event, EventKind, Ids, TaskState, WorkerEvent
 from rolecall.model.ids import START, Cursor

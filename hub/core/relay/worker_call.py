@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from hub.core.relay.transitions import Trigger
 from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import AnswerListener, Attach, Dispatch, Forwarder, OpenCall
-from hub.ports.registry import Registry
+from hub.ports.state.registry import Registry
 from rolecall.errors import (
     HubError,
     InvalidAnswer,

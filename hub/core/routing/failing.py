@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from hub.core.supervisor import Supervisor
 from hub.ports.clock import Clock
-from hub.ports.registry import Registry
+from hub.ports.state.registry import Registry
 from rolecall.errors import HubError, InvalidAnswer, StoreUnavailable, WorkerBroke, WorkerFault, WorkerLost, WorkerSilent
 from rolecall.model.a2a import TaskState
 from rolecall.model.ids import TaskId

@@ -6,8 +6,8 @@ from collections.abc import Sequence, Set
 from random import Random
 
 from hub.core.routing.failing import FailingWorkers
-from hub.ports.registry import Registry
-from hub.ports.task_store import TaskStore
+from hub.ports.state.registry import Registry
+from hub.ports.state.task_store import TaskStore
 from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous, TaskNotFound, WorkerAway, WorkerBusy
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import Caller, WorkerId

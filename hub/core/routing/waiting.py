@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from hub.core.routing.router import Route
-from hub.ports.registry import Registry
+from hub.ports.state.registry import Registry
 from rolecall.errors import ClientDisconnected, NoLiveWorker, RoleUnknown, WorkerBusy
 from rolecall.model.ids import WorkerId
 

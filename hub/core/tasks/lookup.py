@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from hub.core.routing.router import check_agrees
-from hub.ports.task_store import TaskStore
+from hub.ports.state.task_store import TaskStore
 from rolecall.errors import TaskNotFound
 from rolecall.model.call import digest
 from rolecall.model.command import Target

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 from hub.core.observe import Observer
-from hub.ports.event_log import Deliver, EventLog
+from hub.ports.state.event_log import Deliver, EventLog
 from rolecall.model.a2a import CONTENT, Logged
 from rolecall.model.ids import Cursor, TaskId
 

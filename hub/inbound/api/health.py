@@ -18,7 +18,7 @@ from hub.inbound.api.application import reply
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import HealthQuery
 from hub.inbound.middleware.authentication import holder, may, operators_view, sees_all, viewer
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from rolecall import __version__
 from rolecall.errors import HubWide, StoreError
 from rolecall.model.principal import Right

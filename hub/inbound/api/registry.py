@@ -32,8 +32,8 @@ from hub.inbound.api.operation import EVENTS, operation
 from hub.inbound.api.requests import AgentFilter, DrainRequest, FeedQuery, Proof, ProofInQuery, WorkerInPath
 from hub.inbound.middleware.audit import recorded
 from hub.inbound.middleware.authentication import caller, enroller, token
-from hub.ports.registry import RegistryFeed
 from hub.ports.shares import Share
+from hub.ports.state.registry import RegistryFeed
 from rolecall.errors import LeaseError, LeaseSuperseded, LeaseUnknown, OfferInvalid, Overloaded
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import AgentQuery

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hub.ports.event_log import LogEntry
+from hub.ports.state.event_log import LogEntry
 from hub.storage.common.log_tail import LogTail
 from rolecall.errors import InvalidParams, TaskNotFound
 from rolecall.model.a2a import CONTENT, Event, EventKind, Ids, Logged, TaskState

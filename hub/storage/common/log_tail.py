@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from hub.ports.event_log import Deliver
+from hub.ports.state.event_log import Deliver
 from hub.storage.common.waiting import IdleWait, wake_all
 from rolecall.model.a2a import Logged
 from rolecall.model.ids import Cursor, TaskId

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
-from hub.ports.pushes import DeliveryRoom
+from hub.ports.state.pushes import DeliveryRoom
 
 MOST_LOOKS = 500
 """How many hosts, and workspaces, one claim looks at. The next claim continues from there."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from hub.ports.clock import Clock
-from hub.ports.event_log import LogEntry
 from hub.ports.shares import Share
+from hub.ports.state.event_log import LogEntry
 from hub.storage.common.cached_task import CachedTask, numbered
 from hub.storage.common.log_tail import LogFollower, LogTail
 from hub.storage.memory.files import MemoryFiles

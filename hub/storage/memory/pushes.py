@@ -9,7 +9,7 @@ from itertools import count
 from typing import NamedTuple
 
 from hub.ports.clock import Clock
-from hub.ports.pushes import DeliveryClaim, DeliveryRoom
+from hub.ports.state.pushes import DeliveryClaim, DeliveryRoom
 from hub.storage.common.cached_task import CachedTask
 from hub.storage.common.dead_letters import LetterMark, page_of
 from hub.storage.common.notifier import Notifier

@@ -13,17 +13,17 @@ from hub.storage.common.file_bytes import FileBytes
 from hub.storage.common.notifier import Notifier
 from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
-from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints
-from hub.storage.sqlite.database import FileLock, migrate, prepare
+from hub.storage.sqlite.connections.checkpoints import CHECKPOINT, Checkpoints
+from hub.storage.sqlite.connections.database import FileLock, migrate, prepare
+from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
+from hub.storage.sqlite.connections.writer import BUSY_MILLIS, Writer
 from hub.storage.sqlite.events import SqliteLog
 from hub.storage.sqlite.files import SqliteFiles
 from hub.storage.sqlite.pushes import SqlitePushes
-from hub.storage.sqlite.readers import ListReaders, SqliteReader
 from hub.storage.sqlite.registry import SqliteRegistry
 from hub.storage.sqlite.summaries import SqliteSummaries
 from hub.storage.sqlite.tasks import SqliteTasks
 from hub.storage.sqlite.usage import SqliteUsage
-from hub.storage.sqlite.writer import BUSY_MILLIS, Writer
 from rolecall.errors import StoreError
 
 _PRAGMAS = (

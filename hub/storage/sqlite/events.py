@@ -10,19 +10,19 @@ from functools import lru_cache
 from typing import Any
 
 from hub.ports.clock import Clock
-from hub.ports.event_log import LogEntry
 from hub.ports.shares import Share
+from hub.ports.state.event_log import LogEntry
 from hub.storage.common.cached_task import CachedTask, Outcome, numbered
 from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower
 from hub.storage.common.notifier import Notifier
 from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
+from hub.storage.sqlite.connections.readers import SqliteReader
+from hub.storage.sqlite.connections.writer import Item, Writer
 from hub.storage.sqlite.contents import LARGE, as_value, is_large, write_large
 from hub.storage.sqlite.files import bind
-from hub.storage.sqlite.readers import SqliteReader
 from hub.storage.sqlite.tasks import MEMBERS, row_of
 from hub.storage.sqlite.usage import add_usage
-from hub.storage.sqlite.writer import Item, Writer
 from rolecall.errors import HubError, LogMoved, StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState
 from rolecall.model.ids import START, Cursor, TaskId

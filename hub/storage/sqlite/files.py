@@ -14,8 +14,8 @@ from hub.ports.shares import Share
 from hub.storage.common.file_bytes import SHARDS, FileBytes
 from hub.storage.common.reserve import Reserve
 from hub.storage.common.upload import FileUpload
-from hub.storage.sqlite.readers import ListReaders, SqliteReader
-from hub.storage.sqlite.writer import Writer
+from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
+from hub.storage.sqlite.connections.writer import Writer
 from rolecall.errors import FileNotFound, TaskNotFound
 from rolecall.model.ids import Caller, FileId, TaskId, WorkerId, split_name
 from rolecall.model.task import FILE_SIZE, FileUse, StoredFile

@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any
 
 from hub.ports.clock import Clock
-from hub.ports.pushes import DeliveryClaim, DeliveryRoom
+from hub.ports.state.pushes import DeliveryClaim, DeliveryRoom
 from hub.storage.common.dead_letters import LetterMark, page_of
 from hub.storage.common.notifier import Notifier
 from hub.storage.common.turns import RoomLeft, Turns
 from hub.storage.sqlite.cache import Cache
-from hub.storage.sqlite.readers import SqliteReader
-from hub.storage.sqlite.writer import Writer
+from hub.storage.sqlite.connections.readers import SqliteReader
+from hub.storage.sqlite.connections.writer import Writer
 from rolecall.errors import DeadLetterNotFound, PushConfigNotFound, TaskNotFound, TooManyPushConfigs
 from rolecall.model.ids import START, Caller, Cursor, TaskId
 from rolecall.model.push import DeadLetter, DeadPage, SealedConfig

@@ -15,9 +15,9 @@ from hub.ports.clock import Clock
 from hub.storage.common.feed import KEPT
 from hub.storage.common.leases import Key, LeaseChange, LeaseRecord, LeaseTable, PendingChange, health_after, record_of
 from hub.storage.common.reserve import Reserve
-from hub.storage.sqlite.readers import SqliteReader
+from hub.storage.sqlite.connections.readers import SqliteReader
+from hub.storage.sqlite.connections.writer import Writer
 from hub.storage.sqlite.tasks import PAUSED_STATE
-from hub.storage.sqlite.writer import Writer
 from rolecall.errors import LeaseUnknown
 from rolecall.model.card import Interface
 from rolecall.model.ids import Caller, WorkerId

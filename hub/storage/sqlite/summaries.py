@@ -10,8 +10,8 @@ from typing import Any
 from hub.ports.clock import Clock
 from hub.ports.shares import Share
 from hub.storage.common.cached_task import PageMark
-from hub.storage.sqlite.readers import ListReaders
-from hub.storage.sqlite.writer import Writer
+from hub.storage.sqlite.connections.readers import ListReaders
+from hub.storage.sqlite.connections.writer import Writer
 from rolecall.errors import TaskNotFound
 from rolecall.model.a2a import TaskState
 from rolecall.model.command import TaskQuery

@@ -12,13 +12,13 @@ from hub.ports.shares import Share
 from hub.storage.common.cached_task import CachedTask, PageMark
 from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
+from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
+from hub.storage.sqlite.connections.writer import Writer
 from hub.storage.sqlite.contents import as_value, is_large, write_large
 from hub.storage.sqlite.files import are_there, bind, unbind
 from hub.storage.sqlite.pushes import SqlitePushes
-from hub.storage.sqlite.readers import ListReaders, SqliteReader
 from hub.storage.sqlite.summaries import keep_summary
 from hub.storage.sqlite.usage import add_budget, spend_as_parent
-from hub.storage.sqlite.writer import Writer
 from rolecall.errors import FileNotFound, TaskNotFound
 from rolecall.model.a2a import PAUSED, TaskState
 from rolecall.model.call import CallName, StoredCall

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 from hub.ports.clock import Clock
-from hub.storage.sqlite.readers import ListReaders, SqliteReader
-from hub.storage.sqlite.writer import Writer
+from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
+from hub.storage.sqlite.connections.writer import Writer
 from rolecall.model.ids import Caller, TaskId
 from rolecall.model.task import TaskRow
 from rolecall.model.usage import DAY, MOST_SUMMED, NANOS, Budget, Spending, Usage, UsageGroup, UsageQuery, kept_as

@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Any
 
 from hub.core.relay.context import Dependencies
-from hub.ports.event_log import Deliver, LogEntry, OpenLog, Subscription
 from hub.ports.forwarder import AnswerListener, Dispatch, OpenCall
+from hub.ports.state.event_log import Deliver, LogEntry, OpenLog, Subscription
 from hub.run import run
 from hub.settings.model import load
 from rolecall.errors import HubError, TaskNotFound

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hub.storage import FILE_NAME
-from hub.storage.sqlite.database import migrate, prepare
+from hub.storage.sqlite.connections.database import migrate, prepare
 from rolecall.model.ids import new_task_id
 
 _PARAMS = b'{"message":{"kind":"message","role":"user","messageId":"m","parts":[{"kind":"text","text":"hi"}]}}'

@@ -14,7 +14,7 @@ from typing import Any
 from hub.run import run
 from hub.settings.model import load
 from hub.storage.sqlite import engine
-from hub.storage.sqlite.writer import Writer
+from hub.storage.sqlite.connections.writer import Writer
 
 LATE = 0.05
 """Seconds between the acknowledgement and the commit."""

@@ -17,7 +17,7 @@ from hub.identity.vault import SealingVault, random_key
 from hub.outbound.client import Client
 from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import WebhookGuard
-from hub.ports.event_log import LogEntry
+from hub.ports.state.event_log import LogEntry
 from rolecall.model.a2a import Event
 from rolecall.model.ids import Caller, TaskId
 from rolecall.model.push import PushConfig

@@ -12,7 +12,7 @@ import pytest
 from hub.identity.vault import SealingVault, random_key
 from hub.outbound.client import Client
 from hub.outbound.webhook_guard import WebhookGuard
-from hub.ports.pushes import DeliveryClaim
+from hub.ports.state.pushes import DeliveryClaim
 from rolecall.errors import StoreUnavailable
 from rolecall.model.ids import Cursor
 from tests.flow.conftest import CALLER, System

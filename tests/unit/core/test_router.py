@@ -11,7 +11,7 @@ import pytest
 from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router, least_busy_of_two
 from hub.core.supervisor import Supervisor
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from hub.storage import open_engine
 from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous
 from rolecall.model.command import Send, Target

@@ -11,7 +11,7 @@ import pytest
 from hub.core.observe import NullObserver
 from hub.core.relay.log_writer import TaskLogWriter
 from hub.core.supervisor import Supervisor
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from hub.storage import open_engine
 from rolecall.errors import HubError, LogMoved, WorkerLost
 from rolecall.model.a2a import EventKind, TaskState, WorkerEvent

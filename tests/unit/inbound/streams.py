@@ -13,7 +13,7 @@ from hub.core.tasks.stream import TaskStream
 from hub.core.token_watch import OpenUses
 from hub.inbound.a2a.sse_response import EventStream
 from hub.inbound.middleware.request import Request
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from hub.server.asgi import STREAM, Scope
 from hub.server.cycle import RequestCycle
 from hub.storage.memory.engine import MemoryEngine

@@ -11,7 +11,7 @@ import pytest
 
 from hub.core.tasks.stream import TaskStream
 from hub.inbound.a2a.sse_response import EventStream
-from hub.ports.engine import Engine
+from hub.ports.state.engine import Engine
 from hub.storage.common.log_tail import LIVE_EVENTS
 from rolecall.errors import AnswerNotSent, ClientDisconnected, InvalidAnswer, TaskNotFound, TokenEnded
 from rolecall.model.a2a import Logged, TaskState

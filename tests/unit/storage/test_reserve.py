@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hub.storage.common.reserve import Reserve
-from hub.storage.sqlite.writer import Writer
+from hub.storage.sqlite.connections.writer import Writer
 from rolecall.errors import DiskLow
 from rolecall.model.a2a import TaskState
 from tests.contract.words import DONE, status, text

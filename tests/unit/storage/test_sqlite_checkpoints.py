@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hub.storage.sqlite import checkpoints as module
-from hub.storage.sqlite.checkpoints import CHECKPOINT, Checkpoints
+from hub.storage.sqlite.connections import checkpoints as module
+from hub.storage.sqlite.connections.checkpoints import CHECKPOINT, Checkpoints
 from tests.helpers.processes import wait_for
 
 TIMEOUT = 30.0

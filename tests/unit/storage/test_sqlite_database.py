@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hub.core.admission.idempotency import names_of
-from hub.storage.sqlite import database as database_file
+from hub.storage.sqlite.connections import database as database_file
 from hub.storage.sqlite.engine import SqliteEngine
 from rolecall.errors import HubError
 from rolecall.model.command import Target

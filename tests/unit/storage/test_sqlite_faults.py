@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.storage.sqlite import writer as writer_module
+from hub.storage.sqlite.connections import writer as writer_module
 from hub.storage.sqlite.engine import SqliteEngine
 from rolecall.errors import LogMoved, StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import Ids, TaskState

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from hub.storage.sqlite.connections.readers import ListReaders
 from hub.storage.sqlite.engine import SqliteEngine
-from hub.storage.sqlite.readers import ListReaders
 from hub.storage.sqlite.tasks import list_count, list_page
 from rolecall.errors import StoreUnavailable
 from rolecall.model.a2a import TaskState

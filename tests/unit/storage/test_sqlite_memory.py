@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hub.ports.event_log import LogEntry
+from hub.ports.state.event_log import LogEntry
 from hub.storage.common import leases
 from hub.storage.common.cached_task import CachedTask, numbered
 from hub.storage.common.log_tail import TAIL_BYTES, TAIL_EVENTS

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hub.ports.pushes import DeliveryRoom
+from hub.ports.state.pushes import DeliveryRoom
 from hub.storage.sqlite import pushes
-from hub.storage.sqlite.database import MIGRATIONS, migrate
+from hub.storage.sqlite.connections.database import MIGRATIONS, migrate
 from hub.storage.sqlite.engine import SqliteEngine
 from tests.contract.pushing import a_config
 from tests.contract.words import ANNA, DONE, admitted, append, text

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hub.ports.event_log import EventLog, UsageStore
-from hub.ports.files import Files
-from hub.ports.pushes import Pushes
-from hub.ports.registry import Registry
-from hub.ports.summaries import Summaries
-from hub.ports.task_store import TaskStore
+from hub.ports.state.event_log import EventLog, UsageStore
+from hub.ports.state.files import Files
+from hub.ports.state.pushes import Pushes
+from hub.ports.state.registry import Registry
+from hub.ports.state.summaries import Summaries
+from hub.ports.state.task_store import TaskStore
 
 
 class Engine(Protocol):

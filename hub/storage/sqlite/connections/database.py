@@ -10,7 +10,7 @@ from pathlib import Path
 from rolecall.errors import StoreError
 from rolecall.model.call import digest
 
-MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
 MOUNTS = Path("/proc/self/mountinfo")
 # File systems without shared locks and memory between machines: a write-ahead log would be corrupted there.
 REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs"})

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rolecall.cli import history
 from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow, text_of
 from rolecall.cli.connect import reaches_hub
 from rolecall.cli.output import print_data, print_facts, print_json, print_notice, print_table
+from rolecall.cli.tasks import history
 from rolecall.model.task import COUNTED
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""`rolecall tasks`: running and ended tasks, and what is left of old ones."""
