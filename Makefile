@@ -4,7 +4,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
 
-.PHONY: run check quick test bench soak lock audit format clean
+.PHONY: run check quick test bench soak site lock audit format clean
 
 run: .venv/.hub
 	@$(BIN)/rolecall dev
@@ -34,6 +34,10 @@ soak: .venv/.dev
 	$(BIN)/pytest -m soak --timeout=0
 	scripts/mutate --mutants 100 --at-least 85
 
+# From the Markdown of this repository, into site/.
+site: .venv/.dev
+	@$(BIN)/python scripts/build_site.py
+
 # What a deployment installs, with the hashes of its files; and what is known against it.
 lock: .venv/.tools
 	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras --extra hub -o requirements.lock pyproject.toml
@@ -46,7 +50,7 @@ format: .venv/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .tools tests/node/node_modules
+	rm -rf .venv .tools site tests/node/node_modules
 
 .venv/.made:
 	@test -n "$(PYTHON)" || { echo "Rolecall needs Python 3.11 or newer, and none is on the path. Name one: make PYTHON=/path/to/python3 …"; exit 2; }

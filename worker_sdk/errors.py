@@ -69,11 +69,15 @@ class Forbidden(RolecallError):
 
 
 class TimedOut(RolecallError):
+    """The call has waited as long as it may. The task continues."""
+
     reason = "TIMED_OUT"
     hint = "The task may still run: read it with tasks/get, or pass a longer timeout."
 
 
 class StreamLost(RolecallError):
+    """The hub did not come back in time after a stream was cut."""
+
     reason = "STREAM_LOST"
     hint = "The task may still run: follow it with its task id."
 
@@ -86,24 +90,34 @@ class HubBusy(RolecallError):
 
 
 class InvalidRequest(RolecallError):
+    """The hub or the worker refuses the request as it is: it would refuse a repeat too."""
+
     reason = "INVALID_REQUEST"
 
 
 class TaskNotFound(RolecallError):
+    """No such task, or another caller's."""
+
     reason = "TASK_NOT_FOUND"
 
 
 class RoleUnknown(RolecallError):
+    """No worker has ever enrolled under that role."""
+
     reason = "ROLE_UNKNOWN"
     hint = "List the live roles: rolecall roles ls."
 
 
 class NoLiveWorker(RolecallError):
+    """The role is known, and none of its workers is live."""
+
     reason = "NO_LIVE_WORKER"
     hint = "Start one: rolecall worker run module:worker."
 
 
 class WorkerBusy(RolecallError):
+    """Every live worker of the role has as many calls as it takes."""
+
     reason = "WORKER_BUSY"
     hint = "Try again shortly, or start another worker."
 
@@ -115,14 +129,20 @@ class WorkerLost(RolecallError):
 
 
 class TaskFailed(RolecallError):
+    """The task has failed."""
+
     reason = "TASK_FAILED"
 
 
 class TaskRejected(RolecallError):
+    """The worker has rejected the task."""
+
     reason = "TASK_REJECTED"
 
 
 class InputRequired(RolecallError):
+    """The task waits for its caller."""
+
     reason = "INPUT_REQUIRED"
     hint = "Answer it: send the next message with this task's id."
 

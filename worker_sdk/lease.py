@@ -34,6 +34,8 @@ _UNREACHABLE_TIMEOUT = 1.0
 
 
 class LeaseState(StrEnum):
+    """Where a worker stands with its hub."""
+
     ENROLLING = "enrolling"
     READY = "ready"
     LOST = "lost"

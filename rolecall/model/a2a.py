@@ -21,6 +21,8 @@ OWN = "rolecall"
 
 
 class TaskState(StrEnum):
+    """The states of A2A, in the spelling of 0.3. `unknown` is for what a worker sends."""
+
     SUBMITTED = "submitted"
     WORKING = "working"
     INPUT_REQUIRED = "input-required"
