@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
-from rolecall.model.a2a import PAUSED, JsonObject
+from rolecall.model.a2a import JsonObject
 from rolecall.model.command import Send
 from rolecall.model.usage import Usage, nanos_of, read_currency, read_model, read_tokens
 from worker_sdk.errors import RolecallError
-from worker_sdk.words import Message, NeedInput
+from worker_sdk.words import Message
 
 if TYPE_CHECKING:
     from rolecall.model.usage import Amount
+    from worker_sdk.calling.child import Ask
     from worker_sdk.calling.client import MessageLike
     from worker_sdk.calling.http import HubLink
     from worker_sdk.calling.reply import Reply
     from worker_sdk.calling.stream import HubStream
     from worker_sdk.handlers.models import ModelT
 
-_CANCEL_WAIT = 2.0
 Questions: TypeAlias = Literal["ask", "raise"]
 """What a child asks: of the caller, or as an error."""
 
@@ -41,7 +39,7 @@ class HubAccess:
         self,
         hub_task: str = "",
         link: LinkWithin | None = None,
-        ask: Callable[[NeedInput], Awaitable[Message]] | None = None,
+        ask: Ask | None = None,
         report: Callable[[Usage], None] = lambda usage: None,
     ) -> None:
         self.hub_task = hub_task
@@ -150,24 +148,25 @@ class Task:
         call a role that already works further up. What the child asks is asked of this task's caller, and the answer goes to
         the child; with `questions="raise"` it raises InputRequired.
         """
+        from worker_sdk.calling.child import ChildCall
+        from worker_sdk.calling.client import with_skill
+
         stream = self.stream(
             role,
             message,
             instance=instance,
             context_id=context_id,
-            metadata=metadata if skill is None else {**(metadata or {}), "skill": skill},
+            metadata=with_skill(metadata, skill),
             within=within,
             goes_on=goes_on,
             again=again,
         )
-        reply = await self._followed(stream, goes_on=goes_on)
-        while questions == "ask" and reply.state in PAUSED and reply.task_id is not None:
-            ask = self._access.ask
-            if ask is None:
-                break
-            answer = await ask(NeedInput(reply.message.text if reply.message else "", child=reply.task_id))
-            parts = {"parts": answer.raw["parts"]}
-            reply = await self._followed(self.stream(role, parts, task_id=reply.task_id), goes_on=goes_on)
+
+        def answer(child: str, message: Message) -> HubStream:
+            return self.stream(role, message, task_id=child)
+
+        child = ChildCall(self._link, stream, answer, goes_on=goes_on)
+        reply = await child.reply(self._access.ask if questions == "ask" else None)
         reply.raise_for_state()
         return reply if returns is None else reply.as_model(returns)
 
@@ -187,6 +186,7 @@ class Task:
         """`async with task.stream(role, text) as stream: async for event in stream: …`; otherwise as `call`. `task_id`: of a
         child that has asked something.
         """
+        from worker_sdk.calling.child import GIVE_UP_AFTER
         from worker_sdk.calling.client import role_request
         from worker_sdk.calling.stream import HubStream
 
@@ -194,25 +194,8 @@ class Task:
         words += ["goes-on"] if goes_on else []
         words += ["again"] if again else []
         path, params = role_request(role, instance, message, task_id, context_id, metadata)
-        return HubStream(self._link(*words), path, "message/stream", params, give_up_after=60.0)
-
-    async def _followed(self, stream: HubStream, *, goes_on: bool) -> Reply:
-        """The child's end, or its question. A call that is cancelled cancels the child."""
-        from worker_sdk.calling.reply import Reply, reply_of
-
-        link = self._link()
-        try:
-            async with stream:
-                async for event in stream:
-                    if event.kind == "message":
-                        return Reply(event.raw)
-            return reply_of(await link.call("/", "tasks/get", {"id": stream.task_id}, timeout=30.0))
-        except asyncio.CancelledError:
-            if stream.task_id is not None and not goes_on:
-                with suppress(RolecallError):
-                    cancel = link.call("/", "tasks/cancel", {"id": stream.task_id}, timeout=_CANCEL_WAIT)
-                    await asyncio.shield(asyncio.create_task(cancel, name=f"cancelling the child {stream.task_id}"))
-            raise
+        link = self._link(*words)
+        return HubStream(link, path, "message/stream", params, give_up_after=GIVE_UP_AFTER, repeats=True)
 
     def _link(self, *words: str) -> HubLink:
         """RolecallError: there is no hub that the call could be made through."""

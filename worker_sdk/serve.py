@@ -114,6 +114,8 @@ class Server:
             call_id = jsonrpc.read_id(entry)
             call = _read_call(jsonrpc.read_request(entry, call_id), headers)
             streams, dialect = call.operation in self._streams, call.dialect
+            if call.operation is Operation.SUBSCRIBE:
+                await self._tasks.look(read_task_id(call.request.params))
             if streams:
                 task_log, after, snapshot_first = self._streams[call.operation](call)
             else:

@@ -105,8 +105,6 @@ class NeedInput:
     """
 
     text: str
-    child: str = ""
-    """The task that asks, if a task that this one has started does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from hub.core.tasks.erasure import Erasure
 from hub.core.tasks.lists import RowList, TaskList, TaskLists
 from hub.core.tasks.log_pages import LogPages
 from hub.core.tasks.lookup import TaskLookup
+from hub.core.tasks.questions import Questions
 from hub.core.tasks.reader import OnDisconnect, TaskReader, TaskView, answered_in
 from hub.core.tasks.stream import TaskStream
 from hub.core.tasks.trees import TREE_LIMITS, TreeLimits, Trees
@@ -95,7 +96,8 @@ class Hub:
         self._connections = deps.shares.worker_connections
         self.relays = Relays(deps, supervisor)
         self.trees = Trees(deps, self.relays, supervisor, limits.tree, may_call)
-        self.paused_tasks = PausedTasks(deps, self.relays, supervisor, self._being_answered)
+        self._questions = Questions(deps, self.relays, supervisor, self.trees, self._reader, self._being_answered)
+        self.paused_tasks = PausedTasks(deps, self.relays, supervisor, self._being_answered, self.trees.assigned)
         self._lookup = TaskLookup(self._engine.tasks)
         self.log_pages = LogPages(deps, self._lookup)
         self.erasure = Erasure(deps, self.relays, self._lookup, push)
@@ -324,9 +326,26 @@ class Hub:
             raise InvalidParams(_AT_WORK)
         self._being_answered.add(row.id)
         try:
-            return await self._answer(caller, await self._engine.tasks.get(caller, row.id), send, references, names)
+            row = await self._engine.tasks.get(caller, row.id)
+            if self.trees.holds(row.id):
+                return await self._answer_in_tree(caller, row, send, references, names)
+            return await self._answer(caller, row, send, references, names)
         finally:
             self._being_answered.discard(row.id)
+
+    async def _answer_in_tree(
+        self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str], names: CallNames
+    ) -> Relay | None:
+        by_parent, relay = send.parent is not None, None
+        answer = await self._questions.accept(row, by_parent=by_parent)
+        try:
+            relay = await self._answer(caller, row, send, references, names)
+            return relay
+        finally:
+            if relay is not None:
+                self._questions.accepted(answer, relay, by_parent=by_parent)
+            else:
+                self._questions.refused(answer)
 
     async def _answer(
         self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str], names: CallNames
@@ -482,6 +501,7 @@ class Hub:
         for row in await self._engine.tasks.unfinished():
             self.relays.settle(row, await self._engine.tasks.turns(row.id))
         await self.trees.settle()
+        await self._questions.settle()
 
     # --- shutdown
 

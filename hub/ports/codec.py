@@ -10,7 +10,7 @@ from rolecall.model.a2a import DialectRules, Event, Ids, Logged, Missing, TaskSt
 from rolecall.model.command import Send
 from rolecall.model.content import Download
 from rolecall.model.ids import Cursor
-from rolecall.model.task import TaskRow, Turn
+from rolecall.model.task import AskedFor, TaskRow, Turn
 
 
 class LogFold(Protocol):
@@ -93,6 +93,9 @@ class Codec(Protocol):
         """What the message of an event's status says, in words: at most 4,000 characters. Empty: it has no text. May be called
         on any thread.
         """
+
+    def asked_for(self, event: Event) -> AskedFor | None:
+        """The child whose question an event's status passes on, by its metadata. May be called on any thread."""
 
     def spelled(self, event: Event, dialect: str) -> bytes:
         """A bare message in that dialect. InvalidAnswer if the dialect cannot express it."""

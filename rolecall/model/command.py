@@ -26,7 +26,7 @@ MAX_HOPS = 8
 
 class ParentCall(Value, frozen=True):
     """A call that a worker makes in one of its tasks. `within`: seconds that the child may take. `again`: a role that is in the
-    chain may be called.
+    chain may be called. `resumed`: the task that was paused goes on by itself.
     """
 
     task: TaskId
@@ -36,6 +36,7 @@ class ParentCall(Value, frozen=True):
     within: float | None = None
     goes_on: bool = False
     again: bool = False
+    resumed: bool = False
 
 
 class Send(Value, frozen=True):

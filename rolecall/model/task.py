@@ -129,6 +129,13 @@ class Branch(Value, frozen=True):
         return len(self.roles)
 
 
+class AskedFor(NamedTuple):
+    """The child whose question a paused task asks its caller, and the event of the child that asked it; None: not known."""
+
+    child: TaskId
+    event: Cursor | None
+
+
 class Child(NamedTuple):
     row: TaskRow
     branch: Branch

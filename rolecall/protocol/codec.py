@@ -23,8 +23,8 @@ from rolecall.model.card import USAGE_EXTENSION
 from rolecall.model.command import Send, Target
 from rolecall.model.content import ArtifactUpdate, Content, Download, Status, StatusUpdate, Task
 from rolecall.model.fold import TaskFold, artifacts_of, trim_history
-from rolecall.model.ids import START, Cursor
-from rolecall.model.task import TaskRow, Turn
+from rolecall.model.ids import START, Cursor, TaskId
+from rolecall.model.task import AskedFor, TaskRow, Turn
 from rolecall.model.usage import Reports, beyond, read_reports
 from rolecall.model.value import Value
 from rolecall.protocol.callers.downloads import download_of
@@ -162,6 +162,13 @@ class Codec:
         parts = (status.get("message") or {}).get("parts") or ()
         texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]  # alike in all versions of logs
         return "\n".join(texts)[:_LONGEST_QUESTION]
+
+    def asked_for(self, event: Event) -> AskedFor | None:
+        metadata = parse(event.body).get("metadata")
+        child, at = (metadata.get("child"), metadata.get("event")) if isinstance(metadata, dict) else (None, None)
+        if not child or not isinstance(child, str):
+            return None
+        return AskedFor(TaskId(child), Cursor(at) if isinstance(at, int) and at > START else None)
 
     def spelled(self, event: Event, dialect: str) -> bytes:
         return EventEncoder(dialect).encode(event)

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from rolecall import NeedInput, Task, TaskFailed, Worker
 
 planner, writer, asker, ping, pong, leaf = (Worker(role) for role in ("planner", "writer", "asker", "ping", "pong", "leaf"))
-spread, shouter, store, client, slow, waiter = (
-    Worker(role) for role in ("spread", "shouter", "store", "client", "slow", "waiter")
+spread, shouter, store, client, slow, waiter, quiet = (
+    Worker(role) for role in ("spread", "shouter", "store", "client", "slow", "waiter", "quiet")
 )
 
 
@@ -31,8 +31,26 @@ async def write(text: str, task: Task) -> str:
 
 @asker.on_message
 async def ask(text: str) -> AsyncGenerator[str | NeedInput, None]:
+    """`slowly`: takes its time with the answer; `twice`: has another question."""
     answer = yield NeedInput("Which colour?")
-    yield f"in {answer.text}"
+    if "slowly" in text:
+        await asyncio.sleep(2)
+    if "twice" in text:
+        other = yield NeedInput("And which other?")
+        yield f"in {answer.text} and {other.text}"
+    else:
+        yield f"in {answer.text}"
+
+
+@quiet.on_message
+async def ask_once(text: str, task: Task) -> str:
+    """Asks through a child that goes on, and does not wait long for the answer."""
+    try:
+        async with asyncio.timeout(0.5):
+            await task.call("asker", text, goes_on=True)
+    except TimeoutError:
+        return "not answered"
+    return "answered"
 
 
 @ping.on_message

@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -70,11 +71,27 @@ class Agents:
         listed["tokens"] = [one for one in listed["tokens"] if one["name"] != name]
         path.write_text(json.dumps(listed))
 
+    def answer(self, role: str, task: str, text: str) -> dict[str, Any]:
+        message = text_message(text)
+        message["message"]["taskId"] = task
+        return self.rpc(role, "message/send", {**message, "configuration": {"blocking": False}})
+
+    def get(self, role: str, task: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.rpc(role, "tasks/get", {"id": task})["result"]
+        return found
+
     def states(self, role: str) -> list[str]:
-        query = {"role": role}
+        return [task["state"] for task in self.tasks(role)]
+
+    def only_task(self, role: str) -> str:
+        (task,) = self.tasks(role)
+        return str(task["id"])
+
+    def tasks(self, role: str) -> list[dict[str, Any]]:
         headers = {"Authorization": f"Bearer {self.tokens['client']}"}
-        page = self.http.get(f"{self.hub.url}/registry/tasks", params=query, headers=headers).json()
-        return [task["state"] for task in page["tasks"]]
+        page = self.http.get(f"{self.hub.url}/registry/tasks", params={"role": role}, headers=headers).json()
+        found: list[dict[str, Any]] = page["tasks"]
+        return found
 
 
 @pytest.fixture
@@ -104,6 +121,85 @@ def test_a_call_goes_through_two_agents_and_a_question_comes_up(agents: Agents) 
     answered = agents.send("planner", "blue", taskId=asked["id"])
     assert (answered["status"]["state"], text_of(answered)) == ("completed", "planned: wrote in blue")
     assert agents.states("asker") == ["completed"]
+
+
+@pytest.mark.parametrize("role", ["asker", "writer"])
+def test_an_answer_to_any_task_that_asks_goes_on(agents: Agents, role: str) -> None:
+    for name in ("planner", "writer", "asker"):
+        agents.start(name)
+    asked = agents.send("planner", "ask")
+    began = time.monotonic()
+    answered = agents.send(role, "blue", taskId=agents.only_task(role))
+    assert answered["status"]["state"] == "completed"
+    wait_for(lambda: agents.states("planner") == ["completed"])
+    print(f"the root had ended {time.monotonic() - began:.2f} s after an answer to {role}")
+    ended = agents.rpc("planner", "tasks/get", {"id": asked["id"]})["result"]
+    assert text_of(ended) == "planned: wrote in blue"
+    assert agents.states("asker") == agents.states("writer") == ["completed"]
+
+
+def test_each_question_of_a_child_can_be_answered_in_another_place(agents: Agents) -> None:
+    for name in ("planner", "writer", "asker"):
+        agents.start(name)
+    asked = agents.send("planner", "ask twice")
+    again = agents.send("asker", "blue", taskId=agents.only_task("asker"))
+    assert again["status"]["message"]["parts"][0]["text"] == "And which other?"
+    wait_for(lambda: "And which other?" in json.dumps(agents.get("planner", asked["id"])["status"]))
+    answered = agents.send("planner", "red", taskId=asked["id"])
+    assert text_of(answered) == "planned: wrote in blue and red"
+
+
+def test_of_two_answers_at_the_same_moment_one_is_taken(agents: Agents) -> None:
+    for name in ("planner", "writer", "asker"):
+        agents.start(name)
+    for _ in range(5):
+        root = agents.send("planner", "ask")["id"]
+        tasks = {role: agents.tasks(role)[0]["id"] for role in ("planner", "writer", "asker")}
+        with ThreadPoolExecutor(3) as threads:
+            answers = list(threads.map(lambda role: agents.answer(role, tasks[role], f"by {role}"), tasks))  # noqa: B023
+        taken = [role for role, answer in zip(tasks, answers, strict=True) if "result" in answer]
+        refused = [answer["error"] for answer in answers if "error" in answer]
+        assert len(taken) == 1, answers
+        assert all(error["code"] == -32602 for error in refused), refused
+        wait_for(lambda: agents.get("planner", root)["status"]["state"] == "completed")  # noqa: B023
+        assert text_of(agents.get("planner", root)) == f"planned: wrote in by {taken[0]}"
+
+
+@pytest.mark.parametrize("when", ["before the answer", "after the answer"])
+def test_an_answer_to_a_child_wakes_its_parents_although_the_hub_is_killed(agents: Agents, when: str) -> None:
+    for name in ("planner", "writer", "asker"):
+        agents.start(name)
+    root, below = agents.send("planner", "ask slowly")["id"], agents.only_task("asker")
+    if when == "after the answer":
+        agents.send("asker", "blue", wait=False, taskId=below)
+    agents.restart()
+    if when == "before the answer":
+        agents.send("asker", "blue", taskId=below)
+    wait_for(lambda: agents.get("planner", root)["status"]["state"] == "completed", 30)
+    assert text_of(agents.get("planner", root)) == "planned: wrote in blue"
+    assert agents.states("asker") == agents.states("writer") == ["completed"]
+
+
+def test_a_tree_that_asks_ends_with_the_worker_in_its_middle(agents: Agents) -> None:
+    for name in ("planner", "asker"):
+        agents.start(name)
+    worker = agents.start("writer")
+    agents.send("planner", "ask")
+    worker.kill9()
+    agents.start("writer")
+    wait_for(lambda: agents.states("writer") == ["failed"], 10)
+    wait_for(lambda: agents.states("planner") == ["failed"] and agents.states("asker") == ["canceled"], 10)
+    refused = agents.answer("asker", agents.only_task("asker"), "blue")
+    assert refused["error"]["code"] == -32602
+
+
+def test_a_question_that_a_handler_gives_up_leaves_its_task_at_work(agents: Agents) -> None:
+    for name in ("quiet", "asker"):
+        agents.start(name)
+    task = agents.send("quiet", "ask", wait=False)
+    wait_for(lambda: agents.states("quiet") == ["completed"])
+    assert text_of(agents.get("quiet", task["id"])) == "not answered"
+    assert agents.states("asker") == ["input-required"]
 
 
 def test_the_worker_of_the_how_to_calls_another(agents: Agents) -> None:

@@ -612,6 +612,22 @@ async def test_a_task_that_another_has_started_is_found_in_its_tree(engine: Engi
     ]
     assert len(await engine.tasks.tree(root, limit=1)) == 1
     assert [child.row.id for child in await engine.tasks.open_children()] == [row.id for row in rows]
+    assert list(await engine.tasks.paused_parents()) == []
     await engine.tasks.discard(rows[0].id)
     assert await engine.tasks.branch_of(rows[0].id) is None
     assert [child.row.id for child in await engine.tasks.tree(root, limit=9)] == [rows[1].id]
+
+
+async def test_paused_tasks_that_have_started_others_are_found(engine: Engine) -> None:
+    root, middle, below, other = rows = [a_row() for _ in range(4)]
+    branches = [None, Branch(root.id, root.id, ("a",)), Branch(middle.id, root.id, ("a", "b")), None]
+    for row, branch in zip(rows, branches, strict=True):
+        await engine.tasks.admit(row, a_turn(), branch=branch)
+    assert list(await engine.tasks.paused_parents()) == []
+    for row in (middle, below, other):
+        await append(engine, row.id, status(TaskState.INPUT_REQUIRED))
+    assert [row.id for row in await engine.tasks.paused_parents()] == [middle.id]
+    await append(engine, root.id, status(TaskState.AUTH_REQUIRED))
+    assert {row.id for row in await engine.tasks.paused_parents()} == {root.id, middle.id}
+    await append(engine, middle.id, status(TaskState.COMPLETED), after=1)
+    assert [row.id for row in await engine.tasks.paused_parents()] == [root.id]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -20,63 +19,14 @@ from rolecall.errors import (
     TreeTooLarge,
 )
 from rolecall.model.a2a import TaskState
-from rolecall.model.command import ParentCall, Send
-from rolecall.model.ids import Caller, TaskId
+from rolecall.model.ids import TaskId
 from rolecall.model.principal import LOCAL, Kind, Principal
-from rolecall.model.task import TaskRow
 from rolecall.model.value import replace
 from rolecall.protocol.text.jsontext import parse
+from tests.flow.branches import cancelled, child, row_of, settled, state_of, within, working
 from tests.flow.conftest import CALLER, System, hub_limits, say
-from tests.helpers.scripted import status, task
+from tests.helpers.scripted import task
 from tests.helpers.watched_engine import Hold
-
-
-async def working(
-    system: System,
-    role: str,
-    send: Send | None = None,
-    caller: Caller = CALLER,
-    hold: Hold | None = None,
-    then: str = "completed",
-) -> TaskId:
-    """A task of that role that works until it is ended, or its hold is released."""
-    if not system.engine.registry.live(caller.workspace, role):
-        await system.enrol(f"{role}:a", replays=True)
-    system.forwarder.plan(f"{role}:a", task(), hold or Hold(), status(then))
-    send = send or say("hi", role=role)
-    answer = parse((await system.hub.send(caller, replace(send, blocking=False))).body)
-    return TaskId(answer["id"])
-
-
-async def settled() -> None:
-    await asyncio.sleep(5)
-
-
-async def within(system: System, parent: TaskId, **members: Any) -> ParentCall:
-    row = await row_of(system, parent)
-    assert row.worker is not None
-    lease = system.engine.registry.get(row.caller.workspace, row.worker)
-    assert lease is not None
-    return ParentCall(parent, row.worker, lease.epoch, lease.secret, **members)
-
-
-async def child(system: System, parent: TaskId, role: str, **members: Any) -> TaskId:
-    call = await within(system, parent, **members)
-    caller = system.hub.trees.caller_of(LOCAL, call)
-    return await working(system, role, replace(say("hi", role=role), parent=call), caller)
-
-
-async def row_of(system: System, task_id: TaskId) -> TaskRow:
-    return await system.engine.tasks.get(CALLER, task_id)
-
-
-async def state_of(system: System, task_id: TaskId) -> TaskState:
-    return (await row_of(system, task_id)).state
-
-
-async def cancelled(system: System, task_id: TaskId) -> None:
-    await system.cancel(task_id)
-    await settled()
 
 
 async def test_a_child_belongs_to_the_caller_of_its_parent(system: System) -> None:
@@ -167,6 +117,20 @@ async def test_a_worker_has_to_do_with_its_own_children_only(system: System) -> 
         answer = replace(say("hi", role="writer", taskId=task_id), parent=call)
         with pytest.raises(HubError):
             await system.hub.send(CALLER, answer)
+
+
+async def test_a_repeated_call_is_the_same_only_within_its_task(system: System) -> None:
+    root, other = await working(system, "planner"), await working(system, "writer")
+    found = []
+    for parent in (root, root, other, None):
+        send = replace(say("hi", role="editor", messageId="1"), blocking=False)
+        if parent is not None:
+            send = replace(send, parent=await within(system, parent))
+        if not system.engine.registry.live("default", "editor"):
+            await system.enrol("editor:a", replays=True)
+        system.forwarder.plan("editor:a", task(), Hold())
+        found.append(parse((await system.hub.send(CALLER, send)).body)["id"])
+    assert found[0] == found[1] and len(set(found)) == 3
 
 
 async def test_after_a_restart_a_child_whose_parent_has_ended_ends_too(stored_system: System) -> None:

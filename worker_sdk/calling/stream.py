@@ -21,7 +21,8 @@ _LARGEST_EVENT = 64 * 1024 * 1024
 class HubStream:
     """`async with` sends the message; iterate once. Leaving the block early does not stop the task.
 
-    `task_id`, `context_id` and `cursor` are known after the first event.
+    `task_id`, `context_id` and `cursor` are known after the first event. `repeats`: the message is sent again until its first
+    event comes. The hub recognises it; where it may not, it must not be sent twice.
     """
 
     def __init__(
@@ -33,11 +34,13 @@ class HubStream:
         *,
         give_up_after: float,
         after: str | None = None,
+        repeats: bool = False,
         backoff: tuple[float, float] = (0.1, 5.0),
     ) -> None:
         self._link = link
         self._path, self._method, self._params = path, method, params
         self._give_up_after = give_up_after
+        self._repeats = repeats
         self._backoff = backoff
         self.cursor = after
         self.task_id: str | None = params.get("id")
@@ -49,8 +52,18 @@ class HubStream:
         self._chunks: AsyncIterator[bytes] | None = None
 
     async def __aenter__(self) -> HubStream:
-        await self._connect(self._method, self._params)
+        if self._open is None:
+            await self.open()
         return self
+
+    async def open(self) -> None:
+        """Send the message, before the block is entered. To be followed by `async with`."""
+        try:
+            await self._connect(self._method, self._params)
+        except (HubUnreachable, HubBusy, StreamLost) as error:
+            if not self._comes_back(error):
+                raise
+            await self._resume(error)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -72,7 +85,7 @@ class HubStream:
                     if event.is_last:
                         return
             except (StreamLost, HubUnreachable, HubBusy) as error:
-                if self.task_id is None and isinstance(error, HubBusy):
+                if self.task_id is None and isinstance(error, HubBusy) and not self._comes_back(error):
                     raise
                 await self._resume(error)
             else:
@@ -113,6 +126,10 @@ class HubStream:
 
     # --- connections
 
+    def _comes_back(self, error: RolecallError) -> bool:
+        """The same message may be sent again later: the hub was not there, or is going down."""
+        return self._repeats and (not isinstance(error, HubBusy) or error.reason == "HUB_DRAINING")
+
     async def _connect(self, method: str, params: JsonObject) -> None:
         opened = self._link.stream(self._path, method, params, last_event_id=self.cursor)
         self._chunks = await opened.__aenter__()
@@ -126,7 +143,7 @@ class HubStream:
     async def _resume(self, cut: RolecallError) -> None:
         """Resubscribe with back-off until it succeeds or `give_up_after` seconds have passed."""
         await self._disconnect()
-        if self.task_id is None:
+        if self.task_id is None and not self._repeats:
             raise StreamLost(f"{cut} No event had arrived, so the call may or may not have run.") from cut
         loop = asyncio.get_running_loop()
         low, high = self._backoff
@@ -137,14 +154,21 @@ class HubStream:
             self._pause = min(high, self._pause * 2)
             await asyncio.sleep(random.uniform(low / 2, self._pause))
             if loop.time() > self._lost_since + self._give_up_after:
+                if self.task_id is None:
+                    raise StreamLost(f"{cut} The hub did not come back, and the call may or may not have run.") from cut
                 facts = {"taskId": self.task_id, "cursor": self.cursor or ""}
                 raise StreamLost(
                     f"The stream of task {self.task_id} was cut, and the hub did not come back. Follow the task to resume.",
                     facts=facts,
                 ) from cut
             try:
-                await self._connect("tasks/resubscribe", {"id": self.task_id})
+                if self.task_id is None:
+                    await self._connect(self._method, self._params)
+                else:
+                    await self._connect("tasks/resubscribe", {"id": self.task_id})
             except (HubUnreachable, HubBusy, StreamLost) as error:
+                if self.task_id is None and isinstance(error, HubBusy) and not self._comes_back(error):
+                    raise
                 cut = error
                 continue
             return

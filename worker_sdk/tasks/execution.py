@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from rolecall.model.a2a import EventKind, JsonObject, TaskState
@@ -24,8 +24,12 @@ from worker_sdk.tasks.log import TaskLog
 from worker_sdk.tasks.usage import PendingUsage
 from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, TooLarge, UserError, piece_mark, usage_metadata
 
+if TYPE_CHECKING:
+    from worker_sdk.calling.child import ChildQuestion
+
 log = logging.getLogger("worker_sdk")
 
+GoneOn = Callable[[], Awaitable[bool]]
 _MAX_TEXT = 128 * 1024
 _ENVELOPE = 8 * 1024
 """Bytes of an event with a file, beside its content."""
@@ -88,7 +92,10 @@ class Execution:
         self._message = self._addressed(self._task.message.raw)
         self._arguments = handler.arguments(Message(self._message), self._task)
         self._on_end = on_end
-        self._reply: asyncio.Future[Message] | None = None
+        self._reply: asyncio.Future[Message | None] | None = None
+        self._gone_on: GoneOn | None = None
+        """Of the child whose question is asked."""
+        self._looks = False
         self._text_id: str | None = None
         self._stop_outcome: tuple[TaskState, str] | None = None
         self._left = False
@@ -191,23 +198,55 @@ class Execution:
         elif isinstance(item, Artifact | dict) or is_model(type(item)):
             self._put_artifact(_as_artifact(item))
         elif isinstance(item, NeedInput):
-            return await self._pause_for_input(item)
+            return await self._pause_for_input(item.text)
         else:
             raise TypeError(f"a handler yields str, dict, a model, Status, Artifact or NeedInput, not {type(item).__name__}")
         return None
 
-    async def _ask(self, question: NeedInput) -> Message:
-        """A question of a child. Several children ask one after the other."""
-        async with self._question_lock:
-            return await self._pause_for_input(question)
+    async def _ask(self, question: ChildQuestion) -> Message | None:
+        """A question of a child. None: it has gone on without this answer."""
+        event = {"event": int(question.event)} if question.event and question.event.isdigit() else {}
+        return await self._pause_for_input(question.text, {"child": question.child, **event}, question.gone_on)
 
-    async def _pause_for_input(self, question: NeedInput) -> Message:
-        self._close_text()
-        self._reply = asyncio.get_running_loop().create_future()
-        self._release_slot()
-        metadata = {"child": question.child} if question.child else None
-        self._put_status(TaskState.INPUT_REQUIRED, _of_text(question.text), metadata)
-        return await self._reply
+    async def _pause_for_input(
+        self, text: str, metadata: JsonObject | None = None, gone_on: GoneOn | None = None
+    ) -> Message | None:
+        """Several questions are asked one after the other."""
+        waits = self._question_lock.locked()
+        async with self._question_lock:
+            if waits and gone_on is not None and await gone_on():
+                return None
+            self._close_text()
+            self._reply, self._gone_on = asyncio.get_running_loop().create_future(), gone_on
+            self._release_slot()
+            self._put_status(TaskState.INPUT_REQUIRED, _of_text(text), metadata)
+            try:
+                return await self._reply
+            except asyncio.CancelledError:
+                if not (self.stopping or self._left or self.log.ended):
+                    self._go_on()  # the handler has given the question up
+                raise
+            finally:
+                self._gone_on = None
+
+    async def look(self) -> None:
+        """Go on, if the child whose question this task asks has gone on, and there is a slot."""
+        gone_on, reply = self._gone_on, self._reply
+        if gone_on is None or reply is None or self._looks:
+            return
+        self._looks = True
+        try:
+            gone = await gone_on()
+        finally:
+            self._looks = False
+        if gone and not reply.done() and not self.stopping and not self._slots.full:
+            self._go_on()
+            reply.set_result(None)
+
+    def _go_on(self) -> None:
+        self._slots.take()
+        self._holds_slot = True
+        self._put_status(TaskState.WORKING)
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         """Run in a new daemon thread, so that calls never queue behind each other and none delays the exit of the process."""

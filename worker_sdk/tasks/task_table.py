@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -76,6 +76,10 @@ class Tasks:
         self._ended: deque[Execution] = deque()
         self._ended_bytes = 0
 
+    def __iter__(self) -> Iterator[Execution]:
+        """In the order in which they began; without those that were removed."""
+        return iter(list(self._by_id.values()))
+
     def deliver(self, send: Send, *, idempotency_key: str = "", hub_task: str = "") -> Delivery:
         """Start or resume a handler. A repeated message returns its first delivery. `hub_task`: the hub's id of the task.
 
@@ -93,6 +97,12 @@ class Tasks:
 
     def get(self, task_id: str) -> TaskLog:
         return self._find(task_id).log
+
+    async def look(self, task_id: str) -> None:
+        """The hub asks whether a paused task has gone on. TaskNotFound."""
+        execution = self._find(task_id)
+        if execution.waits and not self.draining:
+            await execution.look()
 
     async def cancel(self, task_id: str) -> TaskLog:
         execution = self._find(task_id)

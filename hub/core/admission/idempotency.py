@@ -32,6 +32,8 @@ from rolecall.model.task import Turn
 
 _BY_KEY = "#"
 """In place of a role, for a key that the caller chose; no role has this name."""
+_WITHIN = "^"
+"""Before the task that a worker makes the call in. What it calls there is no call that it or its caller makes elsewhere."""
 
 
 class Call(NamedTuple):
@@ -67,12 +69,13 @@ class CallNames(NamedTuple):
 def names_of(caller: Caller, send: Send, turn: Turn) -> CallNames:
     content = digest(turn.params) if send.alias or send.key is not None else b""
     alias = CallName(alias_digest(caller, send.alias), content) if send.alias else None
+    within = () if send.parent is None else (_WITHIN + send.parent.task,)
     if send.key is not None:
-        own = CallName(digest(*caller, _BY_KEY, send.key), content)
+        own = CallName(digest(*caller, *within, _BY_KEY, send.key), content)
     elif alias is not None:
         return CallNames(None, alias, (alias,), ())
     else:
-        own = CallName(digest(*caller, send.target.path_role or "", turn.params))
+        own = CallName(digest(*caller, *within, send.target.path_role or "", turn.params))
     return CallNames(own, alias, (own,) if alias is None else (own, alias), (own,))
 
 

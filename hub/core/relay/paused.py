@@ -64,8 +64,18 @@ class _LostLease:
 class PausedTasks:
     """Holds nothing per task, only absent workers that hold paused tasks: the store knows which tasks are paused where."""
 
-    def __init__(self, deps: Dependencies, relays: Relays, supervisor: Supervisor, being_answered: Set[TaskId]) -> None:
-        """`being_answered`: tasks whose caller's answer is being accepted. A relay will decide about them."""
+    def __init__(
+        self,
+        deps: Dependencies,
+        relays: Relays,
+        supervisor: Supervisor,
+        being_answered: Set[TaskId],
+        on_assign: Callable[[TaskId, Registration], None],
+    ) -> None:
+        """`being_answered`: tasks whose caller's answer is being accepted. A relay will decide about them. `on_assign`: called
+        when a task has passed to a new lease.
+        """
+        self._on_assign = on_assign
         self._deps = deps
         self._registry = deps.engine.registry
         self._tasks = deps.engine.tasks
@@ -218,6 +228,7 @@ class PausedTasks:
             await self._tasks.assign(row.id, registration.worker, registration.epoch, row.log_dialect)
         except TaskNotFound:
             return  # it has just been deleted
+        self._on_assign(row.id, registration)
         log.info("paused task kept", extra={"event": "paused_task_kept", "task": row.id, "worker": str(registration.worker)})
 
     async def _log(self, row: TaskRow, worker_event: WorkerEvent) -> None:

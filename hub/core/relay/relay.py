@@ -413,6 +413,17 @@ class Relay(Inbox):
         else:
             self.post(Trigger.POLL)
 
+    def _attach(self, _: Any) -> None:
+        """Attach to a paused task. Whether it is lost with its worker is decided elsewhere."""
+        worker = self.row.worker
+        current = self._deps.engine.registry.get(self.row.caller.workspace, worker) if worker else None
+        if current is None or current.epoch != self.row.epoch:
+            self.post(Trigger.LET_GO)
+            return
+        self.registration = current
+        self._budget.opened(self._deps.clock.monotonic(), self._end, delivers=False)
+        self._call.attach(current.offer, Attach(self.log_writer.ids, self.log_writer.position))
+
     def _poll(self, _: Any) -> None:
         self._next_poll = _FIRST_POLL
         self._fetch(after=0.0)
@@ -608,6 +619,7 @@ _CARRY_OUT: dict[Effect, Callable[[Relay, Any], None]] = {
     Effect.MOVE: Relay._move,
     Effect.RETRY: Relay._retry,
     Effect.COME_BACK: Relay._come_back,
+    Effect.ATTACH: Relay._attach,
     Effect.POLL: Relay._poll,
     Effect.POLL_LATER: Relay._poll_later,
     Effect.NOTE_NEWS: Relay._note_news,

@@ -40,6 +40,8 @@ class Relays:
         """Their probes wait for their turn."""
         self.on_end: Callable[[TaskId], None] = lambda task: None
         """Called when a task has ended."""
+        self.on_rest: Callable[[TaskId], None] = lambda task: None
+        """Called when nobody follows a task any more that is paused."""
         supervisor.at_close(self._stop)
 
     def __len__(self) -> int:
@@ -165,6 +167,8 @@ class Relays:
                 self._messages.give_back(row.caller.workspace, relay.message_memory)
         if relay.log_writer.ended or (relay.taken_back and relay.began == START):
             self.on_end(row.id)
+        elif relay.log_writer.rests:
+            self.on_rest(row.id)
 
     def _stop(self) -> None:
         for relay in tuple(self._running.values()):

@@ -21,6 +21,8 @@ class Phase(StrEnum):
     """The worker does not replay: the relay asks for its task again and again."""
     RESTING = "resting"
     """The task waits for its caller."""
+    CHECKING = "checking"
+    """The task waits for its caller, and its worker is asked whether it goes on all the same."""
     ENDING = "ending"
     """The hub ends the task; its verdict is being written."""
     ENDED = "ended"
@@ -79,6 +81,8 @@ class Trigger(StrEnum):
     """The pause before another attempt is over."""
     POLL = "poll"
     """The worker can only be polled."""
+    CHECK = "check"
+    """What the paused task waits for may have come another way."""
     REVEAL = "reveal"
     """A caller wants to see the task before its worker has answered."""
     DRAIN = "drain"
@@ -137,6 +141,8 @@ class Effect(StrEnum):
     """Come back at once after the first cut, later after others, or find that it is hopeless."""
     COME_BACK = auto()
     """Attach to the stream again, deliver the message again, or poll."""
+    ATTACH = auto()
+    """Attach to the stream of a paused task, if the worker still has its lease."""
     POLL = auto()
     POLL_LATER = auto()
     NOTE_NEWS = auto()
@@ -208,6 +214,17 @@ _WHILE_AT_WORK: dict[Trigger, Step | Choice] = {
     Trigger.PAUSED: _to(Phase.RESTING, Effect.BEGIN, Effect.REST),
     Trigger.ENDED: _to(Phase.ENDED, Effect.BEGIN, Effect.REST),
 }
+_LEFT_PAUSED = _to(Phase.RESTING, Effect.HANG_UP, Effect.FINISH)
+_NO_NEWS = (
+    Trigger.CLOSED,
+    Trigger.CUT,
+    Trigger.INVALID,
+    Trigger.UNREACHABLE,
+    Trigger.DECLINED,
+    Trigger.FULL,
+    Trigger.NO_CONNECTION,
+)
+"""How an attempt to attach ends that has brought nothing."""
 _FOLLOWED = _to(Phase.REATTACHING, Effect.HANG_UP, Effect.RETRY)
 _AFTER_THE_STREAM: dict[Trigger, Step | Choice] = {
     Trigger.CLOSED: Choice(Fact.KNOWN, _FOLLOWED, _GIVEN_UP),
@@ -309,7 +326,20 @@ TABLE: dict[Phase, dict[Trigger, Step | Choice]] = {
         ),
         Trigger.SEEN: _to(Phase.RESTING, Effect.WRITE_MISSING),
         Trigger.SEEN_ENDED: _to(Phase.RESTING, Effect.HANG_UP, Effect.WRITE_MISSING),
-        Trigger.LET_GO: _to(Phase.RESTING, Effect.HANG_UP, Effect.FINISH),
+        Trigger.CHECK: Choice(Fact.STREAM_OPEN, _to(Phase.RESTING), _to(Phase.CHECKING, Effect.ATTACH)),
+        Trigger.LET_GO: _LEFT_PAUSED,
+    },
+    Phase.CHECKING: {
+        **_WHILE_AT_WORK,
+        Trigger.CANCELED: _to(Phase.CHECKING, Effect.CANCEL),
+        Trigger.RECEIVED: _to(Phase.CHECKING, Effect.WRITE),
+        Trigger.LOGGED: _to(Phase.STREAMING, Effect.BEGIN),
+        **dict.fromkeys(_NO_NEWS, _to(Phase.RESTING, Effect.FINISH)),
+        Trigger.FAULT: _LOST,
+        Trigger.STORE_UNAVAILABLE: _LEFT_PAUSED,
+        Trigger.SEEN: _to(Phase.CHECKING, Effect.WRITE_MISSING),
+        Trigger.SEEN_ENDED: _to(Phase.CHECKING, Effect.HANG_UP, Effect.WRITE_MISSING),
+        Trigger.LET_GO: _LEFT_PAUSED,
     },
     Phase.ENDING: {
         **_FROM_ANYWHERE,

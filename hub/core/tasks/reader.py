@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from hub.core.relay.context import Dependencies
 from hub.core.tasks.folding import FoldingThread
@@ -12,7 +13,7 @@ from rolecall.errors import ArtifactNotFound, ClientDisconnected, InvalidAnswer,
 from rolecall.model.a2a import Answer, Event, EventKind, Logged
 from rolecall.model.content import Download
 from rolecall.model.ids import START, Caller, Cursor, TaskId
-from rolecall.model.task import TaskRow
+from rolecall.model.task import AskedFor, TaskRow
 from rolecall.model.value import Value
 
 _READ_AT_ONCE = 8 * 1024 * 1024
@@ -23,6 +24,7 @@ _PAGE = 250
 """Events of a long log that are folded at a time: others take turns in between."""
 _BEHIND_A_PAUSE = 16
 """So many events behind it are passed over when a pause is looked for. Usually there is none."""
+_Read = TypeVar("_Read")
 OnDisconnect = Callable[[Callable[[], None]], None]
 """Registers a callback for the disconnection of the caller; calls it at once if the caller has disconnected already."""
 
@@ -151,13 +153,24 @@ class TaskReader:
 
     async def question(self, caller: Caller, row: TaskRow) -> str:
         """What a paused task asks its caller, in words. Empty: it has no text, or the task is gone."""
+        logged = await self.last_state(row)
+        return "" if logged is None else await self._of_event(caller, self._codec.question, logged)
+
+    async def asked_for(self, row: TaskRow) -> AskedFor | None:
+        """The child whose question a paused task asks; None: it asks its own, or it is gone."""
+        logged = await self.last_state(row)
+        return None if logged is None else await self._of_event(row.caller, self._codec.asked_for, logged)
+
+    async def last_state(self, row: TaskRow) -> Logged | None:
+        """The event that gave a paused task its state."""
         for at in range(row.at, max(row.at - _BEHIND_A_PAUSE, START), -1):
             log = await self._engine.events.read(row.id, after=Cursor(at - 1), upto=Cursor(at))
             if log and log[0].event.state is not None:
-                if _is_long(log):
-                    return await self._folding.run(caller, self._codec.question, log[0].event)
-                return self._codec.question(log[0].event)
-        return ""
+                return log[0]
+        return None
+
+    async def _of_event(self, caller: Caller, read: Callable[[Event], _Read], logged: Logged) -> _Read:
+        return await self._folding.run(caller, read, logged.event) if _is_long((logged,)) else read(logged.event)
 
     async def as_of(self, caller: Caller, task: TaskId, at: Cursor) -> Logged:
         """The Task after event `at`, or after the last event if the log is shorter, as an event with that cursor."""

@@ -31,6 +31,7 @@ from rolecall.model.command import ParentCall
 from rolecall.model.ids import Caller, TaskId, WorkerId
 from rolecall.model.principal import LOCAL, Principal
 from rolecall.model.task import Branch, Child, TaskRow
+from rolecall.model.worker import Registration
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,10 @@ class Trees:
         """Of the children that have not ended."""
         self._admitting: Counter[TaskId] = Counter()
         """How many children are being stored, by the root of their tree."""
+        self.on_child_end: Callable[[TaskId], None] = lambda parent: None
+        """Called with the parent when a child has ended."""
+        self.on_resume: Callable[[TaskId], None] = lambda task: None
+        """Called when the worker of a paused task reports that it goes on."""
         relays.on_end = self.ended
 
     # --- a call from within a task
@@ -104,12 +109,13 @@ class Trees:
             raise ParentOver
         if not self._may_call(parent.caller):
             raise CallerGone
+        if call.resumed:
+            self.on_resume(call.task)
         return parent.caller
 
     async def check_child(self, call: ParentCall, task: TaskId) -> None:
         """A worker has to do with the children of its own task only. TaskNotFound."""
-        branch = self._branches.get(task) or await self._tasks.branch_of(task)
-        if branch is None or branch.parent != call.task:
+        if not await self.is_child(task, call.task):
             raise TaskNotFound
 
     async def grow(self, call: ParentCall, role: str) -> Branch:
@@ -159,6 +165,7 @@ class Trees:
         branch = self._branches.pop(task, None)
         if branch is not None and (parent := self._parents.get(branch.parent)) is not None:
             parent.children.pop(task, None)
+            self.on_child_end(branch.parent)
         ended = self._parents.pop(task, None)
         if ended is not None:
             for child, below in ended.children.items():
@@ -193,6 +200,34 @@ class Trees:
             await end(self._deps, self._relays, row)
 
     # --- others
+
+    def holds(self, task: TaskId) -> bool:
+        """It is a child, or has started others."""
+        return task in self._branches or task in self._parents
+
+    def parent_of(self, child: TaskId) -> TaskId | None:
+        """Of a child that has not ended."""
+        branch = self._branches.get(child)
+        return branch.parent if branch is not None else None
+
+    def caller_of_parent(self, task: TaskId) -> Caller | None:
+        """None: it has ended, or started no other."""
+        parent = self._parents.get(task)
+        return parent.caller if parent is not None else None
+
+    async def is_child(self, task: TaskId, parent: TaskId) -> bool:
+        branch = self._branches.get(task) or await self._tasks.branch_of(task)
+        return branch is not None and branch.parent == parent
+
+    def keep_paused(self, row: TaskRow) -> None:
+        """A paused task that has started others, under an earlier hub."""
+        self._parents.setdefault(row.id, _Parent(row.caller, row.role, row.worker, row.epoch, {}))
+
+    def assigned(self, task: TaskId, registration: Registration) -> None:
+        """A paused task is held under another lease of its worker."""
+        parent = self._parents.get(task)
+        if parent is not None:
+            self._parents[task] = parent._replace(worker=registration.worker, epoch=registration.epoch)
 
     async def settle(self) -> None:
         """Take up the trees that an earlier hub left, after its tasks. A child whose parent has ended meanwhile ends."""

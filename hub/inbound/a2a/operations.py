@@ -9,7 +9,7 @@ from hub.core.hub import Hub
 from hub.core.push.configs import PushConfigs
 from hub.core.tasks.reader import OnDisconnect
 from hub.core.tasks.stream import TaskStream
-from rolecall.errors import InvalidParams, MethodNotFound, RouteError
+from rolecall.errors import InvalidParams, MethodNotFound, RouteError, UnsupportedOperation
 from rolecall.model.a2a import Answer, JsonObject
 from rolecall.model.card import SEQUENCE_EXTENSION
 from rolecall.model.command import ParentCall, Send, Target
@@ -196,5 +196,7 @@ def _read_send(call: OperationCall) -> Send:
     if numbers and send.push is not None:
         send = replace(send, push=send.push.of(send.push.task, numbers=True))
     if call.parent is not None:
+        if send.alias:
+            raise UnsupportedOperation("In a task, call in version 0.3 or later: in 0.1 callers name tasks themselves.")
         send = replace(send, parent=call.parent)
     return replace(send, hops=call_headers.hops) if call_headers.hops else send

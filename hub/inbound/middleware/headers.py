@@ -34,7 +34,8 @@ def read_call_headers(request: Request) -> CallHeaders:
 
 
 def read_parent_call(request: Request) -> ParentCall | None:
-    """`A2A-Parent: task=ID; worker=ROLE:INSTANCE; epoch=N; lease=SECRET`, and as wanted `; within=SECONDS; goes-on; again`.
+    """`A2A-Parent: task=ID; worker=ROLE:INSTANCE; epoch=N; lease=SECRET`, and as wanted `; within=SECONDS; goes-on; again`
+    or `; resumed`.
     None: the call is not made in a task. InvalidParams.
     """
     value = request.headers.get(PARENT)
@@ -60,6 +61,7 @@ def read_parent_call(request: Request) -> ParentCall | None:
         within=float(within) if within is not None else None,
         goes_on="goes-on" in members,
         again="again" in members,
+        resumed="resumed" in members,
     )
 
 

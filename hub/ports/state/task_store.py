@@ -95,6 +95,9 @@ class TaskStore(Protocol):
     async def open_children(self) -> Sequence[Child]:
         """Those of all callers that have not ended."""
 
+    async def paused_parents(self) -> Sequence[TaskRow]:
+        """The paused tasks of all callers that have started others."""
+
     async def unfinished(self) -> Sequence[TaskRow]:
         """All callers' tasks that have not ended, in the order of admission: a starting hub continues them."""
 

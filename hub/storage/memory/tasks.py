@@ -183,6 +183,10 @@ class MemoryTasks:
         children = (Child(self._tasks[task].row, branch) for task, branch in self._branches.items())
         return [child for child in children if not child.row.ended]
 
+    async def paused_parents(self) -> Sequence[TaskRow]:
+        parents = {branch.parent for branch in self._branches.values()}
+        return [row for row in self._paused_rows() if row.id in parents]
+
     async def unfinished(self) -> Sequence[TaskRow]:
         return [cached.row for cached in self._tasks.values() if not cached.closed]
 

@@ -124,6 +124,13 @@ _BRANCH_OF = f"select {_BRANCH} from branch where task = (select key from task w
 _CHILDREN = f"select {_BRANCH}, {MEMBERS} from branch join task_now on task_now.key = branch.task"
 _TREE = f"{_CHILDREN} where root = ? and not hidden order by branch.task limit ?"
 _OPEN_CHILDREN = f"{_CHILDREN} where idle_since is null order by branch.task"
+# By its tree: there is no index by parent.
+_PAUSED_PARENTS = f"""
+select {MEMBERS} from task_now where {PAUSED_STATE} and exists (
+  select 1 from branch where parent = task_now.id
+  and root = coalesce((select root from branch where task = task_now.key), task_now.id)
+)
+"""
 _SIZE = f"""
 select workspace, {ROW_SIZE} + (select size from task_now where key = ?1) + length(turn_params)
   + (select coalesce(sum(length(params)), 0) from turn where task = ?1)
@@ -432,6 +439,9 @@ class SqliteTasks:
 
     async def open_children(self) -> Sequence[Child]:
         return [_child_of(row) for row in await self._reader.rows(_OPEN_CHILDREN, ())]
+
+    async def paused_parents(self) -> Sequence[TaskRow]:
+        return [row_of(members) for members in await self._reader.rows(_PAUSED_PARENTS)]
 
     async def unfinished(self) -> Sequence[TaskRow]:
         return [row_of(members) for members in await self._reader.rows(_UNFINISHED)]

@@ -12,9 +12,9 @@ from tests.helpers.scripts import load_script
 
 _OVER = (Phase.ENDED, Phase.WITHDRAWN)
 _AT_WORK = (Phase.CALLING, Phase.STREAMING, Phase.REATTACHING, Phase.POLLING)
-_LIVE = (*_AT_WORK, Phase.RESTING)
+_LIVE = (*_AT_WORK, Phase.RESTING, Phase.CHECKING)
 _OF_THE_STORE = {Effect.WRITE, Effect.WRITE_MISSING, Effect.SHOW, Effect.MOVE, Effect.GIVE_UP, Effect.LOSE, Effect.CANCEL}
-_TOWARDS_THE_WORKER = {Effect.DELIVER, Effect.COME_BACK, Effect.POLL, Effect.POLL_LATER, Effect.MOVE}
+_TOWARDS_THE_WORKER = {Effect.DELIVER, Effect.COME_BACK, Effect.POLL, Effect.POLL_LATER, Effect.MOVE, Effect.ATTACH}
 
 
 def steps() -> Iterator[tuple[Phase, Trigger, Step]]:
@@ -115,6 +115,15 @@ def test_a_task_at_work_is_given_up_and_a_resting_one_only_with_its_worker() -> 
             assert after(phase, trigger) == (Phase.ENDING, (Effect.HANG_UP, Effect.GIVE_UP)), phase
     assert after(Phase.RESTING, Trigger.GIVE_UP) == (Phase.RESTING, ())
     assert after(Phase.RESTING, Trigger.LEASE_LOST) == (Phase.ENDING, (Effect.HANG_UP, Effect.GIVE_UP))
+
+
+def test_a_check_that_brings_nothing_leaves_a_paused_task_as_it_is() -> None:
+    assert after(Phase.RESTING, Trigger.CHECK) == (Phase.CHECKING, (Effect.ATTACH,))
+    assert after(Phase.RESTING, Trigger.CHECK, Fact.STREAM_OPEN) == (Phase.RESTING, ())
+    for trigger in (Trigger.CLOSED, Trigger.CUT, Trigger.UNREACHABLE, Trigger.DECLINED, Trigger.FULL, Trigger.LET_GO):
+        following, effects = after(Phase.CHECKING, trigger, *Fact)
+        assert (following, effects[-1]) == (Phase.RESTING, Effect.FINISH), trigger
+    assert {phase for phase, trigger, _ in steps() if trigger in TABLE[phase] and trigger is Trigger.CHECK} == {Phase.RESTING}
 
 
 def test_a_verdict_is_tried_until_the_store_takes_it() -> None:

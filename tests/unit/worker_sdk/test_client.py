@@ -31,6 +31,7 @@ from worker_sdk import (
     WorkerBusy,
     WorkerLost,
 )
+from worker_sdk.calling.http import HubLink
 from worker_sdk.calling.stream import HubStream
 from worker_sdk.errors import error_for
 
@@ -417,6 +418,43 @@ async def test_a_stream_cut_before_its_first_event_is_not_started_again() -> Non
         with pytest.raises(StreamLost, match="may or may not have run"):
             assert [event async for event in stream]
     assert len(server.peers) == 1
+
+
+async def test_a_stream_that_repeats_sends_the_same_message_until_its_first_event() -> None:
+    failures = [answer(fault(-32000, "HUB_DRAINING")), chunked_head(), answer(fault(-32000, "HUB_DRAINING"))[:-5]]
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        if peer.number <= len(failures):
+            await peer.write(failures[peer.number - 1])
+            peer.reset()
+        else:
+            await peer.write(
+                chunked_head() + frame(1, OPEN) + frame(2, status_update("completed", "", final=True)) + LAST_CHUNK
+            )
+
+    async with RawServer(script) as server:
+        link = HubLink(server.url)
+        stream = HubStream(link, "/agents/x/", "message/stream", {"message": {}}, give_up_after=5, repeats=True)
+        async with fast(stream) as events:
+            assert [event.kind async for event in events] == ["task", "done"]
+        await link.close()
+    assert len({request.body for request in server.requests}) == 1
+    assert len(server.requests) == len(failures) + 1
+
+
+async def test_a_stream_that_repeats_raises_a_refusal_and_gives_up_in_time() -> None:
+    link = HubLink("http://127.0.0.1:9")
+    stream = HubStream(link, "/agents/x/", "message/stream", {"message": {}}, give_up_after=0.05, repeats=True)
+    with pytest.raises(StreamLost, match="did not come back"):
+        await fast(stream).open()
+    await link.close()
+    async with RawServer(always(answer(fault(-32000, "OVERLOADED")))) as server:
+        link = HubLink(server.url)
+        with pytest.raises(HubBusy):
+            await HubStream(link, "/", "message/stream", {}, give_up_after=5, repeats=True).open()
+        await link.close()
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("as_event", [True, False])
