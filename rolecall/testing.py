@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from worker_sdk.testing import Bench
+from worker_sdk.testing.bench import Bench
 
 __all__ = ["Bench"]

@@ -33,7 +33,8 @@ from worker_sdk.tasks.task_table import TaskLimits, Tasks
 
 if TYPE_CHECKING:
     from worker_sdk.calling.http import HubLink
-    from worker_sdk.testing import Bench
+    from worker_sdk.testing.bench import Bench
+    from worker_sdk.testing.hub import TestHub
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -109,6 +110,8 @@ class Worker:
         self._tasks: Tasks | None = None
         self._server: Server | None = None
         self._lease: Lease | None = None
+        self.test_hub: TestHub | None = None
+        """In place of the hub, in a test."""
         self.url: str | None = None
         """Where callers reach the worker, once that is known."""
 
@@ -205,6 +208,8 @@ class Worker:
 
     def _link_within(self, task: str, *words: str, headers: Mapping[str, str]) -> HubLink:
         """RolecallError: the worker is not enrolled."""
+        if self.test_hub is not None:
+            return self.test_hub.link_within(task, *words, headers=headers)
         if self._lease is None:
             raise RolecallError(f"{self.name} is not enrolled, so it can call nobody.")
         return self._lease.link_within(task, *words, headers=headers)
@@ -242,11 +247,13 @@ class Worker:
 
         run(self, host=host, port=port, hub=hub, token=token, ca_file=ca_file, url=url)
 
-    def test(self) -> Bench:
-        """`async with worker.test() as t: reply = await t.send("hi")`: the handler alone, without a port or a hub."""
-        from worker_sdk.testing import Bench
+    def test(self, roles: Mapping[str, Worker] | None = None) -> Bench:
+        """`async with worker.test() as t: reply = await t.send("hi")`: the handler alone, without a port or a hub. `roles`: the
+        workers that it can call, which run in memory too.
+        """
+        from worker_sdk.testing.bench import Bench
 
-        return Bench(self)
+        return Bench(self, roles)
 
     def rename(self, name: str, instance: str | None = None) -> None:
         """Replace the name given in the code by `role` or `role:instance`. Call it before the worker runs."""
@@ -256,7 +263,7 @@ class Worker:
 
     def reset(self) -> None:
         """Forget all tasks. For tests."""
-        self._tasks = self._server = None
+        self._tasks = self._server = self.test_hub = None
 
     def _limit_plain(self) -> None:
         if self.concurrency is None and self._skills.any_plain:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from rolecall.model.command import Send, Target
 from rolecall.protocol.text.jsontext import parse
-from rolecall.protocol.v0_3 import requests as v03
 from worker_sdk.calling.client import message_document, with_skill
 from worker_sdk.calling.reply import Reply, StreamEvent, event_of, reply_of
+from worker_sdk.testing.hub import TestHub
 
 if TYPE_CHECKING:
     from worker_sdk.calling.client import MessageLike
@@ -19,22 +18,35 @@ if TYPE_CHECKING:
 
 
 class Bench:
-    """`async with worker.test() as t:`. Errors are those of rolecall.errors. Leaving the block stops running tasks."""
+    """`async with worker.test() as t:`. Errors are those of rolecall.errors. Leaving the block stops running tasks.
 
-    def __init__(self, worker: Worker) -> None:
+    `roles`: the workers that its handlers can call, as benches, for a test that answers a child itself.
+    """
+
+    def __init__(self, worker: Worker, roles: Mapping[str, Worker] | None = None) -> None:
         self._worker = worker
+        self.roles = {role: Bench(one) for role, one in (roles or {}).items()}
+        self._hub: TestHub | None = None
 
     @property
     def tasks(self) -> Tasks:
         return self._worker.tasks
 
     async def __aenter__(self) -> Bench:
-        self._worker.reset()
+        benches = {**self.roles, self._worker.role: self}
+        for bench in benches.values():
+            bench._worker.reset()
+        self._hub = TestHub({role: bench.tasks for role, bench in benches.items()})
+        for bench in benches.values():
+            bench._hub = bench._worker.test_hub = self._hub
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self.tasks.finish(0, "The test is over.")
-        self._worker.reset()
+        assert self._hub is not None
+        await self._hub.close()
+        for bench in (self, *self.roles.values()):
+            await bench.tasks.finish(0, "The test is over.")
+            bench._worker.reset()
 
     @overload
     async def call(
@@ -78,7 +90,7 @@ class Bench:
         metadata: Mapping[str, Any] | None = None,
     ) -> Reply:
         """Send, and wait until the task has ended or asks for input."""
-        delivery = self._deliver(message, task_id, context_id, metadata)
+        delivery = await self._deliver(message, task_id, context_id, metadata)
         if blocking:
             await delivery.log.wait_until_resting()
         return reply_of(parse(delivery.log.snapshot()))
@@ -92,7 +104,7 @@ class Bench:
         metadata: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[StreamEvent]:
         """The Task, then the events that answer this message, as they come."""
-        delivery = self._deliver(message, task_id, context_id, metadata)
+        delivery = await self._deliver(message, task_id, context_id, metadata)
         yield event_of(parse(delivery.log.snapshot(upto=delivery.start)), str(delivery.start))
         reader = delivery.log.follow(delivery.start)
         try:
@@ -103,13 +115,17 @@ class Bench:
         finally:
             reader.close()
 
+    async def look(self, task_id: str) -> None:
+        """The task goes on, if the child whose question it asks has gone on: what a hub makes it do."""
+        await self.tasks.look(task_id)
+
     async def get(self, task_id: str) -> Reply:
         return reply_of(parse(self.tasks.get(task_id).snapshot()))
 
     async def cancel(self, task_id: str) -> Reply:
         return reply_of(parse((await self.tasks.cancel(task_id)).snapshot()))
 
-    def _deliver(
+    async def _deliver(
         self,
         message: MessageLike,
         task_id: str | None,
@@ -117,5 +133,8 @@ class Bench:
         metadata: Mapping[str, Any] | None,
     ) -> Delivery:
         document = message_document(message, task_id=task_id, context_id=context_id)
-        send: Send = v03.read_send({"message": document, "metadata": dict(metadata or {})}, Target())
-        return self.tasks.deliver(send)
+        assert self._hub is not None
+        params = {"message": document, "metadata": dict(metadata or {})}
+        delivery = self._hub.deliver(self.tasks, self._worker.role, params)
+        await self._hub.look(delivery.log.task_id)
+        return delivery

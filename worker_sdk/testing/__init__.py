@@ -1,0 +1,1 @@
+"""Tests of workers without a port and without a hub."""
