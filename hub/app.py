@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from quart import Quart
 
 from hub.clock import TICK, WakingClock
+from hub.core.files.files import FileLimits
 from hub.core.hub import Hub, HubLimits
 from hub.core.push.configs import PushConfigs
 from hub.core.push.deliveries import Deliveries, DeliveryPolicy
@@ -56,6 +57,8 @@ from hub.inbound.api.tasks import add_tasks
 from hub.inbound.cards.cards import Cards, add_cards
 from hub.inbound.cards.catalog import Catalog, add_catalog
 from hub.inbound.cards.documents import Documents
+from hub.inbound.files.addresses import PATH as FILES_PATH
+from hub.inbound.files.addresses import FileAddresses
 from hub.inbound.middleware.asgi_middleware import AsgiMiddleware
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.call_turns import CallTurns
@@ -249,7 +252,7 @@ async def _running(
         webhooks = HttpWebhooks(webhook_client, webhook_guard, clock.wall, secret=settings.webhook_secret)
         deliveries = Deliveries(deps, webhooks, vault, supervisor, DeliveryPolicy(retry=timedelta(seconds=settings.push_retry)))
         push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
-        hub = Hub(deps, supervisor, _hub_limits(settings), push, tokens.may_call)
+        hub = Hub(deps, supervisor, _hub_limits(settings, place), push, tokens.may_call)
         disk_growth = GrowthWatch(shares.disk, clock)
         rolecall = Rolecall(
             hub, directory, engine, push, shares, disk_growth, observer, configured, supervisor, vault, connections.callers
@@ -311,7 +314,8 @@ def _dependencies(
     )
 
 
-def _hub_limits(settings: Settings) -> HubLimits:
+def _hub_limits(settings: Settings, place: Place) -> HubLimits:
+    grace, address = timedelta(seconds=settings.file_grace), f"{place.url}{FILES_PATH}/"
     return HubLimits(
         keep_alive=timedelta(seconds=settings.keep_alive),
         retention=timedelta(seconds=settings.retention),
@@ -319,6 +323,7 @@ def _hub_limits(settings: Settings) -> HubLimits:
         max_pause=timedelta(seconds=settings.max_pause),
         same_message=timedelta(seconds=settings.same_message),
         tree=TreeLimits(settings.max_call_depth, settings.max_tree_calls),
+        files=FileLimits(settings.max_file, grace, address),
     )
 
 
@@ -338,6 +343,8 @@ def _share_limits(settings: Settings, worker_connections: int) -> ShareLimits:
         at_once=settings.max_at_once,
         disk=settings.max_disk,
         disk_per_workspace=settings.max_disk_per_workspace,
+        transfers=settings.max_transfers,
+        transfers_per_workspace=settings.max_transfers_per_workspace,
         unsent=settings.max_unsent,
         unsent_per_workspace=settings.max_unsent_per_workspace,
     )
@@ -423,6 +430,8 @@ def _mount(
     depth, keep_alive = settings.max_depth, settings.keep_alive
     leases = Leases(directory, vault, max_body=settings.max_body, max_depth=depth, max_card=settings.max_card)
     leases.add_to(app)
+    files = FileAddresses(hub.files, hub.trees)
+    files.add_to(app)
     add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=rolecall.shares.feeds, uses=uses)
     add_tasks(app, hub)
     add_pushes(app, rolecall.push)
@@ -449,6 +458,7 @@ def _mount(
         rate_limiter,
         rpc,
         leases,
+        files,
         rest,
         app.asgi_app,
         observer,

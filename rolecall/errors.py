@@ -5,7 +5,7 @@
     │   ├── ParseError  InvalidRequest  TooDeep  TooManyValues (each an InvalidRequest)  MethodNotFound
     │   ├── InvalidParams           also WebhookRejected  WebhookInsecure  TooManyPushConfigs
     │   ├── BodyTooLarge  FileTooLarge (a BodyTooLarge)  MediaTypeNotSupported  BodyTooSlow  RangeInvalid
-    │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported
+    │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported  NoFiles
     │   └── KeyConflict
     ├── AccessError             the caller, or the form of the HTTP request
     │   ├── Unauthenticated (also NoTokens  TokenEnded)  NotLocal  ThroughProxy (a NotLocal)
@@ -15,7 +15,7 @@
     │   └── TaskNotFound  TaskNotCancelable  TaskEnded  TaskOver  PushConfigNotFound  DeadLetterNotFound  ArtifactNotFound
     │       ArtifactUnreadable
     ├── FileError               one file
-    │   └── FileNotFound  FileLost  FileBound  FileIncomplete  UploadElsewhere
+    │   └── FileNotFound  FileLost  FileBound  FileIncomplete  UploadElsewhere  UploadTakenOver  TooManyBytes
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
     │       Overloaded (also NoDescriptors  AnswerNotSent  AnswerNotInBatch  NotRun)  ListTooSlow  TooManyRequests
@@ -157,7 +157,9 @@ class BodyTooSlow(RequestError):
 
 
 class RangeInvalid(RequestError):
-    """The range is not within the content."""
+    def __init__(self, size: int) -> None:
+        super().__init__(f"The range is not within the content, which has {size} bytes.")
+        self.size = size
 
 
 class MediaTypeNotSupported(RequestError):
@@ -170,6 +172,12 @@ class UnsupportedOperation(RequestError):
 
 class PushNotSupported(RequestError):
     """This hub does not support push notifications."""
+
+
+class NoFiles(RequestError):
+    """This hub takes no files ({setting} is 0). Send their bytes in the parts of messages."""
+
+    setting = "max_file"
 
 
 class VersionNotSupported(RequestError):
@@ -358,12 +366,21 @@ class FileIncomplete(FileError):
         return {"offset": str(self.offset)}
 
 
+class TooManyBytes(FileError):
+    def __init__(self, length: int) -> None:
+        super().__init__(f"More bytes came than the {length} of the file (Upload-Length). It stays as it was.")
+
+
+class UploadTakenOver(FileError):
+    """This upload goes on in another request."""
+
+
 class UploadElsewhere(FileError):
     """The bytes of an upload do not follow those that the hub has. `offset`: where it goes on."""
 
     def __init__(self, offset: int, *, complete: bool = False) -> None:
-        why = "it is complete" if complete else f"go on at {offset}"
-        super().__init__(f"The file has {offset} bytes: {why} (Upload-Offset).")
+        why = "and is complete" if complete else "so the upload goes on there (Upload-Offset)"
+        super().__init__(f"The file has {offset} bytes, {why}.")
         self.offset, self.complete = offset, complete
 
     @property

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 
 from hub.core.admission.idempotency import Call, CallNames, Idempotency, names_of
+from hub.core.files.files import FILE_LIMITS, FileLimits, Files
 from hub.core.push.configs import PushConfigs
 from hub.core.relay.cancel import cancel
 from hub.core.relay.context import Dependencies
@@ -67,6 +68,7 @@ class HubLimits:
     tree: TreeLimits = TREE_LIMITS
     keep_summaries: timedelta = timedelta()
     """How long after its end a task has a summary, if that is longer than its retention."""
+    files: FileLimits = FILE_LIMITS
 
 
 class Hub:
@@ -100,7 +102,8 @@ class Hub:
         self.paused_tasks = PausedTasks(deps, self.relays, supervisor, self._being_answered, self.trees.assigned)
         self._lookup = TaskLookup(self._engine.tasks)
         self.log_pages = LogPages(deps, self._lookup)
-        self.erasure = Erasure(deps, self.relays, self._lookup, push)
+        self.files = Files(deps, supervisor, limits.files)
+        self.erasure = Erasure(deps, self.relays, self._lookup, push, self.files)
         self._idempotency = Idempotency(self._engine.tasks, self.relays, self._lookup, deps.clock, limits.same_message)
         self.decisions = RoutingHistory()
         self.draining = False
@@ -509,6 +512,7 @@ class Hub:
         """Take no new calls, and answer every waiting caller with its task as it stands. The tasks continue in the log."""
         self.draining = True
         self.relays.drain()
+        self.files.drain()
         for task_stream in tuple(self._task_streams):
             task_stream.break_off()
         for subscription in tuple(self._waiting):
@@ -516,8 +520,8 @@ class Hub:
         self._deps.waiting.stop()
 
     async def forget(self) -> None:
-        """Delete tasks and summaries of long ago, and the names of calls that are no longer recognised, a piece at a time.
-        Sleep as long as each piece took, so that calls can run.
+        """Delete tasks and summaries of long ago, files that nobody needs, and the names of calls that are no longer
+        recognised, a piece at a time. Sleep as long as each piece took, so that calls can run.
         """
         clock, engine, limits = self._deps.clock, self._engine, self._limits
         while True:
@@ -528,8 +532,9 @@ class Hub:
             )
             forgotten += await engine.summaries.forget(ended_for=limits.keep_summaries)
             if not forgotten:
-                return
+                break
             await asyncio.sleep(clock.monotonic() - began)
+        await self.files.sweep()
 
 
 def _cannot_agree(target: Target) -> bool:

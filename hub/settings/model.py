@@ -204,16 +204,32 @@ class Settings(BaseSettings):
     Higher: longer streams, and a task that takes longer to read: about 2 microseconds of a thread for each event."""
 
     max_disk: Size = Field(200 * 1024**3, ge=1024**2, le=1024**5)
-    """How many bytes of tasks, messages and logs the hub stores.
+    """How many bytes of tasks, messages, logs and files the hub stores.
     Higher: more disk. At the limit new calls are refused with OVERLOADED, and running tasks that need more fail."""
 
     max_disk_per_workspace: Size = Field(100 * 1024**3, ge=1024**2, le=1024**5)
-    """How many bytes of tasks, messages and logs one workspace may store. Without tokens there is one workspace.
+    """How many bytes of tasks, messages, logs and files one workspace may store. Without tokens there is one workspace.
     Higher: one workspace can fill more of max_disk. At the limit only its calls are refused, and its running tasks fail."""
 
     disk_reserve: Size = Field(256 * 1024**2, ge=0, le=1024**5)
     """How many bytes of the data folder's disk are kept free. 0: none.
-    Below it new calls, answers and workers are refused with OVERLOADED; ends of tasks, withdrawals and heartbeats pass."""
+    Below it new calls, answers, workers and files are refused with OVERLOADED; ends of tasks, withdrawals and beats pass."""
+
+    max_file: Size = Field(2 * 1024**3, ge=0, le=1024**5)
+    """Largest file that may be uploaded, to travel as a link. 0: the hub takes no files.
+    Higher: larger files, each of which counts for max_disk_per_workspace."""
+
+    file_grace: Seconds = Field(3600.0, ge=1, le=10 * 365 * 86_400)
+    """How long a file is kept that no task has, or that is not complete, after bytes of it last came.
+    Higher: uploads can go on, and files be sent, for longer, at the cost of disk space."""
+
+    max_transfers: Integer = Field(256, ge=1, le=1_000_000)
+    """How many uploads and downloads of files may be under way.
+    Higher: more memory, up to 1 MiB for each. At the limit new ones are refused with OVERLOADED."""
+
+    max_transfers_per_workspace: Integer = Field(128, ge=1, le=1_000_000)
+    """How many uploads and downloads of files one workspace may have under way. Without tokens there is one workspace.
+    Higher: one workspace can fill more of max_transfers. At the limit its new ones are refused with OVERLOADED."""
 
     max_connections: Integer = Field(20_000, ge=1, le=10_000_000)
     """How many connections callers and workers may have open to the hub.

@@ -82,6 +82,7 @@ FAMILIES = {
             ("role", "currency"),
             f"Costs that workers report, in the first {_CURRENCY_LIMIT} currencies; all others are {OTHER}.",
         ),
+        Family("file_bytes_total", "counter", ("direction",), "Bytes of files; direction is in (uploaded) or out (read)."),
         Family("route_decisions_total", "counter", ("role", "policy", "result"), "How a worker was chosen, or why none was."),
         Family("upstream_errors_total", "counter", ("role", "reason"), "Calls to workers that failed."),
         Family(
@@ -220,6 +221,9 @@ class Metrics:
 
     def push_caught_up(self, seconds: float) -> None:
         self._push_lag.observe((), seconds)
+
+    def file_bytes(self, direction: str, size: int) -> None:
+        self._counts["file_bytes_total"][(direction,)] += size
 
     def connections(self, count: int) -> None:
         self._counts["connections_active"][()] = count

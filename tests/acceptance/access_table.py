@@ -243,6 +243,14 @@ OWN: dict[tuple[str, str], list[Address]] = {
     ],
     ("GET", "/registry/tasks/<task>/decision"): [Address("GET", "/registry/tasks/{id}/decision", "read")],
     ("GET", "/registry/tasks/<task>/tree"): [Address("GET", "/registry/tasks/{id}/tree", "read")],
+    ("POST", "/registry/files"): [Address("POST", "/registry/files", "call", of=_NOTHING)],
+    ("GET", "/registry/files/<file>"): [
+        Address("GET", "/registry/files/{id}", "read", of="file"),
+        Address("HEAD", "/registry/files/{id}", "read", of="file"),
+    ],
+    # A file that is complete takes no more bytes.
+    ("PATCH", "/registry/files/<file>"): [Address("PATCH", "/registry/files/{id}", "call", of="file", own="409")],
+    ("DELETE", "/registry/files/<file>"): [Address("DELETE", "/registry/files/{id}", "call", of="file")],
     ("GET", "/registry/push/dead-letters"): [
         Address("GET", "/registry/push/dead-letters?cursor={id}", "read", of="letter cursor", others="ok"),
     ],

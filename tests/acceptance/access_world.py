@@ -76,6 +76,12 @@ class World:
             self.result(who, "tasks/pushNotificationConfig/set", push)
         return made
 
+    def file(self, who: str) -> str:
+        """A new file of this holder."""
+        made = self.ask(who, "POST", "/registry/files?name=a.txt", "its text").json()
+        assert made["complete"], made
+        return str(made["id"])
+
     def kept_task(self, who: str) -> dict[str, Any]:
         """A task of this holder, with a config. No test changes it."""
         return self._once(("task", who), lambda: self.task(who, "c", f"cfg-{who}"))
@@ -93,6 +99,10 @@ class World:
             other_token = self._page_token(them)
             time, _, task = other_token.partition("/")
             return Ids(self._page_token(who) if can else None, other_token, f"{time}/{like(task)}")
+        if of == "file":
+            own = self.file(who) if can else None
+            foreign = self._once(("file", them), lambda: self.file(them))
+            return Ids(own, foreign, "0" * len(foreign))
         if of == "config":
             return Ids(f"cfg-{who}" if can else None, f"cfg-{them}", f"xxx-{them}")
         member = {"task": "id", "context": "contextId"}[of]

@@ -242,7 +242,8 @@ def _ask_own(world: World, who: str, row: Address, one: str) -> httpx.Response:
         body = world.kept.get(("proof", one), {"epoch": 1, "lease": "0" * 64})
     elif row.method == "POST":
         body = {}
-    return world.ask(who, row.method, row.path.format(id=one), body)
+    headers = {"Upload-Offset": "0"} if row.method == "PATCH" else {}
+    return world.ask(who, row.method, row.path.format(id=one), body, **headers)
 
 
 def _feed_status(world: World, who: str) -> int:

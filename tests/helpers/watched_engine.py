@@ -19,6 +19,7 @@ from hub.ports.state.summaries import Summaries
 from hub.ports.state.task_store import TaskStore
 from rolecall.errors import HubError
 from rolecall.model.ids import Cursor, TaskId
+from rolecall.model.task import StoredFile
 from tests.helpers.virtual_time import VirtualTimeLoop
 
 
@@ -54,7 +55,7 @@ class WatchedEngine:
         self.tasks = cast(TaskStore, _Part(self, "tasks", engine.tasks))
         self.events = cast(EventLog, _Events(self, engine.events))
         self.pushes = cast(Pushes, _Part(self, "pushes", engine.pushes))
-        self.files = cast(Files, _Part(self, "files", engine.files))
+        self.files = cast(Files, _Files(self, "files", engine.files))
         self.usage = cast(UsageStore, _Part(self, "usage", engine.usage))
         self.summaries = cast(Summaries, _Part(self, "summaries", engine.summaries))
 
@@ -121,6 +122,13 @@ class _Part:
             return self._engine.run(operation, found, args, kwargs)
 
         return watched
+
+
+class _Files(_Part):
+    """Uploads have the operations "upload.write" and "upload.close"."""
+
+    def open(self, file: StoredFile) -> Any:
+        return _Part(self._engine, "upload", self._part.open(file))
 
 
 class _Events(_Part):

@@ -34,7 +34,7 @@ MEMORY_LIMIT = 30
 WORKER_URLS = {"enum": ["http://127.0.0.1:9/", "http://localhost:9/a?b=c", "http://127.0.0.1:9/%2f"]}
 
 # POST to the hub's or a role's own address is A2A's, and a PUT that looks like a heartbeat enrols an instance of that name.
-# Page tokens are the hub's own.
+# Page tokens are the hub's own. The largest file is a setting.
 SETTINGS = r"""
 [[operations]]
 include-path-regex = '^/$|^/agents/\{role\}/$|/(drain|probe|heartbeat)$'
@@ -43,6 +43,9 @@ checks.allow_header_conformance.enabled = false
 [[operations]]
 include-path-regex = "/(dead-letters|tasks)$"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400]
+[[operations]]
+include-path-regex = "/files"
+checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 413]
 """
 
 
@@ -54,6 +57,9 @@ NOT_GENERATED = {
     "DELETE /registry/tasks/{task}",
     "GET /registry/tasks/{task}/tree",
     "GET /registry/tasks/{task}/artifacts/{number}",
+    "DELETE /registry/files/{file}",
+    "GET /registry/files/{file}",
+    "PATCH /registry/files/{file}",
     "POST /registry/push/dead-letters/{task}/{config}/{cursor}/redeliver",
 }
 EVERY_PHASE = "coverage,fuzzing,stateful"
@@ -188,6 +194,9 @@ async def test_the_records_of_a_task_conform_to_the_description(hub: Hub, varian
         push = {"pushNotificationConfig": {"id": "c", "url": receiver.url}}
         body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {**text_message("x"), "configuration": push}}
         task = (await http.post("/agents/echo/", json=body)).json()["result"]["id"]
+        file = check("FileItem", (await http.post("/registry/files?name=a.txt", content=b"x")).json())
+        assert (await http.get(f"/registry/files/{file['id']}")).content == b"x"
+        check("FileItem", (await http.post("/registry/files", headers={"Upload-Complete": "?0"})).json())
         check("AgentAndCard", await read("/registry/agents/echo:a"))
         check("Agent", (await http.post("/registry/agents/echo:a/drain")).json())
         check("ProbeResult", (await http.post("/registry/agents/echo:a/probe")).json())

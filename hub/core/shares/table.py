@@ -20,6 +20,8 @@ _PROBES_AT_ONCE = 200
 _LOOKUPS_AT_ONCE = 16
 _CARDS_AT_ONCE = 50
 _LARGE_EVENTS = 16
+_PIECES_AT_ONCE = 4
+"""As many as the store has threads for them."""
 DELIVERIES_AT_ONCE = 50
 DELIVERIES_PER_WORKSPACE = 25
 
@@ -41,6 +43,8 @@ class ShareLimits:
     at_once: int = 2_000
     disk: int = 200 * 1024**3
     disk_per_workspace: int = 100 * 1024**3
+    transfers: int = 256
+    transfers_per_workspace: int = 128
     unsent: int = 64 * 1024 * 1024
     unsent_per_workspace: int = 32 * 1024 * 1024
 
@@ -73,7 +77,11 @@ class Shares:
         self.deliveries = WorkspaceShare("deliveries to webhooks", "", DELIVERIES_AT_ONCE, DELIVERIES_PER_WORKSPACE)
         """They wait, and are not refused."""
         self.disk = WorkspaceShare("bytes on disk", "max_disk", limits.disk, limits.disk_per_workspace)
-        """Of the tasks, messages and logs that are stored."""
+        """Of the tasks, messages, logs and files that are stored."""
+        self.transfers = WorkspaceShare(
+            "uploads and downloads", "max_transfers", limits.transfers, limits.transfers_per_workspace
+        )
+        """Of files, each with a few hundred KiB of memory."""
         self.unsent = AnswerShare(_UNSENT, "max_unsent", limits.unsent, limits.unsent_per_workspace)
         """Of large answers that are being made, or wait for their clients."""
         self.descriptors = descriptors or Descriptors()
@@ -97,6 +105,10 @@ class Shares:
             "large events of workers", _LARGE_EVENTS, queue=0, setting="", per_workspace=_LARGE_EVENTS // 2
         )
         """Events above 1 MiB on their way to the hub. The others are held at their workers."""
+        self.file_pieces = WorkspaceSlots(
+            "pieces of files", _PIECES_AT_ONCE, queue=0, setting="", per_workspace=_PIECES_AT_ONCE // 2
+        )
+        """Threads that read or write one."""
         self.lookups = WorkspaceSlots(
             "lookups of names",
             _LOOKUPS_AT_ONCE,

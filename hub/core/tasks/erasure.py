@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from hub.core.files.files import Files
 from hub.core.push.configs import PushConfigs
 from hub.core.relay.cancel import cancel, end
 from hub.core.relay.context import Dependencies
@@ -30,13 +31,14 @@ class Erased(NamedTuple):
 
 
 class Erasure:
-    def __init__(self, deps: Dependencies, relays: Relays, lookup: TaskLookup, push: PushConfigs) -> None:
+    def __init__(self, deps: Dependencies, relays: Relays, lookup: TaskLookup, push: PushConfigs, files: Files) -> None:
         self._deps = deps
         self._tasks = deps.engine.tasks
         self._summaries = deps.engine.summaries
         self._relays = relays
         self._lookup = lookup
         self._push = push
+        self._files = files
 
     async def task(self, caller: Caller, task: TaskId) -> Erased:
         """Or its summary. TaskNotFound, StoreUnavailable."""
@@ -74,6 +76,7 @@ class Erasure:
             more = await self._tasks.erase(row.id)
             self._push.erased(row.id)
             await asyncio.sleep(self._deps.clock.monotonic() - began)  # as long as it took, so that calls can run
+        await self._files.sweep()
 
     async def _end(self, row: TaskRow) -> None:
         """Whatever its worker does. StoreUnavailable."""

@@ -268,6 +268,26 @@ class DecisionItem(Answer):
     at: Time
 
 
+# --- files
+
+
+class FileItem(Answer):
+    """A file that was uploaded. `size`: of the whole; null: not known yet. `offset`: how much has come. `expires_in`: seconds
+    until it is deleted, unless a task has it by then, or more of it comes; null: it goes with its tasks. `sha256`, in hex: once
+    it is complete.
+    """
+
+    id: str
+    url: str
+    name: str
+    media_type: str
+    size: Count | None
+    offset: Count
+    complete: bool
+    expires_in: float | None
+    sha256: str | UnsetType = UNSET
+
+
 # --- push notifications
 
 
@@ -311,9 +331,9 @@ class Ready(Answer):
 
 
 class DiskUse(Answer):
-    """Bytes of the workspace's tasks, messages and logs, and how many it may store. `per_day`: by how many they grow, as in the
-    last day; not there until the hub has run for an hour. `full_in_days`: when the limit is reached if they go on so; not there
-    if they do not grow.
+    """Bytes of the workspace's tasks, messages, logs and files, and how many it may store. `per_day`: by how many they grow, as
+    in the last day; not there until the hub has run for an hour. `full_in_days`: when the limit is reached if they go on so;
+    not there if they do not grow.
     """
 
     used: Count

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from os.path import splitext
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from quart import Response, request
@@ -26,12 +26,21 @@ _LONGEST_NAME = 200
 """Bytes, of 255 that file systems take."""
 
 
-def download(file: Download, conditions: Conditions, *, version: str) -> Response:
-    """All of the file or one range, to be stored and never shown. `version` changes with the content."""
-    etag, size = f'"{version}"', len(file.content)
+class Selection(NamedTuple):
+    """What of a file is answered. A status of 304: nothing."""
+
+    status: int
+    headers: dict[str, str]
+    start: int
+    stop: int
+
+
+def select(name: str, media_type: str, size: int, conditions: Conditions, *, version: str, method: str) -> Selection:
+    """All of a file or one range, to be stored and never shown. `version` changes with the content. RangeInvalid."""
+    etag = f'"{version}"'
     headers = {
-        "Content-Type": _media_type(file.media_type),
-        "Content-Disposition": disposition(file.name),
+        "Content-Type": _media_type(media_type),
+        "Content-Disposition": disposition(name),
         "X-Content-Type-Options": "nosniff",
         "Content-Security-Policy": "sandbox; default-src 'none'",
         "Cache-Control": "private, no-cache",
@@ -39,19 +48,28 @@ def download(file: Download, conditions: Conditions, *, version: str) -> Respons
         "ETag": etag,
     }
     if parse_etags(conditions.etag).contains_weak(version):
-        return Response(b"", status=304, headers=headers)
-    counts = request.method == "GET" and conditions.if_range in ("", etag)
+        return Selection(304, headers, 0, 0)
+    counts = method == "GET" and conditions.if_range in ("", etag)
     wanted = parse_range_header(conditions.range) if counts else None
     if wanted is None or wanted.units != "bytes" or len(wanted.ranges) != 1:
-        return Response(file.content, headers=headers)
+        return Selection(200, headers, 0, size)
     found = wanted.range_for_length(size)
     if found is None:
-        refused = problem(RangeInvalid())
-        refused.headers["Content-Range"] = f"bytes */{size}"
-        return refused
+        raise RangeInvalid(size)
     start, stop = found
     headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
-    return Response(file.content[start:stop], status=206, headers=headers)
+    return Selection(206, headers, start, stop)
+
+
+def download(file: Download, conditions: Conditions, *, version: str) -> Response:
+    size = len(file.content)
+    try:
+        chosen = select(file.name, file.media_type, size, conditions, version=version, method=request.method)
+    except RangeInvalid as error:
+        refused = problem(error)
+        refused.headers["Content-Range"] = f"bytes */{size}"
+        return refused
+    return Response(file.content[chosen.start : chosen.stop], status=chosen.status, headers=chosen.headers)
 
 
 def disposition(name: str) -> str:

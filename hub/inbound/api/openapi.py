@@ -31,7 +31,7 @@ _ABOUT = (
 )
 _SCHEMAS = "#/components/schemas/"
 _NOTHING: tuple[tuple[str, Any], ...] = (("default", None), ("default", ""), ("default", []), ("required", []))
-_WRITES = frozenset({"POST", "PUT", "DELETE"})
+_WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _JSON = "application/json"
 _SECURITY: list[JsonObject] = [{"bearer": []}, {"apiKey": []}]
 _COMMON_ERRORS = (errors.Smuggled, errors.BodyTooLarge, errors.BadHost, errors.TooManyRequests, errors.HeadTooLarge)
@@ -40,7 +40,7 @@ _RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer
 _RETRY_STATUSES = (429, 503)
 _STATUS_TEXTS = {
     200: "Done.",
-    201: "A new lease.",
+    201: "Made.",
     202: "Accepted.",
     204: "No content.",
     206: "The range.",
@@ -178,6 +178,8 @@ def _operation(method: str, path: str, own: Operation, schemas: Schemas, refusal
     if own.body is not None:
         content = {_JSON: {"schema": schemas.of(own.body)}}
         found["requestBody"] = {"required": own.body_required, "content": content}
+    elif own.takes_bytes:
+        found["requestBody"] = {"content": {"*/*": {}}}
     found["responses"] = {
         **{str(status): _answer(status, what, schemas) for status, what in own.answers.items()},
         **refusals.of(_raised(method, path, own), schemas),
@@ -194,7 +196,7 @@ def _parameters(where: str, kind: type[Query] | None, schemas: Schemas) -> list[
         parameter: JsonObject = {"name": header or name, "in": "header" if header else where, "schema": schema}
         if "description" in schema:
             parameter["description"] = schema.pop("description")
-        found.append({**parameter, "required": True} if where == "path" else parameter)
+        found.append({**parameter, "required": True} if kind.model_fields[name].is_required() else parameter)
     return found
 
 

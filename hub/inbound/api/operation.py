@@ -19,6 +19,7 @@ from quart import Response, request
 from hub.inbound.api.application import json_object, reply
 from hub.inbound.api.validation import Body, Query, has_required, members_of, validate
 from hub.inbound.middleware.authentication import caller
+from hub.inbound.middleware.request import Request
 from rolecall.errors import HubError
 from rolecall.model.a2a import JsonObject
 from rolecall.model.principal import Principal, Right
@@ -40,6 +41,8 @@ class Operation(NamedTuple):
     body: type[Body] | type[Struct] | None
     body_required: bool
     """If not, no body is the same as `{}`."""
+    takes_bytes: bool = False
+    """Of any media type, which the handler reads itself."""
 
     def read_body(self, document: JsonObject) -> Any:
         """OfferInvalid."""
@@ -76,11 +79,13 @@ def operation(
     return decorate
 
 
-def documented(about: str, *raises: type[HubError], answers: Mapping[int, Any]) -> Callable[[_Handler], _Handler]:
-    """Decorates a handler that Quart only lists. Who calls it validates its body with `operation_of`."""
+def documented(
+    about: str, *raises: type[HubError], answers: Mapping[int, Any], takes_bytes: bool = False
+) -> Callable[[_Handler], _Handler]:
+    """Decorates a handler that Quart only lists. Who calls it validates its body and query with `operation_of`."""
 
     def decorate(handler: _Handler) -> _Handler:
-        setattr(handler, _ATTRIBUTE, _read_signature(handler, about, raises, answers))
+        setattr(handler, _ATTRIBUTE, _read_signature(handler, about, raises, answers)._replace(takes_bytes=takes_bytes))
         return handler
 
     return decorate
@@ -109,7 +114,7 @@ def _read_signature(
             raise TypeError(f"{handler.__qualname__} must return one model, or name its answers")
         answers = {status: models[0]}
     query, body = hints.pop("query", None), hints.pop("body", None)
-    members: dict[str, Any] = {name: (hint, ...) for name, hint in hints.items() if hint is not Principal}
+    members: dict[str, Any] = {name: (hint, ...) for name, hint in hints.items() if hint not in (Principal, Request)}
     path = create_model("Path", __base__=Query, **members) if members else None
     return Operation(about, answers, raises, path, query, body, body is not None and has_required(body))
 

@@ -262,6 +262,38 @@ class ArtifactQuery(Conditions):
     ] = None
 
 
+FileInPath = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[0-9a-f]{32}$"})]
+_MAX_BYTES = 2**50
+"""As much as `max_file` can be."""
+Complete = Annotated[
+    Literal["?0", "?1"],
+    Header("Upload-Complete"),
+    Reason("must be ?0 or ?1"),
+    Field(description="?0: more of the file comes later."),
+]
+
+
+class UploadStart(Query):
+    name: Annotated[str, *text(255), Field(description="The name of the file.")] = ""
+    media_type: Annotated[
+        str,
+        Header("Content-Type"),
+        Field(pattern="^[!-.0-~]+/[!-~][ -~]*$", max_length=255, description="Of the file."),
+        Reason("must be a media type"),
+    ] = "application/octet-stream"
+    length: Annotated[
+        Annotated[int, *digits(0, _MAX_BYTES)] | None,
+        Header("Upload-Length"),
+        Field(description="Bytes of the whole file. If fewer come, the upload can go on."),
+    ] = None
+    complete: Complete = "?1"
+
+
+class UploadPiece(Query):
+    offset: Annotated[int, *digits(0, _MAX_BYTES), Header("Upload-Offset"), Field(description="Bytes that have come before.")]
+    complete: Complete = "?1"
+
+
 class DeadLetterQuery(Query):
     limit: PageLimit = 50
     cursor: PageCursor = None

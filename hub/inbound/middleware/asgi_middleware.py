@@ -11,6 +11,8 @@ from hub.core.token_watch import OpenUses
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.leases import Leases
+from hub.inbound.files.addresses import PATH as FILES_PATH
+from hub.inbound.files.addresses import FileAddresses
 from hub.inbound.middleware.audit import record
 from hub.inbound.middleware.authentication import Authenticator, is_role_address, reads_card
 from hub.inbound.middleware.call_turns import CallTurns
@@ -46,6 +48,7 @@ class AsgiMiddleware:
         rate_limiter: RateLimiter,
         rpc: JsonRpc,
         leases: Leases,
+        files: FileAddresses,
         rest: Rest,
         quart: App,
         observer: Observer,
@@ -59,6 +62,7 @@ class AsgiMiddleware:
         self._rate_limiter = rate_limiter
         self._rpc = rpc
         self._leases = leases
+        self._files = files
         self._rest = rest
         self._quart = quart
         self._observer = observer
@@ -93,7 +97,7 @@ class AsgiMiddleware:
             if caller is not None:
                 self._rate_limiter.enter(caller)
                 counted = caller
-            body_memory = request.body_memory(self._max_body)
+            body_memory = 0 if path.startswith(FILES_PATH) else request.body_memory(self._max_body)
             if not body_memory:
                 await self._serve(request, target, only)
             else:
@@ -126,6 +130,11 @@ class AsgiMiddleware:
         if lease_call is not None:
             await self._scheduler.turn(_workspace(request))
             await self._leases(request, lease_call)
+            return
+        file_call = self._files.match(path, method)
+        if file_call is not None:
+            await self._scheduler.turn(_workspace(request))
+            await self._files(request, file_call)
             return
         place = read_route(request.scope["raw_path"].decode("ascii", "replace"), method) if target is None else None
         if place is not None:

@@ -17,14 +17,16 @@ _SCHEMES = ("http", "https")
 _CORS_PREFIX = b"access-control-"
 _READABLE = (
     b"access-control-expose-headers",
-    b"ETag, Retry-After, WWW-Authenticate, A2A-Extensions, X-A2A-Extensions",
+    b"ETag, Retry-After, WWW-Authenticate, A2A-Extensions, X-A2A-Extensions, Location, Upload-Offset, Upload-Length, "
+    b"Upload-Complete, Content-Range, Content-Disposition",
 )
 _PREFLIGHT: Headers = (
-    (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, DELETE"),
+    (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
     (
         b"access-control-allow-headers",
         b"Authorization, X-API-Key, Content-Type, Accept, Last-Event-ID, A2A-Version, A2A-Extensions, X-A2A-Extensions, "
-        b"Idempotency-Key, If-None-Match, If-Modified-Since, Cache-Control, traceparent, tracestate",
+        b"Idempotency-Key, If-None-Match, If-Modified-Since, If-Range, Range, Upload-Offset, Upload-Length, Upload-Complete, "
+        b"Cache-Control, traceparent, tracestate",
     ),
     (b"access-control-max-age", b"600"),
 )

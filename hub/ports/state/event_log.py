@@ -39,7 +39,7 @@ class Subscription(Protocol):
 
 class LogEntry(Value, frozen=True):
     """What one append adds. `ids` is set if the worker's ids or the context have just become known. `files`: those that the
-    task has from now on; one that is not there is passed over. `usage`: what the events report.
+    task has from now on; one that `TaskStore.admit` would refuse is passed over. `usage`: what the events report.
     """
 
     events: Sequence[Event]

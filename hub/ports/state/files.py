@@ -21,8 +21,11 @@ class Upload(Protocol):
         """Add bytes. Now and then what has been written becomes durable. They are counted, unless the file's length is known:
         then they are counted already, and the caller writes no more than that. FileNotFound: it was deleted meanwhile;
         Overloaded, NoRoomForFile, StoreUnavailable: nothing of `data` was added. A call that is cancelled ends only when its
-        thread has; after that only `close` is of use.
+        thread has; after that only `close` or `drop` is of use.
         """
+
+    def drop(self) -> None:
+        """Instead of `close`: what is not durable is of no use any more."""
 
     async def close(self, *, complete: bool = False) -> StoredFile:
         """What was written is durable. `complete`: there will be no more of it, and its digest is known. FileNotFound,
@@ -61,11 +64,16 @@ class Files(Protocol):
     async def files_of(self, task: TaskId, *, limit: int) -> Sequence[StoredFile]:
         """Those that a task has, in the order in which they were created."""
 
+    async def has(self, task: TaskId, file: FileId) -> bool:
+        """Whether the task has it."""
+
     async def delete(self, file: FileId) -> bool:
-        """Delete a file that no task has; from then on it is not found. False: a task has it, or it is unknown."""
+        """Delete a file that no task has, or that is not complete; from then on it is not found. False: a task has it, or it is
+        unknown.
+        """
 
     async def sweep(self, *, unused_for: timedelta, keep: Collection[FileId] = ()) -> int:
         """Delete files that no task has, or that are not complete, and to which nothing was added for that long; and at once
-        those whose last task was erased or forgotten. Not those in `keep`. Deletes a bounded number per call; returns how
-        many.
+        those whose last task was erased or forgotten. Of the former not those in `keep`. Deletes a bounded number per call;
+        returns how many.
         """

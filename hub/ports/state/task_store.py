@@ -32,8 +32,8 @@ class TaskStore(Protocol):
         """Store a new task with its first message, the names of this call, the push config that came with it, its place in a
         tree, the files that it has, and its own budget; durable on return. A child spends from its parent's budgets too.
         False: an earlier call has one of the names, and nothing was stored. A name that the caller chose lasts as long as its
-        task; another one is free when the task has ended `remembered` ago. FileNotFound: a file is not there any more, and
-        nothing was stored.
+        task; another one is free when the task has ended `remembered` ago. FileNotFound, and nothing was stored: a file is
+        not there, is not complete, or is neither the caller's nor had by a task of theirs.
         """
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:

@@ -50,6 +50,11 @@ class FileUpload:
         if self.offset - self._file.offset >= SYNC_BYTES:
             await self._keep(self._file.sha256, self._file.length)
 
+    def drop(self) -> None:
+        if self._counted:
+            self._disk.give_back(self._file.owner.workspace, self._counted)
+            self._counted = 0
+
     async def close(self, *, complete: bool = False) -> StoredFile:
         try:
             if complete:
@@ -59,7 +64,7 @@ class FileUpload:
                 await self._keep("", self._file.length)
             return self._file
         finally:
-            self._give_back()
+            self.drop()
 
     async def _whole_digest(self) -> str:
         if self._digest is not None:
@@ -76,9 +81,4 @@ class FileUpload:
         changed = replace(self._file, offset=self.offset, length=length, sha256=sha256, changed=self._clock.wall())
         await self._store(changed)
         self._file = changed
-        self._give_back()
-
-    def _give_back(self) -> None:
-        if self._counted:
-            self._disk.give_back(self._file.owner.workspace, self._counted)
-            self._counted = 0
+        self.drop()

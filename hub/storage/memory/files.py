@@ -11,7 +11,7 @@ from hub.storage.common.cached_task import CachedTask
 from hub.storage.common.file_bytes import FileBytes
 from hub.storage.common.upload import FileUpload
 from rolecall.errors import FileNotFound, TaskNotFound
-from rolecall.model.ids import FileId, TaskId
+from rolecall.model.ids import Caller, FileId, TaskId
 from rolecall.model.task import FileUse, StoredFile
 from rolecall.model.value import replace
 
@@ -36,7 +36,7 @@ class MemoryFiles:
             raise TaskNotFound
         self._files[file.id] = file
         if task is not None:
-            self.bind(task, [file.id])
+            self.bind(task, [file.id], complete=False)
 
     async def get(self, file: FileId) -> StoredFile:
         return replace(self._known(file), bound=bool(self._by_file.get(file)))
@@ -55,8 +55,12 @@ class MemoryFiles:
         order = list(self._files)
         return [await self.get(file) for file in sorted(self._by_task.get(task, ()), key=order.index)[:limit]]
 
+    async def has(self, task: TaskId, file: FileId) -> bool:
+        return file in self._by_task.get(task, ())
+
     async def delete(self, file: FileId) -> bool:
-        if file not in self._files or self._by_file.get(file):
+        known = self._files.get(file)
+        if known is None or (known.complete and self._by_file.get(file)):
             return False
         await self._delete(file)
         return True
@@ -66,7 +70,8 @@ class MemoryFiles:
         old = [
             file.id
             for file in self._files.values()
-            if file.changed <= before and file.id not in keep and not (file.complete and self._by_file.get(file.id))
+            if ((file.changed <= before and file.id not in keep) or not file.changed)
+            and not (file.complete and self._by_file.get(file.id))
         ][:SWEEP_FILES]
         for file in old:
             await self._delete(file)
@@ -74,21 +79,19 @@ class MemoryFiles:
 
     # --- for tasks
 
-    def bind(self, task: TaskId, files: Sequence[FileId]) -> None:
-        """Those that are not there are passed over."""
+    def bind(self, task: TaskId, files: Sequence[FileId], *, complete: bool = True) -> None:
+        """The task has these from now on: those that its caller may read, and that are complete, if that is asked for."""
         for file in files:
-            known = self._files.get(file)
-            if known is not None and known.owner.workspace == self._tasks[task].workspace:
+            if self._may_have(self._tasks[task].row.caller, file, complete=complete):
                 self._by_file.setdefault(file, {})[task] = None
                 own = self._by_task.setdefault(task, [])
                 if file not in own:
                     own.append(file)
 
-    def check(self, workspace: str, files: Sequence[FileId]) -> None:
-        """FileNotFound: one of them is not there."""
-        for file in files:
-            if self._known(file).owner.workspace != workspace:
-                raise FileNotFound
+    def check(self, caller: Caller, files: Sequence[FileId]) -> None:
+        """FileNotFound: a task of this caller would not get one of them."""
+        if not all(self._may_have(caller, file) for file in files):
+            raise FileNotFound
 
     def unbind(self, task: TaskId, changed: float) -> None:
         """The task goes. `changed`: from when on a file that it was the last to have counts as unused."""
@@ -107,9 +110,16 @@ class MemoryFiles:
             raise FileNotFound
         return known
 
+    def _may_have(self, caller: Caller, file: FileId, *, complete: bool = True) -> bool:
+        """Those of the owner, and of whoever has a task that has it."""
+        known = self._files.get(file)
+        if known is None or not known.changed or (complete and not known.complete):
+            return False
+        return caller in (known.owner, *(self._tasks[task].row.caller for task in self._by_file.get(file, ())))
+
     async def _store(self, file: StoredFile) -> None:
         known = self._files.get(file.id)
-        if known is None:
+        if known is None or not known.changed:
             await self.folder.delete(file.id)
             raise FileNotFound
         self._disk.fill(file.owner.workspace, file.counted - known.counted)

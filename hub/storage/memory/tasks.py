@@ -67,7 +67,7 @@ class MemoryTasks:
             raise StoreUnavailable
         if any(self._call(name.digest, remembered) for name in names):
             return False
-        self._files.check(row.caller.workspace, files)
+        self._files.check(row.caller, files)
         self._tasks[row.id] = CachedTask(row, [turn], whole=True)
         self._files.bind(row.id, files)
         self._disk.fill(row.caller.workspace, ROW_SIZE + len(turn.params))
@@ -96,7 +96,7 @@ class MemoryTasks:
         cached = self._known(task)
         if any(self._call(name.digest, remembered) for name in names):
             return False
-        self._files.check(cached.workspace, files)
+        self._files.check(cached.row.caller, files)
         self._files.bind(task, files)
         self._add_names(cached.row, names, turn.after)
         cached.turns = [*(cached.turns or ()), turn]

@@ -30,12 +30,20 @@ _MEMBERS = "id, workspace, caller, name, media_type, length, stored, sha256, cha
 _CREATE = """
 insert into file (id, workspace, caller, name, media_type, length, stored, sha256, changed) values (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_STORE = "update file set stored = ?, length = ?, sha256 = ?, changed = ? where id = ? and not lost"
-# Only of its own workspace.
-_BIND = """
-insert or ignore into task_file (file, task)
-select file.key, task.key from file join task on task.workspace = file.workspace where file.id = ? and task.key = ?
+_STORE = "update file set stored = ?, length = ?, sha256 = ?, changed = ? where id = ?"
+# Whose tasks may have it: those of its owner, and of whoever has a task that has it.
+_MAY = """
+(file.workspace = task.workspace and file.caller = task.caller or exists (
+  select 1 from task_file join task as other on other.key = task_file.task
+  where task_file.file = file.key and other.workspace = task.workspace and other.caller = task.caller
+))
 """
+_KNOWN = "file.changed > 0 and not file.lost"
+"""Not one whose last task is gone: it only has to be deleted."""
+_BIND_FOUND = f"insert or ignore into task_file (file, task) select file.key, task.key from file join task on {_MAY}"
+_BIND = f"{_BIND_FOUND} where file.id = ? and task.key = ? and {_KNOWN}"
+_BIND_COMPLETE = f"{_BIND} and sha256 <> ''"
+_MAY_BIND = f"select 1 from file join task on {_MAY} where file.id = ? and task.key = ? and {_KNOWN} and sha256 <> ''"
 _BOUND = "update file set tasks = tasks + 1 where id = ?"
 _UNBIND = """
 update file set tasks = tasks - 1, changed = case tasks when 1 then ?2 else changed end
@@ -52,9 +60,12 @@ where task_file.task = (select key from task where id = ?) order by file.key lim
 """
 _UNUSED = "(tasks = 0 or sha256 = '')"
 """In the words of the index file_unused, or SQLite does not use it."""
-_OLD = f"select id from file where {_UNUSED} and changed <= ? order by changed limit ?"
+_HAS = """
+select 1 from task_file where file = (select key from file where id = ?) and task = (select key from task where id = ?)
+"""
+_OLD = f"select id, changed from file where {_UNUSED} and changed <= ? order by changed limit ?"
 _DELETE = f"delete from file where id = ? and {{}} returning key, workspace, {FILE_SIZE} + max(stored, coalesce(length, 0))"
-_DELETE_UNBOUND = _DELETE.format("tasks = 0")
+_DELETE_UNUSED = _DELETE.format(_UNUSED)
 _DELETE_OLD = _DELETE.format(f"{_UNUSED} and changed <= ?")
 _SIZES = f"select workspace, sum({FILE_SIZE} + max(stored, coalesce(length, 0))) from file group by workspace"
 _LOST = "update file set lost = 1, length = 0, stored = 0 where id = ?"
@@ -92,7 +103,7 @@ class SqliteFiles:
             values = (file.name, file.media_type, file.length, file.offset, file.sha256, file.changed)
             db.execute(_CREATE, (file.id, *file.owner, *values))
             if found is not None:
-                bind(db, found[0], [file.id])
+                bind(db, found[0], [file.id], sql=_BIND)
             return True
 
         created = False
@@ -123,13 +134,16 @@ class SqliteFiles:
     async def files_of(self, task: TaskId, *, limit: int) -> Sequence[StoredFile]:
         return [_file_of(row) for row in await self._reader.rows(_FILES_OF, (task, limit))]
 
+    async def has(self, task: TaskId, file: FileId) -> bool:
+        return bool(await self._reader.rows(_HAS, (file, task)))
+
     async def delete(self, file: FileId) -> bool:
-        return bool(await self._delete([file], _DELETE_UNBOUND))
+        return bool(await self._delete([file], _DELETE_UNUSED))
 
     async def sweep(self, *, unused_for: timedelta, keep: Collection[FileId] = ()) -> int:
         before = self._clock.wall() - unused_for.total_seconds()
         rows = await self._reader.rows(_OLD, (before, SWEEP_FILES + len(keep)))
-        old = [FileId(file) for (file,) in rows if file not in keep][:SWEEP_FILES]
+        old = [FileId(file) for file, changed in rows if not changed or file not in keep][:SWEEP_FILES]
         return len(await self._delete(old, _DELETE_OLD, before)) if old else 0
 
     async def load(self) -> None:
@@ -152,9 +166,10 @@ class SqliteFiles:
 
         def write(db: sqlite3.Connection) -> int | None:
             """By how much more it counts. None: it is gone."""
-            found = db.execute("select stored, length from file where id = ? and not lost", (file.id,)).fetchone()
-            if found is None or not db.execute(_STORE, values).rowcount:
+            found = db.execute(f"select stored, length from file where id = ? and {_KNOWN}", (file.id,)).fetchone()
+            if found is None:
                 return None
+            db.execute(_STORE, values)
             before: int = max(found[0], found[1] or 0)
             return max(file.offset, file.length or 0) - before
 
@@ -188,15 +203,15 @@ class SqliteFiles:
         return gone
 
 
-def are_there(db: sqlite3.Connection, workspace: str, files: Sequence[FileId]) -> bool:
-    sql = "select 1 from file where id = ? and workspace = ?"
-    return all(db.execute(sql, (file, workspace)).fetchone() for file in files)
+def can_bind(db: sqlite3.Connection, task: int, files: Sequence[FileId]) -> bool:
+    """Whether `bind` would pass over none of them."""
+    return all(db.execute(_MAY_BIND, (file, task)).fetchone() for file in files)
 
 
-def bind(db: sqlite3.Connection, task: int, files: Sequence[FileId]) -> None:
-    """The task, by its key, has these files from now on. Those that are not there are passed over."""
+def bind(db: sqlite3.Connection, task: int, files: Sequence[FileId], *, sql: str = _BIND_COMPLETE) -> None:
+    """The task, by its key, has these files from now on: those that are complete, and that its caller may read."""
     for file in files:
-        if db.execute(_BIND, (file, task)).rowcount:
+        if db.execute(sql, (file, task)).rowcount:
             db.execute(_BOUND, (file,))
 
 

@@ -15,7 +15,7 @@ from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
 from hub.storage.sqlite.connections.writer import Writer
 from hub.storage.sqlite.contents import as_value, is_large, write_large
-from hub.storage.sqlite.files import are_there, bind, unbind
+from hub.storage.sqlite.files import bind, can_bind, unbind
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.summaries import keep_summary
 from hub.storage.sqlite.usage import add_budget, spend_as_parent
@@ -226,7 +226,7 @@ class SqliteTasks:
                 _delete(db, place, free_before)
                 return None
             if files and place is not None:
-                if not are_there(db, row.caller.workspace, files):
+                if not can_bind(db, place, files):
                     _delete(db, place, row.created)
                     return _NO_FILE
                 bind(db, place, files)
@@ -278,7 +278,7 @@ class SqliteTasks:
             if found is None:
                 return _NO_TASK
             key, workspace = found
-            if not are_there(db, workspace, files):
+            if not can_bind(db, key, files):
                 return _NO_FILE, ""
             if not _add_calls(db, key, turn.after, names, free_before):
                 return None

@@ -48,6 +48,9 @@ def _use_everything(observer: Observer) -> None:
     for outcome in ("failed", "delivered", "delivered", "dead"):
         observer.pushed(outcome)
     observer.push_caught_up(2.0)
+    observer.file_bytes("in", 7)
+    observer.file_bytes("out", 5)
+    observer.file_bytes("out", 6)
     observer.connections(3)
     observer.refused("overloaded")
     observer.refused("overloaded")
@@ -65,6 +68,7 @@ def test_a_call_is_counted_and_timed() -> None:
     assert _value(metrics, "usage_tokens_total", role="echo", direction="input") == 104
     assert _value(metrics, "usage_tokens_total", role="echo", direction="output") == 22
     assert _value(metrics, "usage_cost_total", role="echo", currency="USD") == 0.75
+    assert [_value(metrics, "file_bytes_total", direction=way) for way in ("in", "out")] == [7, 11]
     assert _value(metrics, "dropped_events_total", role="echo", what="after-the-end") == 2
     assert _value(metrics, "lease_expirations_total", role="echo") == 1
     assert _value(metrics, "registrations_total", role="echo", outcome="withdrawn") == 1
