@@ -266,6 +266,7 @@ async def _running(
             await disk_growth.look()
             supervisor.keep_running("token watch", lambda: _every(LOOK_AT_TOKENS_EVERY, token_watch.look))
             supervisor.keep_running("silence watch", hub.relays.watch)
+            supervisor.keep_running("deadlines of trees", hub.trees.watch)
             supervisor.keep_running("paused tasks", hub.paused_tasks.watch)
             supervisor.keep_running("waiting calls", deps.waiting.watch)
             supervisor.keep_running("lease sweep", lambda: _every(SWEEP_EVERY, reaper.look))

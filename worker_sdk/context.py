@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
@@ -49,15 +50,19 @@ class HubAccess:
 
 
 class Task:
-    """The current task. After `yield NeedInput(…)` returns, `message`, `metadata` and `trace` are those of the newest turn."""
+    """The current task. After `yield NeedInput(…)` returns, `message`, `metadata`, `trace` and `remaining` are those of the
+    newest turn.
+    """
 
-    __slots__ = ("_access", "_send", "context_id", "id")
+    __slots__ = ("_access", "_done_by", "_send", "context_id", "id")
 
-    def __init__(self, task_id: str, context_id: str, send: Send, access: HubAccess | None = None) -> None:
+    def __init__(
+        self, task_id: str, context_id: str, send: Send, access: HubAccess | None = None, remaining: float | None = None
+    ) -> None:
         self.id = task_id
         self.context_id = context_id
-        self._send = send
         self._access = access or HubAccess()
+        self.turn(send, remaining)
 
     @property
     def message(self) -> Message:
@@ -72,6 +77,16 @@ class Task:
     def trace(self) -> str | None:
         """The request's `traceparent`. Calls in the task carry it."""
         return self._send.trace
+
+    @property
+    def trace_state(self) -> str | None:
+        """The `tracestate` that goes with it."""
+        return self._send.trace_state
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the hub ends the task. None: it has no deadline. What the task calls has no later one."""
+        return None if self._done_by is None else max(0.0, self._done_by - time.monotonic())
 
     def usage(
         self,
@@ -202,11 +217,12 @@ class Task:
         access = self._access
         if access.link is None or not access.hub_task:
             raise RolecallError("This task did not come through a hub, so it can call no other role.")
-        trace = {"traceparent": self.trace} if self.trace else {}
-        return access.link(access.hub_task, *words, headers=trace)
+        trace = {"traceparent": self.trace, "tracestate": self.trace_state}
+        return access.link(access.hub_task, *words, headers={name: value for name, value in trace.items() if value})
 
-    def turn(self, send: Send) -> None:
+    def turn(self, send: Send, remaining: float | None = None) -> None:
         self._send = send
+        self._done_by = None if remaining is None else time.monotonic() + remaining
 
     def __repr__(self) -> str:
         return f"Task({self.id!r})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ from rolecall.protocol.dialects import DEFAULT, DIALECTS, read_method
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.methods import Operation
 from rolecall.protocol.text.jsontext import dump
+from rolecall.protocol.text.trace import read_parent, read_state
 from rolecall.protocol.translation import translated_message
 from rolecall.protocol.v0_3 import VERSION
 from worker_sdk.tasks.log import Reader, TaskLog
@@ -47,6 +49,7 @@ _PUSH = frozenset({Operation.PUSH_SET, Operation.PUSH_GET, Operation.PUSH_LIST, 
 _BODY_TIMEOUT = 30.0
 _SETTING = "max_body of the Worker"
 _KEEP_ALIVE = 15.0
+_SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _JSON = (b"content-type", b"application/json")
 _OUTSIDE_RPC = (BodyTooLarge, BodyTooSlow, MediaTypeNotSupported)
 """Errors with an HTTP status of their own. All others are sent with 200, because common clients drop other bodies."""
@@ -178,7 +181,7 @@ class Server:
 
     async def _send(self, call: RpcCall) -> bytes:
         send = _read_send(call)
-        task_log = self._tasks.deliver(send, **_names(call)).log
+        task_log = self._tasks.deliver(send, **_from_hub(call)).log
         if send.blocking:
             await task_log.wait_until_resting()
         version = call.dialect.version
@@ -200,7 +203,7 @@ class Server:
     def _open_stream(self, call: RpcCall) -> tuple[TaskLog, int, bool]:
         """The Task as of the start of the turn, then all events since, also for a message that was delivered before."""
         send = _read_send(call)
-        delivery = self._tasks.deliver(send, **_names(call))
+        delivery = self._tasks.deliver(send, **_from_hub(call))
         if delivery.start < delivery.log.first:
             return delivery.log, delivery.log.end, True
         return delivery.log, delivery.start, True
@@ -267,7 +270,10 @@ def _read_call(request: jsonrpc.RpcRequest, headers: dict[bytes, bytes]) -> RpcC
 def _read_send(call: RpcCall) -> Message:
     """Handlers get messages in the dialect of task logs, whatever the caller's."""
     dialect = call.dialect.version
-    send = call.dialect.requests.read_send(call.request.params, Target(), trace=call.header(b"traceparent"))
+    trace = read_parent(call.headers.get(b"traceparent"))
+    send = call.dialect.requests.read_send(call.request.params, Target(), trace=trace)
+    if trace is not None and b"tracestate" in call.headers:
+        send = replace(send, trace_state=read_state((call.headers[b"tracestate"],)))
     if dialect == VERSION:
         return send
     message = translated_message(send.params["message"], dialect, VERSION)
@@ -279,9 +285,17 @@ def _task(task_log: TaskLog, dialect: str, history_length: int | None = None, *,
     return EventEncoder(dialect).encode(Event(EventKind.TASK, None, VERSION, body))
 
 
-def _names(call: RpcCall) -> dict[str, str]:
-    """What a hub calls the message, and the task."""
-    return {"idempotency_key": call.header(b"idempotency-key") or "", "hub_task": call.header(b"a2a-task") or ""}
+def _from_hub(call: RpcCall) -> dict[str, Any]:
+    """What a hub calls the message, and the task, and the seconds that remain for it."""
+    return {
+        "idempotency_key": call.header(b"idempotency-key") or "",
+        "hub_task": call.header(b"a2a-task") or "",
+        "remaining": _seconds(call.header(b"a2a-remaining") or ""),
+    }
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if _SECONDS.fullmatch(text) else None
 
 
 async def _stop_when_gone(receive: Receive, reader: Reader) -> None:

@@ -276,7 +276,8 @@ class Hub:
                 raise
             if stored:
                 self._note_decision(row.id, route)
-                relay = self.relays.start(row, (turn,), route=route, send=send, references=references)
+                due = None if branch is None else self.trees.due(branch)
+                relay = self.relays.start(row, (turn,), route=route, send=send, references=references, due=due)
                 if branch is not None:
                     self.trees.began(row, branch)
             return relay
@@ -384,7 +385,8 @@ class Hub:
         if not stored:
             return None
         self._note_decision(task, route)
-        return self.relays.start(row, turns, route=route, send=send, references=references)
+        due = self.trees.due_of(task)
+        return self.relays.start(row, turns, route=route, send=send, references=references, due=due)
 
     async def _find_child(self, caller: Caller, send: Send, parent: ParentCall) -> TaskRow | None:
         """Within a task only its own children can be answered, or referred to. TaskNotFound."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -22,7 +21,6 @@ from rolecall.protocol.workers import requests as calls
 
 _JSON = b"application/json"
 _STREAM = b"text/event-stream, application/json"
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,128})?")
 
 
 class HttpForwarder:
@@ -44,7 +42,11 @@ class HttpForwarder:
         request = protocol.request(WorkerMethod.STREAM if stream else WorkerMethod.SEND, dispatch.ids, params, send.extensions)
         headers = [*request.headers, ("A2A-Hop", str(send.hops + 1)), ("A2A-Task", dispatch.ids.task)]
         if send.trace is not None:
-            headers += _trace(send.trace)
+            headers.append(("traceparent", send.trace))
+            if send.trace_state is not None:
+                headers.append(("tracestate", send.trace_state))
+        if dispatch.remaining is not None:
+            headers.append(("A2A-Remaining", f"{max(dispatch.remaining, 0.0):.3f}"))
         if offer.replays:
             headers.append(("Idempotency-Key", _key_of(dispatch)))
         form, accept = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays), _STREAM if stream else _JSON
@@ -140,8 +142,3 @@ def _key_of(dispatch: Dispatch) -> str:
 
 def _protocol(offer: Offer, ids: Ids) -> WorkerProtocol:
     return protocol_for(offer.reached(ids.log_dialect))
-
-
-def _trace(trace: str | None) -> list[tuple[str, str]]:
-    """The caller's traceparent, only if it is valid."""
-    return [("traceparent", trace)] if trace is not None and _TRACEPARENT.fullmatch(trace) else []

@@ -14,12 +14,14 @@ from rolecall.model.worker import Offer
 
 class Dispatch(Value, frozen=True):
     """One message on its way to a worker. `ids.worker_task` is set if the message continues a task.
-    `references` maps the task ids that the message refers to, to the worker's ids.
+    `references` maps the task ids that the message refers to, to the worker's ids. `remaining`: seconds until the task must be
+    done.
     """
 
     send: Send
     ids: Ids
     references: dict[str, str]
+    remaining: float | None = None
 
 
 class Attach(Value, frozen=True):

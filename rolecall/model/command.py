@@ -62,10 +62,12 @@ class Send(Value, frozen=True):
     key: str | None = None
     """The call's `Idempotency-Key`."""
     trace: str | None = None
-    """The caller's `traceparent`."""
+    """The caller's `traceparent`, if it is valid."""
+    trace_state: str | None = None
+    """The caller's `tracestate`, to go with it."""
     extensions: tuple[str, ...] = ()
-    """The requested extensions, from `A2A-Extensions`. The hub forwards those that are not its own, and `traceparent`, and no
-    other header.
+    """The requested extensions, from `A2A-Extensions`. The hub forwards those that are not its own, and the trace, and no other
+    header.
     """
     hops: int = 0
     """How many hubs the call has passed, from `A2A-Hop`."""

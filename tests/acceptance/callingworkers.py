@@ -24,6 +24,8 @@ async def plan(text: str, task: Task) -> str:
 
 @writer.on_message
 async def write(text: str, task: Task) -> str:
+    if text == "trace":
+        return (await task.call("shouter", text, within=20)).text
     if text.startswith("ask"):
         return "wrote " + (await task.call("asker", text)).text
     return f"wrote {text}"
@@ -106,8 +108,9 @@ async def wait_for_slow(text: str, task: Task) -> str:
 
 
 @shouter.on_message
-async def upper(text: str) -> str:
-    return text.upper()
+async def upper(text: str, task: Task) -> str:
+    """`trace`: what came with the call."""
+    return f"{task.trace} {task.trace_state} {task.remaining or 0:.0f}" if text == "trace" else text.upper()
 
 
 @leaf.on_message

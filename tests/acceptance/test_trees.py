@@ -202,6 +202,16 @@ def test_a_question_that_a_handler_gives_up_leaves_its_task_at_work(agents: Agen
     assert agents.states("asker") == ["input-required"]
 
 
+def test_the_trace_and_the_remaining_time_go_down(agents: Agents) -> None:
+    for role in ("writer", "shouter"):
+        agents.start(role)
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    sent = {"traceparent": parent, "tracestate": "a=1,b=2"}
+    assert text_of(agents.rpc("writer", "message/send", text_message("trace"), **sent)["result"]) == f"{parent} a=1,b=2 20"
+    for wrong in ({"traceparent": parent.upper(), "tracestate": "a=1"}, {"tracestate": "a=1"}):
+        assert text_of(agents.rpc("writer", "message/send", text_message("trace"), **wrong)["result"]) == "None None 20"
+
+
 def test_the_worker_of_the_how_to_calls_another(agents: Agents) -> None:
     agents.start("shouter")
     text = (ROOT / "docs/howto/agents-that-call-agents.md").read_text("utf-8")

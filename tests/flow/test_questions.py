@@ -105,6 +105,25 @@ async def test_a_worker_that_does_not_replay_is_asked_for_its_task(system: Syste
     assert await state_of(system, root) is COMPLETED
 
 
+async def test_a_parent_that_goes_on_has_its_deadline_as_before(system: System) -> None:
+    system.with_bounds(silence=timedelta(hours=1))
+    system.watch()
+    root = await begun(system, "planner", task(position="b.1"), Hold())
+    middle = await child(system, root, "writer", task(position="b.1"), hold := Hold(), CUT, within=30.0)
+    below = await child(system, middle, "asker", task(position="b.1"), status("input-required", position="b.2"), goes_on=True)
+    await settled()
+    for steps in ((asks_for(below, 2),), (status("working", position="b.3"), Hold())):
+        system.forwarder.plan("writer:a", *steps)
+    hold.release()
+    await settled()
+    system.forwarder.plan("asker:a", *goes_on())
+    await system.hub.send(CALLER, answer("asker", below))
+    await settled()
+    assert await state_of(system, middle) is WORKING
+    await asyncio.sleep(20)
+    assert await state_of(system, middle) is TaskState.FAILED
+
+
 @pytest.mark.parametrize("how", ["canceled", "failed"])
 async def test_the_end_of_the_child_wakes_its_parent(system: System, how: str) -> None:
     root, below = await asking(system, "planner", "asker")

@@ -25,7 +25,8 @@ from rolecall.model.value import replace
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.branches import cancelled, child, row_of, settled, state_of, within, working
 from tests.flow.conftest import CALLER, System, hub_limits, say
-from tests.helpers.scripted import task
+from tests.flow.relayed import end
+from tests.helpers.scripted import status, task
 from tests.helpers.watched_engine import Hold
 
 
@@ -86,6 +87,69 @@ async def test_a_child_has_no_later_deadline_than_its_parent(system: System) -> 
     assert await state_of(system, root) is TaskState.WORKING
     with pytest.raises((DeadlineBefore, ParentOver)):
         await child(system, one, "editor")
+
+
+def remaining(system: System, role: str) -> list[float | None]:
+    """What each message to that role's worker said of its time."""
+    calls = [call for kind, worker, call in system.forwarder.calls if (kind, worker) == ("deliver", f"{role}:a")]
+    return [round(call.remaining, 1) if call.remaining is not None else None for call in calls]
+
+
+async def test_a_worker_is_told_how_much_time_remains(system: System) -> None:
+    root = await working(system, "planner")
+    one = await child(system, root, "writer", within=10.0)
+    await asyncio.sleep(4)
+    await child(system, one, "editor", within=60.0)
+    await child(system, one, "tester", within=2.0, goes_on=True)
+    found = [remaining(system, role) for role in ("planner", "writer", "editor", "tester")]
+    assert found == [[None], [10.0], [6.0], [2.0]]
+
+
+async def test_a_child_has_no_more_time_than_the_hub_gives_its_parent_unless_it_goes_on(system: System) -> None:
+    system.with_bounds(silence=timedelta(hours=1), deadline=timedelta(seconds=30))
+    root = await working(system, "planner")
+    await asyncio.sleep(10)
+    await child(system, root, "writer")
+    await child(system, root, "editor", goes_on=True)
+    found = [remaining(system, role) for role in ("planner", "writer", "editor")]
+    assert found == [[30.0], [20.0], [30.0]]
+
+
+async def test_a_pause_does_not_stop_the_time_of_a_child(system: System) -> None:
+    system.with_bounds(silence=timedelta(hours=1))
+    system.supervisor.keep_running("deadlines", system.hub.trees.watch)
+    system.watch()
+    root = await working(system, "planner")
+    question = task(), status("input-required")
+    one, two = [await child(system, root, role, *question, within=30.0) for role in ("writer", "editor")]
+    await asyncio.sleep(20)
+    system.forwarder.plan("writer:a", status("working"), Hold())
+    answer = replace(say("blue", role="writer", taskId=one), blocking=False)
+    await system.hub.send(CALLER, answer)
+    assert remaining(system, "writer") == [30.0, 10.0]
+    assert [await state_of(system, task_id) for task_id in (one, two)] == [TaskState.WORKING, TaskState.INPUT_REQUIRED]
+    await asyncio.sleep(12)
+    for task_id in (one, two):
+        assert end(await system.get(task_id)) == ("failed", "DEADLINE_EXCEEDED")
+    assert sorted(system.forwarder.asked("cancel")) == ["editor:a", "writer:a"]
+    assert await state_of(system, root) is TaskState.WORKING
+
+
+async def test_the_deadline_of_a_child_outlasts_a_restart(stored_system: System) -> None:
+    system = stored_system
+    root = await working(system, "planner")
+    one = await child(system, root, "writer", within=30.0)
+    two = await child(system, root, "editor", task(), status("input-required"), within=30.0)
+    await asyncio.sleep(20)
+    for role in ("planner", "writer"):
+        system.forwarder.plan(f"{role}:a", Hold())
+    await system.restart(silence=timedelta(hours=1))
+    system.supervisor.keep_running("deadlines", system.hub.trees.watch)
+    system.watch()
+    await asyncio.sleep(5)
+    assert [await state_of(system, task_id) for task_id in (one, two)] == [TaskState.WORKING, TaskState.INPUT_REQUIRED]
+    await asyncio.sleep(8)
+    assert [await state_of(system, task_id) for task_id in (one, two)] == [TaskState.FAILED] * 2
 
 
 async def test_only_the_worker_of_a_running_task_calls_in_it(system: System) -> None:

@@ -79,8 +79,9 @@ class Execution:
         *,
         hub_task: str = "",
         link: LinkWithin | None = None,
+        remaining: float | None = None,
     ) -> None:
-        """`hub_task`: the hub's id of the task; `link`: the way to call through the hub."""
+        """`hub_task`: the hub's id of the task; `link`: the way to call through the hub; `remaining`: seconds for this turn."""
         self.log = task_log
         self._handler = handler
         self._slots = slots
@@ -88,7 +89,7 @@ class Execution:
         self._question_lock = asyncio.Lock()
         self._usage = PendingUsage(self._send_usage)
         access = HubAccess(hub_task, link, self._ask, self._usage.add)
-        self._task = Task(task_log.task_id, task_log.context_id, send, access)
+        self._task = Task(task_log.task_id, task_log.context_id, send, access, remaining)
         self._message = self._addressed(self._task.message.raw)
         self._arguments = handler.arguments(Message(self._message), self._task)
         self._on_end = on_end
@@ -105,6 +106,11 @@ class Execution:
     @property
     def stopping(self) -> bool:
         return self._stop_outcome is not None
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds that the task may still take."""
+        return self._task.remaining
 
     @property
     def waits(self) -> bool:
@@ -126,11 +132,11 @@ class Execution:
         self._job = asyncio.create_task(self._run(), name=f"handler of task {self.log.task_id}")
         self._job.add_done_callback(self._on_job_end)
 
-    def resume(self, send: Send) -> None:
+    def resume(self, send: Send, remaining: float | None = None) -> None:
         """Answer the question that the handler waits for. The caller has taken the slot."""
         assert self._reply is not None
         self._holds_slot = True
-        self._task.turn(send)
+        self._task.turn(send, remaining)
         message = self._addressed(self._task.message.raw)
         self.log.add_turn(message)
         self._put_status(TaskState.WORKING)

@@ -80,8 +80,9 @@ class Tasks:
         """In the order in which they began; without those that were removed."""
         return iter(list(self._by_id.values()))
 
-    def deliver(self, send: Send, *, idempotency_key: str = "", hub_task: str = "") -> Delivery:
+    def deliver(self, send: Send, *, idempotency_key: str = "", hub_task: str = "", remaining: float | None = None) -> Delivery:
         """Start or resume a handler. A repeated message returns its first delivery. `hub_task`: the hub's id of the task.
+        `remaining`: seconds that it may take.
 
         WorkerRefused: nothing was done. Also TaskNotFound, TaskEnded, InvalidParams.
         """
@@ -90,7 +91,7 @@ class Tasks:
         known = self._deliveries.get(key)
         if known is not None:
             return known
-        delivery = self._resume(send) if send.task_id else self._start(send, hub_task)
+        delivery = self._resume(send, remaining) if send.task_id else self._start(send, hub_task, remaining)
         self._deliveries[key] = delivery
         self._keys.setdefault(delivery.log.task_id, []).append(key)
         return delivery
@@ -160,17 +161,19 @@ class Tasks:
             raise TaskNotFound
         return execution
 
-    def _start(self, send: Send, hub_task: str) -> Delivery:
+    def _start(self, send: Send, hub_task: str, remaining: float | None) -> Delivery:
         self._check_room()
         handler = self._skills.choose(send.target.skill)
         log = TaskLog(new_task_id(), send.context_id or new_context_id(), cap=self._limits.log, max_event=self._max_event)
-        execution = Execution(log, handler, self.slots, send, self._on_end, hub_task=hub_task, link=self._link)
+        execution = Execution(
+            log, handler, self.slots, send, self._on_end, hub_task=hub_task, link=self._link, remaining=remaining
+        )
         self.slots.take()
         self._by_id[log.task_id] = execution
         execution.start()
         return Delivery(execution, log.end)
 
-    def _resume(self, send: Send) -> Delivery:
+    def _resume(self, send: Send, remaining: float | None) -> Delivery:
         execution = self._find(send.task_id or "")
         log = execution.log
         if send.context_id and send.context_id != log.context_id:
@@ -181,7 +184,7 @@ class Tasks:
             raise InvalidParams("The task is working and accepts no message now. Wait until it asks for input.")
         self._check_room()
         self.slots.take()
-        execution.resume(send)
+        execution.resume(send, remaining)
         return Delivery(execution, log.end)
 
     def _check_room(self) -> None:

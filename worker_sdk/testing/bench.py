@@ -56,6 +56,7 @@ class Bench:
         returns: type[ModelT],
         skill: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        within: float | None = None,
     ) -> ModelT: ...
 
     @overload
@@ -66,6 +67,7 @@ class Bench:
         returns: None = None,
         skill: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        within: float | None = None,
     ) -> Reply: ...
 
     async def call(
@@ -75,9 +77,10 @@ class Bench:
         returns: type[ModelT] | None = None,
         skill: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        within: float | None = None,
     ) -> ModelT | Reply:
         """As `HubClient.call`."""
-        reply = (await self.send(message, metadata=with_skill(metadata, skill))).raise_for_state()
+        reply = (await self.send(message, metadata=with_skill(metadata, skill), within=within)).raise_for_state()
         return reply if returns is None else reply.as_model(returns)
 
     async def send(
@@ -88,9 +91,13 @@ class Bench:
         context_id: str | None = None,
         blocking: bool = True,
         metadata: Mapping[str, Any] | None = None,
+        within: float | None = None,
+        trace: str | None = None,
     ) -> Reply:
-        """Send, and wait until the task has ended or asks for input."""
-        delivery = await self._deliver(message, task_id, context_id, metadata)
+        """Send, and wait until the task has ended or asks for input. `within` and `trace`: what the handler finds in
+        `task.remaining` and `task.trace`; no test ends a task in time.
+        """
+        delivery = await self._deliver(message, task_id, context_id, metadata, within=within, trace=trace)
         if blocking:
             await delivery.log.wait_until_resting()
         return reply_of(parse(delivery.log.snapshot()))
@@ -131,10 +138,11 @@ class Bench:
         task_id: str | None,
         context_id: str | None,
         metadata: Mapping[str, Any] | None,
+        **headers: Any,
     ) -> Delivery:
         document = message_document(message, task_id=task_id, context_id=context_id)
         assert self._hub is not None
         params = {"message": document, "metadata": dict(metadata or {})}
-        delivery = self._hub.deliver(self.tasks, self._worker.role, params)
+        delivery = self._hub.deliver(self.tasks, self._worker.role, params, **headers)
         await self._hub.look(delivery.log.task_id)
         return delivery

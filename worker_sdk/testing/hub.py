@@ -55,11 +55,20 @@ class TestHub:
     def link_within(self, task: str, *words: str, headers: Mapping[str, str]) -> HubLink:
         return _Link(self, self._known[task], words, headers)
 
-    def deliver(self, tasks: Tasks, role: str, params: JsonObject, parent: Known | None = None, **headers: Any) -> Delivery:
+    def deliver(
+        self,
+        tasks: Tasks,
+        role: str,
+        params: JsonObject,
+        parent: Known | None = None,
+        *,
+        trace: str | None = None,
+        within: float | None = None,
+    ) -> Delivery:
         """Start a task, or answer one."""
-        send = v03.read_send(params, Target(), trace=headers.get("trace"))
+        send = v03.read_send(params, Target(), trace=trace)
         hub_task = new_task_id()
-        delivery = tasks.deliver(send, hub_task=hub_task)
+        delivery = tasks.deliver(send, hub_task=hub_task, remaining=within)
         if send.task_id is None:
             known = Known(tasks, delivery.execution, (*(parent.roles if parent is not None else ()), role), parent)
             self._known[hub_task] = self._known[delivery.log.task_id] = known
@@ -78,7 +87,7 @@ class TestHub:
             raise errors.RoleUnknown(role, sorted(self._roles))
         if params["message"].get("taskId") is None and role in parent.roles and "again" not in words:
             raise errors.RoleInChain((*parent.roles, role))
-        delivery = self.deliver(tasks, role, params, parent, trace=trace)
+        delivery = self.deliver(tasks, role, params, parent, trace=trace, within=_within(parent, words))
         if "goes-on" not in words:
             self._run(self._end_with(parent, tasks, delivery.log))
         return delivery
@@ -144,6 +153,13 @@ class _Link(HubLink):
         except errors.HubError as error:
             raise _refused(error) from error
         yield _frames(log, start)
+
+
+def _within(parent: Known, words: tuple[str, ...]) -> float | None:
+    """The seconds of a child: never more than its parent has."""
+    named = [float(word.removeprefix("within=")) for word in words if word.startswith("within=")]
+    remaining = parent.execution.remaining
+    return min([*named, *([remaining] if remaining is not None else [])], default=None)
 
 
 async def _frames(log: TaskLog, start: int) -> AsyncIterator[bytes]:

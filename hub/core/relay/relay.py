@@ -203,11 +203,20 @@ class Relay(Inbox):
             self.post(Trigger.DRAIN)
 
     def check_deadline(self) -> None:
-        deadline = self._deps.deadline.total_seconds()
-        if self.due is not None and self._deps.clock.monotonic() > self.due:
-            self.post(Trigger.GIVE_UP, DeadlineOfCall())
-        if deadline and self._deps.clock.monotonic() - self._called_at > deadline:
-            self.post(Trigger.GIVE_UP, DeadlinePassed(deadline))
+        now, deadline = self._deps.clock.monotonic(), self._deps.deadline.total_seconds()
+        if self.due is not None and now > self.due:
+            self.post(Trigger.OVERDUE, DeadlineOfCall())
+        if deadline and now - self._called_at > deadline:
+            self.post(Trigger.OVERDUE, DeadlinePassed(deadline))
+
+    @property
+    def done_by(self) -> float | None:
+        """When the task must be done, for whatever reason. None: at no time."""
+        deadline = self._deps.deadline
+        if not deadline:
+            return self.due
+        end = self._called_at + deadline.total_seconds()
+        return end if self.due is None else min(self.due, end)
 
     def stop(self) -> None:
         """The hub stops: nothing more is done for this task, whatever the store still writes."""
@@ -328,7 +337,9 @@ class Relay(Inbox):
             send = self._message()
             self._budget.opened(self._deps.clock.monotonic(), self._end, delivers=True)
             try:
-                self._call.deliver(registration.offer, Dispatch(send, self.log_writer.ids, self._references))
+                done_by = self.done_by
+                remaining = done_by - self._deps.clock.monotonic() if done_by is not None else None
+                self._call.deliver(registration.offer, Dispatch(send, self.log_writer.ids, self._references, remaining))
             except HubError as error:
                 self.post(Trigger.GIVE_UP, error)
             if self.message_memory:
@@ -415,12 +426,10 @@ class Relay(Inbox):
 
     def _attach(self, _: Any) -> None:
         """Attach to a paused task. Whether it is lost with its worker is decided elsewhere."""
-        worker = self.row.worker
-        current = self._deps.engine.registry.get(self.row.caller.workspace, worker) if worker else None
-        if current is None or current.epoch != self.row.epoch:
+        self.registration = current = self._kept_lease()
+        if current is None:
             self.post(Trigger.LET_GO)
             return
-        self.registration = current
         self._budget.opened(self._deps.clock.monotonic(), self._end, delivers=False)
         self._call.attach(current.offer, Attach(self.log_writer.ids, self.log_writer.position))
 
@@ -521,10 +530,11 @@ class Relay(Inbox):
         self._begin(None)
         if (
             isinstance(self._error, LogFull | DeadlinePassed | DeadlineOfCall | AnswerTooLarge)
-            and self.registration
             and self.log_writer.ids.worker_task
         ):
-            self._call.call_off(self.registration.offer, self.log_writer.ids)
+            registration = self.registration or self._kept_lease()
+            if registration is not None:
+                self._call.call_off(registration.offer, self.log_writer.ids)
 
     def _finish(self, _: Any) -> None:
         """The relay is over: tell everybody, before any waiter of this relay continues."""
@@ -550,6 +560,12 @@ class Relay(Inbox):
             return None
         self.registration = current
         return current
+
+    def _kept_lease(self) -> Registration | None:
+        """The lease under which the worker got the task, if it has not ended."""
+        worker = self.row.worker
+        current = self._deps.engine.registry.get(self.row.caller.workspace, worker) if worker else None
+        return current if current is not None and current.epoch == self.row.epoch else None
 
     def _suspect(self, error: WorkerUnreachable) -> None:
         if self.registration is not None:

@@ -40,6 +40,8 @@ class Relays:
         """Their probes wait for their turn."""
         self.on_end: Callable[[TaskId], None] = lambda task: None
         """Called when a task has ended."""
+        self.due_of: Callable[[TaskId], float | None] = lambda task: None
+        """When a task must be done: see Relay."""
         self.on_rest: Callable[[TaskId], None] = lambda task: None
         """Called when nobody follows a task any more that is paused."""
         supervisor.at_close(self._stop)
@@ -52,11 +54,25 @@ class Relays:
 
     def open(self, row: TaskRow, turns: Sequence[Turn]) -> Relay:
         """The relay of a task. A task that nothing runs gets one; it must be told to do something, or let go."""
-        return self._running.get(row.id) or self._add(Relay(self._deps, self._supervisor, row, turns))
+        relay = self._running.get(row.id)
+        if relay is None:
+            relay = self._add(Relay(self._deps, self._supervisor, row, turns))
+            relay.due = self.due_of(row.id)
+        return relay
 
-    def start(self, row: TaskRow, turns: Sequence[Turn], *, route: Route, send: Send, references: dict[str, str]) -> Relay:
-        """Deliver a stored message. The relay of a paused task has been let go before."""
+    def start(
+        self,
+        row: TaskRow,
+        turns: Sequence[Turn],
+        *,
+        route: Route,
+        send: Send,
+        references: dict[str, str],
+        due: float | None = None,
+    ) -> Relay:
+        """Deliver a stored message. The relay of a paused task has been let go before. `due`: see Relay."""
         relay = self._add(Relay(self._deps, self._supervisor, row, turns))
+        relay.due = due
         relay.deliver(send, route, references)
         return relay
 

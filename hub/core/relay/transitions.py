@@ -90,7 +90,9 @@ class Trigger(StrEnum):
     CANCELED = "canceled"
     """The caller has canceled the task, and its worker does not object or does not answer."""
     GIVE_UP = "give up"
-    """Deadline, silence, a full log, or no way back to the worker."""
+    """Silence, a full log, or no way back to the worker."""
+    OVERDUE = "overdue"
+    """The task has not been done in time."""
     LEASE_LOST = "lease lost"
     """The worker is gone, or another process has its name."""
     LOOK = "look"
@@ -210,6 +212,7 @@ _FROM_ANYWHERE: dict[Trigger, Step | Choice] = {
 _WHILE_AT_WORK: dict[Trigger, Step | Choice] = {
     **_FROM_ANYWHERE,
     Trigger.GIVE_UP: _GIVEN_UP,
+    Trigger.OVERDUE: _GIVEN_UP,
     Trigger.LEASE_LOST: _GIVEN_UP,
     Trigger.PAUSED: _to(Phase.RESTING, Effect.BEGIN, Effect.REST),
     Trigger.ENDED: _to(Phase.ENDED, Effect.BEGIN, Effect.REST),

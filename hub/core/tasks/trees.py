@@ -13,11 +13,13 @@ from typing import NamedTuple
 from hub.core.relay.cancel import cancel, end
 from hub.core.relay.context import Dependencies
 from hub.core.relay.relays import Relays
+from hub.core.relay.transitions import Trigger
 from hub.core.supervisor import Supervisor
 from rolecall.errors import (
     CallerGone,
     ChainTooLong,
     DeadlineBefore,
+    DeadlineOfCall,
     HubError,
     LeaseUnknown,
     ParentOver,
@@ -36,6 +38,7 @@ from rolecall.model.worker import Registration
 log = logging.getLogger(__name__)
 
 _TRY_AGAIN = 0.1
+_LOOK_EVERY = 1.0
 _SHOWN = 1_000
 """Tasks of a tree that are shown."""
 
@@ -80,13 +83,15 @@ class Trees:
         self._parents: dict[TaskId, _Parent] = {}
         self._branches: dict[TaskId, Branch] = {}
         """Of the children that have not ended."""
+        self._deadlines: dict[TaskId, tuple[Caller, float]] = {}
+        """Of those that have one, on the wall clock."""
         self._admitting: Counter[TaskId] = Counter()
         """How many children are being stored, by the root of their tree."""
         self.on_child_end: Callable[[TaskId], None] = lambda parent: None
         """Called with the parent when a child has ended."""
         self.on_resume: Callable[[TaskId], None] = lambda task: None
         """Called when the worker of a paused task reports that it goes on."""
-        relays.on_end = self.ended
+        relays.on_end, relays.due_of = self.ended, self.due_of
 
     # --- a call from within a task
 
@@ -158,11 +163,42 @@ class Trees:
         if not self._admitting[root]:
             del self._admitting[root]
 
+    # --- deadlines
+
+    def due(self, branch: Branch) -> float | None:
+        """When a child must be done, on the monotonic clock: at its own deadline, and with its parent unless it goes on."""
+        clock = self._deps.clock
+        own = clock.monotonic() + branch.deadline - clock.wall() if branch.deadline is not None else None
+        parent = self._relays.of(branch.parent) if not branch.goes_on else None
+        return _earliest(own, parent.done_by if parent is not None and not parent.rests else None)
+
+    def due_of(self, task: TaskId) -> float | None:
+        branch = self._branches.get(task)
+        return self.due(branch) if branch is not None else None
+
+    async def watch(self) -> None:
+        """Run forever: end the children that are paused at their deadline. Others have a relay that sees to it."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            now = self._deps.clock.wall()
+            for task, (caller, deadline) in list(self._deadlines.items()):
+                relay = self._relays.of(task)
+                if deadline < now and (relay is None or relay.rests):
+                    await self._end_late(caller, task)
+
+    async def _end_late(self, caller: Caller, task: TaskId) -> None:
+        with suppress(TaskNotFound, StoreUnavailable):  # it is looked at again
+            row = await self._tasks.get(caller, task)
+            relay = self._relays.open(row, await self._tasks.turns(task))
+            relay.post(Trigger.OVERDUE, DeadlineOfCall())
+
     # --- the end of a task
 
     def ended(self, task: TaskId) -> None:
         """A task has ended, in whatever way: what it started ends too, unless it was declared to go on."""
         branch = self._branches.pop(task, None)
+        if branch is not None and branch.deadline is not None:
+            self._deadlines.pop(task, None)
         if branch is not None and (parent := self._parents.get(branch.parent)) is not None:
             parent.children.pop(task, None)
             self.on_child_end(branch.parent)
@@ -233,6 +269,8 @@ class Trees:
         """Take up the trees that an earlier hub left, after its tasks. A child whose parent has ended meanwhile ends."""
         for row, branch in await self._tasks.open_children():
             self._keep(self._running(branch.parent) or await self._paused(row.caller, branch.parent), row, branch)
+            if (relay := self._relays.of(row.id)) is not None:
+                relay.due = self.due(branch)
 
     async def tree(self, row: TaskRow) -> tuple[TaskRow, Sequence[Child]]:
         """The root of the tree, and all below it. Where the root has been deleted, the task itself is in its place."""
@@ -265,12 +303,12 @@ class Trees:
     def _keep(self, parent: _Parent | None, row: TaskRow, branch: Branch) -> None:
         """`parent` None: it has ended."""
         self._branches[row.id] = branch
+        if branch.deadline is not None:
+            self._deadlines[row.id] = row.caller, branch.deadline
         if parent is None:
             self._lose_parent(row.caller, row.id, branch)
         else:
             self._parents.setdefault(branch.parent, parent).children[row.id] = branch
-        if branch.deadline is not None and (relay := self._relays.of(row.id)) is not None:
-            relay.due = self._deps.clock.monotonic() + branch.deadline - self._deps.clock.wall()
 
 
 def _earliest(*times: float | None) -> float | None:

@@ -31,6 +31,7 @@ class CallHeaders(Value, frozen=True):
     after: Cursor | None = None
     key: str | None = None
     trace: str | None = None
+    trace_state: str | None = None
     extensions: tuple[str, ...] = ()
     hops: int = 0
     """How many hubs the call has passed."""
@@ -195,6 +196,8 @@ def _read_send(call: OperationCall) -> Send:
     send = read(call.params, call.target, trace=call_headers.trace, key=call_headers.key, extensions=extensions)
     if numbers and send.push is not None:
         send = replace(send, push=send.push.of(send.push.task, numbers=True))
+    if call_headers.trace_state is not None:
+        send = replace(send, trace_state=call_headers.trace_state)
     if call.parent is not None:
         if send.alias:
             raise UnsupportedOperation("In a task, call in version 0.3 or later: in 0.1 callers name tasks themselves.")

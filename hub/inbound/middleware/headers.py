@@ -11,6 +11,7 @@ from hub.server.asgi import Headers
 from rolecall.errors import GoesInCircles, InvalidParams
 from rolecall.model.command import MAX_HOPS, ParentCall
 from rolecall.model.ids import Cursor, TaskId, WorkerId, is_instance, is_role, split_name
+from rolecall.protocol.text.trace import read_parent, read_state
 
 _EXTENSION = re.compile(r"[!-+\--~]{1,256}")
 _MAX_EXTENSIONS = 32
@@ -28,8 +29,14 @@ def read_call_headers(request: Request) -> CallHeaders:
     headers = request.headers
     if _READ.isdisjoint(headers):
         return _NONE
+    trace = read_parent(headers.get(b"traceparent"))
     return CallHeaders(
-        after=_cursor(headers), key=_key(headers), trace=_trace(headers), extensions=_extensions(request), hops=_hops(headers)
+        after=_cursor(headers),
+        key=_key(headers),
+        trace=trace,
+        trace_state=_trace_state(request) if trace is not None and b"tracestate" in headers else None,
+        extensions=_extensions(request),
+        hops=_hops(headers),
     )
 
 
@@ -113,9 +120,8 @@ def _key(headers: dict[bytes, bytes]) -> str | None:
     return value.strip().decode()
 
 
-def _trace(headers: dict[bytes, bytes]) -> str | None:
-    value = headers.get(b"traceparent")
-    return value.decode("ascii", "ignore")[:256] if value else None
+def _trace_state(request: Request) -> str | None:
+    return read_state([value for name, value in request.scope["headers"] if name == b"tracestate"])
 
 
 def _hops(headers: dict[bytes, bytes]) -> int:

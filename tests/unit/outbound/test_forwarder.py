@@ -43,10 +43,10 @@ def offer(url: str, *, streaming: bool = True, replays: bool = False) -> Offer:
     return Offer(WorkerId("echo", "1"), url, streaming=streaming, replays=replays)
 
 
-def dispatch(*, trace: str | None = None, hops: int = 0) -> Dispatch:
+def dispatch(*, remaining: float | None = None, **members: Any) -> Dispatch:
     message = {"kind": "message", "role": "user", "messageId": "m-1", "parts": [{"kind": "text", "text": "hello"}]}
-    send = Send(Target(), {"message": message}, "0.3", "m-1", trace=trace, hops=hops)
-    return Dispatch(send, Ids(TaskId("t-hub"), "c-hub"), {})
+    send = Send(Target(), {"message": message}, "0.3", "m-1", **members)
+    return Dispatch(send, Ids(TaskId("t-hub"), "c-hub"), {}, remaining)
 
 
 def result(value: Any) -> bytes:
@@ -141,12 +141,17 @@ async def test_attach_sends_the_position(client: Client) -> None:
     assert request.headers["last-event-id"] == "boot.7"
 
 
-async def test_an_invalid_traceparent_is_not_passed_on(client: Client) -> None:
+async def test_the_trace_and_the_remaining_time_are_headers(client: Client) -> None:
     async with RawServer(always(answer(result(task())))) as server:
-        wrong_trace = dispatch(trace="x\r\nX-Evil: 1")
-        assert len(await collect_events(partial(HttpForwarder(client).deliver, "default", offer(server.url), wrong_trace))) == 1
-    assert "traceparent" not in server.requests[0].headers
-    assert "x-evil" not in server.requests[0].headers
+        for sent in (
+            dispatch(),
+            dispatch(trace="00-1", trace_state="a=1", remaining=2.5),
+            dispatch(trace_state="a=1", remaining=-1),
+        ):
+            assert len(await collect_events(partial(HttpForwarder(client).deliver, "default", offer(server.url), sent))) == 1
+    names = ("traceparent", "tracestate", "a2a-remaining")
+    found = [tuple(request.headers.get(name) for name in names) for request in server.requests]
+    assert found == [(None, None, None), ("00-1", "a=1", "2.500"), (None, None, "0.000")]
 
 
 @pytest.mark.parametrize(("hops", "header"), [(0, "1"), (3, "4")])

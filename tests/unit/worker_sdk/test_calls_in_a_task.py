@@ -68,6 +68,19 @@ async def test_a_handler_calls_another_role() -> None:
         assert (await t.call("hi")).text == "HI None"
 
 
+async def test_a_child_has_no_more_time_than_its_parent_and_its_trace() -> None:
+    async def tell(text: str, task: Task) -> str:
+        return f"{'none' if task.remaining is None else round(task.remaining)} {task.trace}"
+
+    async def call(text: str, task: Task) -> str:
+        replies = [await task.call("told", text, within=within) for within in (None, 5, 500)]
+        return ", ".join(reply.text for reply in replies)
+
+    async with worker("root", call).test(roles={"told": worker("told", tell)}) as t:
+        assert (await t.send("hi", within=50, trace="t")).text == "50 t, 5 t, 50 t"
+        assert (await t.call("hi")).text == "none None, 5 None, 500 None"
+
+
 async def test_a_result_is_read_as_a_model() -> None:
     class Total(BaseModel):
         total: int
