@@ -97,12 +97,14 @@ def command_line() -> str:
 
 
 def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    """Every command that is not a group, with its full name, in the order of the help."""
+    """Every command that does something, with its full name, in the order of the help."""
     context = click.Context(group)
     for name in group.commands or group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
         if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield f"{path} {name}", command
             yield from commands(command, f"{path} {name}")
         else:
             yield f"{path} {name}", command

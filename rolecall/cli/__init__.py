@@ -37,6 +37,8 @@ _COMMANDS = {
     "worker": _Entry("workers", "Run workers."),
     "announce": _Entry("workers", "Hold a lease for an A2A server that already runs."),
     "send": _Entry("send", "Send a text to a role and print what it answers."),
+    "chat": _Entry("talk.chat", "Talk to a role, line by line."),
+    "inbox": _Entry("talk.inbox", "What waits for a person: list it, answer it."),
     "agents": _Entry("agents", "The live workers: list, show, drain, remove."),
     "roles": _Entry("agents", "The roles that live workers serve."),
     "tasks": _Entry("tasks.command", "Tasks: list, show, follow, cancel, export, erase."),

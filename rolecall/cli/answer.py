@@ -70,18 +70,18 @@ class AnswerPrinter:
         if not text or seen:
             return
         if self.state in (TaskState.COMPLETED, *PAUSED):
-            self._start_line()
+            self.start_line()
             self._print(text)
         elif self.state in TERMINAL:
             self.failure = text
         elif is_terminal(sys.stderr) and not self._quiet:
-            self._start_line()
+            self.start_line()
             print_notice(text, "dim")
 
     def _print_artifact(self, artifact: dict[str, Any], *, append: bool) -> None:
         name = str(artifact.get("artifactId"))
         if self._artifact is not None and (name != self._artifact or not append):
-            self._start_line()
+            self.start_line()
         self._artifact = name
         self._print(text_of(artifact))
 
@@ -92,14 +92,14 @@ class AnswerPrinter:
         sys.stdout.flush()
         self._at_line_start = text.endswith("\n")
 
-    def _start_line(self) -> None:
+    def start_line(self) -> None:
         if not self._at_line_start and not self._quiet:
             click.echo()
             self._at_line_start = True
 
     async def close(self, hub: HubClient) -> int:
         """Print the last line. The exit code of the answer."""
-        self._start_line()
+        self.start_line()
         state = self.state or TaskState.COMPLETED
         worker = await self._worker(hub) or self.role
         took = duration(self._last_event - self._started)

@@ -1,0 +1,133 @@
+"""People who talk to agents on a real terminal: `chat` and `inbox`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.processes import ROLECALL, ROOT, HubProcess, environment, start_hub, start_worker, wait_for
+from tests.helpers.terminal import Terminal
+
+DEMOS = ("echo", "storyteller", "booking")
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    folder = tmp_path_factory.mktemp("talking")
+    with start_hub(folder / "hub") as hub:
+        workers = [
+            start_worker(f"rolecall.cli.demo:{demo}", f"{demo}:one", hub.url, log=folder / f"{demo}.log") for demo in DEMOS
+        ]
+        yield hub
+        for worker in workers:
+            worker.end()
+
+
+def in_pipe(hub: HubProcess, *words: str, lines: str = "") -> subprocess.CompletedProcess[str]:
+    env = environment({"ROLECALL_HUB": hub.url})
+    return subprocess.run([*ROLECALL, *words], input=lines, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def chat(hub: HubProcess, role: str, *words: str, columns: int = 100, term: str = "xterm") -> Terminal:
+    return Terminal([*ROLECALL, "chat", role, *words], env={"ROLECALL_HUB": hub.url}, columns=columns, term=term)
+
+
+@pytest.mark.parametrize(("columns", "term"), [(60, "xterm"), (200, "dumb")])
+def test_a_question_in_a_chat_is_answered_with_the_next_line_and_taken_up_later(
+    hub: HubProcess, columns: int, term: str
+) -> None:
+    with chat(hub, "booking", columns=columns, term=term) as first:
+        first.expect("you> ")
+        first.enter("a table", "answer> ")
+        first.enter("yes", "Booked: a table.")
+        first.enter("a room", "answer> ")
+        first.press("\x04")
+        assert first.wait() == 0
+        context = re.findall(r"--context-id ([0-9a-f-]{36})", first.text)[-1]
+        assert ("\x1b[" in first.output) == (term == "xterm")
+    with chat(hub, "booking", "--context-id", context, columns=columns, term=term) as second:
+        second.expect("answer> ")
+        assert re.findall("^you> (.*)$", second.text, re.MULTILINE) == ["a table", "yes", "a room"]
+        second.enter("yes", "Booked: a room.")
+        second.enter("/tasks", "you> ")
+        assert second.text.count("completed") == 2
+        second.enter("/quit", "take it up again")
+        assert second.wait() == 0
+
+
+def test_ctrl_c_cancels_the_answer_and_the_chat_goes_on(hub: HubProcess) -> None:
+    with chat(hub, "storyteller") as terminal:
+        terminal.expect("you> ")
+        terminal.enter("a cat", "nobody had asked")
+        terminal.press("\x03")
+        terminal.expect("canceled")
+        terminal.enter("/tasks", "you> ")
+        terminal.enter("a dog", "The end.\nyou> ")
+        terminal.press("\x03")
+        terminal.expect("(Ctrl-D leaves)")
+        terminal.press("\x04")
+        assert terminal.wait() == 0
+
+
+def test_commands_of_a_chat(hub: HubProcess, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("in the file")
+    with chat(hub, "echo") as terminal:
+        terminal.expect("you> ")
+        terminal.enter("/help", "/file PATH")
+        terminal.enter("/nothing", "There is no /nothing.")
+        terminal.enter("//slash", "\n/slash\n")
+        terminal.enter("/cancel", "No task asks anything.")
+        terminal.enter(f"/file {tmp_path}/missing", "cannot be read: No such file")
+        terminal.enter(f"/file {tmp_path}/note.txt", "note.txt goes with the next message")
+        terminal.enter("with a file", "\nwith a file\n")
+    found = in_pipe(hub, "tasks", "export", "--role", "echo").stdout
+    assert found.count('"name": "note.txt"') == 1
+
+
+def test_without_a_terminal_each_line_is_a_message(hub: HubProcess) -> None:
+    done = in_pipe(hub, "chat", "echo", lines="one\n\ntwo\n")
+    assert (done.returncode, done.stdout) == (0, "one\ntwo\n")
+    done = in_pipe(hub, "chat", "booking", lines="a table\nno\n")
+    assert done.returncode == 1
+    assert done.stdout == "A table for “a table”. Shall I book it? (yes/no)\n"
+    assert "✗ rejected: Nothing was booked." in done.stderr
+    done = in_pipe(hub, "chat", "nobody", lines="hello\n")
+    assert done.returncode == 1
+    assert "[ROLE_UNKNOWN]" in done.stderr
+
+
+def test_the_inbox_lists_the_longest_wait_first_and_answers(hub: HubProcess) -> None:
+    asked = [in_pipe(hub, "send", "booking", what) for what in ("the first", "the second")]
+    assert [done.returncode for done in asked] == [7, 7]
+    listed = in_pipe(hub, "inbox")
+    first, second = (
+        re.search(rf"([0-9a-f-]{{36}}).*\n  A table for “{what}”", listed.stdout) for what in ("the first", "the second")
+    )
+    assert first is not None
+    assert second is not None
+    assert first.start() < second.start()
+    assert "booking:one · for " in listed.stdout
+    short = first[1][-12:]
+    answered = in_pipe(hub, "inbox", "answer", short, "yes")
+    assert (answered.returncode, answered.stdout) == (0, "Booked: the first.\n")
+    again = in_pipe(hub, "inbox", "answer", short, "yes")
+    assert again.returncode == 1
+    assert "[NOT_WAITING]" in again.stderr
+    assert in_pipe(hub, "inbox", "answer", second[1], "no").returncode == 1
+    wait_for(lambda: in_pipe(hub, "inbox").stdout == "", 10)
+
+
+def test_the_commands_of_the_page_run(hub: HubProcess) -> None:
+    page = (ROOT / "docs/howto/talk-to-agents.md").read_text("utf-8")
+    commands = re.findall(r"^rolecall (.+)$", page, re.MULTILINE)
+    assert commands == ["chat booking", "inbox", "inbox answer TASK_ID yes"]
+    asked = in_pipe(hub, *commands[0].split(), lines="a table\n")
+    assert asked.returncode == 0, asked.stderr
+    listed = in_pipe(hub, *commands[1].split()).stdout
+    answered = in_pipe(hub, *commands[2].replace("TASK_ID", listed.split()[0]).split())
+    assert answered.stdout == "Booked: a table.\n"
+    assert in_pipe(hub, "chat", "echo", lines="one\ntwo\n").stdout == "one\ntwo\n"
