@@ -71,7 +71,7 @@ class TaskRow(Value, frozen=True):
 
 
 class Holder(NamedTuple):
-    """A worker with paused tasks, and the epoch of the lease under which it got them."""
+    """A worker with certain tasks, and the epoch of the lease under which it got them."""
 
     workspace: str
     worker: WorkerId
@@ -175,11 +175,3 @@ class StoredFile(Value, frozen=True):
     def counted(self) -> int:
         """Bytes on disk that it counts."""
         return FILE_SIZE + max(self.offset, self.length or 0)
-
-
-class FileUse(NamedTuple):
-    """Of one or several tasks that have a file: whose they are, and which worker works on them, under which lease."""
-
-    caller: Caller
-    worker: WorkerId | None
-    epoch: int

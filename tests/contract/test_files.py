@@ -16,10 +16,10 @@ from hub.ports.state.files import Upload
 from hub.storage.common.upload import SYNC_BYTES
 from rolecall.errors import FileLost, FileNotFound, NoRoomForFile, Overloaded, TaskNotFound
 from rolecall.model.ids import Caller, FileId, TaskId, WorkerId, new_file_id
-from rolecall.model.task import FILE_SIZE, FileUse, StoredFile
+from rolecall.model.task import FILE_SIZE, Holder, StoredFile
 from rolecall.model.value import replace
 from tests.contract.conftest import Store
-from tests.contract.words import ANNA, DONE, NAME, OTHER_ANNA, WORKER, a_row, a_turn, admitted, append_with, text
+from tests.contract.words import ANNA, BERT, DONE, NAME, OTHER_ANNA, WORKER, a_row, a_turn, admitted, append_with, text
 from tests.helpers.clock import ManualClock
 
 HOUR = timedelta(hours=1)
@@ -157,7 +157,7 @@ async def test_an_unknown_file_is_not_found(engine: Engine) -> None:
         with pytest.raises(FileNotFound):
             await engine.files.get(wanted)
         assert not await engine.files.delete(wanted)
-        assert not await engine.files.uses(wanted)
+        assert not await engine.files.workers(wanted)
         with pytest.raises((FileNotFound, FileLost)):
             await engine.files.read(wanted, 0, 1)
 
@@ -177,13 +177,13 @@ async def test_a_task_has_the_files_of_its_messages_and_events(store: Store, eng
         assert [file.id for file in await one.files.files_of(row.id, limit=10)] == files
         assert all(file.bound for file in await one.files.files_of(row.id, limit=10))
         assert [file.id for file in await one.files.files_of(row.id, limit=1)] == files[:1]
-        assert await one.files.uses(files[0]) == [FileUse(ANNA, WORKER, 1)]
+        assert await one.files.workers(files[0]) == [Holder("default", WORKER, 1)]
         assert not await one.files.delete(files[0])
 
 
-async def test_a_file_that_is_gone_is_bound_to_no_new_task(engine: Engine) -> None:
+async def test_a_file_that_is_gone_foreign_or_not_complete_is_bound_to_no_task(engine: Engine) -> None:
     there, foreign = await uploaded(engine), await uploaded(engine, owner=OTHER_ANNA)
-    for gone in (new_file_id(), foreign.id):
+    for gone in (new_file_id(), foreign.id, (await uploaded(engine, owner=BERT)).id, (await created(engine)).id):
         row = a_row()
         with pytest.raises(FileNotFound):
             await engine.tasks.admit(row, a_turn(), names=[NAME], files=[there.id, gone])
@@ -218,12 +218,11 @@ async def test_a_file_is_created_for_a_task(engine: Engine) -> None:
         await engine.files.get(lost.id)
 
 
-async def test_the_uses_of_a_file_are_each_told_once(engine: Engine) -> None:
+async def test_the_workers_of_a_file_are_each_told_once(engine: Engine) -> None:
     file, other = await uploaded(engine), WorkerId("echo", "two")
     for members in ({}, {}, {"worker": other, "epoch": 5}, {"worker": None, "epoch": 0}):
         assert await engine.tasks.admit(a_row(**members), a_turn(), files=[file.id])
-    uses = await engine.files.uses(file.id)
-    assert sorted(uses, key=str) == sorted([FileUse(ANNA, WORKER, 1), FileUse(ANNA, other, 5), FileUse(ANNA, None, 0)], key=str)
+    assert sorted(await engine.files.workers(file.id)) == [Holder("default", WORKER, 1), Holder("default", other, 5)]
 
 
 # --- how long
@@ -298,6 +297,22 @@ async def test_an_upload_that_its_worker_left_goes_although_the_task_stays(engin
     assert not await engine.files.files_of(task, limit=10)
     with pytest.raises(FileNotFound):
         await engine.files.get(file.id)
+
+
+async def test_what_an_owner_has_without_a_task_is_erased(store: Store, engine: Engine) -> None:
+    for _ in range(60):
+        await created(engine)
+    bound, kept, foreign = await uploaded(engine), await uploaded(engine), await uploaded(engine, owner=OTHER_ANNA)
+    assert await engine.tasks.admit(a_row(), a_turn(), files=[bound.id])
+    gone = 0
+    while count := await engine.files.erase_of(ANNA, keep=[kept.id]):
+        assert count <= 50
+        gone += count
+    assert gone == 60
+    for file in (bound, kept, foreign):
+        assert await engine.files.get(file.id)
+    assert await engine.files.erase_of(ANNA) == 1
+    assert store.bytes_on_disk(engine) == sorted([bound.id, foreign.id])
 
 
 # --- what it counts

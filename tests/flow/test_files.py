@@ -396,6 +396,21 @@ async def test_erasing_the_last_task_of_a_file_deletes_it(stored_system: System)
     assert not await is_there(system, shared.id)
 
 
+async def test_erasing_all_of_a_holder_deletes_their_files_too(stored_system: System) -> None:
+    system, hold = stored_system, Hold()
+    await system.enrol("echo:a")
+    await finished(system)
+    file, other = await stored(system), await stored(system, owner=OTHER)
+    running = asyncio.create_task(add(system, (await begun(system)).id, hold, b"x", offset=0))
+    await hold.reached.wait()
+    await system.hub.erasure.all_of(CALLER, "no such context")
+    assert await is_there(system, file.id)
+    await system.hub.erasure.all_of(CALLER)
+    assert [await is_there(system, one.id) for one in (file, other)] == [False, True]
+    hold.release()
+    assert (await running).complete  # what is on its way stays
+
+
 async def test_a_task_that_is_erased_during_an_upload_for_it_leaves_nothing(stored_system: System) -> None:
     system, hold = stored_system, Hold()
     await system.enrol("echo:a")

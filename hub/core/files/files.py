@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from hub.core.files.uploads import Body, Uploads
 from hub.core.relay.context import Dependencies
@@ -23,7 +24,7 @@ from rolecall.errors import (
 )
 from rolecall.model.ids import Caller, FileId, TaskId, is_file_id, new_file_id
 from rolecall.model.principal import Principal
-from rolecall.model.task import FileUse, StoredFile
+from rolecall.model.task import Holder, StoredFile
 
 _PIECE = 128 * 1024
 """Bytes of a file that are read at once."""
@@ -86,8 +87,8 @@ class Files:
             bound=new.task is not None,
         )
         with self.transfer(new.owner):
-            await self._files.create(file, task=new.task)
             try:
+                await self._files.create(file, task=new.task)
                 async with self._uploads.exclusive(file.id, body):
                     return await self._uploads.receive(file, body, whole=whole)
             except BaseException:
@@ -122,19 +123,15 @@ class Files:
     # --- reading
 
     async def of_caller(self, caller: Caller, file: FileId) -> StoredFile:
-        """A file that the caller may read: their own, or one that a task of theirs has. FileNotFound, FileLost."""
-        stored = await self._get(caller.workspace, file)
-        if stored.owner != caller and all(use.caller != caller for use in await self._files.uses(file)):
-            raise FileNotFound
-        return _there(stored)
+        """A file of the caller. FileNotFound, FileLost."""
+        return _there(await self._own(caller, file, None))
 
     async def readable(self, holder: Principal, file: FileId) -> StoredFile:
-        """The same for the holder of a token, who may also work on a task that has the file, as long as their lease lives."""
+        """A file that the holder of a token may read: their own, or one that a task has on which they work, as long as their
+        lease lives. FileNotFound, FileLost.
+        """
         stored = await self._get(holder.workspace, file)
-        if stored.owner == holder.caller:
-            return _there(stored)
-        uses = await self._files.uses(file)
-        if not any(use.caller == holder.caller or self._works_on(use, holder) for use in uses):
+        if stored.owner != holder.caller and not any(map(partial(self._has_lease, holder), await self._files.workers(file))):
             raise FileNotFound
         return _there(stored)
 
@@ -175,11 +172,19 @@ class Files:
         return self._limits.grace - timedelta(seconds=self._clock.wall() - file.changed)
 
     async def sweep(self) -> None:
-        """Delete what has expired, in pieces. Sleep as long as each piece took, so that calls can run."""
+        """Delete what has expired."""
+        await self._delete_all(lambda: self._files.sweep(unused_for=self._limits.grace, keep=self._uploads.files))
+
+    async def erase_of(self, owner: Caller) -> None:
+        """Delete the owner's files that no task has, but those that are being uploaded."""
+        await self._delete_all(lambda: self._files.erase_of(owner, keep=self._uploads.files))
+
+    async def _delete_all(self, piece: Callable[[], Awaitable[int]]) -> None:
+        """In pieces. Sleep as long as each of them took, so that calls can run."""
         more = 1
         while more:
             began = self._clock.monotonic()
-            more = await self._files.sweep(unused_for=self._limits.grace, keep=self._uploads.files)
+            more = await piece()
             await asyncio.sleep(self._clock.monotonic() - began)
 
     def drain(self) -> None:
@@ -213,11 +218,9 @@ class Files:
             raise FileNotFound
         return stored
 
-    def _works_on(self, use: FileUse, holder: Principal) -> bool:
-        if use.worker is None or use.caller.workspace != holder.workspace:
-            return False
-        lease = self._registry.get(holder.workspace, use.worker)
-        return lease is not None and lease.owner == holder.name and lease.epoch == use.epoch
+    def _has_lease(self, holder: Principal, worker: Holder) -> bool:
+        lease = self._registry.get(worker.workspace, worker.worker)
+        return lease is not None and lease.owner == holder.name and lease.epoch == worker.epoch
 
 
 def _there(file: StoredFile) -> StoredFile:

@@ -131,7 +131,8 @@ class Uploads:
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
-            outcome.cancel()
+            if outcome.done() and not outcome.cancelled():
+                outcome.exception()  # nobody is left to whom it matters
             raise cancelled
         return outcome.result()
 
@@ -174,5 +175,8 @@ async def _settle(outcome: asyncio.Future[T], work: Coroutine[Any, Any, T]) -> N
         result = await work
     except HubError as error:
         outcome.set_exception(error)
+    except BaseException:
+        outcome.cancel()  # the hub is closing
+        raise
     else:
         outcome.set_result(result)

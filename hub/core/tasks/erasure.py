@@ -49,12 +49,20 @@ class Erasure:
                 raise
         else:
             await self._erase(row)
+            await self._files.sweep()
         return Erased(1, more=False)
 
     async def all_of(self, owner: Caller, context: str | None = None) -> Erased:
-        """The tasks and summaries that the owner has now, in that context if one is given. StoreUnavailable: some may be
-        erased.
+        """The tasks and summaries that the owner has now, in that context if one is given; without one, also the files that no
+        task has. StoreUnavailable: some may be erased.
         """
+        erased = await self._tasks_of(owner, context)
+        await self._files.sweep()
+        if context is None and not erased.more:
+            await self._files.erase_of(owner)
+        return erased
+
+    async def _tasks_of(self, owner: Caller, context: str | None) -> Erased:
         began, now = self._deps.clock.monotonic(), self._deps.clock.wall()
         async with self._deps.shares.lists.slot(owner.workspace):
             rows = await self._tasks.all_of(owner, context=context, admitted_by=now, limit=_AT_ONCE + 1)
@@ -76,7 +84,6 @@ class Erasure:
             more = await self._tasks.erase(row.id)
             self._push.erased(row.id)
             await asyncio.sleep(self._deps.clock.monotonic() - began)  # as long as it took, so that calls can run
-        await self._files.sweep()
 
     async def _end(self, row: TaskRow) -> None:
         """Whatever its worker does. StoreUnavailable."""

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from rolecall.model.ids import FileId, TaskId
-from rolecall.model.task import FileUse, StoredFile
+from rolecall.model.ids import Caller, FileId, TaskId
+from rolecall.model.task import Holder, StoredFile
 
 
 class Upload(Protocol):
@@ -35,8 +35,8 @@ class Upload(Protocol):
 
 class Files(Protocol):
     """A row for each file, in the store, and its bytes, on a disk. Bytes are written and read on threads, one piece at a time,
-    so a piece must be small. A file belongs to its owner. It is bound to tasks, which have it until they are deleted, by
-    `TaskStore.admit`, `TaskStore.add_turn`, `OpenLog.append` or `create`.
+    so a piece must be small. A file belongs to its owner. It is bound to tasks of the owner, which have it until they are
+    deleted, by `TaskStore.admit`, `TaskStore.add_turn`, `OpenLog.append` or `create`.
 
     Every file counts for the disk of its workspace: FILE_SIZE, and its bytes, or its length where that is known before them.
 
@@ -58,8 +58,8 @@ class Files(Protocol):
     async def read(self, file: FileId, offset: int, size: int) -> bytes:
         """A piece of what is durable. FileLost: it has less, or there is none."""
 
-    async def uses(self, file: FileId) -> Sequence[FileUse]:
-        """Whose tasks have it, and which workers work on them; those of the newest thousand tasks, each once."""
+    async def workers(self, file: FileId) -> Sequence[Holder]:
+        """Those of the tasks that have it, of the newest thousand of these, each once."""
 
     async def files_of(self, task: TaskId, *, limit: int) -> Sequence[StoredFile]:
         """Those that a task has, in the order in which they were created."""
@@ -77,3 +77,6 @@ class Files(Protocol):
         those whose last task was erased or forgotten. Of the former not those in `keep`. Deletes a bounded number per call;
         returns how many.
         """
+
+    async def erase_of(self, owner: Caller, *, keep: Collection[FileId] = ()) -> int:
+        """Delete files of the owner that no task has, but not those in `keep`. As `sweep` else."""

@@ -33,7 +33,7 @@ class TaskStore(Protocol):
         tree, the files that it has, and its own budget; durable on return. A child spends from its parent's budgets too.
         False: an earlier call has one of the names, and nothing was stored. A name that the caller chose lasts as long as its
         task; another one is free when the task has ended `remembered` ago. FileNotFound, and nothing was stored: a file is
-        not there, is not complete, or is neither the caller's nor had by a task of theirs.
+        not there, is not complete, or is not the caller's.
         """
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:

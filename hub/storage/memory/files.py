@@ -12,11 +12,11 @@ from hub.storage.common.file_bytes import FileBytes
 from hub.storage.common.upload import FileUpload
 from rolecall.errors import FileNotFound, TaskNotFound
 from rolecall.model.ids import Caller, FileId, TaskId
-from rolecall.model.task import FileUse, StoredFile
+from rolecall.model.task import Holder, StoredFile
 from rolecall.model.value import replace
 
 SWEEP_FILES = 50
-_USES_LIMIT = 1_000
+_TASKS_OF_FILE = 1_000
 
 
 class MemoryFiles:
@@ -47,9 +47,10 @@ class MemoryFiles:
     async def read(self, file: FileId, offset: int, size: int) -> bytes:
         return await self.folder.read(file, offset, size)
 
-    async def uses(self, file: FileId) -> Sequence[FileUse]:
-        rows = [self._tasks[task].row for task in list(self._by_file.get(file, ()))[-_USES_LIMIT:]]
-        return list({FileUse(row.caller, row.worker, row.epoch): None for row in rows})
+    async def workers(self, file: FileId) -> Sequence[Holder]:
+        rows = [self._tasks[task].row for task in list(self._by_file.get(file, ()))[-_TASKS_OF_FILE:]]
+        found = [Holder(row.caller.workspace, row.worker, row.epoch) for row in rows if row.worker is not None]
+        return list(dict.fromkeys(found))
 
     async def files_of(self, task: TaskId, *, limit: int) -> Sequence[StoredFile]:
         order = list(self._files)
@@ -77,10 +78,17 @@ class MemoryFiles:
             await self._delete(file)
         return len(old)
 
+    async def erase_of(self, owner: Caller, *, keep: Collection[FileId] = ()) -> int:
+        own = [file.id for file in self._files.values() if file.owner == owner and not self._by_file.get(file.id)]
+        piece = [file for file in own if file not in keep][:SWEEP_FILES]
+        for file in piece:
+            await self._delete(file)
+        return len(piece)
+
     # --- for tasks
 
     def bind(self, task: TaskId, files: Sequence[FileId], *, complete: bool = True) -> None:
-        """The task has these from now on: those that its caller may read, and that are complete, if that is asked for."""
+        """The task has these from now on: those that are its caller's, and complete if that is asked for."""
         for file in files:
             if self._may_have(self._tasks[task].row.caller, file, complete=complete):
                 self._by_file.setdefault(file, {})[task] = None
@@ -111,11 +119,10 @@ class MemoryFiles:
         return known
 
     def _may_have(self, caller: Caller, file: FileId, *, complete: bool = True) -> bool:
-        """Those of the owner, and of whoever has a task that has it."""
         known = self._files.get(file)
         if known is None or not known.changed or (complete and not known.complete):
             return False
-        return caller in (known.owner, *(self._tasks[task].row.caller for task in self._by_file.get(file, ())))
+        return caller == known.owner
 
     async def _store(self, file: StoredFile) -> None:
         known = self._files.get(file.id)

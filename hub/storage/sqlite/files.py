@@ -18,26 +18,21 @@ from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
 from hub.storage.sqlite.connections.writer import Writer
 from rolecall.errors import FileNotFound, TaskNotFound
 from rolecall.model.ids import Caller, FileId, TaskId, WorkerId, split_name
-from rolecall.model.task import FILE_SIZE, FileUse, StoredFile
+from rolecall.model.task import FILE_SIZE, Holder, StoredFile
 
 log = logging.getLogger(__name__)
 
 SWEEP_FILES = 50
 """That one call of `sweep` deletes."""
-_USES_LIMIT = 1_000
+_TASKS_OF_FILE = 1_000
 """Tasks of a file that are looked at."""
 _MEMBERS = "id, workspace, caller, name, media_type, length, stored, sha256, changed, tasks, lost"
 _CREATE = """
 insert into file (id, workspace, caller, name, media_type, length, stored, sha256, changed) values (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _STORE = "update file set stored = ?, length = ?, sha256 = ?, changed = ? where id = ?"
-# Whose tasks may have it: those of its owner, and of whoever has a task that has it.
-_MAY = """
-(file.workspace = task.workspace and file.caller = task.caller or exists (
-  select 1 from task_file join task as other on other.key = task_file.task
-  where task_file.file = file.key and other.workspace = task.workspace and other.caller = task.caller
-))
-"""
+# Only tasks of its owner may have it.
+_MAY = "file.workspace = task.workspace and file.caller = task.caller"
 _KNOWN = "file.changed > 0 and not file.lost"
 """Not one whose last task is gone: it only has to be deleted."""
 _BIND_FOUND = f"insert or ignore into task_file (file, task) select file.key, task.key from file join task on {_MAY}"
@@ -49,10 +44,10 @@ _UNBIND = """
 update file set tasks = tasks - 1, changed = case tasks when 1 then ?2 else changed end
 where key in (select file from task_file where task = ?1)
 """
-_USES = f"""
-select distinct workspace, caller, worker, epoch from task join (
-  select task from task_file where file = (select key from file where id = ?) order by task desc limit {_USES_LIMIT}
-) as has on task.key = has.task
+_WORKERS = f"""
+select distinct workspace, worker, epoch from task join (
+  select task from task_file where file = (select key from file where id = ?) order by task desc limit {_TASKS_OF_FILE}
+) as has on task.key = has.task where worker is not null
 """
 _FILES_OF = f"""
 select {_MEMBERS} from task_file join file on file.key = task_file.file
@@ -64,6 +59,7 @@ _HAS = """
 select 1 from task_file where file = (select key from file where id = ?) and task = (select key from task where id = ?)
 """
 _OLD = f"select id, changed from file where {_UNUSED} and changed <= ? order by changed limit ?"
+_OF_OWNER = "select id from file where workspace = ? and caller = ? and tasks = 0 limit ?"
 _DELETE = f"delete from file where id = ? and {{}} returning key, workspace, {FILE_SIZE} + max(stored, coalesce(length, 0))"
 _DELETE_UNUSED = _DELETE.format(_UNUSED)
 _DELETE_OLD = _DELETE.format(f"{_UNUSED} and changed <= ?")
@@ -94,7 +90,8 @@ class SqliteFiles:
     async def create(self, file: StoredFile, *, task: TaskId | None = None) -> None:
         self._reserve.check()
         await self._folder.check_room(file.length or 0)
-        self._disk.take(file.owner.workspace, file.counted)
+        workspace, counted = file.owner.workspace, file.counted
+        self._disk.take(workspace, counted)
 
         def write(db: sqlite3.Connection) -> bool:
             found = db.execute("select key from task where id = ?", (task,)).fetchone() if task is not None else None
@@ -106,14 +103,15 @@ class SqliteFiles:
                 bind(db, found[0], [file.id], sql=_BIND)
             return True
 
-        created = False
+        def publish(created: bool) -> None:
+            if created:
+                self._disk.fill(workspace, counted)
+
         try:
-            created = await self._writer.submit(write, short=True)
+            if not await self._writer.submit(write, publish, short=True):
+                raise TaskNotFound
         finally:
-            if not created:
-                self._disk.give_back(file.owner.workspace, file.counted)
-        if not created:
-            raise TaskNotFound
+            self._disk.give_back(workspace, counted)
 
     async def get(self, file: FileId) -> StoredFile:
         rows = await self._reader.rows(f"select {_MEMBERS} from file where id = ?", (file,))
@@ -127,9 +125,9 @@ class SqliteFiles:
     async def read(self, file: FileId, offset: int, size: int) -> bytes:
         return await self._folder.read(file, offset, size)
 
-    async def uses(self, file: FileId) -> Sequence[FileUse]:
-        rows = await self._reader.rows(_USES, (file,))
-        return [FileUse(Caller(*caller), _worker(worker), epoch) for *caller, worker, epoch in rows]
+    async def workers(self, file: FileId) -> Sequence[Holder]:
+        rows = await self._reader.rows(_WORKERS, (file,))
+        return [Holder(workspace, _worker(worker), epoch) for workspace, worker, epoch in rows]
 
     async def files_of(self, task: TaskId, *, limit: int) -> Sequence[StoredFile]:
         return [_file_of(row) for row in await self._reader.rows(_FILES_OF, (task, limit))]
@@ -145,6 +143,11 @@ class SqliteFiles:
         rows = await self._reader.rows(_OLD, (before, SWEEP_FILES + len(keep)))
         old = [FileId(file) for file, changed in rows if not changed or file not in keep][:SWEEP_FILES]
         return len(await self._delete(old, _DELETE_OLD, before)) if old else 0
+
+    async def erase_of(self, owner: Caller, *, keep: Collection[FileId] = ()) -> int:
+        rows = await self._reader.rows(_OF_OWNER, (*owner, SWEEP_FILES + len(keep)))
+        own = [FileId(file) for (file,) in rows if file not in keep][:SWEEP_FILES]
+        return len(await self._delete(own, _DELETE_UNUSED)) if own else 0
 
     async def load(self) -> None:
         """Compare the rows with the bytes that are there, and count them."""
@@ -209,7 +212,7 @@ def can_bind(db: sqlite3.Connection, task: int, files: Sequence[FileId]) -> bool
 
 
 def bind(db: sqlite3.Connection, task: int, files: Sequence[FileId], *, sql: str = _BIND_COMPLETE) -> None:
-    """The task, by its key, has these files from now on: those that are complete, and that its caller may read."""
+    """The task, by its key, has these files from now on: those that are complete, and its caller's."""
     for file in files:
         if db.execute(sql, (file, task)).rowcount:
             db.execute(_BOUND, (file,))
@@ -231,8 +234,6 @@ def _file_of(members: Sequence[Any]) -> StoredFile:
     return StoredFile(FileId(file), Caller(workspace, caller), *about, bound=bool(tasks), lost=bool(lost))
 
 
-def _worker(name: str | None) -> WorkerId | None:
-    if name is None:
-        return None
+def _worker(name: str) -> WorkerId:
     role, instance = split_name(name)
     return WorkerId(role, instance or "")

@@ -15,6 +15,7 @@ create table file (
   lost       integer not null default 0
 ) strict;
 create index file_unused on file (changed) where tasks = 0 or sha256 = '';
+create index file_of_owner on file (workspace, caller) where tasks = 0;
 
 create table task_file (
   file integer not null,
