@@ -53,8 +53,9 @@ def select(name: str, media_type: str, size: int, conditions: Conditions, *, ver
     wanted = parse_range_header(conditions.range) if counts else None
     if wanted is None or wanted.units != "bytes" or len(wanted.ranges) != 1:
         return Selection(200, headers, 0, size)
-    found = wanted.range_for_length(size)
-    if found is None:
+    first, _ = wanted.ranges[0]
+    found = (0, size) if first is not None and first <= -size else wanted.range_for_length(size)
+    if found is None or not size:
         raise RangeInvalid(size)
     start, stop = found
     headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"

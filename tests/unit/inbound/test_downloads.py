@@ -58,6 +58,7 @@ async def test_head_has_the_headers_alone(app: Quart) -> None:
         ("bytes=8-", b"89", "bytes 8-9/10"),
         ("bytes=8-99", b"89", "bytes 8-9/10"),
         ("bytes=-2", b"89", "bytes 8-9/10"),
+        ("bytes=-99", TEXT, "bytes 0-9/10"),
     ],
 )
 async def test_one_range(app: Quart, wanted: str, content: bytes, content_range: str) -> None:
