@@ -297,6 +297,8 @@ async def test_an_upload_that_its_worker_left_goes_although_the_task_stays(engin
     assert not await engine.files.files_of(task, limit=10)
     with pytest.raises(FileNotFound):
         await engine.files.get(file.id)
+    other = await created(engine)  # a store may give it the place of the one that is gone
+    assert not (await engine.files.get(other.id)).bound and not await engine.files.has(task, other.id)
 
 
 async def test_what_an_owner_has_without_a_task_is_erased(store: Store, engine: Engine) -> None:

@@ -58,7 +58,6 @@ class FileUpload:
     async def close(self, *, complete: bool = False) -> StoredFile:
         try:
             if complete:
-                await self._sync()
                 await self._keep(await self._whole_digest(), self.offset)
             elif self.offset > self._file.offset:
                 await self._keep("", self._file.length)

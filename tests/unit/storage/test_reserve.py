@@ -88,6 +88,15 @@ def test_it_is_given_up_in_pieces_and_taken_again_when_there_is_room(volume: Vol
     assert (held(volume), reserve.low) == (8 * MIB, False)
 
 
+def test_what_is_large_leaves_it_untouched(volume: Volume, reserve: Reserve) -> None:
+    """Also between two looks."""
+    volume.others = 400 * MIB
+    assert reserve.has_room(500 * MIB) and not reserve.has_room(500 * MIB + 1)
+    volume.others = volume.size
+    assert not reserve.has_room(1) and not reserve.low
+    assert Reserve(volume.folder / "hub.db", 0, free=volume.free).has_room(10**15)
+
+
 def test_without_a_size_nothing_is_kept(volume: Volume) -> None:
     reserve = Reserve(volume.folder / "hub.db", 0, free=volume.free)
     reserve.open()
