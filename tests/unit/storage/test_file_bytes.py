@@ -69,18 +69,18 @@ async def test_a_new_file_is_durable_with_its_name(folder: FileBytes, synced: li
 
 
 async def test_a_row_counts_no_byte_that_is_not_durable(folder: FileBytes, synced: list[str]) -> None:
-    told = list[tuple[int, bool, int]]()
+    rows = list[tuple[int, bool, int]]()
 
     async def store(file: StoredFile) -> None:
-        told.append((file.offset, file.complete, len(synced)))
+        rows.append((file.offset, file.complete, len(synced)))
 
     upload = FileUpload(a_file(), folder, WorkspaceShare("bytes", "max_disk", 10**9, 10**9), ManualClock(), store)
     await upload.write(b"x" * (SYNC_BYTES - 1))
-    assert (told, synced) == ([], [])
+    assert (rows, synced) == ([], [])
     await upload.write(b"x")
     await upload.write(b"y")
     await upload.close(complete=True)
-    assert told == [(SYNC_BYTES, False, 4), (SYNC_BYTES + 1, True, 5)]  # the first has a name too
+    assert rows == [(SYNC_BYTES, False, 4), (SYNC_BYTES + 1, True, 5)]  # the first has a name too
 
 
 async def test_an_id_that_is_none_reaches_no_disk(folder: FileBytes, tmp_path: Path) -> None:
