@@ -323,6 +323,7 @@ def _hub_limits(settings: Settings, place: Place) -> HubLimits:
         keep_summaries=timedelta(seconds=settings.keep_summaries),
         max_pause=timedelta(seconds=settings.max_pause),
         same_message=timedelta(seconds=settings.same_message),
+        keep_usage=timedelta(seconds=settings.keep_usage),
         tree=TreeLimits(settings.max_call_depth, settings.max_tree_calls),
         files=FileLimits(settings.max_file, grace, address),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -48,6 +48,7 @@ from rolecall.model.content import Download
 from rolecall.model.ids import START, Caller, Cursor, TaskId, new_context_id, new_task_id
 from rolecall.model.push import PushConfig
 from rolecall.model.task import Summary, SummaryPage, TaskRow, Turn
+from rolecall.model.usage import Usage, UsageGroup, UsageQuery
 
 _REVEAL_AFTER = 1.0
 """A caller that does not block gets the current task after this many seconds."""
@@ -65,6 +66,8 @@ class HubLimits:
     max_pause: timedelta
     same_message: timedelta
     """How long after its call has ended a repeated message is still recognised."""
+    keep_usage: timedelta
+    """How long the sums of a day's usage are kept."""
     tree: TreeLimits = TREE_LIMITS
     keep_summaries: timedelta = timedelta()
     """How long after its end a task has a summary, if that is longer than its retention."""
@@ -194,7 +197,7 @@ class Hub:
         return await self._lookup.find(caller, task, target)
 
     def page(self, caller: Caller, query: TaskQuery) -> Awaitable[RowList]:
-        """The rows of a list, and what those that are paused ask. ListTooSlow."""
+        """The rows of a list, what those that are paused ask, and what they have used. ListTooSlow."""
         return self._lists.rows(caller, query)
 
     def summaries(self, caller: Caller, query: TaskQuery) -> Awaitable[SummaryPage]:
@@ -204,6 +207,14 @@ class Hub:
     def summary(self, caller: Caller, task: TaskId) -> Awaitable[Summary]:
         """TaskNotFound."""
         return self._lists.summary(caller, task)
+
+    def usage_of(self, tasks: Sequence[TaskId]) -> Awaitable[Mapping[TaskId, Sequence[Usage]]]:
+        """Of tasks that the caller may read."""
+        return self._engine.usage.of_tasks(tasks)
+
+    def usage(self, query: UsageQuery) -> Awaitable[Sequence[UsageGroup]]:
+        """Sums of days. ListTooSlow."""
+        return self._lists.usage(query)
 
     # --- how a call begins
 
@@ -522,7 +533,7 @@ class Hub:
         self._deps.waiting.stop()
 
     async def forget(self) -> None:
-        """Delete tasks and summaries of long ago, files that nobody needs, and the names of calls that are no longer
+        """Delete tasks, summaries and sums of long ago, files that nobody needs, and the names of calls that are no longer
         recognised, a piece at a time. Sleep as long as each piece took, so that calls can run.
         """
         clock, engine, limits = self._deps.clock, self._engine, self._limits
@@ -532,6 +543,7 @@ class Hub:
             forgotten += await engine.tasks.forget(
                 ended_for=limits.retention, paused_for=limits.max_pause, summaries_for=limits.keep_summaries
             )
+            forgotten += await engine.usage.forget_days(after=limits.keep_usage)
             forgotten += await engine.summaries.forget(ended_for=limits.keep_summaries)
             if not forgotten:
                 break

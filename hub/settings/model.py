@@ -170,6 +170,9 @@ class Settings(BaseSettings):
     keep_summaries: Seconds = Field(30 * 86_400.0, ge=0, le=10 * 365 * 86_400)
     """How long after its end a summary of a task is kept: role, worker, state and times, without content. 0: none.
     Higher: longer history, for 300 bytes a task. No longer than retention: there are no summaries."""
+    keep_usage: Seconds = Field(400 * 86_400.0, ge=86_400, le=10 * 365 * 86_400)
+    """How long the sums of a day's usage are kept, by role, holder and model. They outlive the tasks.
+    Higher: usage of longer ago can be read, at the cost of some disk space."""
 
     same_message: Seconds = Field(60.0, ge=0, le=86_400)
     """How long after its end a repeated message is recognised and gets the first answer again.

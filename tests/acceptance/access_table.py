@@ -251,6 +251,10 @@ OWN: dict[tuple[str, str], list[Address]] = {
     # A file that is complete takes no more bytes.
     ("PATCH", "/registry/files/<file>"): [Address("PATCH", "/registry/files/{id}", "call", of="file", own="409")],
     ("DELETE", "/registry/files/<file>"): [Address("DELETE", "/registry/files/{id}", "call", of="file")],
+    ("GET", "/registry/usage"): [
+        Address("GET", "/registry/usage", "read", of=_NOTHING),
+        Address("GET", "/registry/usage?holder={id}", "operate", of="holder", others="ok"),
+    ],
     ("GET", "/registry/push/dead-letters"): [
         Address("GET", "/registry/push/dead-letters?cursor={id}", "read", of="letter cursor", others="ok"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -13,6 +14,7 @@ planner, writer, asker, ping, pong, leaf = (Worker(role) for role in ("planner",
 spread, shouter, store, client, slow, waiter, quiet = (
     Worker(role) for role in ("spread", "shouter", "store", "client", "slow", "waiter", "quiet")
 )
+spender, spender_below = (Worker(role) for role in ("spender", "below"))
 
 
 @planner.on_message
@@ -111,6 +113,29 @@ async def wait_for_slow(text: str, task: Task) -> str:
 async def upper(text: str, task: Task) -> str:
     """`trace`: what came with the call."""
     return f"{task.trace} {task.trace_state} {task.remaining or 0:.0f}" if text == "trace" else text.upper()
+
+
+@spender.on_message
+async def use(text: str, task: Task) -> AsyncGenerator[str, None]:
+    """`MODEL COUNT [ROLE]`: reports so often 10 tokens for a cent, or until the file of that name exists; and has the role do
+    the same.
+    """
+    model, count, *role = text.split()
+    number = 0
+    while number < int(count) if count.isdigit() else not is_there(count):
+        task.usage(model=model, input_tokens=8, output_tokens=2, cost="0.01")
+        number += 1
+        yield f"{number} "
+        await asyncio.sleep(0.01)
+    for name in role:
+        await task.call(name, f"{model} {count}")
+
+
+def is_there(file: str) -> bool:
+    return Path(file).exists()
+
+
+spender_below.on_message(use)
 
 
 @leaf.on_message

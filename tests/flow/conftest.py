@@ -213,6 +213,7 @@ def hub_limits(**changed: Any) -> HubLimits:
         retention=timedelta(hours=24),
         max_pause=timedelta(days=7),
         same_message=timedelta(seconds=60),
+        keep_usage=timedelta(days=400),
     )
     return replace(limits, **changed)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from hub.core.tasks import erasure
 from rolecall.errors import StoreUnavailable
 from rolecall.model.a2a import WorkerEvent
 from rolecall.model.card import USAGE_EXTENSION
 from rolecall.model.ids import TaskId
-from rolecall.model.usage import Usage, UsageQuery, read_reports
-from tests.flow.conftest import System
+from rolecall.model.usage import DAY, Usage, UsageQuery, read_reports
+from tests.flow.conftest import CALLER, System, hub_limits
 from tests.flow.relayed import CUT, end, reaches
 from tests.helpers.scripted import Step, chunk, message, status, task
 from tests.helpers.watched_engine import Hold
@@ -147,3 +149,49 @@ async def test_a_worker_that_answers_with_a_task_reports_in_its_metadata(system:
     answer = await done(system, task("completed", metadata=metadata(ONE.document())), streaming=False)
     assert await summed(system, answer["id"]) == times(1)
     assert answer["metadata"][USAGE_EXTENSION] == ONE.document()
+
+
+# --- what stays
+
+
+async def test_sums_of_days_outlive_tasks_and_are_forgotten_in_their_turn(system: System) -> None:
+    system.with_bounds(limits=hub_limits(retention=timedelta(days=1), keep_usage=timedelta(days=30)))
+    answer = await done(system, task(), reports("completed"))
+    query = UsageQuery("default", ("role",))
+    await asyncio.sleep(2 * DAY)
+    await system.hub.forget()
+    assert not await system.rows()
+    assert await system.engine.usage.of_tasks([TaskId(answer["id"])]) == {}
+    assert [group.input_tokens for group in await system.hub.usage(query)] == [100]
+    await asyncio.sleep(30 * DAY)
+    await system.hub.forget()
+    assert list(await system.hub.usage(query)) == []
+
+
+@pytest.mark.parametrize("context", [None, "ctx"])
+async def test_only_the_erasure_of_a_holder_takes_the_name_out_of_sums(system: System, context: str | None) -> None:
+    await system.enrol("echo:a")
+    for _ in range(2):
+        system.forwarder.plan("echo:a", task(), reports("completed"))
+        await system.send(contextId="ctx")
+    erased = await system.hub.erasure.all_of(CALLER, context)
+    assert erased == (2, False)
+    (group,) = await system.hub.usage(UsageQuery("default", ("holder",)))
+    assert group.names == (("",) if context is None else ("local",))
+    assert group.input_tokens == 200
+
+
+async def test_a_holder_with_more_tasks_than_one_request_erases_keeps_the_name_until_the_last(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erasure, "_AT_ONCE", 1)
+    await system.enrol("echo:a")
+    for _ in range(2):
+        system.forwarder.plan("echo:a", task(), reports("completed"))
+        await system.send()
+    found = []
+    for _ in range(2):
+        erased = await system.hub.erasure.all_of(CALLER)
+        (group,) = await system.hub.usage(UsageQuery("default", ("holder",)))
+        found.append((erased.more, group.names))
+    assert found == [(True, ("local",)), (False, ("",))]

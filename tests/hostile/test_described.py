@@ -41,7 +41,7 @@ include-path-regex = '^/$|^/agents/\{role\}/$|/(drain|probe|heartbeat)$'
 checks.unsupported_method.enabled = false
 checks.allow_header_conformance.enabled = false
 [[operations]]
-include-path-regex = "/(dead-letters|tasks)$"
+include-path-regex = "/(dead-letters|tasks|usage)$"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400]
 [[operations]]
 include-path-regex = "/files"

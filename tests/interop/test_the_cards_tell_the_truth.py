@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rolecall.model.card import REPLAY_EXTENSION, SEQUENCE_EXTENSION
+from rolecall.model.card import REPLAY_EXTENSION, SEQUENCE_EXTENSION, USAGE_EXTENSION
+from rolecall.model.usage import read_reports
 from tests.helpers.processes import HubProcess
 from tests.interop.conftest import RoleUrl
 from tests.interop.content import STATES, Json
@@ -12,7 +13,7 @@ from tests.interop.conversation import check_stream, streamed_text
 from tests.interop.listener import Listener
 from tests.interop.wire import Interface, card_of, interfaces_of
 
-OURS = [SEQUENCE_EXTENSION, REPLAY_EXTENSION]
+OURS = [SEQUENCE_EXTENSION, USAGE_EXTENSION, REPLAY_EXTENSION]
 EXTENSION = "https://example.com/extensions/loud/v1"
 _REFUSALS = {
     "1.0": (-32004, "UNSUPPORTED_OPERATION"),
@@ -111,3 +112,12 @@ def test_the_hub_numbers_tasks_for_whoever_asks_as_its_cards_claim(hub: HubProce
         assert (task.metadata or {})[SEQUENCE_EXTENSION]["sequence"] >= 1
         task, _ = interface.send("count 1", role=role)
         assert SEQUENCE_EXTENSION not in (task.metadata or {})
+
+
+@pytest.mark.parametrize("role", ["own", "on-0.3", "on-1.x"])
+def test_tasks_tell_what_they_have_used_as_the_hubs_cards_claim(hub: HubProcess, role_url: RoleUrl, role: str) -> None:
+    assert USAGE_EXTENSION in [extension["uri"] for extension in card_of(hub.url)["capabilities"]["extensions"]]
+    for interface in interfaces_of(card_of(role_url(role))):
+        task, _ = interface.send("use", role=role)
+        (used,) = read_reports((task.metadata or {})[USAGE_EXTENSION]).usage
+        assert (used.model, used.tokens) == ("small", 1280)

@@ -54,12 +54,13 @@ class Erasure:
 
     async def all_of(self, owner: Caller, context: str | None = None) -> Erased:
         """The tasks and summaries that the owner has now, in that context if one is given; without one, also the files that no
-        task has. StoreUnavailable: some may be erased.
+        task has, and the name in sums of usage. StoreUnavailable: some may be erased.
         """
         erased = await self._tasks_of(owner, context)
         await self._files.sweep()
         if context is None and not erased.more:
             await self._files.erase_of(owner)
+            await self._forget_name(owner)
         return erased
 
     async def _tasks_of(self, owner: Caller, context: str | None) -> Erased:
@@ -84,6 +85,14 @@ class Erasure:
             more = await self._tasks.erase(row.id)
             self._push.erased(row.id)
             await asyncio.sleep(self._deps.clock.monotonic() - began)  # as long as it took, so that calls can run
+
+    async def _forget_name(self, owner: Caller) -> None:
+        """The sums of usage stay, and are nobody's."""
+        more = True
+        while more:
+            began = self._deps.clock.monotonic()
+            more = await self._deps.engine.usage.forget_holder(owner)
+            await asyncio.sleep(self._deps.clock.monotonic() - began)
 
     async def _end(self, row: TaskRow) -> None:
         """Whatever its worker does. StoreUnavailable."""

@@ -1,4 +1,4 @@
-"""Lists of tasks and of summaries: two at a time, workspaces in rotation, each for a limited time and as its caller waits."""
+"""Lists of tasks, summaries and sums: two at a time, workspaces in rotation, for a limited time and as their caller waits."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rolecall.model.a2a import PAUSED, Answer
 from rolecall.model.command import ListTasks, TaskQuery
 from rolecall.model.ids import Caller, TaskId
 from rolecall.model.task import Summary, SummaryPage, TaskPage
+from rolecall.model.usage import Usage, UsageGroup, UsageQuery
 from rolecall.model.value import replace
 
 _LONGEST = 10.0
@@ -29,39 +30,46 @@ class TaskList(NamedTuple):
 
 
 class RowList(NamedTuple):
-    """`questions`: what each of the paused tasks asks its caller."""
+    """`questions`: what each of the paused tasks asks its caller. `usage`: what those that have used something have used."""
 
     page: TaskPage
     questions: Mapping[TaskId, str]
+    usage: Mapping[TaskId, Sequence[Usage]]
 
 
 class TaskLists:
     def __init__(self, deps: Dependencies, reader: TaskReader) -> None:
         self._tasks = deps.engine.tasks
         self._summaries = deps.engine.summaries
+        self._usage = deps.engine.usage
         self._share = deps.shares.lists
         self._reader = reader
 
     async def rows(self, caller: Caller, query: TaskQuery) -> RowList:
         """ListTooSlow."""
-        async with self._turn(caller, None):
+        async with self._turn(caller.workspace, None):
             page = await self._tasks.page(caller, query)
             questions = {row.id: await self._reader.question(caller, row) for row in page.rows if row.state in PAUSED}
-            return RowList(page, questions)
+            return RowList(page, questions, await self._usage.of_tasks([row.id for row in page.rows]))
+
+    async def usage(self, query: UsageQuery) -> Sequence[UsageGroup]:
+        """ListTooSlow."""
+        async with self._turn(query.workspace, None):
+            return await self._usage.of_days(query)
 
     async def summaries(self, caller: Caller, query: TaskQuery) -> SummaryPage:
         """ListTooSlow."""
-        async with self._turn(caller, None):
+        async with self._turn(caller.workspace, None):
             return await self._summaries.page(caller, query)
 
     async def summary(self, caller: Caller, task: TaskId) -> Summary:
         """TaskNotFound, ListTooSlow."""
-        async with self._turn(caller, None):
+        async with self._turn(caller.workspace, None):
             return await self._summaries.get(caller, task)
 
     async def documents(self, caller: Caller, command: ListTasks, on_disconnect: OnDisconnect | None) -> TaskList:
         """The page ends early where its logs are long. ListTooSlow, ClientDisconnected."""
-        async with self._turn(caller, on_disconnect):
+        async with self._turn(caller.workspace, on_disconnect):
             page = await self._tasks.page(caller, command.query)
             count = readable(page.rows)
             if count < len(page.rows):
@@ -70,7 +78,7 @@ class TaskLists:
             return TaskList(await self._reader.documents(caller, page.rows, view), page.total, page.before)
 
     @asynccontextmanager
-    async def _turn(self, caller: Caller, on_disconnect: OnDisconnect | None) -> AsyncIterator[None]:
+    async def _turn(self, workspace: str, on_disconnect: OnDisconnect | None) -> AsyncIterator[None]:
         """Whatever is read within the block is cancelled when the time is over or the caller disconnects."""
         loop, gone, over = asyncio.get_running_loop(), False, False
 
@@ -84,7 +92,7 @@ class TaskLists:
             async with asyncio.timeout(None) as bound:
                 if on_disconnect is not None:
                     on_disconnect(disconnected)
-                async with self._share.slot(caller.workspace):
+                async with self._share.slot(workspace):
                     if not gone:
                         bound.reschedule(loop.time() + _LONGEST)
                     yield

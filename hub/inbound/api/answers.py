@@ -168,9 +168,44 @@ class Change(Answer):
 # --- tasks
 
 
+class Cost(Answer):
+    """`amount`: a decimal number, exact."""
+
+    amount: Annotated[str, Meta(pattern="^[0-9]+([.][0-9]+)?$")]
+    currency: Annotated[str, Meta(pattern="^[A-Z]{3}$")]
+
+
+class UsageItem(Answer):
+    """What was used of a model; of one that was not named if `model` is null."""
+
+    model: str | None
+    input_tokens: Count
+    output_tokens: Count
+    cost: Cost | None
+
+
+class UsageSum(Answer):
+    """A sum of days. Members are those that the sums are told apart `by`. `holder` null: of holders that were erased."""
+
+    input_tokens: Count
+    output_tokens: Count
+    costs: list[Cost]
+    role: str | UnsetType = UNSET
+    holder: str | UnsetType | None = UNSET
+    model: str | UnsetType | None = UNSET
+    day: Annotated[str, Meta(extra_json_schema={"format": "date"})] | UnsetType = UNSET
+
+
+class UsageSums(Answer):
+    """In the order of their names."""
+
+    sums: list[UsageSum]
+    next_cursor: str | None
+
+
 class TaskItem(Answer):
-    """`question` and `since` are there while the task waits for its caller: what its worker asks, in words (at most 4,000
-    characters; empty if the question has none), and since when.
+    """`usage`: by model and currency; not there if nothing was reported. `question` and `since` are there while the task waits
+    for its caller: what its worker asks, in words (at most 4,000 characters; empty if the question has none), and since when.
     """
 
     id: str
@@ -181,6 +216,7 @@ class TaskItem(Answer):
     created: Time
     updated: Time
     events: Count
+    usage: list[UsageItem] | UnsetType = UNSET
     question: str | UnsetType = UNSET
     since: Time | UnsetType = UNSET
 
@@ -223,9 +259,10 @@ class BranchItem(Answer):
 
 
 class Tree(Answer):
-    """The root first, then in the order in which they were started; at most a thousand."""
+    """The root first, then in the order in which they were started; at most a thousand. `usage`: the sums of them all."""
 
     tasks: list[BranchItem]
+    usage: list[UsageItem]
 
 
 class LoggedEvent(Answer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -200,7 +201,7 @@ class FeedQuery(Query):
 # --- tasks, push notifications, operations, cards
 
 
-def _split_states(values: list[str]) -> list[str]:
+def _split_names(values: list[str]) -> list[str]:
     return list(dict.fromkeys(name for value in values for name in value.split(",")))
 
 
@@ -225,7 +226,7 @@ class TaskFilter(Query):
     role: str | None = None
     state: Annotated[
         tuple[TaskState, ...],
-        BeforeValidator(_split_states),
+        BeforeValidator(_split_names),
         Reason(f"must be one or several of {', '.join(TaskState)}"),
         Field(description="Several are repeated, or separated by commas."),
     ] = ()
@@ -240,6 +241,30 @@ class EraseQuery(Query):
     holder: Annotated[str | None, BeforeValidator(_text_or_none), Field(description="Those of this holder, for operators.")] = (
         None
     )
+
+
+def _from_day(value: str) -> date:
+    if len(value) != len("2026-11-20"):
+        raise ValueError
+    return date.fromisoformat(value)
+
+
+Day = Annotated[Annotated[date, BeforeValidator(_from_day)] | None, Reason("must be a day of UTC, such as 2026-11-20")]
+
+
+class UsageFilter(Query):
+    since: Annotated[Day, Field(description="The first day, of UTC.")] = None
+    until: Annotated[Day, Field(description="The last day, of UTC.")] = None
+    role: str | None = None
+    holder: Annotated[str | None, BeforeValidator(_text_or_none), Field(description="Of others: for operators.")] = None
+    by: Annotated[
+        tuple[Literal["role", "holder", "model", "day"], ...],
+        BeforeValidator(_split_names),
+        Reason("must be one or several of role, holder, model, day"),
+        Field(description="What is told apart. Several are repeated, or separated by commas."),
+    ] = ("role", "holder")
+    limit: Annotated[int, *digits(1, 1000)] = 100
+    cursor: PageCursor = None
 
 
 class LogQuery(Query):

@@ -1,13 +1,20 @@
-"""The hub's own API for tasks: lists, logs, artifacts, erasure, and why a worker was chosen. A2A's methods are in `a2a`."""
+"""The hub's own API for tasks: lists, logs, artifacts, usage, erasure, why a worker was chosen. A2A's methods are in `a2a`."""
 
 from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import Any
 
 from msgspec import UNSET, Raw
 from quart import Quart, Response
 
 from hub.core.hub import Hub
+from hub.inbound.api import answers
 from hub.inbound.api.answers import (
     BranchItem,
+    Cost,
     DecisionItem,
     Erased,
     LoggedEvent,
@@ -17,29 +24,42 @@ from hub.inbound.api.answers import (
     TaskSummaries,
     TaskSummary,
     Tree,
+    UsageItem,
+    UsageSum,
 )
 from hub.inbound.api.downloads import DOWNLOAD, download
 from hub.inbound.api.operation import operation
-from hub.inbound.api.requests import ArtifactQuery, EraseQuery, LogQuery, Position, Segment, TaskFilter
+from hub.inbound.api.requests import ArtifactQuery, EraseQuery, LogQuery, Position, Segment, TaskFilter, UsageFilter
 from hub.inbound.middleware.audit import recorded
-from hub.inbound.middleware.authentication import caller
-from rolecall.errors import ArtifactNotFound, ArtifactUnreadable, InvalidParams, Overloaded, RangeInvalid, TaskNotFound
+from hub.inbound.middleware.authentication import caller, may
+from rolecall.errors import (
+    ArtifactNotFound,
+    ArtifactUnreadable,
+    InvalidParams,
+    ListTooSlow,
+    Overloaded,
+    RangeInvalid,
+    TaskNotFound,
+)
 from rolecall.model.a2a import Logged
 from rolecall.model.command import Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.principal import Right
 from rolecall.model.task import Summary, TaskRow
+from rolecall.model.usage import Usage, UsageGroup, UsageQuery, UsageSums, amount_text
 from rolecall.protocol.text.timestamp import timestamp
 
 _DOWNLOAD_ERRORS = (TaskNotFound, ArtifactNotFound, RangeInvalid, ArtifactUnreadable, Overloaded)
+
+_FIRST_DAY = date(1970, 1, 1)
 
 
 def add_tasks(app: Quart, hub: Hub) -> None:
     @app.get("/registry/tasks")
     @operation("The caller's tasks.")
     async def tasks(query: TaskFilter) -> Tasks:
-        page, questions = await hub.page(caller(), _wanted(query))
-        items = [_item(row, questions.get(row.id)) for row in page.rows]
+        page, questions, usage = await hub.page(caller(), _wanted(query))
+        items = [_item(row, usage.get(row.id, ()), questions.get(row.id)) for row in page.rows]
         return Tasks(tasks=items, total=page.total, next_cursor=page.before)
 
     @app.get("/registry/summaries")
@@ -102,20 +122,33 @@ def add_tasks(app: Quart, hub: Hub) -> None:
     @operation("The task's tree: its root, and all tasks that tasks of it have started.", TaskNotFound)
     async def tree(task: Segment) -> Tree:
         root, children = await hub.trees.tree(await hub.task(caller(), TaskId(task), Target()))
-        return Tree(
-            tasks=[
-                BranchItem(task=_item(root, None), parent=None, deadline=None, goes_on=False),
-                *(
-                    BranchItem(
-                        task=_item(child.row, None),
-                        parent=child.branch.parent,
-                        deadline=timestamp(child.branch.deadline) if child.branch.deadline is not None else None,
-                        goes_on=child.branch.goes_on,
-                    )
-                    for child in children
-                ),
-            ]
-        )
+        used = await hub.usage_of([root.id, *(child.row.id for child in children)])
+        items = [BranchItem(task=_item(root, used.get(root.id, ())), parent=None, deadline=None, goes_on=False)]
+        for row, branch in children:
+            deadline = timestamp(branch.deadline) if branch.deadline is not None else None
+            item = _item(row, used.get(row.id, ()))
+            items.append(BranchItem(task=item, parent=branch.parent, deadline=deadline, goes_on=branch.goes_on))
+        return Tree(tasks=items, usage=_usage(UsageSums(one for usage in used.values() for one in usage).sums))
+
+    @app.get("/registry/usage")
+    @operation("What tasks have used of language models, in sums of days.", InvalidParams, ListTooSlow)
+    async def usage(query: UsageFilter) -> answers.UsageSums:
+        return await _read_usage(hub, query)
+
+
+async def _read_usage(hub: Hub, query: UsageFilter) -> answers.UsageSums:
+    """Of the caller; for operators of everybody in their workspace, or of one holder."""
+    own = caller(Right.OPERATE) if query.holder not in (None, caller().name) else caller()
+    holder = own.name if query.holder is None and not may(Right.OPERATE) else query.holder
+    since, until = (None if day is None else (day - _FIRST_DAY).days for day in (query.since, query.until))
+    after = _read_cursor(query.cursor, len(query.by)) if query.cursor is not None else None
+    wanted = UsageQuery(own.workspace, query.by, holder, query.role, since, until, query.limit + 1, after)
+    groups = await hub.usage(wanted)
+    shown = groups[: query.limit]
+    more = len(groups) > len(shown)
+    return answers.UsageSums(
+        sums=[_sum(query.by, group) for group in shown], next_cursor=_cursor(shown[-1].names) if more else None
+    )
 
 
 def _event(logged: Logged) -> LoggedEvent:
@@ -142,7 +175,49 @@ def _summary(kept: Summary) -> TaskSummary:
     )
 
 
-def _item(row: TaskRow, question: str | None) -> TaskItem:
+def _cursor(names: Sequence[str]) -> str:
+    """Names have no line ends."""
+    return urlsafe_b64encode("\n".join(names).encode()).decode()
+
+
+def _read_cursor(cursor: str, count: int) -> tuple[str, ...]:
+    try:
+        names = tuple(urlsafe_b64decode(cursor).decode().split("\n"))
+    except ValueError:
+        names = ()
+    if len(names) != count:
+        raise InvalidParams("The cursor is not one that this hub issued for such a query. Start again without it.")
+    return names
+
+
+def _sum(by: Sequence[str], group: UsageGroup) -> UsageSum:
+    names: dict[str, Any] = dict(zip(by, group.names, strict=True))
+    if "day" in names:
+        names["day"] = (_FIRST_DAY + timedelta(days=int(names["day"]))).isoformat()
+    for name in ("holder", "model"):
+        if name in names:
+            names[name] = names[name] or None
+    costs = [_cost(nanos, currency) for currency, nanos in sorted(group.costs.items())]
+    return UsageSum(input_tokens=group.input_tokens, output_tokens=group.output_tokens, costs=costs, **names)
+
+
+def _usage(usage: Sequence[Usage]) -> list[UsageItem]:
+    return [
+        UsageItem(
+            model=one.model or None,
+            input_tokens=one.input_tokens,
+            output_tokens=one.output_tokens,
+            cost=_cost(one.nanos, one.currency) if one.currency else None,
+        )
+        for one in usage
+    ]
+
+
+def _cost(nanos: int, currency: str) -> Cost:
+    return Cost(amount=amount_text(nanos), currency=currency)
+
+
+def _item(row: TaskRow, usage: Sequence[Usage], question: str | None = None) -> TaskItem:
     return TaskItem(
         id=row.id,
         role=row.role,
@@ -152,6 +227,7 @@ def _item(row: TaskRow, question: str | None) -> TaskItem:
         created=timestamp(row.created),
         updated=timestamp(row.updated),
         events=row.at,
+        usage=_usage(usage) if usage else UNSET,
         question=UNSET if question is None else question,
         since=UNSET if question is None else timestamp(row.updated),
     )

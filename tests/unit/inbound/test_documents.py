@@ -112,7 +112,7 @@ async def test_extensions_and_modes_have_room_as_well_and_no_more(system: System
         extensions = {"extensions": [{"uri": uri, "params": {"p": "x" * 500}}]}
         await system.enrol(f"echo:{number:02}", capabilities=extensions, defaultInputModes=[f"{number:02}/{'m' * 300}"])
     card = await system.card(version="1.0")
-    _, _, *theirs = card["capabilities"]["extensions"]  # the first two are the hub's own
+    _, _, _, *theirs = card["capabilities"]["extensions"]  # the first three are the hub's own
     assert [found["uri"] for found in theirs] == [f"https://e/{number:02}" for number in range(3)]
     assert [mode[:2] for mode in card["defaultInputModes"]] == ["00", "01", "02"]
 
