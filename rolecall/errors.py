@@ -58,6 +58,8 @@ class HubError(Exception):
 
     setting: str = ""
     """The field of the hub's settings that the message names."""
+    task: str = ""
+    """The task that there is in spite of the error."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (self.__doc__ or "").strip())

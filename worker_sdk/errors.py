@@ -36,6 +36,23 @@ class RolecallError(Exception):
         self.reason = reason or type(self).reason
         self.hint = type(self).hint if hint is None else hint
         self.facts = dict(facts or {})
+        self._note_task()
+
+    @property
+    def task_id(self) -> str | None:
+        """The task that the error is about. None: there is none, or nobody knows."""
+        return self.facts.get("taskId") or None
+
+    def about(self, task_id: str | None) -> None:
+        """Name the task, if the error names none yet."""
+        if task_id and self.task_id is None:
+            self.facts["taskId"] = task_id
+            self._note_task()
+
+    def _note_task(self) -> None:
+        """A traceback shows it, too."""
+        if self.task_id is not None:
+            self.add_note(f"It is about task {self.task_id}.")
 
     @property
     def retry_after(self) -> float | None:
@@ -72,7 +89,7 @@ class TimedOut(RolecallError):
     """The call has waited as long as it may. The task continues."""
 
     reason = "TIMED_OUT"
-    hint = "The task may still run: read it with tasks/get, or pass a longer timeout."
+    hint = "The task may still run: follow it with its task id, or pass a longer timeout."
 
 
 class StreamLost(RolecallError):

@@ -130,13 +130,21 @@ class Hub:
         answer, log = self._reader.of(caller, call.task, log, view), ()  # from here on only the reader has it
         return await answer
 
-    async def stream(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None = None) -> TaskStream:
+    async def stream(
+        self,
+        caller: Caller,
+        send: Send,
+        on_disconnect: OnDisconnect | None = None,
+        admitted: Callable[[TaskId], None] | None = None,
+    ) -> TaskStream:
         """The answer to a message as a stream. Returns once the worker has begun to answer. ClientDisconnected: before there
-        was a worker.
+        was a worker. `admitted` is called as soon as the message is stored.
         """
         self._streams.take(caller.workspace)
         try:
             call = await self._begin(caller, send, on_disconnect)
+            if admitted is not None and not send.alias:
+                admitted(call.task)
             await call.started()
             # The first frame of an answer shows the task after it was answered, not while it was paused.
             first = await self._reader.as_of(caller, call.task, Cursor(call.began + 1)) if call.began > START else None

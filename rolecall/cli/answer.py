@@ -24,13 +24,12 @@ PATIENCE = 30.0
 class AnswerPrinter:
     """The state of a task so far. Text is printed to stdout at once, unless `quiet`."""
 
-    def __init__(self, role: str = "", *, task_id: str | None = None, after: str | None = None, quiet: bool = False) -> None:
+    def __init__(self, role: str = "", *, task_id: str | None = None, quiet: bool = False) -> None:
         self.role = role
         self.task_id = task_id
         self.context_id: str | None = None
         self.state = ""
         self.failure = ""
-        self.cursor = after
         self.message: dict[str, Any] | None = None
         self._quiet = quiet
         self._artifact: str | None = None
@@ -41,13 +40,10 @@ class AnswerPrinter:
     def over(self) -> bool:
         return self.message is not None or self.state in TERMINAL or self.state in PAUSED
 
-    def take(self, document: dict[str, Any], cursor: str | None = None) -> None:
-        """One more event, or a whole answer."""
+    def take(self, document: dict[str, Any], known: dict[str, Any] | None = None) -> None:
+        """One more event, or a whole answer. `known`: what was printed of this task before."""
         self._last_event = time.monotonic()
         kind = document.get("kind")
-        # A Task at our cursor repeats what was already printed.
-        seen = kind == "task" and cursor is not None and cursor == self.cursor
-        self.cursor = cursor or self.cursor
         if kind == "message":
             self.message = document
             self._print(text_of(document))
@@ -57,17 +53,23 @@ class AnswerPrinter:
         if kind == "artifact-update":
             self._print_artifact(document.get("artifact") or {}, append=bool(document.get("append")))
         elif kind == "task":
-            for artifact in [] if seen else document.get("artifacts") or []:
-                self._print_artifact(artifact, append=False)
-        if kind in ("task", "status-update"):
-            self._take_status(
-                document.get("status") or {}, seen=seen and self.state == (document.get("status") or {}).get("state")
-            )
+            self._take_task(document, known)
+        elif kind == "status-update":
+            self._take_status(document.get("status") or {})
 
-    def _take_status(self, status: dict[str, Any], *, seen: bool) -> None:
+    def _take_task(self, task: dict[str, Any], known: dict[str, Any] | None) -> None:
+        from worker_sdk.calling.reply import new_in
+
+        shown = task if known is None else new_in(task, known)
+        for artifact in shown.get("artifacts") or []:
+            self._print_artifact(artifact, append=False)
+        # A task that is followed from where it rests shows why.
+        self._take_status((task if known is task and _rests(task) else shown).get("status") or {})
+
+    def _take_status(self, status: dict[str, Any]) -> None:
         self.state = str(status.get("state") or self.state)
         text = text_of(status.get("message") or {})
-        if not text or seen:
+        if not text:
             return
         if self.state in (TaskState.COMPLETED, *PAUSED):
             self.start_line()
@@ -129,20 +131,38 @@ class AnswerPrinter:
         return next((task["worker"] for task in page.get("tasks") or [] if task.get("id") == self.task_id), None)
 
 
-async def follow(hub: HubClient, answer: AnswerPrinter, stream: HubStream) -> None:
-    """Read until the answer is over. A broken stream reconnects by itself; a lost one is a CommandError."""
+async def follow(
+    hub: HubClient,
+    answer: AnswerPrinter,
+    stream: HubStream,
+    *,
+    whole: bool = False,
+    known: dict[str, Any] | None = None,
+) -> None:
+    """Read until the answer is over. A broken stream reconnects by itself; a lost one is a CommandError. `whole`: take it at
+    its end, and of its task what is not `known`.
+    """
     from worker_sdk import StreamLost
 
     try:
         async with stream:
+            if whole:
+                answer.take((await stream.reply()).raw, known)
+                return
             async for event in stream:
-                answer.take(event.raw, event.cursor)
+                answer.take(event.raw, event.known)
     except StreamLost as error:
-        if answer.task_id is None:
+        if stream.task_id is None:
             hint = "it may have run: see rolecall tasks ls"
             raise problem("the stream broke before the hub named a task", "STREAM_LOST", hint) from error
-        hint = f"continue: rolecall tasks follow {answer.task_id} --after {answer.cursor or 0}"
+        after = f" --after {stream.cursor}" if stream.cursor else ""
+        hint = f"continue: rolecall tasks follow {stream.task_id}{after}"
         raise problem(f"lost the hub at {hub.url}", "STREAM_LOST", hint) from error
+
+
+def _rests(task: dict[str, Any]) -> bool:
+    state = (task.get("status") or {}).get("state")
+    return state in TERMINAL or state in PAUSED
 
 
 def text_of(holder: dict[str, Any]) -> str:

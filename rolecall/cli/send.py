@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop waiting; the task continues."
 )
-@click.option("--no-stream", is_flag=True, help="Ask with message/send, and print the answer when it is complete.")
+@click.option("--no-stream", is_flag=True, help="Print the answer when it is complete.")
 @reaches_hub
 async def send(
     hub: HubClient,
@@ -50,39 +50,31 @@ async def send(
     role, _, pinned = checked_role(role).partition(":")
     instance = instance or pinned or None
     answer = AnswerPrinter(role, quiet=as_json)
+    known = (await hub.get_task(task_id)).raw if task_id and no_stream else None
+    stream = hub.stream_to_agent(role, text, instance=instance, context_id=context_id, task_id=task_id, give_up_after=PATIENCE)
     try:
         async with asyncio.timeout(timeout):
-            if no_stream:
-                reply = await hub.send_to_agent(
-                    role, text, instance=instance, context_id=context_id, task_id=task_id, timeout=None
-                )
-                answer.take(reply.raw)
-            else:
-                stream = hub.stream_to_agent(
-                    role, text, instance=instance, context_id=context_id, task_id=task_id, give_up_after=PATIENCE
-                )
-                await follow(hub, answer, stream)
+            await follow(hub, answer, stream, known=known, whole=no_stream)
     except TimeoutError:
-        hint = f"the task continues: rolecall tasks follow {answer.task_id}" if answer.task_id else ""
+        hint = f"the task continues: rolecall tasks follow {stream.task_id}" if stream.task_id else ""
         raise problem(f"the task did not end within {timeout:g} s", "TIMED_OUT", hint) from None
     except asyncio.CancelledError:
-        await _cancel(hub, answer)
+        if stream.task_id is not None and not answer.over:
+            await _cancel(hub, stream.task_id)
         raise
     if as_json:
         print_json(answer.message or (await hub.get_task(answer.task_id or "")).raw)
     return await answer.close(hub)
 
 
-async def _cancel(hub: HubClient, answer: AnswerPrinter) -> None:
+async def _cancel(hub: HubClient, task_id: str) -> None:
     """After Ctrl-C nobody needs the answer."""
     from worker_sdk import RolecallError
 
-    if answer.task_id is None or answer.over:
-        return
     try:
         async with asyncio.timeout(3):
-            await hub.cancel_task(answer.task_id)
+            await hub.cancel_task(task_id)
     except (RolecallError, TimeoutError):
-        print_notice(f"\nthe task may continue: rolecall tasks cancel {answer.task_id}")
+        print_notice(f"\nthe task may continue: rolecall tasks cancel {task_id}")
     else:
-        print_notice(f"\ncanceled {answer.task_id}")
+        print_notice(f"\ncanceled {task_id}")

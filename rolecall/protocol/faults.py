@@ -164,8 +164,9 @@ def fault_of(error: BaseException, own: DialectFaults = NO_FAULTS) -> Fault:
     if not isinstance(error, HubError):
         return Fault(row.code, row.status, row.reason, "Internal error.", None)
     data = None
-    if row.code not in _STANDARD or error.facts:
-        data = [error_info(row.reason, error.facts)]
+    facts = {**error.facts, "taskId": error.task} if error.task else error.facts
+    if row.code not in _STANDARD or facts:
+        data = [error_info(row.reason, facts)]
     elif own.explained and row.code in _A2A:
         data = [error_info(row.reason, {}, domain=_A2A_DOMAIN)]
     return Fault(row.code, row.status, row.reason, error.message, data)

@@ -14,7 +14,7 @@ from tests.helpers.processes import ROOT, Process, environment
 from tests.helpers.reachable_hubs import ReachableHub, reachable_hubs
 
 PAGE = (ROOT / "docs" / "howto" / "calling.md").read_text("utf-8")
-BLOCKS = {kind: text for kind, text in re.findall(r"^```\w+ (\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)}
+BLOCKS = {kind: text for kind, text in re.findall(r"^```\w+ ([\w-]+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)}
 
 
 @pytest.fixture(scope="module", params=reachable_hubs()[:1])
@@ -29,7 +29,7 @@ def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             yield hub
 
 
-@pytest.mark.parametrize(("program", "printed"), [("call", "called")])
+@pytest.mark.parametrize(("program", "printed"), [("call", "called"), ("late", "late-printed")])
 def test_a_program_of_the_page_prints_what_the_page_says(hub: ReachableHub, tmp_path: Path, program: str, printed: str) -> None:
     (tmp_path / "program.py").write_text(BLOCKS[program])
     env = environment(hub.for_callers)

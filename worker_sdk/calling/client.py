@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from urllib.parse import quote
@@ -16,7 +17,7 @@ from worker_sdk.calling.http import HubLink
 from worker_sdk.calling.reply import AgentInfo, Reply, agent_of, reply_of
 from worker_sdk.calling.stream import HubStream
 from worker_sdk.config import hub_address
-from worker_sdk.errors import AuthError, HubUnreachable, TaskNotFound, TimedOut
+from worker_sdk.errors import AuthError, HubUnreachable, RolecallError, TaskNotFound, TimedOut
 from worker_sdk.handlers.models import is_model, write_model
 from worker_sdk.words import File, Message
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT = 300.0
 """Seconds that a call waits for the end of a task by default."""
+_GIVE_UP_AFTER = 60.0
+"""Seconds that a stream waits for a hub to come back."""
 
 
 class HubClient:
@@ -67,15 +70,23 @@ class HubClient:
         """Send, and wait until the task has ended or asks for input. `role` may be `role:instance`. `message`: a text, a dict
         or a model of pydantic (data), a File, a list of these, or a Message. A dict that is an A2A message is one.
 
-        After TimedOut the task keeps running. A failed task is returned as a Reply; `raise_for_state()` raises an error for it.
+        It waits on a stream, so that it survives a restart of the hub and an error names the task. After TimedOut the task
+        keeps running. A failed task is returned as a Reply; `raise_for_state()` raises an error for it.
         """
         path, params = role_request(role, instance, message, task_id, context_id, metadata)
-        params["configuration"] = {"blocking": blocking}
+        stream = HubStream(self._link, path, "message/stream", params, give_up_after=_GIVE_UP_AFTER)
         try:
             async with asyncio.timeout(timeout):
-                return reply_of(await self._link.call(path, "message/send", params, timeout=None))
+                if blocking:
+                    async with stream:
+                        return await stream.reply()
+                with _about(task_id):
+                    params["configuration"] = {"blocking": False}
+                    return reply_of(await self._link.call(path, "message/send", params, timeout=None))
         except TimeoutError as error:
-            raise TimedOut(f"{role} has not ended within {timeout:g} s.") from error
+            goes_on = f" Its task {stream.task_id} goes on." if stream.task_id else ""
+            facts = {"taskId": stream.task_id or ""}
+            raise TimedOut(f"{role} has not ended within {timeout:g} s.{goes_on}", facts=facts) from error
 
     @overload
     async def call(
@@ -147,7 +158,7 @@ class HubClient:
         context_id: str | None = None,
         task_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        give_up_after: float = 60.0,
+        give_up_after: float = _GIVE_UP_AFTER,
     ) -> HubStream:
         """As `call`, with each event as it comes: `async with hub.stream(role, Order(…)) as stream: async for event in stream:`
 
@@ -172,7 +183,7 @@ class HubClient:
         context_id: str | None = None,
         task_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        give_up_after: float = 60.0,
+        give_up_after: float = _GIVE_UP_AFTER,
     ) -> HubStream:
         """`async with hub.stream_to_agent(role, text) as stream: async for event in stream: …`
 
@@ -182,8 +193,10 @@ class HubClient:
         path, params = role_request(role, instance, message, task_id, context_id, metadata)
         return HubStream(self._link, path, "message/stream", params, give_up_after=give_up_after)
 
-    def follow_task(self, task_id: str, *, after: str | None = None, give_up_after: float = 60.0) -> HubStream:
-        """A task's stream, from after the cursor `after`, or from now."""
+    def follow_task(self, task_id: str, *, after: str | None = None, give_up_after: float = _GIVE_UP_AFTER) -> HubStream:
+        """A task's stream, from after the cursor `after`. Without it the first event is the task as it is, with its text so
+        far.
+        """
         return HubStream(self._link, "/", "tasks/resubscribe", {"id": task_id}, give_up_after=give_up_after, after=after)
 
     # --- tasks
@@ -192,10 +205,12 @@ class HubClient:
         params: JsonObject = {"id": task_id}
         if history_length is not None:
             params["historyLength"] = history_length
-        return reply_of(await self._link.call("/", "tasks/get", params, timeout=30.0))
+        with _about(task_id):
+            return reply_of(await self._link.call("/", "tasks/get", params, timeout=30.0))
 
     async def cancel_task(self, task_id: str) -> Reply:
-        return reply_of(await self._link.call("/", "tasks/cancel", {"id": task_id}, timeout=30.0))
+        with _about(task_id):
+            return reply_of(await self._link.call("/", "tasks/cancel", {"id": task_id}, timeout=30.0))
 
     async def tasks(
         self,
@@ -252,7 +267,8 @@ class HubClient:
         None if the hub no longer has it: it keeps the last two thousand decisions, until it restarts.
         """
         try:
-            decision: JsonObject = await self._link.ask("GET", f"/registry/tasks/{quote(task_id, safe='')}/decision")
+            with _about(task_id):
+                decision: JsonObject = await self._link.ask("GET", f"/registry/tasks/{quote(task_id, safe='')}/decision")
         except TaskNotFound:
             return None
         return decision
@@ -341,6 +357,16 @@ def message_document(message: MessageLike, *, task_id: str | None = None, contex
     if context_id is not None:
         document["contextId"] = context_id
     return document
+
+
+@contextmanager
+def _about(task_id: str | None) -> Iterator[None]:
+    """Errors within it name the task."""
+    try:
+        yield
+    except RolecallError as error:
+        error.about(task_id)
+        raise
 
 
 def with_skill(metadata: Mapping[str, Any] | None, skill: str | None) -> JsonObject:

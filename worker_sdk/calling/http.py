@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rolecall.model.a2a import JsonObject
 from rolecall.protocol.text.jsontext import NotJson, dump, parse
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT = 5.0
 _SILENCE = 60.0
 """Seconds. A hub sends a comment every 15 s, so a stream that is silent for longer has a dead connection."""
+
+
+class StreamedAnswer(NamedTuple):
+    """`task`: the id of the task, if the hub told it before its first event."""
+
+    chunks: AsyncIterator[bytes]
+    task: str | None
 
 
 class HubLink:
@@ -90,12 +97,12 @@ class HubLink:
     @asynccontextmanager
     async def stream(
         self, path: str, method: str, params: JsonObject, *, last_event_id: str | None = None
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The bytes of a streaming JSON-RPC call. A cut while they are read raises StreamLost."""
+    ) -> AsyncIterator[StreamedAnswer]:
+        """The answer to a streaming JSON-RPC call. A cut while it is read raises StreamLost."""
         import httpx
 
         envelope = {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
-        headers = {**_JSON_HEADERS, **self._headers, "accept": "text/event-stream"}
+        headers = {**_JSON_HEADERS, **self._headers, "accept": "text/event-stream", "want-a2a-task": "1"}
         if last_event_id is not None:
             headers["last-event-id"] = last_event_id
         client = self.open()
@@ -111,7 +118,7 @@ class HubLink:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 read_answer(response.status_code, await response.aread())
                 raise RolecallError("The hub did not answer a streaming call with a stream. Is this address a hub?")
-            yield _chunks(response)
+            yield StreamedAnswer(_chunks(response), response.headers.get("a2a-task"))
         except httpx.HTTPError as error:
             raise StreamLost(f"The stream was cut ({type(error).__name__}).") from error
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, JsonObject, TaskState, WorkerEvent
@@ -74,7 +74,7 @@ class Reply:
 
     def as_model(self, model: type[ModelT]) -> ModelT:
         """`data` as that model of pydantic. InvalidResult."""
-        return _as_model(self.data, model, "The result")
+        return _as_model(self.data, model, "The result", self.task_id)
 
     def raise_for_state(self) -> Reply:
         """Raise TaskFailed (also for canceled), TaskRejected or InputRequired; otherwise return the reply."""
@@ -94,7 +94,8 @@ class Reply:
 class StreamEvent:
     """One event of a stream. `kind` is task, status, text, artifact, input_required, done or message.
 
-    `text` is what the event adds: a chunk, a status line, a question. `cursor` is its place in the log, for resuming after it.
+    `text` is what the event adds: a chunk, a status line, a question; of a task, what the reader had not. `cursor` is its place
+    in the log, for resuming after it. `known` is what the reader had of the task that the event repeats.
     """
 
     kind: str
@@ -102,6 +103,7 @@ class StreamEvent:
     state: TaskState | None
     raw: JsonObject
     cursor: str | None
+    known: JsonObject | None = None
 
     @property
     def is_last(self) -> bool:
@@ -131,7 +133,7 @@ class StreamEvent:
 
     def as_model(self, model: type[ModelT]) -> ModelT:
         """`data` as that model of pydantic. InvalidResult."""
-        return _as_model(self.data, model, "The event")
+        return _as_model(self.data, model, "The event", self.raw.get("taskId") or self.raw.get("id"))
 
     @property
     def _status_message(self) -> Message | None:
@@ -192,6 +194,24 @@ def event_of(result: Any, cursor: str | None) -> StreamEvent:
     return StreamEvent(kind, text, event.state, event.document, cursor)
 
 
+def repeats(event: StreamEvent, known: JsonObject) -> StreamEvent:
+    """The event of a task, for a reader that had this much of it."""
+    return replace(event, known=known, text=Reply(new_in(event.raw, known)).text)
+
+
+def new_in(task: JsonObject, known: JsonObject) -> JsonObject:
+    """The task with the parts of artifacts and the status message that `known` has not."""
+    had = {artifact.get("artifactId"): len(artifact.get("parts") or ()) for artifact in known.get("artifacts") or ()}
+    artifacts = [
+        {**artifact, "parts": (artifact.get("parts") or ())[had.get(artifact.get("artifactId"), 0) :]}
+        for artifact in task.get("artifacts") or ()
+    ]
+    status, before = task.get("status") or {}, (known.get("status") or {}).get("message")
+    if before is not None and status.get("message") == before:
+        status = {name: value for name, value in status.items() if name != "message"}
+    return {**task, "artifacts": [artifact for artifact in artifacts if artifact["parts"]], "status": status}
+
+
 def artifact_of(document: JsonObject) -> Artifact:
     """An artifact with several parts is represented by its text if it has any, else by its first part. The pieces of one file
     are joined.
@@ -213,13 +233,14 @@ def artifact_of(document: JsonObject) -> Artifact:
     return Artifact(name, url=str(file.get("uri") or ""), media_type=media, description=description)
 
 
-def _as_model(data: JsonObject | None, model: type[ModelT], what: str) -> ModelT:
+def _as_model(data: JsonObject | None, model: type[ModelT], what: str, task_id: str | None) -> ModelT:
+    about = {"taskId": task_id} if task_id else {}
     if data is None:
-        raise InvalidResult(f"{what} has no data part, and {model.__name__} was expected.")
+        raise InvalidResult(f"{what} has no data part, and {model.__name__} was expected.", facts=about)
     try:
         return read_model(model, data, what)
     except Mismatch as mismatch:
-        raise InvalidResult(str(mismatch), facts={"paths": ",".join(mismatch.paths)}) from mismatch
+        raise InvalidResult(str(mismatch), facts={"paths": ",".join(mismatch.paths)} | about) from mismatch
 
 
 def _media_type(part: JsonObject) -> str | None:

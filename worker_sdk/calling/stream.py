@@ -8,21 +8,24 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from rolecall.model.a2a import PAUSED, JsonObject
+from rolecall.model.a2a import PAUSED, EventKind, JsonObject
+from rolecall.model.card import SEQUENCE_EXTENSION
+from rolecall.model.fold import TaskFold
 from rolecall.protocol.sse import Frame, FrameReader, FrameTooLong
 from rolecall.protocol.text.jsontext import NotJson, parse
-from worker_sdk.calling.http import HubLink, rpc_error
-from worker_sdk.calling.reply import Reply, StreamEvent, event_of
-from worker_sdk.errors import HubBusy, HubUnreachable, RolecallError, StreamLost
+from worker_sdk.calling.http import HubLink, StreamedAnswer, rpc_error
+from worker_sdk.calling.reply import Reply, StreamEvent, event_of, repeats
+from worker_sdk.errors import HubBusy, HubUnreachable, RolecallError, StreamLost, TaskNotFound
 
 _LARGEST_EVENT = 64 * 1024 * 1024
+_WAIT_FOR_KNOWN, _WAIT_FOR_END = 10.0, 0.1
 
 
 class HubStream:
     """`async with` sends the message; iterate once. Leaving the block early does not stop the task.
 
-    `task_id`, `context_id` and `cursor` are known after the first event. `repeats`: the message is sent again until its first
-    event comes. The hub recognises it; where it may not, it must not be sent twice.
+    `task_id` is known as soon as the hub has the call, `context_id` and `cursor` after the first event. `repeats`: the message
+    is sent again until the hub has it. The hub recognises it; where it may not, it must not be sent twice.
     """
 
     def __init__(
@@ -42,13 +45,18 @@ class HubStream:
         self._give_up_after = give_up_after
         self._repeats = repeats
         self._backoff = backoff
+        self._answers: str | None = (params.get("message") or {}).get("taskId")
+        self._has_seen = after
+        """The cursor up to which the reader knows the task."""
         self.cursor = after
-        self.task_id: str | None = params.get("id")
+        self.task_id: str | None = params.get("id") or self._answers
         self.context_id: str | None = None
-        self._resting = False
+        self._accepted = "id" in params
+        """The hub has the call, so it can be followed."""
+        self._begun = self._resting = self._ended = False
         self._lost_since: float | None = None
         self._pause = backoff[0]
-        self._open: AbstractAsyncContextManager[AsyncIterator[bytes]] | None = None
+        self._open: AbstractAsyncContextManager[StreamedAnswer] | None = None
         self._chunks: AsyncIterator[bytes] | None = None
 
     async def __aenter__(self) -> HubStream:
@@ -60,8 +68,9 @@ class HubStream:
         """Send the message, before the block is entered. To be followed by `async with`."""
         try:
             await self._connect(self._method, self._params)
-        except (HubUnreachable, HubBusy, StreamLost) as error:
-            if not self._comes_back(error):
+        except RolecallError as error:
+            if not isinstance(error, HubUnreachable | HubBusy | StreamLost) or not self._comes_back(error):
+                error.about(self.task_id)
                 raise
             await self._resume(error)
 
@@ -71,23 +80,57 @@ class HubStream:
         await self._disconnect()
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
+        try:
+            async for event in self._events():
+                yield event
+        except RolecallError as error:
+            # Before the first event only the hub knows whether there is a task: a call that is refused leaves none.
+            lost = self._begun or self._answers or isinstance(error, StreamLost | HubUnreachable)
+            error.about(self.task_id if lost else None)
+            raise
+
+    async def reply(self) -> Reply:
+        """Read all events, and return the task as it is then, or the bare message. Instead of iterating."""
+        task: TaskFold | None = None
+        async for event in self:
+            if event.kind == "message":
+                return Reply(event.raw)
+            if event.kind == "task":
+                task = TaskFold(event.raw)
+            elif task is not None:
+                task.add(EventKind(event.raw["kind"]), event.raw)
+        if task is None:
+            raise StreamLost("The stream ended without an event.", facts={"taskId": self.task_id or ""})
+        return Reply(task.document)
+
+    async def _events(self) -> AsyncIterator[StreamEvent]:
         resumed = False
         while True:
             try:
                 async for frame in self._frames():
-                    event = self._event(frame)
+                    event = await self._event(frame)
                     repeated = resumed and event.kind == "task" and event.cursor == self.cursor
                     resumed, self._lost_since = False, None
                     self._note(event)
+                    self._ended = event.is_last
                     # The Task as of our own cursor adds nothing, unless it has ended.
                     if not repeated or event.is_last:
                         yield event
                     if event.is_last:
                         return
             except (StreamLost, HubUnreachable, HubBusy) as error:
-                if self.task_id is None and isinstance(error, HubBusy) and not self._comes_back(error):
+                if not self._begun and isinstance(error, HubBusy) and not self._comes_back(error):
                     raise
                 await self._resume(error)
+            except TaskNotFound as error:
+                if self._begun or not resumed:
+                    raise
+                self._accepted = False
+                if self._repeats:
+                    await self._resume(error)
+                    continue
+                lost = "The stream was cut before its first event, and the hub has taken the call back: it did not run."
+                raise StreamLost(lost, hint="Send it again.") from error
             else:
                 if self._resting:
                     return
@@ -107,17 +150,39 @@ class HubStream:
             for frame in frames:
                 yield frame
 
-    def _event(self, frame: Frame) -> StreamEvent:
+    async def _event(self, frame: Frame) -> StreamEvent:
         try:
             envelope = parse(frame.data)
         except NotJson as error:
             raise RolecallError("The hub sent an event that is not JSON.") from error
         if isinstance(envelope, dict) and isinstance(envelope.get("error"), dict):
             raise rpc_error(envelope["error"])
-        return event_of(envelope.get("result") if isinstance(envelope, dict) else None, frame.id)
+        event = event_of(envelope.get("result") if isinstance(envelope, dict) else None, frame.id)
+        if event.kind != "task":
+            return event
+        known = await self._known_of(event)
+        return event if known is None else repeats(event, known)
+
+    async def _known_of(self, event: StreamEvent) -> JsonObject | None:
+        """What the reader had of the task that this event repeats: all of it, or as much as when it answered the task's
+        question. None: nothing.
+        """
+        if self._has_seen is not None and self._has_seen == event.cursor:
+            return event.raw
+        message = (event.raw.get("status") or {}).get("message")
+        if self._begun or self._answers is None or not (event.raw.get("artifacts") or message):
+            return None
+        before = {"after": int(event.cursor or 1) - 1}
+        params = {"id": self._answers, "metadata": {SEQUENCE_EXTENSION: before}}
+        try:
+            known: JsonObject = await self._link.call("/", "tasks/get", params, timeout=_WAIT_FOR_KNOWN)
+        except RolecallError:
+            return None  # rather a text twice than none
+        return known
 
     def _note(self, event: StreamEvent) -> None:
-        self.cursor = event.cursor or self.cursor
+        self._begun = self._accepted = True
+        self.cursor = self._has_seen = event.cursor or self.cursor
         if event.state is not None:
             self._resting = event.state in PAUSED
         if event.kind == "task":
@@ -132,18 +197,32 @@ class HubStream:
 
     async def _connect(self, method: str, params: JsonObject) -> None:
         opened = self._link.stream(self._path, method, params, last_event_id=self.cursor)
-        self._chunks = await opened.__aenter__()
+        self._chunks, task = await opened.__aenter__()
         self._open = opened
+        if task is not None and self._answers is None:
+            self.task_id, self._accepted = task, True
 
     async def _disconnect(self) -> None:
         if self._open is not None:
             opened, self._open = self._open, None
+            if self._ended:
+                await self._read_end()
             await opened.__aexit__(None, None, None)
+
+    async def _read_end(self) -> None:
+        """The hub ends its answer right behind the last event. Only when that is read can the connection be used again."""
+        assert self._chunks is not None
+        try:
+            async with asyncio.timeout(_WAIT_FOR_END):
+                async for _ in self._chunks:
+                    pass
+        except (StreamLost, TimeoutError):
+            pass  # it is closed
 
     async def _resume(self, cut: RolecallError) -> None:
         """Resubscribe with back-off until it succeeds or `give_up_after` seconds have passed."""
         await self._disconnect()
-        if self.task_id is None and not self._repeats:
+        if not self._accepted and not self._repeats:
             raise StreamLost(f"{cut} No event had arrived, so the call may or may not have run.") from cut
         loop = asyncio.get_running_loop()
         low, high = self._backoff
@@ -154,20 +233,21 @@ class HubStream:
             self._pause = min(high, self._pause * 2)
             await asyncio.sleep(random.uniform(low / 2, self._pause))
             if loop.time() > self._lost_since + self._give_up_after:
-                if self.task_id is None:
-                    raise StreamLost(f"{cut} The hub did not come back, and the call may or may not have run.") from cut
-                facts = {"taskId": self.task_id, "cursor": self.cursor or ""}
+                facts = {"taskId": self.task_id or "", "cursor": self.cursor or ""}
+                if not self._accepted:
+                    lost = f"{cut} The hub did not come back, and the call may or may not have run."
+                    raise StreamLost(lost, facts=facts) from cut
                 raise StreamLost(
                     f"The stream of task {self.task_id} was cut, and the hub did not come back. Follow the task to resume.",
                     facts=facts,
                 ) from cut
             try:
-                if self.task_id is None:
-                    await self._connect(self._method, self._params)
-                else:
+                if self._accepted:
                     await self._connect("tasks/resubscribe", {"id": self.task_id})
+                else:
+                    await self._connect(self._method, self._params)
             except (HubUnreachable, HubBusy, StreamLost) as error:
-                if self.task_id is None and isinstance(error, HubBusy) and not self._comes_back(error):
+                if not self._accepted and isinstance(error, HubBusy) and not self._comes_back(error):
                     raise
                 cut = error
                 continue

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from rolecall.protocol.text.jsontext import parse
 from worker_sdk.calling.client import message_document, with_skill
-from worker_sdk.calling.reply import Reply, StreamEvent, event_of, reply_of
+from worker_sdk.calling.reply import Reply, StreamEvent, event_of, repeats, reply_of
 from worker_sdk.testing.hub import TestHub
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ class Bench:
     ) -> AsyncIterator[StreamEvent]:
         """The Task, then the events that answer this message, as they come."""
         delivery = await self._deliver(message, task_id, context_id, metadata)
-        yield event_of(parse(delivery.log.snapshot(upto=delivery.start)), str(delivery.start))
+        opening = event_of(parse(delivery.log.snapshot(upto=delivery.start)), str(delivery.start))
+        yield opening if task_id is None else repeats(opening, opening.raw)
         reader = delivery.log.follow(delivery.start)
         try:
             while (batch := await reader.batch(60)) is not None:

@@ -17,7 +17,7 @@ from rolecall.protocol import jsonrpc, sse
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.text.jsontext import parse
 from rolecall.protocol.v0_3 import requests as v03
-from worker_sdk.calling.http import HubLink, rpc_error
+from worker_sdk.calling.http import HubLink, StreamedAnswer, rpc_error
 
 if TYPE_CHECKING:
     from worker_sdk.tasks.execution import Execution
@@ -141,7 +141,7 @@ class _Link(HubLink):
     @asynccontextmanager
     async def stream(
         self, path: str, method: str, params: JsonObject, *, last_event_id: str | None = None
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    ) -> AsyncIterator[StreamedAnswer]:
         try:
             if method == "tasks/resubscribe":
                 log = self._hub.child(self._parent, params.get("id")).log
@@ -152,7 +152,7 @@ class _Link(HubLink):
                 log, start = delivery.log, delivery.start
         except errors.HubError as error:
             raise _refused(error) from error
-        yield _frames(log, start)
+        yield StreamedAnswer(_frames(log, start), log.task_id)
 
 
 def _within(parent: Known, words: tuple[str, ...]) -> float | None:

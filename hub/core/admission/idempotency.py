@@ -48,11 +48,17 @@ class Call(NamedTuple):
     repeated: bool = False
 
     async def started(self, on_disconnect: OnDisconnect | None = None) -> None:
-        """Wait until the worker has begun to answer, or raise the error why it has not. Several callers may wait.
-        ClientDisconnected.
+        """Wait until the worker has begun to answer, or raise the error why it has not; it names the task, unless nothing ran.
+        Several callers may wait. ClientDisconnected.
         """
-        if self.relay is not None:
+        if self.relay is None:
+            return
+        try:
             await self.relay.started.wait(on_disconnect)
+        except HubError as error:
+            if not self.relay.taken_back:
+                error.task = self.task
+            raise
 
 
 class CallNames(NamedTuple):

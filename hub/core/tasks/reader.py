@@ -55,16 +55,26 @@ class TaskReader:
         upto: Cursor | None = None,
     ) -> Answer:
         """The task as of now, or as of an event. A long log is read and folded page by page, as long as its caller is there.
-        TaskNotFound: it is not revealed yet; ClientDisconnected, AnswerNotSent.
+        TaskNotFound: it is gone; ClientDisconnected, AnswerNotSent.
         """
         if _is_short(row):
-            return await self.of(caller, row.id, await self._engine.events.read(row.id, upto=upto), view)
+            log = await self._engine.events.read(row.id, upto=upto)
+            if not log and row.at == START:
+                log = await self._before_its_log(row)
+            return await self.of(caller, row.id, log, view)
         gone = asyncio.Event()
         if on_disconnect is not None:
             on_disconnect(gone.set)
         async with self._folding.turn(caller):
             with self._unsent.hold(caller.workspace, row.size):
                 return await self._folded(caller, row, view, gone, upto)
+
+    async def _before_its_log(self, row: TaskRow) -> Sequence[Logged]:
+        """What a task is whose worker has sent nothing yet, for a caller that knows its id. The log stays empty, so that the
+        call can still go to another worker.
+        """
+        turns = await self._engine.tasks.turns(row.id)
+        return [Logged(START, self._codec.opening(row.ids, turns[0]))] if turns else ()
 
     async def _folded(
         self, caller: Caller, row: TaskRow, view: TaskView, gone: asyncio.Event, upto: Cursor | None = None

@@ -13,7 +13,7 @@ from hub.inbound.a2a.sse_response import EventStream, StreamEncoder, opening
 from hub.inbound.a2a.unsent import send_answer
 from hub.inbound.middleware.audit import record, record_call
 from hub.inbound.middleware.authentication import require
-from hub.inbound.middleware.headers import PARENT, extension_headers, read_parent_call
+from hub.inbound.middleware.headers import PARENT, extension_headers, is_task_wanted, read_parent_call
 from hub.inbound.middleware.request import Request
 from rolecall.errors import AccessError, ClientDisconnected, HubError, TokenEnded, UnsupportedOperation
 from rolecall.model.command import ParentCall
@@ -117,14 +117,17 @@ class Calls:
     async def _stream(self, request: Request, call: OperationCall, framing: Framing) -> None:
         """ClientDisconnected, TokenEnded."""
         stream = EventStream(request, self._keep_alive, self._unsent, extension_headers(request))
+        admitted = stream.name_task if is_task_wanted(request) else None
         with _Counted(self._observer, call, framing) as counted:
             try:
-                task_stream = await stream.wait_for(opening(self._operations.open(call), call.operation.value))
+                task_stream = await stream.wait_for(opening(self._operations.open(call, admitted), call.operation.value))
                 await stream.copy(task_stream, framing.events(self._operations.encoder(task_stream, call)))
             except ClientDisconnected:
                 counted.outcome = _CLIENT_GONE
                 raise
             except Exception as error:
+                if isinstance(error, TokenEnded):
+                    error.task = stream.task
                 if stream.open or framing.errors_are_events:
                     await stream.fail(framing.error_event(counted.fail(error)))
                 elif isinstance(error, TokenEnded):

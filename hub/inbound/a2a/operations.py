@@ -109,10 +109,10 @@ class Operations:
             raise MethodNotFound(call.operation.value)
         return handler(call)
 
-    async def open(self, call: OperationCall) -> TaskStream:
-        """The stream of a message or of a task."""
+    async def open(self, call: OperationCall, admitted: Callable[[TaskId], None] | None = None) -> TaskStream:
+        """The stream of a message or of a task. `admitted` is called once a message is stored."""
         if call.operation is Operation.STREAM:
-            return await self._hub.stream(call.caller, _read_send(call), call.on_disconnect)
+            return await self._hub.stream(call.caller, _read_send(call), call.on_disconnect, admitted)
         command = call.reader.read_subscribe(call.params, call.target, call.after, call.choice.dialects)
         await self._check(call, command.task_id)
         return await self._hub.subscribe(call.caller, command)

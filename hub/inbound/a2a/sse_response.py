@@ -13,8 +13,10 @@ from hub.inbound.middleware.request import Request
 from hub.server.asgi import Headers
 from rolecall.errors import ClientDisconnected, HubError, TaskNotFound, TokenEnded
 from rolecall.model.a2a import Logged
+from rolecall.model.ids import TaskId
 from rolecall.protocol.sse import COME_BACK, KEEP_ALIVE, RESPONSE_HEADERS
 
+_TASK = b"a2a-task"
 _LARGE_PAGE = 8
 """Events in a page that show that the reader lags."""
 _STORE_TIMEOUT = 5.0
@@ -34,6 +36,7 @@ class EventStream:
         "_drained",
         "_encoder",
         "_gone",
+        "_head",
         "_keep_alive",
         "_on_disconnect",
         "_request",
@@ -41,13 +44,14 @@ class EventStream:
         "_unsent",
         "_workspace",
         "open",
+        "task",
     )
 
     def __init__(self, request: Request, keep_alive: float, unsent: AnswerShare, headers: Headers = ()) -> None:
         self._request = request
         self._stream = request.stream
-        head = [*RESPONSE_HEADERS, *headers, *request.cors]
-        self._stream.begin({"type": "http.response.start", "status": 200, "headers": head})
+        self._head = [*RESPONSE_HEADERS, *headers, *request.cors]
+        self._stream.begin({"type": "http.response.start", "status": 200, "headers": self._head})
         self._keep_alive = keep_alive
         self._unsent = unsent
         self._workspace = ""
@@ -57,6 +61,16 @@ class EventStream:
         self._drained: asyncio.Future[None] | None = None
         self.open = False
         """Something has been written, and the head before it."""
+        self.task = ""
+
+    def name_task(self, task: TaskId) -> None:
+        """Send the head now, with the task's id, and a comment behind it."""
+        self.task = task
+        if not self.open:
+            head = [*self._head, (_TASK, task.encode())]
+            self._stream.begin({"type": "http.response.start", "status": 200, "headers": head})
+            self.open = True
+            self._stream.try_write(KEEP_ALIVE)
 
     async def wait_for(self, opening: asyncio.Task[TaskStream]) -> TaskStream:
         """The task stream, once its worker has begun to answer; comments keep the connection alive until then.

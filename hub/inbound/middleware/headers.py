@@ -17,6 +17,7 @@ _EXTENSION = re.compile(r"[!-+\--~]{1,256}")
 _MAX_EXTENSIONS = 32
 _MAX_PARENT = 1024
 PARENT = b"a2a-parent"
+_WANT_TASK = b"want-a2a-task"
 _LONGEST_VERSION = 100
 _QUERY_VERSION = b"A2A-Version="
 _EXTENSION_HEADERS = (b"a2a-extensions", b"x-a2a-extensions")
@@ -93,6 +94,11 @@ def extension_headers(request: Request) -> Headers:
         if name in request.headers:
             return [(name, ", ".join(_extensions(request)).encode("ascii"))]
     return ()
+
+
+def is_task_wanted(request: Request) -> bool:
+    """Whether the answer to a streaming call is to begin as soon as there is a task, with its id in the head."""
+    return request.headers.get(_WANT_TASK) == b"1"
 
 
 def _versions_in(query: bytes) -> list[bytes]:

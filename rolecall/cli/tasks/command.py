@@ -77,7 +77,7 @@ async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
 async def follow_task(hub: HubClient, task_id: str, after: int | None) -> int:
     """Print a task's answer until it ends, from its start or after a cursor. Ctrl-C does not stop the task."""
     cursor = str(after) if after is not None else None
-    answer = AnswerPrinter(task_id=task_id, after=cursor)
+    answer = AnswerPrinter(task_id=task_id)
     await follow(hub, answer, hub.follow_task(task_id, after=cursor, give_up_after=PATIENCE))
     return await answer.close(hub)
 

@@ -254,3 +254,35 @@ def test_a_closed_stdout_is_not_an_error(hub: ScriptedHub) -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=20, check=False)
     assert done.stdout == "x" * 1000 + "\n"
     assert done.stderr == ""
+
+
+OLD = [{"artifactId": "a", "parts": [{"kind": "text", "text": "old text"}]}]
+
+
+def resting(state: str, text: str) -> dict[str, object]:
+    return task(artifacts=OLD) | {"status": status(state, text)["status"]}
+
+
+@pytest.mark.parametrize("no_stream", [True, False])
+def test_an_answer_to_a_question_prints_only_what_is_new(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], no_stream: bool
+) -> None:
+    hub.result("tasks/get", resting("input-required", "Sure?"))
+    frames = [(5, task("working", artifacts=OLD)), (6, chunk("new", append=False, artifact="b")), (7, status("completed"))]
+    hub.on("message/stream", Response(frames=frames))
+    assert run(["send", "echo", "yes", "--task-id", "t1", *(["--no-stream"] if no_stream else [])]) == 0
+    assert capsys.readouterr().out == "new\n"
+
+
+def test_following_prints_the_text_so_far_or_what_comes_after_a_cursor(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.on("tasks/resubscribe", Response(frames=[(5, resting("input-required", "Sure?"))]))
+    assert run(["tasks", "follow", "t1"]) == 7
+    assert capsys.readouterr().out == "old text\nSure?\n"
+    assert run(["tasks", "follow", "t1", "--after", "5"]) == 7
+    assert capsys.readouterr().out == "Sure?\n"
+    hub.on("tasks/resubscribe", Response(frames=[(5, resting("failed", "it broke"))]))
+    assert run(["tasks", "follow", "t1", "--after", "5"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, "it broke" in err) == ("", True)

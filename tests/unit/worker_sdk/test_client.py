@@ -75,8 +75,15 @@ def frame(cursor: int, document: Any) -> bytes:
     return chunk(b"id: %d\ndata: %b\n\n" % (cursor, result(document)))
 
 
+def streamed(*frames: bytes) -> bytes:
+    return chunked_head("text/event-stream") + b"".join(frames) + LAST_CHUNK
+
+
+ANSWERED = streamed(frame(1, TASK))
+
+
 async def test_a_reply_has_text_data_artifacts_and_ids() -> None:
-    async with RawServer(always(answer(result(TASK)))) as server, HubClient(server.url) as hub:
+    async with RawServer(always(ANSWERED)) as server, HubClient(server.url) as hub:
         reply = await hub.send_to_agent("echo", "hi", context_id="c1", metadata={"k": "v"})
     assert (reply.text, reply.data, reply.state) == ("hello", {"n": 1}, "completed")
     assert (reply.task_id, reply.context_id, reply.message and reply.message.text) == ("t1", "c1", "bye")
@@ -93,7 +100,7 @@ class Count(BaseModel):
 
 
 async def test_a_call_names_a_skill_and_returns_the_reply_or_its_model() -> None:
-    async with RawServer(always(answer(result(TASK)))) as server, HubClient(server.url) as hub:
+    async with RawServer(always(ANSWERED)) as server, HubClient(server.url) as hub:
         counted = await hub.call(
             "echo:a",
             [Count(n=2), File("f", raw=b"x"), "hi"],
@@ -127,14 +134,14 @@ class Wrong(BaseModel):
     [("failed", TaskFailed), ("canceled", TaskFailed), ("rejected", TaskRejected), ("input-required", InputRequired)],
 )
 async def test_a_call_raises_if_the_task_has_no_result(state: str, error: type[RolecallError]) -> None:
-    task = {**TASK, "status": {"state": state}}
-    async with RawServer(always(answer(result(task)))) as server, HubClient(server.url) as hub:
+    end = frame(2, status_update(state, final=True))
+    async with RawServer(always(streamed(frame(1, OPEN), end))) as server, HubClient(server.url) as hub:
         with pytest.raises(error):
             await hub.call("echo", "hi", returns=Count)
 
 
 async def test_a_stream_names_a_skill_and_takes_a_model_and_a_mismatch_is_raised_when_it_opens() -> None:
-    body = chunked_head("text/event-stream") + frame(1, OPEN) + frame(2, status_update("completed", final=True)) + LAST_CHUNK
+    body = streamed(frame(1, OPEN), frame(2, status_update("completed", final=True)))
     async with RawServer(always(body)) as server, HubClient(server.url) as hub:
         async with hub.stream("echo", Count(n=2), skill="count", metadata={"priority": 1}) as stream:
             assert [event.kind async for event in stream] == ["task", "done"]
@@ -148,7 +155,7 @@ async def test_a_stream_names_a_skill_and_takes_a_model_and_a_mismatch_is_raised
 
 
 async def test_an_instance_is_pinned_by_name_or_argument() -> None:
-    async with RawServer(always(answer(result(TASK)))) as server, HubClient(server.url) as hub:
+    async with RawServer(always(ANSWERED)) as server, HubClient(server.url) as hub:
         await hub.send_to_agent("echo:a", "hi")
         await hub.send_to_agent("echo", "hi", instance="b")
     assert [request.line.split(" ")[1] for request in server.requests] == ["/agents/echo/"] * 2
@@ -479,7 +486,7 @@ async def test_a_refusal_of_a_streaming_call_that_is_cut_is_a_lost_stream() -> N
 
 async def test_a_hub_that_is_busy_before_the_first_event_is_reported_as_busy() -> None:
     """The call did not run, so the error is not a lost stream, after which it may have run."""
-    event = chunked_head() + chunk(b"data: " + fault(-32000, "HUB_DRAINING") + b"\n\n") + LAST_CHUNK
+    event = streamed(chunk(b"data: " + fault(-32000, "HUB_DRAINING") + b"\n\n"))
     async with RawServer(always(event)) as server, HubClient(server.url) as hub, hub.stream_to_agent("x", "hi") as stream:
         with pytest.raises(HubBusy):
             assert [event async for event in stream]

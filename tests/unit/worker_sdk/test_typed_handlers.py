@@ -290,7 +290,7 @@ async def test_a_result_that_is_not_the_model_of_the_caller_is_an_error_with_the
     async with worker_of(coroutine).test() as t:
         with pytest.raises(InvalidResult, match='The result does not match Item: "what" is missing; "price" is missing') as bad:
             await t.call(data_message(GOOD), returns=Item)
-        assert bad.value.facts == {"paths": "what,price"}
+        assert (bad.value.facts["paths"], bad.value.task_id) == ("what,price", (await t.get(bad.value.task_id or "")).task_id)
     async with worker_of(of_text).test() as t:
         with pytest.raises(InvalidResult, match="no data part, and Item was expected"):
             await t.call("hi", returns=Item)
