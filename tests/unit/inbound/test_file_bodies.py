@@ -166,9 +166,17 @@ async def test_no_more_is_read_than_a_slow_client_takes() -> None:
 
 @pytest.mark.parametrize("end", ["its token ends", "it disconnects"])
 async def test_a_download_ends_with_its_client(end: str) -> None:
-    client = Client()
+    client, closed = Client(), asyncio.Event()
     client.takes.clear()
-    sending = asyncio.create_task(send_content(client.request, 200, [], pieces(*[b"x"] * 100)))
+
+    async def watched() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"x"
+        finally:
+            closed.set()
+
+    sending = asyncio.create_task(send_content(client.request, 200, [], content := watched()))
     for _ in range(5):
         await asyncio.sleep(0)
     if end == "its token ends":
@@ -176,6 +184,7 @@ async def test_a_download_ends_with_its_client(end: str) -> None:
     else:
         client.messages.put_nowait(GONE)
     await asyncio.wait_for(sending, 1)
+    assert closed.is_set() and content.ag_frame is None  # its file is not held
     client.takes.set()
     await asyncio.sleep(0)
     assert not client.whole

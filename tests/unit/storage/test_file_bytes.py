@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +109,22 @@ async def test_a_disk_that_fails_is_told_apart_from_one_that_is_full(
         with pytest.raises(error) as raised:
             await folder.write(file, 1, b"y")
         assert type(raised.value) is error
+
+
+async def test_what_is_under_way_is_done_when_it_is_closed(folder: FileBytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, pwrite = threading.Event(), os.pwrite
+
+    def slow(number: int, data: Any, at: int) -> int:
+        begun.set()
+        time.sleep(0.1)
+        return pwrite(number, data, at)
+
+    monkeypatch.setattr(os, "pwrite", slow)
+    writing = asyncio.create_task(folder.write(file := new_file_id(), 0, b"x"))
+    await asyncio.to_thread(begun.wait)
+    await folder.close()
+    assert folder.path is not None and (folder.path / file[:2] / file).stat().st_size == 1
+    await writing
 
 
 async def test_a_temporary_folder_goes_when_it_is_closed() -> None:
