@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import timedelta
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from rolecall.errors import (
     BodyTooSlow,
     ClientDisconnected,
     FileBound,
+    FileLost,
     FileNotFound,
     FileTooLarge,
     HubDraining,
@@ -425,6 +428,22 @@ async def test_a_task_that_is_erased_during_an_upload_for_it_leaves_nothing(stor
     hold.release()
     with pytest.raises(FileNotFound):
         await running
+    assert not await is_there(system, file.id)
+
+
+async def test_a_file_whose_bytes_are_missing_is_told_apart_and_can_be_deleted(stored_system: System, tmp_path: Path) -> None:
+    system = stored_system
+    file, partial = await stored(system), await begun(system, b"x")
+    if not os.listdir(tmp_path):
+        pytest.skip("keeps nothing")
+    for one in (file, partial):
+        (tmp_path / "data" / "hub.db-files" / one.id[:2] / one.id).unlink()
+    await system.restart()
+    with pytest.raises(FileLost):
+        await system.hub.files.of_caller(CALLER, file.id)
+    with pytest.raises(FileLost):
+        await add(system, partial.id, b"y", offset=1)
+    await system.hub.files.delete(CALLER, file.id)
     assert not await is_there(system, file.id)
 
 

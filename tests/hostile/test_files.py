@@ -174,6 +174,12 @@ def test_a_chunk_that_is_no_chunk_ends_the_upload_there(hub: HubProcess, partial
     assert b"012" not in exchange(hub.port, get(f"{FILES}/{partial}")).text.partition(b"\r\n\r\n")[2]
 
 
+def test_bytes_of_another_coding_are_refused(hub: HubProcess, partial: str) -> None:
+    head = ("Upload-Offset: 3", "Content-Length: 7", "Content-Encoding: gzip", "Connection: close")
+    answer = exchange(hub.port, request("PATCH", f"{FILES}/{partial}", *head, body=b"3456789"))
+    assert (answer.status, offset(hub, partial)) == (415, "3")
+
+
 def test_more_bytes_than_announced_leave_the_file_as_it_was(hub: HubProcess, partial: str) -> None:
     head = ("Upload-Offset: 3", "Content-Length: 8", "Connection: close")
     answer = exchange(hub.port, request("PATCH", f"{FILES}/{partial}", *head, body=b"3456789X"))

@@ -99,14 +99,14 @@ class Files:
         self, owner: Caller, file: FileId, body: Body, *, offset: int, whole: bool, task: TaskId | None = None
     ) -> StoredFile:
         """Go on with a file of the owner; `task`: of a worker, whose task has it. Another request that still adds to it is
-        stopped: its client has come back. FileNotFound; UploadElsewhere: the file has not `offset` bytes; else as `create`,
-        but what has come is kept, unless there is no room for more.
+        stopped: its client has come back. FileNotFound, FileLost; UploadElsewhere: the file has not `offset` bytes; else as
+        `create`, but what has come is kept, unless there is no room for more.
         """
         self._check(0)
         await self._own(owner, file, task)
         with self.transfer(owner):
             async with self._uploads.exclusive(file, body):
-                stored = await self._own(owner, file, task)
+                stored = _there(await self._own(owner, file, task))
                 if stored.complete or stored.offset != offset:
                     raise UploadElsewhere(stored.offset, complete=stored.complete)
                 return await self._uploads.receive(stored, body, whole=whole)

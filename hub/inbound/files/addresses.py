@@ -143,6 +143,7 @@ class FileAddresses:
         "Go on with an upload, behind what has come of it.",
         *_SENT,
         FileNotFound,
+        FileLost,
         UploadElsewhere,
         UploadTakenOver,
         answers={200: FileItem},
@@ -150,6 +151,7 @@ class FileAddresses:
     )
     async def add(self, request: Request, file: FileInPath, query: UploadPiece) -> None:
         owner, task = self._sender(request)
+        _length(request)
         body, whole = UploadBody(request), query.complete != "?0"
         with recorded(owner, "upload", file):
             stored = await self._files.add(owner, FileId(file), body, offset=query.offset, whole=whole, task=task)
