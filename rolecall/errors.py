@@ -638,6 +638,13 @@ class TooManyRegistrations(RouteError):
 class WorkerError(HubError):
     """The call to a worker failed."""
 
+    idempotent = False
+    """The worker was lost, and has declared that its calls may be made again."""
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"idempotent": "true"} if self.idempotent else {}
+
 
 class NotProcessed(WorkerError):
     """The worker provably did nothing: the hub may try another one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
+from uuid import uuid4
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import Send
@@ -161,29 +162,35 @@ class Task:
 
         The new task is a child of this one: it ends with it, unless it `goes_on`. `within`: seconds that it may take. `again`:
         call a role that already works further up. What the child asks is asked of this task's caller, and the answer goes to
-        the child; with `questions="raise"` it raises InputRequired.
+        the child; with `questions="raise"` it raises InputRequired. If a worker that is `idempotent` is lost, the call is made
+        once more.
         """
-        from worker_sdk.calling.child import ChildCall
-        from worker_sdk.calling.client import with_skill
+        from worker_sdk.calling.client import message_document, with_skill
 
-        stream = self.stream(
-            role,
-            message,
-            instance=instance,
-            context_id=context_id,
-            metadata=with_skill(metadata, skill),
-            within=within,
-            goes_on=goes_on,
-            again=again,
-        )
+        ask = self._access.ask if questions == "ask" else None
+        how: dict[str, Any] = {"instance": instance, "context_id": context_id, "metadata": with_skill(metadata, skill)}
+        how |= {"goes_on": goes_on, "again": again}
+        began = time.monotonic()
+        try:
+            reply = await self._reply(role, message, ask, within=within, **how)
+        except RolecallError as error:
+            left = None if within is None else within - (time.monotonic() - began)
+            if error.facts.get("idempotent") != "true" or (left is not None and left <= 0):
+                raise
+            # A call of its own: with the same id it would be the one that has failed.
+            repeated = Message({**message_document(message), "messageId": str(uuid4())})
+            reply = await self._reply(role, repeated, ask, within=left, **how)
+        return reply if returns is None else reply.as_model(returns)
+
+    async def _reply(self, role: str, message: MessageLike, ask: Ask | None, *, goes_on: bool, **how: Any) -> Reply:
+        """TaskFailed, TaskRejected, InputRequired."""
+        from worker_sdk.calling.child import ChildCall
 
         def answer(child: str, message: Message) -> HubStream:
             return self.stream(role, message, task_id=child)
 
-        child = ChildCall(self._link, stream, answer, goes_on=goes_on)
-        reply = await child.reply(self._access.ask if questions == "ask" else None)
-        reply.raise_for_state()
-        return reply if returns is None else reply.as_model(returns)
+        stream = self.stream(role, message, goes_on=goes_on, **how)
+        return (await ChildCall(self._link, stream, answer, goes_on=goes_on).reply(ask)).raise_for_state()
 
     def stream(
         self,

@@ -59,7 +59,8 @@ class Lease:
 
     The states: enrolling until the hub has accepted; ready; lost while the hub cannot be reached or the probe fails, and
     permanently when another process has taken the name (then `superseded` is set and `taken_over()` returns); draining;
-    gone after withdrawal. `authorization`: the header that the hub calls the worker with.
+    gone after withdrawal. `authorization`: the header that the hub calls the worker with. `idempotent`: a call
+    may be made again, although it may have run.
     `ca_file`: as in HubClient. `on_change` gets each new state with the reason, once per change.
     """
 
@@ -77,6 +78,7 @@ class Lease:
         capacity: int | None = None,
         labels: dict[str, str] | None = None,
         models: tuple[str, ...] = (),
+        idempotent: bool = False,
         authorization: str | None = None,
         in_flight: Callable[[], int] | None = None,
         probe: Probe | None = None,
@@ -95,6 +97,7 @@ class Lease:
         self._offer |= {"card": card} if card is not None else {}
         self._offer |= {"capacity": capacity} if capacity is not None else {}
         self._offer |= {"models_supported": list(models)} if models else {}
+        self._offer |= {"idempotent": True} if idempotent else {}
         self._offer |= {"authorization": authorization} if authorization is not None else {}
         self._offer |= {"ttl_seconds": ttl} if ttl is not None else {}
         self._capacity = capacity

@@ -70,6 +70,8 @@ class Worker:
     At most `concurrency` handlers run at a time. A call above that is refused, never queued, so that the hub tries another
     instance. None means no limit for async handlers, 32 for plain functions.
 
+    `idempotent`: a call may be made again, although it may have run: `task.call` does so once when the worker is lost.
+
     `max_body`: bytes of a request. `max_event`: bytes of one event; longer texts and files are sent in pieces, and other
     results that do not fit are refused. Its hub has settings with the same names.
     """
@@ -84,6 +86,7 @@ class Worker:
         labels: Mapping[str, str] | None = None,
         skills: Sequence[Mapping[str, Any]] | None = None,
         models: Sequence[str] = (),
+        idempotent: bool = False,
         version: str = "0.1.0",
         max_body: int = MAX_BODY,
         max_event: int = MAX_EVENT,
@@ -100,6 +103,7 @@ class Worker:
         self.concurrency = concurrency
         self.labels = dict(labels or {})
         self.models = tuple(models)
+        self.idempotent = idempotent
         self.version = version
         self.drain_timeout = drain_timeout
         self._skills = Skills(self.role, skills or ())
@@ -202,6 +206,7 @@ class Worker:
             capacity=self.concurrency,
             labels=self.labels,
             models=self.models,
+            idempotent=self.idempotent,
             in_flight=lambda: self.tasks.slots.busy,
         )
         return self._lease

@@ -81,6 +81,7 @@ async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
         ("capabilities", ", ".join(on)),
         ("labels", ", ".join(f"{key}={value}" for key, value in agent.labels.items())),
         ("models", ", ".join(more.get("models_supported") or [])),
+        ("idempotent", "yes" if more.get("idempotent") else ""),
     ]
     print_facts(facts + [("skill", f"{s.get('id')}: {s.get('description') or s.get('name')}") for s in agent.skills])
 

@@ -37,6 +37,7 @@ class AnnounceOptions:
     url: str
     capacity: int | None
     wait: float
+    idempotent: bool = False
     agent_token: str | None = None
     """What the hub and this process show to the server."""
 
@@ -65,6 +66,7 @@ async def hold(options: AnnounceOptions, address: HubAddress) -> int:
             hub=address.url,
             token=address.token,
             capacity=options.capacity,
+            idempotent=options.idempotent,
             authorization=options.authorization,
             probe=lambda: _is_alive(client, card_url),
         )

@@ -89,6 +89,7 @@ def _load(target: str) -> Worker:
     help="Holds the token that the server at URL asks for. The hub keeps it sealed. [env: ROLECALL_AGENT_TOKEN_FILE]",
 )
 @click.option("--capacity", type=click.IntRange(min=1), help="The maximum number of concurrent calls. [default: no limit]")
+@click.option("--idempotent", is_flag=True, help="A call may be made again, although it may have run.")
 @click.option(
     "--wait", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait for the server to start."
 )
@@ -99,6 +100,7 @@ def announce(
     instance: str | None,
     agent_token_file: TextIO | None,
     capacity: int | None,
+    idempotent: bool,
     wait: float,
     hub: str | None,
     token: str | None,
@@ -117,7 +119,9 @@ def announce(
     from rolecall.cli.announced import AnnounceOptions, agent_url, hold
 
     agent_token = agent_token_file.read().strip() if agent_token_file is not None else None
-    options = AnnounceOptions(role, instance, agent_url(url), capacity=capacity, wait=wait, agent_token=agent_token)
+    options = AnnounceOptions(
+        role, instance, agent_url(url), capacity=capacity, wait=wait, idempotent=idempotent, agent_token=agent_token
+    )
     try:
         code = asyncio.run(hold(options, address))
     except ValueError as error:

@@ -45,6 +45,8 @@ class Offer:
     """The hub connects there, and takes the URL's host for a name alone. Empty: wherever the name leads."""
     labels: dict[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
+    idempotent: bool = False
+    """A call of it may be made again, although it may have run."""
     card_by_url: bool = False
     """It enrolled with a URL alone, so the hub reads its card."""
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
-from rolecall.errors import ArtifactNotFound, ArtifactUnreadable, HubError, InvalidAnswer
+from rolecall.errors import ArtifactNotFound, ArtifactUnreadable, HubError, InvalidAnswer, WorkerError
 from rolecall.model.a2a import (
     OWN,
     DialectRules,
@@ -120,7 +120,9 @@ class Codec:
 
     def verdict(self, ids: Ids, state: TaskState, error: HubError) -> Event:
         fault = fault_of(error)
-        own = {OWN: {"reason": fault.reason}}
+        own: JsonObject = {OWN: {"reason": fault.reason}}
+        if isinstance(error, WorkerError) and error.idempotent:
+            own[OWN]["idempotent"] = True
         words = DIALECTS[ids.log_dialect].words
         message = {
             "role": words.AGENT,

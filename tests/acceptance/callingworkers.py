@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ spread, shouter, store, client, slow, waiter, quiet = (
     Worker(role) for role in ("spread", "shouter", "store", "client", "slow", "waiter", "quiet")
 )
 spender, spender_below = (Worker(role) for role in ("spender", "below"))
+owner, plain, safe = Worker("owner"), Worker("safe"), Worker("safe", idempotent=True)
 
 
 @planner.on_message
@@ -44,6 +46,18 @@ async def ask(text: str) -> AsyncGenerator[str | NeedInput, None]:
         yield f"in {answer.text} and {other.text}"
     else:
         yield f"in {answer.text}"
+
+
+@safe.on_message
+@plain.on_message
+async def take_long(text: str) -> str:
+    await asyncio.sleep(2)
+    return f"done after {os.environ['ROLECALL_INSTANCE']}"
+
+
+@owner.on_message
+async def have_it_done(text: str, task: Task) -> str:
+    return (await task.call("safe", text)).text
 
 
 @quiet.on_message

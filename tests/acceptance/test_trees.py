@@ -28,10 +28,11 @@ class Agents:
         self.hub, self.tokens, self.folder, self._closing = hub, tokens, folder, closing
         self.http = closing.enter_context(httpx.Client(trust_env=False, timeout=30))
 
-    def start(self, role: str) -> Any:
-        env = {"ROLECALL_TOKEN": self.tokens["worker"]}
-        log = self.folder / f"{role}.log"
-        worker = self._closing.enter_context(start_worker(f"{WORKERS}:{role}", f"{role}:a", self.hub.url, log=log, env=env))
+    def start(self, role: str, name: str = "") -> Any:
+        """`name`: if it is not the instance a of that role."""
+        env, name = {"ROLECALL_TOKEN": self.tokens["worker"]}, name or f"{role}:a"
+        log = self.folder / f"{name.replace(':', '-')}.log"
+        worker = self._closing.enter_context(start_worker(f"{WORKERS}:{role}", name, self.hub.url, log=log, env=env))
         self._closing.callback(lambda: worker.kill9() if worker.alive else None)  # its handlers may run for minutes
         return worker
 
@@ -64,6 +65,12 @@ class Agents:
         """A call of `role` that the holder of the lease makes in that task."""
         proof = f"task={task}; worker={lease['name']}; epoch={lease['epoch']}; lease={lease['lease']}"
         return self.rpc(role, "message/send", text_message(text), "worker", A2A_Parent=proof)
+
+    def tree(self, task: str) -> list[dict[str, Any]]:
+        """What is below the root."""
+        headers = {"Authorization": f"Bearer {self.tokens['client']}"}
+        tree = self.http.get(f"{self.hub.url}/registry/tasks/{task}/tree", headers=headers).json()
+        return [found for found in tree["tasks"] if found["parent"] is not None]
 
     def revoke(self, name: str) -> None:
         path = self.hub.data_dir / "tokens.json"
@@ -212,6 +219,27 @@ def test_the_trace_and_the_remaining_time_go_down(agents: Agents) -> None:
         assert text_of(agents.rpc("writer", "message/send", text_message("trace"), **wrong)["result"]) == "None None 20"
 
 
+@pytest.mark.parametrize(("first", "then"), [("safe", "plain"), ("plain", "safe")])
+def test_a_lost_child_is_started_again_if_the_worker_that_ran_it_is_idempotent(agents: Agents, first: str, then: str) -> None:
+    """Two instances of one role, of which one is."""
+    agents.start("owner")
+    worker = agents.start(first, "safe:a")
+    task = agents.send("owner", "go", wait=False)
+    wait_for(lambda: agents.states("safe") == ["working"])
+    agents.start(then, "safe:b")
+    worker.kill9()
+    wait_for(lambda: agents.states("owner")[0] in ("completed", "failed"), 20)
+    ended, children = agents.get("owner", task["id"]), agents.tree(task["id"])
+    assert {child["parent"] for child in children} == {task["id"]}
+    found = [(child["task"]["worker"], child["task"]["state"]) for child in children]
+    if first == "safe":
+        assert found == [("safe:a", "failed"), ("safe:b", "completed")]
+        assert text_of(ended) == "done after b"
+    else:
+        assert found == [("safe:a", "failed")]
+        assert ended["status"]["state"] == "failed"
+
+
 def test_the_worker_of_the_how_to_calls_another(agents: Agents) -> None:
     agents.start("shouter")
     text = (ROOT / "docs/howto/agents-that-call-agents.md").read_text("utf-8")
@@ -269,7 +297,7 @@ def test_two_roles_that_call_each_other_stop_with_the_chain_in_the_error(agents:
         agents.start(role)
     failed = agents.send("ping", "hi")
     assert failed["status"]["state"] == "failed"
-    log = (agents.folder / "pong.log").read_text()
+    log = (agents.folder / "pong-a.log").read_text()
     assert "ping > pong > ping" in log
     assert agents.states("pong") == ["failed"]
 

@@ -145,9 +145,8 @@ async def test_the_newest_change_of_a_role_is_known_when_no_worker_serves_it(reg
 
 
 async def test_lease_survives_reopening_with_its_full_time(store: Store, engine: Engine, clock: ManualClock) -> None:
-    offer = an_offer(
-        card={"skills": [{"id": "s"}]}, streaming=True, capacity=2, labels={"a": "b"}, models=("m",), networks=("10.9.0.0/16",)
-    )
+    known = {"streaming": True, "capacity": 2, "labels": {"a": "b"}, "models": ("m",), "idempotent": True}
+    offer = an_offer(card={"skills": [{"id": "s"}]}, networks=("10.9.0.0/16",), **known)
     before = await engine.registry.enrol("default", offer, boot="boot", ttl=TTL)
     drained = await enrolled(engine.registry, TWO)
     await beat(engine.registry, drained, draining=True)

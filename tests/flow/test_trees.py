@@ -17,6 +17,8 @@ from rolecall.errors import (
     RoleInChain,
     TaskNotFound,
     TreeTooLarge,
+    WorkerBroke,
+    WorkerUnreachable,
 )
 from rolecall.model.a2a import TaskState
 from rolecall.model.ids import TaskId
@@ -25,7 +27,7 @@ from rolecall.model.value import replace
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.branches import cancelled, child, row_of, settled, state_of, within, working
 from tests.flow.conftest import CALLER, System, hub_limits, say
-from tests.flow.relayed import end
+from tests.flow.relayed import CUT, end
 from tests.helpers.scripted import status, task
 from tests.helpers.watched_engine import Hold
 
@@ -150,6 +152,64 @@ async def test_the_deadline_of_a_child_outlasts_a_restart(stored_system: System)
     assert [await state_of(system, task_id) for task_id in (one, two)] == [TaskState.WORKING, TaskState.INPUT_REQUIRED]
     await asyncio.sleep(8)
     assert [await state_of(system, task_id) for task_id in (one, two)] == [TaskState.FAILED] * 2
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [(WorkerBroke("writer:a", "cut"), "WORKER_LOST"), (None, "WORKER_SILENT"), (CUT, "WORKER_LOST")],
+)
+async def test_the_end_of_a_lost_worker_tells_whether_it_may_be_called_again(
+    system: System, lost: Exception | None, reason: str, idempotent: bool
+) -> None:
+    system.watch()
+    await system.enrol("echo:a", idempotent=idempotent)
+    system.forwarder.plan("echo:a", task(), *([lost] if lost is not None else [Hold()]))
+    answer = await system.send()
+    own = answer["metadata"]["rolecall"]
+    assert end(answer) == ("failed", reason)
+    assert own.get("idempotent", False) is idempotent
+    assert answer["status"]["message"]["metadata"]["rolecall"] == own
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_the_refusal_of_an_unreachable_worker_tells_whether_it_may_be_called_again(
+    system: System, idempotent: bool
+) -> None:
+    await system.enrol("echo:a", idempotent=idempotent)
+    system.forwarder.plan("echo:a", WorkerUnreachable("echo:a", "http://w/", "refused"))
+    with pytest.raises(WorkerUnreachable) as refused:
+        await system.send()
+    assert refused.value.facts == ({"idempotent": "true"} if idempotent else {})
+
+
+async def test_only_what_the_worker_that_ran_it_declares_counts(system: System) -> None:
+    """The call moves from an idempotent worker to another, which is lost."""
+    await system.enrol("echo:a", idempotent=True)
+    system.forwarder.plan("echo:a", hold := Hold(), WorkerUnreachable("echo:a", "http://w/", "refused"))
+    pending = asyncio.create_task(system.send())
+    await hold.reached.wait()
+    await system.enrol("echo:b")
+    system.forwarder.plan("echo:b", task(), WorkerBroke("echo:b", "cut"))
+    hold.release()
+    answer = await pending
+    assert answer["status"]["state"] == "failed"
+    assert answer["metadata"]["rolecall"] == {"reason": "WORKER_LOST"}
+
+
+async def test_a_passed_deadline_is_no_loss_of_the_worker(system: System) -> None:
+    system.with_bounds(deadline=timedelta(seconds=5), silence=timedelta(hours=1))
+    system.watch()
+    await system.enrol("echo:a", idempotent=True)
+    system.forwarder.plan("echo:a", task(), Hold())
+    assert (await system.send())["metadata"]["rolecall"] == {"reason": "DEADLINE_EXCEEDED"}
+
+
+async def test_a_failure_of_the_handler_is_no_loss_of_its_worker(system: System) -> None:
+    await system.enrol("echo:a", idempotent=True)
+    system.forwarder.plan("echo:a", task(), status("failed", "no"))
+    answer = await system.send()
+    assert answer["status"]["state"] == "failed" and "rolecall" not in (answer.get("metadata") or {})
 
 
 async def test_only_the_worker_of_a_running_task_calls_in_it(system: System) -> None:

@@ -232,11 +232,17 @@ def start_worker(
 
 
 def start_announce(
-    role: str, url: str, hub_url: str, *, log: Path, instance: str = "announced", env: Mapping[str, str] | None = None
+    role: str,
+    url: str,
+    hub_url: str,
+    *options: str,
+    log: Path,
+    instance: str = "announced",
+    env: Mapping[str, str] | None = None,
 ) -> Process:
     """`rolecall announce` for a server that runs at `url`, once the hub has read its card."""
     name = f"{role}:{instance}"
-    argv = (*ROLECALL, "announce", role, url, "--instance", instance)
+    argv = (*ROLECALL, "announce", role, url, "--instance", instance, *options)
     announce = Process(argv, log=log, env={"ROLECALL_HUB": hub_url, **(env or {})}, name=f"announce {name}")
     return _ready(announce, lambda: announce.wait_until(lambda: has_read_card(hub_url, name)))
 

@@ -36,7 +36,7 @@ NAMES = st.sampled_from(
     schemes credentials status state timestamp artifact artifacts artifactId append lastChunk final history name
     referenceTaskIds extensions tenant pageSize pageToken skill skillId taskPushNotificationConfig task statusUpdate
     artifactUpdate msg result error code acceptedOutputModes sessionId epoch lease boot ttl_seconds capacity in_flight
-    draining labels card skills tags capabilities description models_supported instance_id reason authorization
+    draining labels card skills tags capabilities description models_supported instance_id reason authorization idempotent
 """)
 )
 TEXTS = (

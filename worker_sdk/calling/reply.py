@@ -81,8 +81,9 @@ class Reply:
         text = (self.message.text if self.message else "") or f"The task is {self.state}."
         facts = {"taskId": self.task_id or "", "contextId": self.context_id or ""}
         if self.state in (TaskState.FAILED, TaskState.CANCELED):
-            reason = _reason_of(self.raw)
-            raise TaskFailed(text, reason=reason, facts=facts)
+            own = _of_hub(self.raw)
+            facts |= {"idempotent": "true"} if own.get("idempotent") is True else {}
+            raise TaskFailed(text, reason=str(own["reason"]) if own.get("reason") else None, facts=facts)
         if self.state is TaskState.REJECTED:
             raise TaskRejected(text, facts=facts)
         if self.state in PAUSED:
@@ -274,8 +275,8 @@ def _kind_and_text(event: WorkerEvent) -> tuple[str, str]:
     return ("input_required" if event.state in PAUSED else "status"), text
 
 
-def _reason_of(task: JsonObject) -> str | None:
-    """The reason in the metadata, if the hub itself failed the task."""
+def _of_hub(task: JsonObject) -> JsonObject:
+    """What the hub has written into the metadata, if it failed the task itself."""
     metadata = ((task.get("status") or {}).get("message") or {}).get("metadata") or task.get("metadata") or {}
-    hub_metadata = metadata.get("rolecall") if isinstance(metadata, dict) else None
-    return str(hub_metadata["reason"]) if isinstance(hub_metadata, dict) and hub_metadata.get("reason") else None
+    own = metadata.get("rolecall") if isinstance(metadata, dict) else None
+    return own if isinstance(own, dict) else {}

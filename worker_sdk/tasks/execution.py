@@ -99,6 +99,7 @@ class Execution:
         self._looks = False
         self._text_id: str | None = None
         self._stop_outcome: tuple[TaskState, str] | None = None
+        self._stop_metadata: JsonObject | None = None
         self._left = False
         self._job: asyncio.Task[None] | None = None
         self.ended_at = 0.0
@@ -142,10 +143,10 @@ class Execution:
         self._put_status(TaskState.WORKING)
         self._reply.set_result(Message(message))
 
-    def stop(self, state: TaskState, text: str) -> None:
+    def stop(self, state: TaskState, text: str, metadata: JsonObject | None = None) -> None:
         """Raise CancelledError in the handler. The task is in `state` once the handler has ended, whatever it returned."""
         if self._stop_outcome is None:
-            self._stop_outcome = (state, text)
+            self._stop_outcome, self._stop_metadata = (state, text), metadata
         if self._job is not None:
             self._job.cancel()
 
@@ -285,7 +286,7 @@ class Execution:
             self._release_slot()
             return
         state, text = self._stop_outcome or self._outcome_of(job.cancelled(), error)
-        self._put_status(state, _of_text(text))
+        self._put_status(state, _of_text(text), self._stop_metadata)
         self._release_slot()
         self._on_end(self)
 

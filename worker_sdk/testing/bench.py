@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
+from rolecall.model.a2a import TaskState
 from rolecall.protocol.text.jsontext import parse
 from worker_sdk.calling.client import message_document, with_skill
 from worker_sdk.calling.reply import Reply, StreamEvent, event_of, repeats, reply_of
@@ -126,6 +127,15 @@ class Bench:
     async def look(self, task_id: str) -> None:
         """The task goes on, if the child whose question it asks has gone on: what a hub makes it do."""
         await self.tasks.look(task_id)
+
+    async def lose(self) -> None:
+        """The worker is lost: what it runs fails as the hub fails it."""
+        own = {"reason": "WORKER_LOST"} | ({"idempotent": True} if self._worker.idempotent else {})
+        running = [execution for execution in self.tasks if not execution.log.ended]
+        for execution in running:
+            execution.stop(TaskState.FAILED, f"{self._worker.name} is gone.", {"rolecall": own})
+        for execution in running:
+            await execution.wait_ended()
 
     async def get(self, task_id: str) -> Reply:
         return reply_of(parse(self.tasks.get(task_id).snapshot()))

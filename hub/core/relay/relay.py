@@ -41,8 +41,10 @@ from rolecall.errors import (
     RequestError,
     RouteError,
     StoreUnavailable,
+    WorkerBroke,
     WorkerFault,
     WorkerLost,
+    WorkerSilent,
     WorkerUnreachable,
 )
 from rolecall.model.a2a import PAUSED, TaskState, WorkerEvent
@@ -56,6 +58,7 @@ log = logging.getLogger(__name__)
 
 _PAUSE = 0.25
 """Seconds before another attempt to write a verdict."""
+_LOST_ERRORS = (WorkerLost, WorkerBroke, WorkerSilent, WorkerUnreachable, HubRestarted)
 _FIRST_POLL, _SLOWEST_POLL = 0.1, 2.0
 
 
@@ -466,6 +469,8 @@ class Relay(Inbox):
             self._error = (error or InvalidAnswer(str(self.worker), "it ended without an event")).copy()
             nothing_processed = isinstance(self._error, NotProcessed | RequestError | RouteError | WorkerFault)
             self.taken_back = nothing_processed and not self._begun and not self.started.come
+            if isinstance(self._error, _LOST_ERRORS) and self.registration is not None:
+                self._error.idempotent = self.registration.offer.idempotent
             if not self.taken_back:
                 self._report_failure(self._error)
         unknown = isinstance(self._error, WorkerFault) and self._error.task_unknown

@@ -123,6 +123,7 @@ class Agent(Answer):
     skills: list[AgentSkill]
     labels: dict[str, str]
     models_supported: list[str]
+    idempotent: bool
     epoch: Count
     reason: str
 

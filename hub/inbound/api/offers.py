@@ -34,6 +34,7 @@ def read_offer(enrolment: Enrolment, worker: WorkerId, *, max_card: int) -> Offe
         capacity=enrolment.capacity,
         labels=enrolment.labels or {},
         models=tuple(enrolment.models_supported or ()),
+        idempotent=bool(enrolment.idempotent),
     )
     card: JsonObject = {"name": str(worker)} if enrolment.card is None else enrolment.card
     card["capabilities"] = {**(card.get("capabilities") or {}), **(enrolment.capabilities or {})}

@@ -166,6 +166,7 @@ def _item(directory: Directory, registration: Registration) -> Agent:
         skills=[_skill(skill) for skill in offer.skills],
         labels=offer.labels,
         models_supported=list(offer.models),
+        idempotent=offer.idempotent,
         epoch=registration.epoch,
         reason=registration.reason,
     )

@@ -128,6 +128,7 @@ class Enrolment(Body):
     capacity: Annotated[int, *whole(1, MAX_NUMBER)] | None = None
     labels: Labels | None = None
     models_supported: Models | None = None
+    idempotent: Annotated[bool, Reason("must be true or false")] | None = None
     authorization: Authorization | None = None
     ttl_seconds: Ttl | None = None
 

@@ -103,12 +103,13 @@ def test_announced_server_is_enrolled_with_its_card_and_withdrawn_at_the_end(tmp
         start_worker("rolecall.cli.demo:echo", "echo:own", hub.url, log=tmp_path / "echo.log") as server,
     ):
         url = httpx.get(f"{hub.url}/registry/agents/echo:own").json()["url"]
-        with start_announce("parrot", url, hub.url, instance="p", log=tmp_path / "announce.log") as announce:
+        with start_announce("parrot", url, hub.url, "--idempotent", instance="p", log=tmp_path / "announce.log") as announce:
             wait_for(lambda: bool(httpx.get(f"{hub.url}/registry/agents/parrot:p").json()["card_read"]["at"]))
             agent = httpx.get(f"{hub.url}/registry/agents/parrot:p").json()
             assert agent["url"] == url
             assert agent["description"] == "Says what you say."
-            assert agent["capabilities"]["streaming"]
+            assert agent["capabilities"]["streaming"] and agent["idempotent"]
+            assert "idempotent    yes" in _rolecall("agents", "show", "--hub", hub.url, "parrot:p").stdout
             assert _rolecall("send", "--hub", hub.url, "parrot", "hello").stdout == "hello\n"
             announce.signal(signal.SIGTERM)
             assert announce.wait() == 0

@@ -55,6 +55,11 @@ def test_capabilities_in_snake_case_are_read_beside_those_of_the_card() -> None:
     assert offer.streaming is True
 
 
+@pytest.mark.parametrize(("sent", "idempotent"), [({}, False), ({"idempotent": True}, True), ({"idempotent": None}, False)])
+def test_a_worker_is_idempotent_only_if_it_says_so(sent: dict[str, Any], idempotent: bool) -> None:
+    assert read({"url": "http://w/", **sent}).idempotent is idempotent
+
+
 @pytest.mark.parametrize("url", ["http://[::1", "http://℀/"])
 def test_an_address_that_cannot_be_parsed_is_refused_and_ignored_in_a_card(url: str) -> None:
     with pytest.raises(OfferInvalid, match=r"^url: not a URL\.$"):

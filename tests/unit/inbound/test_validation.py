@@ -68,6 +68,8 @@ def refusal(kind: type[BaseModel] | type[Struct], document: dict[str, Any], erro
         ("models_supported", [1], "must be a list of at most 100 short strings"),
         ("models_supported", ["m"] * 101, "must be a list of at most 100 short strings"),
         ("models_supported", ["m" * 201], "must be a list of at most 100 short strings"),
+        ("idempotent", "yes", "must be true or false"),
+        ("idempotent", 1, "must be true or false"),
         ("authorization", 7, "must be a string"),
         ("authorization", "a" * 4097, "must be at most 4096 characters, without NUL"),
         ("authorization", "a\nb", "must be one line of ASCII, as an Authorization header has it"),

@@ -14,7 +14,7 @@ from rolecall.errors import InvalidParams
 from rolecall.model.command import Target
 from rolecall.protocol.v0_3.requests import read_send
 from tests.helpers.processes import ROOT
-from worker_sdk import InputRequired, NeedInput, Reject, RoleUnknown, Task, TaskFailed, TaskRejected, UserError, Worker
+from worker_sdk import InputRequired, Message, NeedInput, Reject, RoleUnknown, Task, TaskFailed, TaskRejected, UserError, Worker
 from worker_sdk.errors import RolecallError
 from worker_sdk.testing.bench import Bench
 
@@ -280,6 +280,70 @@ async def test_the_end_of_a_task_cancels_its_child_unless_that_goes_on() -> None
         one, other = t.roles["waiting"].tasks
         await until(lambda: one.log.state.value == "canceled")
         assert other.log.state.value == "working"
+
+
+def counted(role: str, hold: asyncio.Event, seen: list[str], **options: Any) -> Worker:
+    """Notes the id of each message, and answers once it is let go."""
+
+    async def work(message: Message) -> str:
+        seen.append(message.message_id)
+        await hold.wait()
+        return "done"
+
+    return worker(role, work, **options)
+
+
+async def test_a_call_to_a_lost_worker_that_is_idempotent_is_made_once_more() -> None:
+    hold, seen = asyncio.Event(), list[str]()
+    async with worker("root", caller_of("safe")).test(roles={"safe": counted("safe", hold, seen, idempotent=True)}) as t:
+        asked = await t.send({"messageId": "mine", "parts": [{"kind": "text", "text": "go"}]}, blocking=False)
+        await until(lambda: len(seen) == 1)
+        await t.roles["safe"].lose()
+        await until(lambda: len(seen) == 2)
+        assert len(set(seen)) == 2
+        hold.set()
+        (root,) = t.tasks
+        await root.wait_ended()
+        assert (await t.get(str(asked.task_id))).text == "done"
+        assert [one.log.state.value for one in t.roles["safe"].tasks] == ["failed", "completed"]
+
+
+@pytest.mark.parametrize(("idempotent", "times"), [(False, 1), (True, 2)])
+async def test_a_lost_worker_is_called_again_once_and_only_if_it_is_idempotent(idempotent: bool, times: int) -> None:
+    seen = list[str]()
+
+    async def call(text: str, task: Task) -> str:
+        with pytest.raises(TaskFailed, match="is gone") as failed:
+            await task.call("safe", Message({"messageId": "1", "parts": [{"kind": "text", "text": "go"}]}))
+        return failed.value.reason
+
+    safe = counted("safe", asyncio.Event(), seen, idempotent=idempotent)
+    async with worker("root", call).test(roles={"safe": safe}) as t:
+        asked = await t.send("go", blocking=False)
+        for count in range(1, times + 1):
+            await until(lambda count=count: len(seen) == count)  # type: ignore[misc]
+            await t.roles["safe"].lose()
+        (root,) = t.tasks
+        await root.wait_ended()
+        assert (await t.get(str(asked.task_id))).text == "WORKER_LOST"
+        assert (len(seen), len(set(seen))) == (times, times)
+
+
+async def test_a_call_without_time_left_is_not_made_again() -> None:
+    seen = list[str]()
+
+    async def call(text: str, task: Task) -> str:
+        with pytest.raises(TaskFailed):
+            await task.call("safe", text, within=0.05)
+        return "failed"
+
+    async with worker("root", call).test(roles={"safe": counted("safe", asyncio.Event(), seen, idempotent=True)}) as t:
+        await t.send("go", blocking=False)
+        await asyncio.sleep(0.1)
+        await t.roles["safe"].lose()
+        (root,) = t.tasks
+        await root.wait_ended()
+        assert len(seen) == 1
 
 
 async def test_an_answer_while_the_task_works_is_refused() -> None:

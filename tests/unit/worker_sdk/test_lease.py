@@ -303,12 +303,18 @@ async def test_unset_fields_are_not_sent() -> None:
 
 async def test_set_fields_are_sent_at_enrolment() -> None:
     registry = Registry()
-    known: dict[str, Any] = {"models": ("m1", "m2"), "ttl": 60.0, "description": "does things", "boot": "b1"}
+    known: dict[str, Any] = {
+        "models": ("m1", "m2"),
+        "ttl": 60.0,
+        "description": "does things",
+        "boot": "b1",
+        "idempotent": True,
+    }
     async with listening(registry) as server, lease_at(server, **known):
         await registry.until(lambda requests: len(requests) >= 1)
     offer = registry.requests[0][2]
     assert (offer["models_supported"], offer["ttl_seconds"]) == (["m1", "m2"], 60.0)
-    assert (offer["description"], offer["boot"]) == ("does things", "b1")
+    assert (offer["description"], offer["boot"], offer["idempotent"]) == ("does things", "b1", True)
 
 
 async def test_a_hub_that_never_knows_the_lease_is_retried_with_pauses() -> None:
