@@ -36,7 +36,7 @@ _COMMANDS = {
     "serve": _Entry("server.serve", "Run the hub."),
     "worker": _Entry("workers", "Run workers."),
     "announce": _Entry("workers", "Hold a lease for an A2A server that already runs."),
-    "send": _Entry("send", "Send a text to a role and print what it answers."),
+    "send": _Entry("talk.send", "Send a message to a role and print what it answers."),
     "chat": _Entry("talk.chat", "Talk to a role, line by line."),
     "inbox": _Entry("talk.inbox", "What waits for a person: list it, answer it."),
     "agents": _Entry("agents", "The live workers: list, show, drain, remove."),

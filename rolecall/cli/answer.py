@@ -11,12 +11,14 @@ import click
 
 from rolecall.cli.connect import problem
 from rolecall.cli.output import duration, is_terminal, paint, print_notice, strip_control
+from rolecall.cli.progress import ProgressLine
 from rolecall.model.a2a import PAUSED, TERMINAL, TaskState
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient
     from worker_sdk.calling.stream import HubStream
 
+_STATUSES_KEPT = 1_000
 PATIENCE = 30.0
 """How many seconds to try to reconnect to a lost hub."""
 
@@ -33,6 +35,12 @@ class AnswerPrinter:
         self.message: dict[str, Any] | None = None
         self._quiet = quiet
         self._artifact: str | None = None
+        self._texts: dict[str, str] = {}
+        """What has been printed of each artifact."""
+        self._progress = ProgressLine(quiet=quiet)
+        self._statuses: list[str] = []
+        """Texts of statuses, for an answer that has no others."""
+        self._printed = False
         self._at_line_start = True
         self._started = self._last_event = time.monotonic()
 
@@ -76,33 +84,45 @@ class AnswerPrinter:
             self._print(text)
         elif self.state in TERMINAL:
             self.failure = text
-        elif is_terminal(sys.stderr) and not self._quiet:
-            self.start_line()
-            print_notice(text, "dim")
+        else:
+            self._statuses = [*self._statuses[-_STATUSES_KEPT:], text]
+            if is_terminal(sys.stderr) and not self._quiet:
+                self.start_line()
+                if not self._progress.show(status["message"], text):
+                    print_notice(text, "dim")
 
     def _print_artifact(self, artifact: dict[str, Any], *, append: bool) -> None:
-        name = str(artifact.get("artifactId"))
+        name, text = str(artifact.get("artifactId")), text_of(artifact)
+        printed = self._texts.get(name, "")
+        if not append and printed and text.startswith(printed) and self._artifact == name:
+            text, append = text[len(printed) :], True  # it replaces what is there by more of the same
         if self._artifact is not None and (name != self._artifact or not append):
             self.start_line()
         self._artifact = name
-        self._print(text_of(artifact))
+        self._texts[name] = printed + text if append else text
+        self._print(text)
 
     def _print(self, text: str) -> None:
         if self._quiet or not text:
             return
+        self._progress.clear()
         click.echo(strip_control(text) if is_terminal(sys.stdout) else text, nl=False)
         sys.stdout.flush()
+        self._printed = True
         self._at_line_start = text.endswith("\n")
 
     def start_line(self) -> None:
+        self._progress.clear()
         if not self._at_line_start and not self._quiet:
             click.echo()
             self._at_line_start = True
 
     async def close(self, hub: HubClient) -> int:
         """Print the last line. The exit code of the answer."""
-        self.start_line()
         state = self.state or TaskState.COMPLETED
+        if state == TaskState.COMPLETED and not self._printed and not (is_terminal(sys.stdout) and is_terminal(sys.stderr)):
+            self._print("\n".join(self._statuses))  # nobody has seen them, and there is no other answer
+        self.start_line()
         worker = await self._worker(hub) or self.role
         took = duration(self._last_event - self._started)
         good = state == TaskState.COMPLETED

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
@@ -69,6 +70,19 @@ def open_hub(address: HubAddress) -> HubClient:
     from worker_sdk import HubClient
 
     return HubClient(address.url, address.token, ca_file=address.ca_file)
+
+
+@contextmanager
+def with_hub(address: HubAddress) -> Iterator[tuple[HubClient, asyncio.Runner]]:
+    """A client, and the loop that its coroutines are run on. Between them a command may wait for a person: while a loop runs,
+    Ctrl-C does not reach `input`.
+    """
+    with asyncio.Runner() as runner:
+        client = open_hub(address)
+        try:
+            yield client, runner
+        finally:
+            runner.run(client.__aexit__())
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:

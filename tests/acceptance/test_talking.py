@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,21 @@ import pytest
 from tests.helpers.processes import ROLECALL, ROOT, HubProcess, environment, start_hub, start_worker, wait_for
 from tests.helpers.terminal import Terminal
 
+COUNTER = """
+from rolecall import Status, Worker
+
+worker = Worker("counting")
+
+
+@worker.on_message
+async def count(text: str):
+    for step in range(1, 5):
+        yield Status(f"step {step}", done=step, total=4)
+    yield "counted"
+
+
+worker.run()
+"""
 DEMOS = ("echo", "storyteller", "booking")
 
 
@@ -100,6 +116,46 @@ def test_without_a_terminal_each_line_is_a_message(hub: HubProcess) -> None:
     assert "[ROLE_UNKNOWN]" in done.stderr
 
 
+def test_send_asks_on_a_terminal_and_sends_the_answer(hub: HubProcess) -> None:
+    argv = [*ROLECALL, "send", "booking", "a table"]
+    with Terminal(argv, env={"ROLECALL_HUB": hub.url}) as terminal:
+        terminal.expect("answer> ")
+        terminal.press("yes\r")
+        assert terminal.wait() == 0
+        assert terminal.text.count("Shall I book it?") == 1
+        assert "Booked: a table." in terminal.text
+        assert "✓ completed · booking:one" in terminal.text
+    with Terminal(argv, env={"ROLECALL_HUB": hub.url}) as terminal:
+        terminal.expect("answer> ")
+        terminal.press("\x04")
+        assert terminal.wait() == 7
+    with Terminal([*argv, "--json"], env={"ROLECALL_HUB": hub.url}) as terminal:
+        assert terminal.wait() == 7
+        assert "answer> " not in terminal.text
+
+
+def test_ctrl_c_cancels_what_was_sent(hub: HubProcess) -> None:
+    with Terminal([*ROLECALL, "send", "storyteller", "a cat"], env={"ROLECALL_HUB": hub.url}) as terminal:
+        terminal.expect("nobody had asked")
+        terminal.press("\x03")
+        assert terminal.wait() == 130
+        assert "canceled " in terminal.text
+
+
+def test_progress_is_a_bar_in_place_that_leaves_nothing_behind(hub: HubProcess, tmp_path: Path) -> None:
+    worker = tmp_path / "counting.py"
+    worker.write_text(COUNTER)
+    with start_worker(worker, "counting:one", hub.url, log=tmp_path / "counting.log"):
+        with Terminal([*ROLECALL, "send", "counting", "go"], env={"ROLECALL_HUB": hub.url}, columns=60) as terminal:
+            assert terminal.wait() == 0
+        assert "\r\x1b[K██████████░░░░░░░░░░  50%  step 2" in terminal.output
+        assert "step 4\r\x1b[Kcounted" in terminal.output
+        assert terminal.text.splitlines()[-2] == "counted"
+        done = in_pipe(hub, "send", "counting", "go")
+        assert (done.returncode, done.stdout) == (0, "counted\n")
+        assert "█" not in done.stderr
+
+
 def test_the_inbox_lists_the_longest_wait_first_and_answers(hub: HubProcess) -> None:
     asked = [in_pipe(hub, "send", "booking", what) for what in ("the first", "the second")]
     assert [done.returncode for done in asked] == [7, 7]
@@ -124,10 +180,12 @@ def test_the_inbox_lists_the_longest_wait_first_and_answers(hub: HubProcess) -> 
 def test_the_commands_of_the_page_run(hub: HubProcess) -> None:
     page = (ROOT / "docs/howto/talk-to-agents.md").read_text("utf-8")
     commands = re.findall(r"^rolecall (.+)$", page, re.MULTILINE)
-    assert commands == ["chat booking", "inbox", "inbox answer TASK_ID yes"]
-    asked = in_pipe(hub, *commands[0].split(), lines="a table\n")
+    assert commands == ['send booking "a table"', "chat booking", "inbox", "inbox answer TASK_ID yes"]
+    assert in_pipe(hub, *shlex.split(commands[0])).returncode == 7
+    assert in_pipe(hub, "tasks", "rm", in_pipe(hub, "inbox").stdout.split()[0]).returncode == 0
+    asked = in_pipe(hub, *commands[1].split(), lines="a table\n")
     assert asked.returncode == 0, asked.stderr
-    listed = in_pipe(hub, *commands[1].split()).stdout
-    answered = in_pipe(hub, *commands[2].replace("TASK_ID", listed.split()[0]).split())
+    listed = in_pipe(hub, *commands[2].split()).stdout
+    answered = in_pipe(hub, *commands[3].replace("TASK_ID", listed.split()[0]).split())
     assert answered.stdout == "Booked: a table.\n"
     assert in_pipe(hub, "chat", "echo", lines="one\ntwo\n").stdout == "one\ntwo\n"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
-from mimetypes import guess_type
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow, text_of
-from rolecall.cli.connect import chosen_address, hub_options, open_hub
+from rolecall.cli.connect import chosen_address, hub_options, with_hub
 from rolecall.cli.output import CommandError, checked_role, paint, print_error, print_notice, print_table, strip_control
+from rolecall.cli.talk.files import file_at
 from rolecall.cli.talk.lines import Lines
 from rolecall.model.a2a import PAUSED, JsonObject, TaskState
 
@@ -43,14 +43,8 @@ def chat(role: str, context_id: str | None, instance: str | None, hub: str | Non
     The conversation keeps its context, so the same worker has it. Without a terminal each line of stdin is a message.
     """
     role, _, pinned = checked_role(role).partition(":")
-    address = chosen_address(hub, token)
-    with asyncio.Runner() as runner:
-        client = open_hub(address)
-        try:
-            conversation = Conversation(client, runner, role, instance or pinned or None, context_id)
-            code = conversation.run(Lines())
-        finally:
-            runner.run(client.__aexit__())
+    with with_hub(chosen_address(hub, token)) as (client, runner):
+        code = Conversation(client, runner, role, instance or pinned or None, context_id).run(Lines())
     click.get_current_context().exit(code)
 
 
@@ -113,15 +107,12 @@ class Conversation:
         return None
 
     def _add_file(self, path: Path) -> None:
-        from worker_sdk import File
-
         try:
-            raw = path.read_bytes()
-        except OSError as error:
-            print_error(CommandError(f"{path} cannot be read: {error.strerror}", "USAGE", 2))
-            return
-        self._files.append(File(path.name, guess_type(path.name)[0], raw))
-        print_notice(f"{path.name} goes with the next message", "dim")
+            self._files.append(file_at(path))
+        except CommandError as error:
+            print_error(error)
+        else:
+            print_notice(f"{path.name} goes with the next message", "dim")
 
     # --- what is asked of the hub
 

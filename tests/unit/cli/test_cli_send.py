@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -174,7 +175,7 @@ def test_stream_cut_before_a_task_is_known_is_never_sent_again(hub: ScriptedHub,
 def test_a_hub_that_stays_unreachable_ends_with_8_and_advice_to_continue(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["rolecall.cli.send"], "PATIENCE", 0.1)
+    monkeypatch.setattr(sys.modules["rolecall.cli.talk.send"], "PATIENCE", 0.1)
     hub.on("message/stream", Response(frames=[(1, task()), (2, chunk("one"))], cut=True))
     hub.on("tasks/resubscribe", Response(frames=[], cut=True))
     assert run(["send", "echo", "hi"]) == 8
@@ -286,3 +287,65 @@ def test_following_prints_the_text_so_far_or_what_comes_after_a_cursor(
     assert run(["tasks", "follow", "t1", "--after", "5"]) == 1
     out, err = capsys.readouterr()
     assert (out, "it broke" in err) == ("", True)
+
+
+# --- files, data, statuses, replacements
+
+
+def _parts(hub: ScriptedHub) -> list[dict[str, object]]:
+    parts: list[dict[str, object]] = hub.requests[0].body["params"]["message"]["parts"]
+    return parts
+
+
+def test_files_and_data_go_with_the_text_or_without_one(hub: ScriptedHub, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("noted")
+    (tmp_path / "raw").write_bytes(b"\xff\x00")
+    _streams(hub, task("completed"))
+    arguments = ["--file", f"{tmp_path}/note.txt", "--file", f"{tmp_path}/raw", "--data", '{"order": 7}']
+    assert run(["send", "echo", "look", *arguments]) == 0
+    text, note, raw, data = _parts(hub)
+    assert text == {"kind": "text", "text": "look"}
+    assert note["file"] == {"name": "note.txt", "mimeType": "text/plain", "bytes": "bm90ZWQ="}
+    assert raw["file"] == {"name": "raw", "mimeType": "application/octet-stream", "bytes": "/wA="}
+    assert data == {"kind": "data", "data": {"order": 7}}
+    hub.requests.clear()
+    assert run(["send", "echo", *arguments[-2:]]) == 0
+    assert _parts(hub) == [{"kind": "data", "data": {"order": 7}}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [(["--file", "missing"], "missing cannot be read: No such file"), (["--data", "{"], "not JSON"), ([], "nothing to send")],
+)
+def test_what_cannot_be_sent_is_refused_before_any_request(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    assert run(["send", "echo", *arguments]) == 2
+    assert problem in capsys.readouterr().err
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize(("raw", "kind"), [(b"caf\xc3\xa9", "text"), (b"\xff\xd8\xff", "file")])
+def test_stdin_that_is_no_text_is_sent_as_a_file(hub: ScriptedHub, raw: bytes, kind: str) -> None:
+    _streams(hub, task("completed"))
+    command = [sys.executable, "-m", "rolecall.cli", "send", "--hub", hub.url, "echo", "-"]
+    assert subprocess.run(command, input=raw, capture_output=True, timeout=30, check=False).returncode == 0
+    assert [part["kind"] for part in _parts(hub)] == [kind]
+
+
+def test_an_answer_that_came_as_statuses_alone_is_printed_at_its_end(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _streams(hub, task(), status("working", "one"), status("working", "two"), status("completed", final=True))
+    assert run(["send", "echo", "hi"]) == 0
+    assert capsys.readouterr().out == "one\ntwo\n"
+    _streams(hub, task(), status("working", "one"), chunk("text", append=False), status("completed", final=True))
+    assert run(["send", "echo", "hi"]) == 0
+    assert capsys.readouterr().out == "text\n"
+
+
+def test_a_replacement_that_adds_to_an_artifact_is_printed_once(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    pieces = [chunk(text, append=False) for text in ("one", "one two", "one two", "another")]
+    _streams(hub, task(), *pieces, status("completed", final=True))
+    assert run(["send", "echo", "hi"]) == 0
+    assert capsys.readouterr().out == "one two\nanother\n"

@@ -1,0 +1,138 @@
+"""`rolecall send`: send a message to a role, print its answer as it arrives, and answer what it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow
+from rolecall.cli.connect import chosen_address, hub_options, problem, with_hub
+from rolecall.cli.output import checked_role, print_json, print_notice
+from rolecall.cli.talk.files import file_at, file_of
+from rolecall.cli.talk.lines import Lines
+from rolecall.model.a2a import PAUSED
+
+if TYPE_CHECKING:
+    from worker_sdk import File, HubClient
+
+
+class _Json(click.ParamType[Any]):
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            self.fail(f"it is not JSON: {error}.", param, ctx)
+
+
+@click.command()
+@click.argument("role")
+@click.argument("text", required=False)
+@click.option("--file", "paths", type=Path, multiple=True, metavar="PATH", help="Send this file too. Can be repeated.")
+@click.option("--data", type=_Json(), metavar="JSON", help="Send this as a data part.")
+@click.option("--json", "as_json", is_flag=True, help="Print the finished task (or message) as JSON instead of its text.")
+@click.option("--instance", metavar="NAME", help="Only this instance of the role; role:instance means the same.")
+@click.option("--context-id", metavar="ID", help="Continue a conversation.")
+@click.option("--task-id", metavar="ID", help="Answer a task that waits for input.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop waiting; the task continues."
+)
+@click.option("--no-stream", is_flag=True, help="Print the answer when it is complete.")
+@hub_options
+def send(
+    role: str,
+    text: str | None,
+    paths: Sequence[Path],
+    data: Any,
+    hub: str | None,
+    token: str | None,
+    **options: Any,
+) -> None:
+    """Send TEXT to a live worker of ROLE and print what it answers. TEXT `-` reads stdin; bytes that are no text go as a file.
+
+    Text is printed as the worker sends it. On a terminal a question is answered with the next line. Ctrl-C cancels the task.
+    If the hub restarts meanwhile, the command waits for it and continues the stream where it broke.
+    """
+    message = _message(text, paths, data)
+    role, _, pinned = checked_role(role).partition(":")
+    options["instance"] = options["instance"] or pinned or None
+    lines = Lines()
+    with with_hub(chosen_address(hub, token)) as (client, runner):
+        code, answer = runner.run(_send(client, role, message, **options))
+        while answer.state in PAUSED and lines.interactive and not options["as_json"]:
+            line = lines.next("answer> ")
+            if line is None:
+                break
+            options |= {"task_id": answer.task_id, "context_id": None}
+            code, answer = runner.run(_send(client, role, [line], **options))
+    click.get_current_context().exit(code)
+
+
+def _message(text: str | None, paths: Sequence[Path], data: Any) -> list[Any]:
+    parts: list[str | File | dict[str, Any]] = []
+    if text == "-":
+        raw = sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            text = None
+            parts.append(file_of("stdin", raw))
+    if text is not None and text.strip():
+        parts.insert(0, text)
+    parts += [file_at(path) for path in paths]
+    if data is not None:
+        parts.append({"kind": "data", "data": data})
+    if not parts:
+        raise click.UsageError("There is nothing to send: TEXT is empty.")
+    return parts
+
+
+async def _send(
+    hub: HubClient,
+    role: str,
+    message: list[Any],
+    *,
+    as_json: bool,
+    instance: str | None,
+    context_id: str | None,
+    task_id: str | None,
+    timeout: float | None,
+    no_stream: bool,
+) -> tuple[int, AnswerPrinter]:
+    """The exit code, and the answer. Cancelled: the task is cancelled too."""
+    answer = AnswerPrinter(role, quiet=as_json)
+    known = (await hub.get_task(task_id)).raw if task_id and no_stream else None
+    stream = hub.stream(role, message, instance=instance, context_id=context_id, task_id=task_id, give_up_after=PATIENCE)
+    try:
+        async with asyncio.timeout(timeout):
+            await follow(hub, answer, stream, known=known, whole=no_stream)
+    except TimeoutError:
+        hint = f"the task continues: rolecall tasks follow {stream.task_id}" if stream.task_id else ""
+        raise problem(f"the task did not end within {timeout:g} s", "TIMED_OUT", hint) from None
+    except asyncio.CancelledError:
+        if stream.task_id is not None and not answer.over:
+            await _cancel(hub, stream.task_id)
+        raise
+    if as_json:
+        print_json(answer.message or (await hub.get_task(answer.task_id or "")).raw)
+    return await answer.close(hub), answer
+
+
+async def _cancel(hub: HubClient, task_id: str) -> None:
+    """After Ctrl-C nobody needs the answer."""
+    from worker_sdk import RolecallError
+
+    try:
+        async with asyncio.timeout(3):
+            await hub.cancel_task(task_id)
+    except (RolecallError, TimeoutError):
+        print_notice(f"\nthe task may continue: rolecall tasks cancel {task_id}")
+    else:
+        print_notice(f"\ncanceled {task_id}")
