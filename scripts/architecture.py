@@ -37,6 +37,7 @@ SMALL = {
     "rolecall.errors": "rolecall.model",
     "rolecall.setting": "rolecall.model",
     "rolecall.log": "rolecall.model",
+    "rolecall.toml_file": "rolecall.model",
     "rolecall.testing": "worker_sdk",
 }
 """Modules that stand for themselves, and the room whose box they are drawn in."""

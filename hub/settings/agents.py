@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StringConstraints, ValidationError
+from pydantic_core import PydanticCustomError
 
-from hub.settings.fields import Expected, expected_of, quoted, refusal
-from hub.settings.sources import AGENTS, read_toml, suggestion
+from hub.settings.entries import ENTRY, KeyText, entry_problems, keys_of
+from hub.settings.fields import Expected, refusal
+from hub.settings.sources import AGENTS
 from hub.settings.values import LocalPath, Role, Text, Url
 from rolecall.errors import ConfigError
 from rolecall.model.ids import is_instance
+from rolecall.toml_file import read_toml
 
 _HEADER = re.compile(r"""^[ \t]*\[\[[ \t]*["']?agents["']?[ \t]*\]\]""", re.MULTILINE)
 _MOST_LABELS, _LONGEST_CREDENTIAL = 32, 4096
@@ -65,7 +67,7 @@ Labels = Annotated[
 class _Entry(BaseModel):
     """One `[[agents]]`. Below each key is what people read of it in docs/reference/configuration.md."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+    model_config = ENTRY
 
     role: Role
     """The role that it serves."""
@@ -107,22 +109,8 @@ class AgentSetting:
         return {key: value for key, value in {**members, "credential_file": path}.items() if value}
 
 
-class KeyText(BaseModel):
-    """What people read of a key. `expected`: what its value must be."""
-
-    name: str
-    about: str
-    expected: str
-    required: bool
-
-
-_KNOWN = f" Its keys are {', '.join(_Entry.model_fields)}."
-
-
 def keys() -> Iterator[KeyText]:
-    for name, key in _Entry.model_fields.items():
-        expected = expected_of(key.annotation, key.metadata).text
-        yield KeyText(name=name, about=key.description or "", expected=expected, required=key.is_required())
+    return keys_of(_Entry)
 
 
 def read_file(path: Path | None) -> Sequence[AgentSetting]:
@@ -148,7 +136,7 @@ def read_table(table: Any, content: str, path: Path) -> tuple[Sequence[AgentSett
         try:
             agents.append(_agent(_Entry.model_validate(entry), origin))
         except ValidationError as error:
-            problems += [_problem(one, entry, origin) for one in _first_of_each_key(error)]
+            problems += entry_problems(error, _Entry, entry, f"{origin}:", "[[agents]]")
         except PydanticCustomError as error:  # its credential has just gone
             problems.append(f"{origin}: credential_file: {error.message()}")
     problems += _duplicates(agents)
@@ -159,27 +147,6 @@ def _agent(entry: _Entry, origin: str) -> AgentSetting:
     authorization = _authorization_in(entry.credential_file) if entry.credential_file else None
     labels = tuple(sorted(entry.labels.items()))
     return AgentSetting(origin, entry.role, entry.url, entry.instance, entry.credential_file, labels, authorization)
-
-
-def _first_of_each_key(error: ValidationError) -> Iterator[ErrorDetails]:
-    seen: set[object] = set()
-    for one in error.errors(include_url=False):
-        key = one["loc"][0]
-        if key not in seen:
-            seen.add(key)
-            yield one
-
-
-def _problem(error: ErrorDetails, entry: Mapping[str, Any], origin: str) -> str:
-    key = str(error["loc"][0])
-    if error["type"] == "extra_forbidden":
-        return f'{origin}: unknown key "{key}" of [[agents]].{suggestion(key, list(_Entry.model_fields), _KNOWN)}'
-    if error["type"] == "missing":
-        return f"{origin}: {key}: is missing."
-    if error["type"] == "refused":
-        return f"{origin}: {key}: {error['msg']}"
-    setting = _Entry.model_fields[key]
-    return f"{origin}: {key}: must be {expected_of(setting.annotation, setting.metadata).text}, not {quoted(entry[key])}"
 
 
 def _duplicates(agents: Sequence[AgentSetting]) -> Iterator[str]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,8 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, TomlConfigSetting
 from hub.settings.fields import spec_of
 from rolecall.errors import ConfigError
 from rolecall.setting import PREFIX, variable
+from rolecall.toml_file import line_of, read_toml
+from rolecall.toml_file import suggestion as nearest
 
 FILE_NAME = "rolecall.toml"
 AGENTS = "agents"
@@ -36,6 +35,7 @@ RETIRED = {
     "server": "That setting is gone: `rolecall serve` has one server, and `hypercorn hub.asgi:app` runs the hub on Hypercorn.",
 }
 """Settings that earlier versions had, and what to do instead."""
+_OF_UP = dict.fromkeys(("hub", "workers", "announce"), "That table belongs into agents.toml, which `rolecall up` reads.")
 
 
 class Environment(EnvSettingsSource):
@@ -96,25 +96,8 @@ class TomlFile(TomlConfigSettingsSource):
             return {}
         if AGENTS in document:
             self.agents = document.pop(AGENTS), content
-        self.origins = {key: f"{file_path}:{_line_of(key, content)}" for key in document}
+        self.origins = {key: f"{file_path}:{line_of(key, content)}" for key in document}
         return document
-
-
-def read_toml(path: Path | Traversable) -> tuple[dict[str, Any], str]:
-    """The document, and its text. ConfigError."""
-    try:
-        content = path.read_text("utf-8")
-        return tomllib.loads(content), content
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"line (\d+)", str(error))
-        raise ConfigError([f"{path}:{line.group(1) if line else 1}: not valid TOML."]) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: cannot be read as UTF-8 text."]) from error
-
-
-def _line_of(key: str, content: str) -> int:
-    found = re.search(rf"""^[ \t]*\[*[ \t]*["']?{re.escape(key)}["']?[ \t]*[\].=]""", content, re.MULTILINE)
-    return content.count("\n", 0, found.start()) + 1 if found else 1
 
 
 def chosen_file(file: Path | None, env: Mapping[str, str]) -> Path | None:
@@ -137,8 +120,5 @@ def platform_folder(env: Mapping[str, str]) -> Path | None:
 
 
 def suggestion(name: str, known: Sequence[str], otherwise: str = " `rolecall config show` lists the known ones.") -> str:
-    retired = RETIRED.get(name.removeprefix(PREFIX).lower())
-    if retired is not None:
-        return f" {retired}"
-    matches = get_close_matches(name, known, n=1)
-    return f' Did you mean "{matches[0]}"?' if matches else otherwise
+    reason = _OF_UP.get(name) or RETIRED.get(name.removeprefix(PREFIX).lower())
+    return f" {reason}" if reason else nearest(name, known, otherwise)
