@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 from rolecall.model.ids import is_loopback
 from worker_sdk.config import hub_url, read_settings
 from worker_sdk.lease import url_towards
+from worker_sdk.signals import on_signals
 
 if TYPE_CHECKING:
     from worker_sdk.lease import Lease
@@ -23,8 +23,6 @@ log = logging.getLogger("worker_sdk")
 
 TAKEN_OVER = 3
 INTERRUPTED = 130
-_SAME_SIGNAL = 0.5
-"""Seconds. A terminal and a parent process often both send the same signal: a repetition within this time is ignored."""
 _GRACE = 3.0
 """Seconds that open streams get to send their last event after all tasks have ended."""
 
@@ -167,23 +165,14 @@ def _without_lifespan(app: Any) -> Any:
 
 def _on_signals(stop: Callable[[], None]) -> None:
     """The first signal stops gracefully; the second ends the process at once."""
-    loop = asyncio.get_running_loop()
-    first = 0.0
 
-    def on_signal() -> None:
-        nonlocal first
-        if first and loop.time() - first < _SAME_SIGNAL:
-            return
-        if first:
-            log.warning("stopped at once")
-            logging.shutdown()
-            os._exit(INTERRUPTED)
-        first = loop.time()
+    def first() -> None:
         log.info("stopping: taking no new work (a second signal stops at once)")
         stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(number, on_signal)
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(on_signal))
+    def again() -> None:
+        log.warning("stopped at once")
+        logging.shutdown()
+        os._exit(INTERRUPTED)
+
+    on_signals(first, again)

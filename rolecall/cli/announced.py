@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from rolecall.protocol.cards import CARD_PATHS, card_urls
 from worker_sdk import Lease
 from worker_sdk.calling.tls_errors import tls_failure
 from worker_sdk.calling.trust import tls_towards
+from worker_sdk.signals import on_signals
 
 if TYPE_CHECKING:
     import httpx
@@ -51,8 +51,7 @@ async def hold(options: AnnounceOptions, address: HubAddress) -> int:
     import httpx
 
     stop = asyncio.Event()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    on_signals(stop.set, stop.set)
     tls, limits = tls_towards(options.url, address.ca_file), httpx.Limits(max_keepalive_connections=0)
     headers = {"authorization": options.authorization} if options.authorization else {}
     async with httpx.AsyncClient(timeout=5, verify=tls, trust_env=False, limits=limits, headers=headers) as client:

@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from rolecall.cli.connect import chosen_address, hub_options
-from rolecall.cli.output import CommandError, checked_role
+from rolecall.cli.output import CommandError, checked_role, print_data
 
 if TYPE_CHECKING:
     from worker_sdk import Worker
+
+
+_log_format = click.option(
+    "--log-format",
+    type=click.Choice(["auto", "console", "json"]),
+    default="auto",
+    envvar="ROLECALL_LOG_FORMAT",
+    help="auto: console on a terminal, one JSON object per line elsewhere. [env: ROLECALL_LOG_FORMAT; default: auto]",
+)
 
 
 @click.group()
@@ -34,6 +43,8 @@ def worker() -> None:
     help="How the hub reaches this worker. [env: ROLECALL_ADVERTISE_URL; default: derived from the hub's address]",
 )
 @click.option("--quiet", is_flag=True, help="Only warnings and errors.")
+@click.option("--check", is_flag=True, help="Load it, print its role, and start nothing.")
+@_log_format
 @hub_options
 def run_worker(
     target: str,
@@ -42,6 +53,8 @@ def run_worker(
     port: int | None,
     url: str | None,
     quiet: bool,
+    check: bool,
+    log_format: str,
     hub: str | None,
     token: str | None,
 ) -> None:
@@ -50,14 +63,25 @@ def run_worker(
     MODULE:WORKER names a module, in this folder or installed, and the Worker in it, as in shouter:worker.
     """
     address = chosen_address(hub, token)
-    _set_up_logs("warning" if quiet else "info")
+    _set_up_logs("warning" if quiet else "info", log_format)
     found = _load(target)
+    if check:
+        _check(found, target)
+        return
     if instance is not None:
         try:
             found.rename(f"{found.role}:{instance}")
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--instance") from error
     found.run(host=host, port=port, hub=address.url, token=address.token, url=url)
+
+
+def _check(worker: Worker, target: str) -> None:
+    try:
+        worker.app  # noqa: B018 - it is made at the first use
+    except TypeError as error:
+        raise CommandError(f"{target}: {error}", "WORKER_BROKEN", 1) from error
+    print_data(worker.role)
 
 
 def _load(target: str) -> Worker:
@@ -93,6 +117,7 @@ def _load(target: str) -> Worker:
 @click.option(
     "--wait", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait for the server to start."
 )
+@_log_format
 @hub_options
 def announce(
     role: str,
@@ -102,6 +127,7 @@ def announce(
     capacity: int | None,
     idempotent: bool,
     wait: float,
+    log_format: str,
     hub: str | None,
     token: str | None,
 ) -> None:
@@ -115,7 +141,7 @@ def announce(
 
     checked_role(role)
     address = chosen_address(hub, token)
-    _set_up_logs("info")
+    _set_up_logs("info", log_format)
     from rolecall.cli.announced import AnnounceOptions, agent_url, hold
 
     agent_token = agent_token_file.read().strip() if agent_token_file is not None else None
@@ -129,7 +155,7 @@ def announce(
     click.get_current_context().exit(code)
 
 
-def _set_up_logs(level: str) -> None:
+def _set_up_logs(level: str, format: str) -> None:
     from rolecall import log
 
-    log.setup(level)
+    log.setup(level, format)

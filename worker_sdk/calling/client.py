@@ -320,6 +320,11 @@ class HubClient:
         probed = await self._link.ask("POST", _agent_path(name) + "/probe", body={})
         return bool(probed["reachable"])
 
+    async def holder(self) -> JsonObject:
+        """The holder of this client's token: `name`, `kind`, `workspace` and `rights`."""
+        holder: JsonObject = await self._link.ask("GET", "/registry/me")
+        return holder
+
     async def asks_for_a_token(self) -> bool:
         """Whether the hub refuses requests without a token."""
         link = HubLink(self.url, ca_file=self._ca_file)

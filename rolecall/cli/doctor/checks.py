@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from secrets import token_hex
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from rolecall.cli.connect import EXIT_CODES
+from rolecall.cli.doctor.check import FAIL, Check, failed, passed, skipped
 from rolecall.cli.installed import HOW, missing_packages
 from rolecall.cli.output import disk_use, duration
 from rolecall.model.card import JSONRPC, Interface
@@ -23,7 +23,6 @@ from worker_sdk.errors import AuthError, ConfigError, Forbidden, HubUnreachable
 from worker_sdk.lease import LeaseState, url_towards
 from worker_sdk.run import serve_http
 
-OK, FAIL, SKIPPED = "ok", "fail", "skipped"
 PIECES, INTERVAL = 6, 0.15
 _PATIENCE = 15.0
 _WITHOUT_A_CARD = frozenset({"name", "skills", "capabilities"})
@@ -43,27 +42,6 @@ _BUFFERED = (
     "a proxy between here and the hub buffers the stream: switch its buffering off for text/event-stream\n"
     "nginx: proxy_buffering off; proxy_http_version 1.1; then check that --hub with the hub's own address passes"
 )
-
-
-class Check(NamedTuple):
-    name: str
-    state: str
-    about: str
-    fix: str = ""
-    code: int = 1
-    """The exit code, if this is the first failed check."""
-
-
-def passed(name: str, about: str) -> Check:
-    return Check(name, OK, about)
-
-
-def failed(name: str, about: str, fix: str, code: int = 1) -> Check:
-    return Check(name, FAIL, about, fix, code)
-
-
-def skipped(name: str, why: str) -> Check:
-    return Check(name, SKIPPED, why)
 
 
 def of_settings(file: Path | None) -> Check:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from rolecall.cli.connect import chosen_address, hub_options, open_hub
-from rolecall.cli.output import paint, print_json, strip_control
+from rolecall.cli.doctor.check import failed, print_check
+from rolecall.cli.output import print_json
 
 if TYPE_CHECKING:
-    from rolecall.cli.doctor.checks import Check
-
-_MARKS = {"ok": ("ok  ", "green"), "fail": ("FAIL", "red"), "skipped": ("skip", "dim")}
+    from rolecall.cli.doctor.check import Check
 
 
 @click.command()
@@ -42,7 +40,7 @@ async def _run_checks(role: str | None, file: Path | None, hub: str | None, toke
     async for check in _checks(role, file, hub, token):
         done.append(check)
         if not as_json:
-            _print_check(check)
+            print_check(check)
     return done
 
 
@@ -54,16 +52,8 @@ async def _checks(role: str | None, file: Path | None, hub: str | None, token: s
     try:
         address = chosen_address(hub, token)
     except ConfigError as error:
-        yield checks.failed("connection", str(error), "see --hub and --token", 2)
+        yield failed("connection", str(error), "see --hub and --token", 2)
         return
     async with open_hub(address) as api:
         async for check in checks.of_hub(api, address.token, role):
             yield check
-
-
-def _print_check(check: Check) -> None:
-    mark, colour = _MARKS[check.state]
-    about = strip_control(f"{check.name}: {check.about}").replace("\n", " ")
-    click.echo(f"{paint(mark, colour, sys.stdout)}  {about}")
-    for line in check.fix.splitlines():
-        click.echo(f"        {strip_control(line)}")

@@ -231,6 +231,17 @@ def test_worker_that_cannot_be_loaded_is_explained(capsys: pytest.CaptureFixture
     assert "Traceback" not in err
 
 
+def test_a_worker_is_checked_without_being_run(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("checked_worker.py").write_text(
+        "from rolecall import Worker\nempty = Worker('empty')\nworker = Worker('checked')\n"
+        "@worker.on_message\ndef repeat(text: str) -> str:\n    return text\n"
+    )
+    assert run(["worker", "run", "checked_worker:worker", "--check"]) == 0
+    assert capsys.readouterr().out == "checked\n"
+    assert run(["worker", "run", "checked_worker:empty", "--check"]) == 1
+    assert "empty has no handler: decorate a function with @worker.on_message" in capsys.readouterr().err
+
+
 def test_bug_is_one_line_and_no_traceback(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
