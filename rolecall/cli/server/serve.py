@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rolecall.cli.output import CommandError, print_notice
+from rolecall.cli.output import print_notice
 from rolecall.cli.server.settings import load_settings, setting_flags
+from rolecall.cli.server.socket_errors import socket_errors
 
 if TYPE_CHECKING:
     from hub.settings.model import Settings
@@ -34,14 +33,9 @@ def serve(file: Path | None, **values: Any) -> None:
 @setting_flags
 def dev(file: Path | None, **values: Any) -> None:
     """Run the hub and three demo workers, and print what to try."""
-    loaded = load_settings(file, values)
-    if "log_level" not in loaded.origins:
-        loaded = load_settings(file, {**values, "log_level": "warning"})
-    _set_up_logs(loaded.settings)
-    with socket_errors(loaded.settings):
-        from rolecall.cli.server.dev import run_dev
+    from rolecall.cli.server.dev import run_dev
 
-        run_dev(loaded.settings, loaded.agents)
+    click.get_current_context().exit(run_dev(file, values))
 
 
 def _set_up_logs(settings: Settings) -> None:
@@ -59,20 +53,3 @@ def _print_address(settings: Settings) -> Callable[[str], None]:
         print_notice(f"rolecall serves at {url}{where}")
 
     return ready
-
-
-@contextmanager
-def socket_errors(settings: Settings) -> Iterator[None]:
-    """Explain the common errors of binding a port."""
-    try:
-        yield
-    except OSError as error:
-        address = f"{settings.host}:{settings.port}"
-        if error.errno == errno.EADDRINUSE:
-            hint = "is a hub already running? check: rolecall ping\nor choose another port: --port 8421, or --port 0 for any"
-            raise CommandError(f"port {settings.port} of {settings.host} is taken", "PORT_TAKEN", 2, hint) from error
-        if error.errno == errno.EACCES:
-            raise CommandError(f"this user may not use {address}", "PORT_FORBIDDEN", 2, "choose a --port above 1023") from error
-        if error.errno == errno.EADDRNOTAVAIL or type(error).__name__ == "gaierror":
-            raise CommandError(f"{settings.host} is not an address of this machine", "HOST_UNKNOWN", 2, "see --host") from error
-        raise
