@@ -1,19 +1,21 @@
-"""Write docs/reference/{configuration,cli,metrics}.md from the code. A test fails if they differ: run this again."""
+"""Write docs/reference/{configuration,agents-file,cli,metrics}.md from the code. A test fails if they differ: run it again."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
 from hub.settings.agents import keys as agent_keys
+from hub.settings.entries import KeyText
 from hub.settings.model import SPECS, flag, variable
 from hub.settings.sources import OTHER_VARIABLES
 from hub.telemetry.metrics import FAMILIES, PREFIX
 from rolecall.cli import rolecall
 from rolecall.cli.connect import EXIT_CODES
+from rolecall.cli.up.agents_file import tables as agents_tables
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 NOTE = "<!-- Written by scripts/reference_docs.py. Change the code, then run it. -->\n"
@@ -21,7 +23,12 @@ NOTE = "<!-- Written by scripts/reference_docs.py. Change the code, then run it.
 
 def documents() -> dict[str, str]:
     """File name and content of every page."""
-    return {"configuration.md": configuration(), "cli.md": command_line(), "metrics.md": metrics()}
+    return {
+        "configuration.md": configuration(),
+        "agents-file.md": agents_file(),
+        "cli.md": command_line(),
+        "metrics.md": metrics(),
+    }
 
 
 def configuration() -> str:
@@ -49,8 +56,7 @@ def configuration() -> str:
         "| key | what it is | its value |",
         "|---|---|---|",
     ]
-    for key in agent_keys():
-        lines.append(f"| `{key.name}`{', required' if key.required else ''} | {key.about} | {key.expected} |")
+    lines += rows_of(agent_keys())
     lines += [
         "",
         "## Other variables",
@@ -61,6 +67,29 @@ def configuration() -> str:
     ]
     lines += [f"| `{name}` | {about} |" for name, about in OTHER_VARIABLES.items()]
     return "\n".join(lines) + "\n"
+
+
+def agents_file() -> str:
+    lines = [
+        "# agents.toml",
+        NOTE,
+        "What `rolecall up` runs ([how](../howto/ten-agents-on-a-laptop.md)): the file in the working folder, or the file or",
+        "folder that the command names. NAME is what a program's lines begin with: letters, digits, dots, dashes. An unknown",
+        "key is an error that names the nearest one. `rolecall up --check` checks the file and what it names.",
+        "",
+        "The hub's own settings, and the agents whose leases it holds itself (`[[agents]]`), stand in",
+        "[rolecall.toml](configuration.md), which every command reads.",
+        "",
+    ]
+    for table, keys in agents_tables():
+        lines += [f"## {table}", "", "| key | what it is | its value |", "|---|---|---|", *rows_of(keys), ""]
+    return "\n".join(lines)
+
+
+def rows_of(keys: Iterable[KeyText]) -> Iterator[str]:
+    for key in keys:
+        about = key.about.replace("\n", " ")
+        yield f"| `{key.name}`{', required' if key.required else ''} | {about} | {key.expected} |"
 
 
 def command_line() -> str:

@@ -32,6 +32,8 @@ class _Entry(NamedTuple):
 
 
 _COMMANDS = {
+    "init": _Entry("up.init", "Write a worker, its test and an agents.toml."),
+    "up": _Entry("up.command", "Run the workers of agents.toml in one console, and a hub if none runs."),
     "dev": _Entry("server.serve", "Run the hub and three demo workers, and print what to try."),
     "serve": _Entry("server.serve", "Run the hub."),
     "worker": _Entry("workers", "Run workers."),

@@ -130,6 +130,16 @@ def test_commands_of_clients_run(base: BaseInstall, hub: HubProcess, words: Sequ
     assert printed in base.call(hub, *words)
 
 
+def test_init_and_up_run_workers_at_a_hub_that_runs(base: BaseInstall, hub: HubProcess) -> None:
+    folder = base.folder / "up"
+    assert "up" in base.finish(base.rolecall, "init", folder)
+    env = {**base.variables, "ROLECALL_HUB": hub.url}
+    with Process((base.rolecall, "up", folder), log=base.folder / "up.log", env=env, cwd=base.folder, name="up") as up:
+        up.wait_until(lambda: "ready (shouter)" in up.output)
+        assert "ONCE UPON" in base.call(hub, "send", "shouter", "once upon")
+        assert up.stop() == 0
+
+
 def test_a_task_is_shown_and_followed(base: BaseInstall, hub: HubProcess) -> None:
     task = json.loads(base.call(hub, "send", "--json", "shouter", "once"))["id"]
     for command in ("show", "follow"):

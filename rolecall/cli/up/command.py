@@ -1,0 +1,67 @@
+"""`rolecall up`: the hub and the workers of a file, in one console."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rolecall.cli.connect import hub_options
+
+if TYPE_CHECKING:
+    from rolecall.cli.up.agents_file import AgentsFile
+
+
+@click.command()
+@click.argument("path", metavar="[FILE]", type=click.Path(path_type=Path), default="agents.toml")
+@click.option("--check", is_flag=True, help="Check the file, its workers, the hub and the ports; start nothing.")
+@click.option("--reload", is_flag=True, help="A worker whose files change finishes what it does and starts again.")
+@click.option("--no-color", is_flag=True, help="No colours, also on a terminal. [env: NO_COLOR]")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The settings of a hub that is started, instead of ./rolecall.toml.",
+)
+@hub_options
+def up(path: Path, check: bool, reload: bool, no_color: bool, config: Path | None, hub: str | None, token: str | None) -> None:
+    """Run the workers of FILE in one console, and a hub if none runs.
+
+    FILE is agents.toml, or a folder with one; `rolecall init` writes it. A hub that runs already is used and left running. A
+    worker that ends starts again, after a pause that grows; one that fails at once five times in a row is left stopped, and
+    the exit code is 1. Ctrl-C or SIGTERM lets the workers finish what they do, and then ends the hub; the second ends all at
+    once (130). On Linux nothing is left running even if this command is killed.
+    """
+    from rolecall.cli.up.agents_file import read_agents_file
+
+    file = read_agents_file(path)
+    given = _given_hub(hub, file)
+    token = token or click.get_current_context().find_root().params.get("token")
+    if check:
+        from rolecall.cli.up.check import check_all
+
+        code = asyncio.run(check_all(file, given, token, config))
+    else:
+        code = _run(file, given, token, config, reload=reload, colour=not no_color)
+    click.get_current_context().exit(code)
+
+
+def _run(file: AgentsFile, given: str | None, token: str | None, config: Path | None, *, reload: bool, colour: bool) -> int:
+    from rolecall.cli.console.hub_choice import choose_hub
+    from rolecall.cli.console.session import Options, run_session
+    from rolecall.cli.up.programs_of import names_of, programs_of
+
+    if not colour:
+        os.environ["NO_COLOR"] = "1"  # for the programs too
+    chosen = asyncio.run(choose_hub(given, token, config))
+    options = Options("up", names_of(file), reload=reload, file=file.path)
+    return run_session(chosen, lambda access: programs_of(file, access), options)
+
+
+def _given_hub(hub: str | None, file: AgentsFile) -> str | None:
+    """As every command: an option, else a variable; else what the file says."""
+    outer = click.get_current_context().find_root().params.get("hub")
+    return hub or outer or os.environ.get("ROLECALL_HUB") or os.environ.get("A2A_SERVER_URL") or file.hub

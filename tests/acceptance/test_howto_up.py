@@ -1,0 +1,30 @@
+"""Every command and file of the page about ten agents works as it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.acceptance.test_howto_tokens import Shell, commands_of
+from tests.helpers.processes import free_port
+
+BLOCKS = commands_of("ten-agents-on-a-laptop.md")
+
+
+def test_ten_agents_run_as_the_page_says(tmp_path: Path) -> None:
+    port = free_port()
+    shell = Shell(tmp_path, f"http://127.0.0.1:{port}")
+    shell.env |= {"ROLECALL_PORT": str(port)}
+    made = shell.run(BLOCKS["init"])
+    assert made.returncode == 0, made.stderr
+    (tmp_path / "agents" / "agents.toml").write_text(BLOCKS["file"])
+    (tmp_path / "agents" / "counter.py").write_text(BLOCKS["counter"])
+    checked = shell.run(BLOCKS["check"])
+    assert (checked.returncode, checked.stdout.count("FAIL")) == (0, 0), checked.stdout
+    with shell.process(BLOCKS["up"].strip(), "up.log") as up:
+        up.wait_until(lambda: "Next, in another terminal:" in up.output, 40)
+        prefixes = {line.split(" |")[0].strip() for line in up.output.splitlines() if " | " in line}
+        numbered = {f"shouter:{number}" for number in range(1, 7)} | {f"counter:{number}" for number in range(1, 4)}
+        assert prefixes == {"hub", "parrot", *numbered}
+        assert shell.run(BLOCKS["send"]).stdout.strip() == BLOCKS["sent"].strip()
+        assert shell.run("rolecall send counter any").stdout.strip() == "1 2 3 4 5"
+        assert up.stop(30) == 0
