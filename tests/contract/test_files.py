@@ -248,6 +248,13 @@ async def test_a_file_that_no_task_has_goes_after_a_while_without_bytes(
     assert (store.disk.held(ANNA.workspace), store.bytes_on_disk(engine)) == (0, [])
 
 
+async def test_an_upload_without_bytes_keeps_nothing_longer(engine: Engine, clock: ManualClock) -> None:
+    file = await created(engine, a_file(clock=clock))
+    clock.advance(10)
+    await engine.files.open(file).close()
+    assert await engine.files.get(file.id) == file
+
+
 async def test_many_unused_files_go_in_pieces(engine: Engine, clock: ManualClock) -> None:
     for _ in range(60):
         await created(engine, a_file(clock=clock))
