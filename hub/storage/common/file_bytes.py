@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -22,6 +25,9 @@ T = TypeVar("T")
 THREADS = 4
 """Their own, so that a slow disk holds up nothing else."""
 _PIECE = 1024 * 1024
+_PREFIX = "rolecall-files-"
+_NEW_FOR = 60.0
+"""Seconds: a folder that is so new may not be held yet."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 SHARDS = tuple(f"{number:02x}" for number in range(256))
 """Folders in the folder, by the first digits of the ids: none of them gets very long."""
@@ -34,7 +40,9 @@ class FileBytes:
 
     def __init__(self, folder: Path | None, *, reserve: int = 0, has_room: Callable[[int], bool] = lambda size: True) -> None:
         self.path = folder
-        self._temporary = folder is None
+        self._temporary: TemporaryFolder | None = None
+        if folder is None:
+            self._temporary = TemporaryFolder()
         self._reserve = reserve
         self._has_room = has_room
         self._threads: ThreadPoolExecutor | None = None
@@ -47,8 +55,8 @@ class FileBytes:
         threads, self._threads = self._threads, None
         if threads is not None:
             await asyncio.to_thread(threads.shutdown)
-        if self._temporary and self.path is not None:
-            await asyncio.to_thread(shutil.rmtree, self.path, ignore_errors=True)
+        if self._temporary is not None:
+            await asyncio.to_thread(self._temporary.close)
             self.path = None
 
     async def check_room(self, size: int) -> None:
@@ -87,7 +95,8 @@ class FileBytes:
         if not is_file_id(file):
             raise FileNotFound  # never reaches the disk
         if self.path is None:
-            self.path = Path(tempfile.mkdtemp(prefix="rolecall-files-"))
+            assert self._temporary is not None
+            self.path = self._temporary.path()
         return self.path / file[:2] / file
 
     def _check_room(self, size: int) -> None:
@@ -176,6 +185,54 @@ class FileBytes:
             if error.errno in _NO_ROOM:
                 raise NoRoomForFile(self._reserve) from error
             raise StoreUnavailable from error
+
+
+class TemporaryFolder:
+    """It is made when it is first needed. The kernel tells whether its process is there: one of a process that was killed goes
+    when the next is made.
+    """
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._held: int | None = None
+        self._lock = threading.Lock()
+
+    def path(self) -> Path:
+        with self._lock:
+            if self._path is None:
+                for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+                    with suppress(OSError):
+                        _delete_if_left(old)
+                self._path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+                self._held = _hold(self._path)
+            return self._path
+
+    def close(self) -> None:
+        if self._path is not None and self._held is not None:
+            shutil.rmtree(self._path, ignore_errors=True)
+            os.close(self._held)
+        self._path = self._held = None
+
+
+def _delete_if_left(folder: Path) -> None:
+    """OSError: somebody has it, or it is another user's."""
+    if time.time() - folder.stat().st_mtime > _NEW_FOR:
+        held = _hold(folder)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(held)
+
+
+def _hold(folder: Path) -> int:
+    """OSError."""
+    number = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(number)
+        raise
+    return number
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -13,13 +15,15 @@ from typing import Any
 import pytest
 
 from hub.core.shares.share import WorkspaceShare
-from hub.storage.common.file_bytes import FileBytes
+from hub.storage.common import file_bytes
+from hub.storage.common.file_bytes import FileBytes, TemporaryFolder
 from hub.storage.common.upload import SYNC_BYTES, FileUpload
 from rolecall.errors import FileNotFound, NoRoomForFile, StoreUnavailable
 from rolecall.model.ids import FileId, new_file_id
 from rolecall.model.task import StoredFile
 from tests.contract.test_files import a_file
 from tests.helpers.clock import ManualClock
+from tests.helpers.processes import ROOT
 
 
 @pytest.fixture
@@ -125,6 +129,28 @@ async def test_what_is_under_way_is_done_when_it_is_closed(folder: FileBytes, mo
     await folder.close()
     assert folder.path is not None and (folder.path / file[:2] / file).stat().st_size == 1
     await writing
+
+
+async def test_a_temporary_folder_of_a_killed_process_goes_with_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(file_bytes, "_NEW_FOR", -1)
+    running = TemporaryFolder()
+    script = (
+        "import os, tempfile; from hub.storage.common.file_bytes import TemporaryFolder; tempfile.tempdir = {!r}; "
+        "path = TemporaryFolder().path(); (path / 'left').touch(); os._exit(9)"
+    )
+    kept = running.path()
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", script.format(str(tmp_path)), cwd=ROOT)
+    assert await killed.wait() == 9
+    assert len(os.listdir(tmp_path)) == 2
+    own = TemporaryFolder()
+    wanted = {kept.name, own.path().name}
+    assert set(os.listdir(tmp_path)) == wanted
+    for folder in (own, running):
+        folder.close()
+    assert not os.listdir(tmp_path)
 
 
 async def test_a_temporary_folder_goes_when_it_is_closed() -> None:
