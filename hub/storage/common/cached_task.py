@@ -53,6 +53,7 @@ class CachedTask(LogTail):
         "_updated",
         "hidden",
         "kept_size",
+        "kept_weight",
         "key",
         "logged",
         "position",
@@ -89,6 +90,8 @@ class CachedTask(LogTail):
         self.workspace = row.caller.workspace
         self.kept_size = 0
         """Its size when it was kept in memory last."""
+        self.kept_weight = 0
+        """Its weight then."""
 
     @property
     def weight(self) -> int:

@@ -25,29 +25,27 @@ class _LruBucket:
         self._limit = limit
         self._least = least
         self._size = size
-        self.tasks: OrderedDict[TaskId, tuple[CachedTask, int]] = OrderedDict()
-        """Each with the weight with which it counts."""
+        self.tasks: OrderedDict[TaskId, CachedTask] = OrderedDict()
         self._weight = 0
 
-    def put(self, task: TaskId, cached: CachedTask) -> bool:
-        """Add or update a task. Evicted tasks drop their contents. True: the task is new here."""
-        new = not self.remove(task)
-        weight = cached.weight
-        self.tasks[task] = cached, weight
+    def put(self, task: TaskId, cached: CachedTask) -> list[tuple[TaskId, CachedTask]]:
+        """Add or update a task. Returns the evicted ones, which have dropped their contents."""
+        self.remove(task)
+        weight = cached.kept_weight = cached.weight
+        self.tasks[task] = cached
         self._weight += weight
+        surplus: list[tuple[TaskId, CachedTask]] = []
         while len(self.tasks) > self._limit or (self._weight > self._size and len(self.tasks) > self._least):
-            _, (oldest, its_weight) = self.tasks.popitem(last=False)
-            self._weight -= its_weight
-            oldest.drop_contents()
-        return new
+            oldest = self.tasks.popitem(last=False)
+            self._weight -= oldest[1].kept_weight
+            oldest[1].drop_contents()
+            surplus.append(oldest)
+        return surplus
 
-    def remove(self, task: TaskId) -> bool:
-        """True: it was there."""
-        found = self.tasks.pop(task, None)
-        if found is None:
-            return False
-        self._weight -= found[1]
-        return True
+    def remove(self, task: TaskId) -> None:
+        cached = self.tasks.pop(task, None)
+        if cached is not None:
+            self._weight -= cached.kept_weight
 
 
 class _Load:
@@ -60,14 +58,15 @@ class _Load:
 
 
 class Cache:
-    """A follower references its `CachedTask`, so the cache finds it while it is followed. Other tasks are evicted, oldest
-    first, when there are too many or they use too much memory. An evicted task that is followed drops its contents only.
+    """Tasks are evicted, oldest first, when there are too many or they use too much memory. An open task is found as long as a
+    follower references it: when it is evicted it drops its contents only.
 
     Few ended tasks are kept: they are rarely read again, and allocating and freeing their memory costs time.
     """
 
     def __init__(self, *, open_tasks: int = OPEN, ended: int = ENDED, size: int = BYTES) -> None:
-        self._known: WeakValueDictionary[TaskId, CachedTask] = WeakValueDictionary()
+        self._followed: WeakValueDictionary[TaskId, CachedTask] = WeakValueDictionary()
+        """Evicted before they had ended. A task that has ended does not change: its follower's and a new one do not differ."""
         self._open = _LruBucket(open_tasks, size, least=1)
         self._ended = _LruBucket(ended, size // 4)
         self._loading: dict[TaskId, set[_Load]] = {}
@@ -78,15 +77,17 @@ class Cache:
         return len(self._loading)
 
     def find(self, task: TaskId) -> CachedTask | None:
-        found = self._open.tasks.get(task) or self._ended.tasks.get(task)
-        return found[0] if found is not None else self._known.get(task)
+        return self._open.tasks.get(task) or self._ended.tasks.get(task) or self._followed.get(task)
 
     def keep(self, task: TaskId, cached: CachedTask) -> None:
         """Add the task, or update its size and whether it has ended."""
         cached.kept_size = cached.size
-        moved = cached.closed and self._open.remove(task)
-        if (self._ended if cached.closed else self._open).put(task, cached) and not moved:
-            self._known[task] = cached
+        if cached.closed:
+            self._open.remove(task)
+            self._ended.put(task, cached)
+        else:
+            for its_id, oldest in self._open.put(task, cached):
+                self._followed[its_id] = oldest
 
     def on_append(self, cached: CachedTask, *, dropped: bool) -> None:
         """An append to a task that is held has been committed. Small growth is noticed later, because that costs less.
@@ -102,7 +103,7 @@ class Cache:
         cached = self.find(task)
         self._open.remove(task)
         self._ended.remove(task)
-        self._known.pop(task, None)
+        self._followed.pop(task, None)
         if cached is not None:
             cached.close()
 
@@ -122,6 +123,7 @@ class Cache:
                 self._end_load(task, load)
             if not load.outdated and self.find(task) is None:
                 self.keep(task, loaded)
+                return loaded
         return cached
 
     def _end_load(self, task: TaskId, load: _Load) -> None:

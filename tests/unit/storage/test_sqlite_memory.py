@@ -163,14 +163,28 @@ def test_the_cache_keeps_few_ended_tasks_and_they_evict_no_open_task() -> None:
     assert [cache.find(TaskId(name)) is not None for name in ("at work", "a", "b", "c")] == [True, False, True, True]
 
 
-def test_the_cache_finds_a_followed_task_after_its_end() -> None:
-    cache = Cache(ended=1)
+def test_the_cache_finds_a_followed_task_that_has_ended_since_it_was_evicted() -> None:
+    cache = Cache(open_tasks=1, ended=1)
     task_in_use = a_cached_task()
     cache.keep(TaskId("followed"), task_in_use)
+    cache.keep(TaskId("other"), a_cached_task())
     task_in_use.close()
     cache.keep(TaskId("followed"), task_in_use)
-    cache.keep(TaskId("other"), CachedTask(a_row(state=TaskState.COMPLETED), None))
+    cache.keep(TaskId("another"), CachedTask(a_row(state=TaskState.COMPLETED), None))
     assert cache.find(TaskId("followed")) is task_in_use
+
+
+async def test_an_ended_task_that_is_too_large_to_be_kept_is_read_once() -> None:
+    cache = Cache(size=0)
+    reads = list[TaskId]()
+
+    async def read(task: TaskId) -> CachedTask:
+        reads.append(task)
+        return CachedTask(a_row(state=TaskState.COMPLETED), None)
+
+    found = await asyncio.wait_for(cache.load(TaskId("large"), read), 5)
+    assert (found.closed, reads) == (True, ["large"])
+    assert cache.find(TaskId("large")) is None
 
 
 def test_a_tail_keeps_the_newest_event_however_large_it_is() -> None:
