@@ -63,7 +63,7 @@ class AnswerForm(Value, frozen=True):
     def event(self, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True) -> WorkerEvent:
         """`fresh`: this answer had no earlier event. InvalidAnswer, WorkerFault, WorkerRefused."""
         protocol = self.protocol
-        if has_more_values(text, _MAX_VALUES):
+        if len(text) > _MAX_VALUES and has_more_values(text, _MAX_VALUES):
             raise InvalidAnswer(self.worker, f"it holds more than {_MAX_VALUES} values")
         try:
             reply = protocol.reply(text)
@@ -119,7 +119,7 @@ class Answer:
     the events before it count.
     """
 
-    __slots__ = ("_form", "failure", "finished")
+    __slots__ = ("_form", "failure", "finished", "held")
     piece_size: int
 
     def __init__(self, form: AnswerForm) -> None:
@@ -127,17 +127,14 @@ class Answer:
         self.failure: HubError | None = None
         self.finished = False
         """The last event was one that ends a worker's answer."""
+        self.held = 0
+        """Bytes of an event that is not complete."""
 
     def read(self, piece: bytes, *, last: bool) -> Sequence[WorkerEvent] | None:
         """The events that `piece` completes, none as a sign of life; None: nothing to tell. `last`: the body ends properly
         after it; this may be repeated without a piece.
         """
         raise NotImplementedError
-
-    @property
-    def held(self) -> int:
-        """Bytes of an event that is not complete."""
-        return 0
 
 
 class StreamedAnswer(Answer):
@@ -169,13 +166,10 @@ class StreamedAnswer(Answer):
             self.finished = end.kind is not CONTENT and (
                 end.state in TERMINAL or end.state in PAUSED or end.kind is EventKind.MESSAGE
             )
-        if last and self.failure is None and self._frames.unfinished:
+        self.held = self._frames.held
+        if last and self.failure is None and self.held:
             self.failure = WorkerBroke(form.worker, "its stream ended within an event")
         return batch if batch or (piece and self.failure is None) else None
-
-    @property
-    def held(self) -> int:
-        return self._frames.held
 
 
 class SingleAnswer(Answer):
@@ -196,19 +190,16 @@ class SingleAnswer(Answer):
             self.failure = AnswerTooLarge(form.worker, form.limits.max_answer)
             return None
         self._body += piece
+        self.held = len(self._body)
         if not last:
             return () if piece else None
-        self.finished = True
+        self.finished, self.held = True, 0
         body, self._body = self._body, bytearray()  # the call may stay for a while
         try:
             return (form.event(body),)
         except HubError as error:
             self.failure = error
             return None
-
-    @property
-    def held(self) -> int:
-        return len(self._body)
 
 
 class ErrorAnswer(Answer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from hub.outbound.answers import Answer, AnswerForm, ErrorAnswer, open_answer
 from hub.outbound.connection import NO_HEADERS, Response
@@ -15,24 +14,18 @@ LARGE = 1024 * 1024
 """Bytes that every event may hold in memory before it is complete. For more it needs a place."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventSlots:
-    """For large events on their way to this hub: so many arrive at once, and the others are held by back-pressure."""
-
-    slots: Slots
-    workspace: str
-
-
 class Call(Response):
     """Implements ports.OpenCall. A listener may pause, resume and hang up whenever it likes, also while it is told something:
     `_silent` is asked after everything that it is told.
     """
 
-    __slots__ = ("_answer", "_event_slots", "_form", "_has_place", "_listener", "_paused", "_scheduled", "_taking")
+    __slots__ = ("_answer", "_form", "_has_place", "_listener", "_paused", "_scheduled", "_slots", "_taking", "_workspace")
 
-    def __init__(self, form: AnswerForm, listener: AnswerListener, event_slots: EventSlots | None = None) -> None:
+    def __init__(self, form: AnswerForm, listener: AnswerListener, slots: Slots | None = None, workspace: str = "") -> None:
+        """`slots`: for large events on their way to this hub: so many arrive at once, and others are held by back-pressure."""
         super().__init__(form.worker)
-        self._event_slots = event_slots
+        self._slots = slots
+        self._workspace = workspace
         self._taking: asyncio.Task[None] | None = None
         """Waits for a place, then holds it."""
         self._has_place = False
@@ -96,8 +89,8 @@ class Call(Response):
         """A large event that is not complete needs a place; one that is complete needs none any more."""
         if held <= LARGE or self._listener is None:
             self._leave_place()
-        elif self._taking is None and self._event_slots is not None:
-            self._taking = asyncio.create_task(self._take_place(self._event_slots), name=f"place for an event of {self.worker}")
+        elif self._taking is None and self._slots is not None:
+            self._taking = asyncio.create_task(self._take_place(self._slots), name=f"place for an event of {self.worker}")
 
     def _leave_place(self) -> None:
         taking, self._taking = self._taking, None
@@ -105,12 +98,12 @@ class Call(Response):
         if taking is not None:
             taking.cancel()
 
-    async def _take_place(self, event_slots: EventSlots) -> None:
+    async def _take_place(self, slots: Slots) -> None:
         """Cancelled when the event is complete, or when nobody waits for it any more."""
         seconds = self._form.limits.large_timeout
         signs = asyncio.create_task(self._give_signs(), name=f"signs of life of {self.worker}")
         try:
-            async with event_slots.slots.slot(event_slots.workspace):
+            async with slots.slot(self._workspace):
                 signs.cancel()
                 self._has_place = True
                 self._schedule()
@@ -141,9 +134,11 @@ class Call(Response):
         self.headers = NO_HEADERS
         if isinstance(answer, ErrorAnswer):
             self.limit(self._form.limits.reply_timeout, f"HTTP {self.status}, and no end to it")
-            return answer
-        listener.received(())
-        return None if self._silent else answer
+        elif not self.chunks:  # else they are the sign of life
+            listener.received(())
+            if self._silent:
+                return None
+        return answer
 
     def _is_pending(self) -> bool:
         opened = self._answer is not None or not self.status
@@ -174,6 +169,7 @@ class Call(Response):
             listener.closed(error)
 
     def _forget(self) -> None:
-        self._leave_place()
+        if self._taking is not None:
+            self._leave_place()
         self._listener = self._answer = None
         self.chunks.clear()

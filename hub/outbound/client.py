@@ -159,7 +159,7 @@ class Client:
         """
         try:
             target = _target(url, within, address)
-            extra = b"".join(map(_header, headers))
+            extra = _lines(headers)
         except BadUrl as error:
             response.fail_soon(WorkerUnreachable(response.worker, "its URL", str(error)))
             return
@@ -398,8 +398,10 @@ def _target(url: str, within: tuple[str, ...], address: str) -> ParsedUrl:
     return replace(target, within=within, address=address) if within or address else target
 
 
-def _header(pair: tuple[str, str]) -> bytes:
-    name, value = pair
-    if not value.isprintable() and _LINE_BREAK.search(value):
-        raise BadUrl(f"the header {name} would hold a line break")
-    return f"{name}: {value}\r\n".encode()
+def _lines(headers: Iterable[tuple[str, str]]) -> bytes:
+    lines = ""
+    for name, value in headers:
+        if not value.isprintable() and _LINE_BREAK.search(value):
+            raise BadUrl(f"the header {name} would hold a line break")
+        lines += f"{name}: {value}\r\n"
+    return lines.encode()

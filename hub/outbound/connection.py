@@ -310,14 +310,16 @@ class ClientConnection(asyncio.Protocol):
             self._headers.clear()
 
     def on_header(self, name: bytes, value: bytes | None) -> None:
-        self._head_size += len(name) + len(value or b"") + 4
+        value = value or b""
+        self._head_size += len(name) + len(value) + 4
         if self._head_size > _MAX_HEAD:
             self._fail(f"its head is longer than {_MAX_HEAD} bytes")
-        response = self._response
         name = name.lower()
-        if name in _READ_HEADERS and response is not None and not response.status and not response.complete:
-            headers = self._headers
-            headers[name] = headers[name] + b", " + (value or b"") if name in headers else value or b""
+        if name not in _READ_HEADERS:
+            return
+        response, headers = self._response, self._headers
+        if response is not None and not response.status and not response.complete:
+            headers[name] = headers[name] + b", " + value if name in headers else value
 
     def on_headers_complete(self) -> None:
         response = self._response

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from hub.outbound.answers import AnswerForm, AnswerLimits
-from hub.outbound.call import Call, EventSlots
+from hub.outbound.call import Call
 from hub.outbound.client import Client
 from hub.outbound.credential import authorization_for
 from hub.outbound.worker_protocol import WorkerMethod, WorkerProtocol, WorkerRequest, protocol_for
@@ -50,7 +50,7 @@ class HttpForwarder:
         if offer.replays:
             headers.append(("Idempotency-Key", _key_of(dispatch)))
         form, accept = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays), _STREAM if stream else _JSON
-        return self._call(workspace, offer, request, headers, self._listen(form, listener, workspace), accept)
+        return self._call(workspace, offer, request, headers, form, listener, accept)
 
     def attach(self, workspace: str, offer: Offer, attach: Attach, listener: AnswerListener) -> OpenCall:
         protocol = _protocol(offer, attach.ids)
@@ -59,7 +59,7 @@ class HttpForwarder:
         if attach.position is not None:
             headers.append(("Last-Event-ID", attach.position))
         form = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays)
-        return self._call(workspace, offer, request, headers, self._listen(form, listener, workspace), _STREAM)
+        return self._call(workspace, offer, request, headers, form, listener, _STREAM)
 
     async def fetch(self, workspace: str, offer: Offer, ids: Ids) -> WorkerEvent:
         return await self._ask(workspace, offer, ids, WorkerMethod.GET)
@@ -76,7 +76,7 @@ class HttpForwarder:
         request = protocol.request(method, ids, calls.task_params(ids))
         listener = _Reply()
         form = AnswerForm(worker, protocol, self._limits, is_task=True)
-        call = self._call(workspace, offer, request, request.headers, self._listen(form, listener, workspace), _JSON)
+        call = self._call(workspace, offer, request, request.headers, form, listener, _JSON)
         try:
             async with asyncio.timeout(limit):
                 outcome = await listener.outcome
@@ -88,18 +88,17 @@ class HttpForwarder:
             raise outcome.copy()
         return outcome
 
-    def _listen(self, form: AnswerForm, listener: AnswerListener, workspace: str) -> Call:
-        return Call(form, listener, EventSlots(self._slots, workspace) if self._slots is not None else None)
-
     def _call(
         self,
         workspace: str,
         offer: Offer,
         request: WorkerRequest,
         headers: Sequence[tuple[str, str]],
-        call: Call,
+        form: AnswerForm,
+        listener: AnswerListener,
         accept: bytes,
     ) -> Call:
+        call = Call(form, listener, self._slots, workspace)
         try:
             headers = [*headers, *authorization_for(offer, self._vault)]
         except SecretUnreadable as error:

@@ -35,8 +35,8 @@ class AnswerListener(Protocol):
     """Is told what a worker answers: on the loop, and never from within the call that started or resumed it."""
 
     def received(self, batch: Sequence[WorkerEvent]) -> None:
-        """Events that arrived together. An empty batch is a sign of life: the answer's head, a comment, or a part of a long
-        event.
+        """Events that arrived together. An empty batch is a sign of life: the answer's head alone, a comment, or a part of
+        a long event.
         """
 
     def closed(self, error: HubError | None) -> None:

@@ -38,7 +38,7 @@ def write_frame(data: bytes, *, cursor: int | None = None, event: str | None = N
 class FrameReader:
     """Returns the frames that a chunk of bytes completes. Comments are ignored."""
 
-    __slots__ = ("_data", "_ended_in_cr", "_event", "_id", "_limit", "_rest", "_rest_size", "_size")
+    __slots__ = ("_data", "_ended_in_cr", "_event", "_id", "_limit", "_rest", "_rest_size", "_size", "held")
 
     def __init__(self, *, limit: int = 1024 * 1024) -> None:
         self._limit = limit
@@ -50,6 +50,8 @@ class FrameReader:
         self._id: str | None = None
         self._event: str | None = None
         self._ended_in_cr = False
+        self.held = 0
+        """Bytes of a frame that has not ended."""
 
     def feed(self, chunk: bytes) -> list[Frame]:
         if chunk and (self._ended_in_cr or b"\r" in chunk):
@@ -78,6 +80,7 @@ class FrameReader:
                 data.append(value)
         if rest:
             self._keep(rest)
+        self.held = self._rest_size + self._size
         return frames
 
     def _end_rest(self, lines: list[bytes]) -> None:
@@ -107,16 +110,6 @@ class FrameReader:
         self._rest_size += len(rest)
         if self._rest_size + self._size > self._limit:
             raise FrameTooLong(f"a line of over {self._limit} bytes")
-
-    @property
-    def unfinished(self) -> bool:
-        """A frame has begun and not ended."""
-        return bool(self._rest or self._data)
-
-    @property
-    def held(self) -> int:
-        """Bytes of a frame that has not ended."""
-        return self._rest_size + self._size
 
     def _field(self, line: bytes) -> bytes | None:
         """The data in that line, if it has some."""

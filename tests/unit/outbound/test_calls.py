@@ -148,12 +148,30 @@ async def test_on_an_idle_connection_a_call_is_written_at_once_and_needs_no_task
         assert len(server.peers) == 1
 
 
-async def test_the_head_is_a_sign_of_life_before_the_first_event(client: Client) -> None:
+async def test_a_head_alone_is_a_sign_of_life(client: Client) -> None:
+    goes_on = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.write(chunked_head())
+        await goes_on.wait()
+        await peer.write(chunk(WORKING) + b"0\r\n\r\n")
+
+    async with RawServer(script) as server:
+        listener = Listener()
+        deliver(client, server.url, listener)
+        await listener.until(lambda: listener.batches)
+        goes_on.set()
+        await listener.end()
+        assert [len(batch) for batch in listener.batches] == [0, 1]
+
+
+async def test_a_head_with_events_is_told_by_them(client: Client) -> None:
     async with RawServer(always(stream(WORKING))) as server:
         listener = Listener()
         deliver(client, server.url, listener)
         await listener.end()
-        assert [len(batch) for batch in listener.batches] == [0, 1]
+        assert [len(batch) for batch in listener.batches] == [1]
 
 
 @pytest.mark.parametrize("data", [answer(b"{}", status="500 Oops"), answer(b"", kind="text/html"), b"HTTP/1.1 200 OK\r\n"])

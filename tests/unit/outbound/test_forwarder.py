@@ -113,7 +113,7 @@ async def test_events_that_arrive_together_are_one_batch_and_a_comment_is_an_emp
     async with RawServer(script) as server:
         listener = Listener()
         HttpForwarder(client).deliver("default", offer(server.url), dispatch(), listener)
-        assert [len(await listener.next()) for _ in range(2)] == [0, 2]
+        assert len(await listener.next()) == 2
         taken.set()
         assert len(await listener.next()) == 0
         await listener.end()
@@ -403,7 +403,7 @@ async def test_the_connection_is_kept_after_the_last_event(client: Client) -> No
             ended.clear()
             listener = Listener()
             call = HttpForwarder(client).deliver("default", offer(server.url), dispatch(), listener)
-            assert [len(await listener.next()) for _ in range(2)] == [0, 1]
+            assert len(await listener.next()) == 1
             call.hang_up()
             done.set()
             await ended.wait()
