@@ -118,14 +118,13 @@ class Hub:
         call = await self._begin(caller, send, on_disconnect)
         if not send.blocking:
             await self._started_or_shown(call)
-            log = await self._engine.events.read(call.task)
         else:
             await call.started(on_disconnect)
+        log = await self._engine.events.read(call.task)
+        if send.blocking and not _rests(log, call.began):
+            seen, log = max(call.began, log[-1].cursor) if log else call.began, ()  # it may be large
+            await self._until_rest(call.task, seen, on_disconnect)
             log = await self._engine.events.read(call.task)
-            if not _rests(log, call.began):
-                seen, log = max(call.began, log[-1].cursor) if log else call.began, ()  # it may be large
-                await self._until_rest(call.task, seen, on_disconnect)
-                log = await self._engine.events.read(call.task)
         view = TaskView(send.dialect, send.history_length, send.alias)
         answer, log = self._reader.of(caller, call.task, log, view), ()  # from here on only the reader has it
         return await answer

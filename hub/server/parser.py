@@ -152,17 +152,15 @@ class RequestParser:
 
     def _check(self, version: str) -> bool:
         """Whether the client waits for 100 Continue."""
-        host_count = coding_count = 0
+        names = [name for name, _ in self._headers]
+        host_count, coding_count = names.count(b"host"), names.count(b"transfer-encoding")
         expects_continue = False
-        for name, value in self._headers:
-            if name == b"host":
-                host_count += 1
-            elif name == b"transfer-encoding":
-                coding_count += 1
-                if value.strip().lower() != b"chunked":
+        if coding_count or b"expect" in names:
+            for name, value in self._headers:
+                if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
                     self._fail(CodingUnknown())
-            elif name == b"expect":
-                expects_continue = value.strip().lower() == b"100-continue"
+                elif name == b"expect":
+                    expects_continue = value.strip().lower() == b"100-continue"
         if version == "1.1":
             if host_count != 1 or coding_count > 1:
                 self._fail()

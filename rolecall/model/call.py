@@ -6,11 +6,12 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from rolecall.model.ids import Cursor, TaskId
+from rolecall.model.value import Value
 
 _DIGEST_BYTES = 16
 
 
-class CallName(NamedTuple):
+class CallName(Value, frozen=True):
     """The name of a call, unique in a store. `content`: the hash of the message, if the caller chose the name. A name that is
     made of the message has none.
     """

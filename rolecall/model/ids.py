@@ -84,29 +84,17 @@ def new_context_id() -> str:
 
 def _uuid7() -> str:
     """The time prefix keeps inserts at the right edge of an index; the 74 random bits make the id unguessable."""
-    random = _entropy.take()
-    millis = f"{time.time_ns() // 1_000_000:012x}"[-12:]
-    return f"{millis[:8]}-{millis[8:]}-7{random[:3]}-{_VARIANT[random[3]]}{random[4:7]}-{random[8:]}"
-
-
-class _Entropy:
-    """Random bits from the system, fetched for many ids at a time, because each system call costs the same."""
-
-    def __init__(self) -> None:
-        self._digits = ""
-        self._at = 0
-
-    def take(self) -> str:
-        """80 unused bits, in hex."""
-        if self._at >= len(self._digits):
-            self._digits, self._at = os.urandom(_FETCH_SIZE).hex(), 0
-        taken = self._digits[self._at : self._at + 20]
-        self._at += 20
-        return taken
+    if not _random:
+        _random.extend(_PARTS.findall(os.urandom(_FETCH_SIZE).hex()))
+    first, variant, second, last = _random.pop()
+    millis = (time.time_ns() // 1_000_000).to_bytes(6, "big").hex()
+    return f"{millis[:8]}-{millis[8:]}-7{first}-{_VARIANT[variant]}{second}-{last}"
 
 
 _FETCH_SIZE = 10 * 256
-"""Bytes: ten for each id."""
+"""Bytes: ten for each id. They are fetched for many ids at a time, because each system call costs the same."""
+_PARTS = re.compile("(...)(.)(...).(.{12})")
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 """The standard sets two bits of that digit; two are random."""
-_entropy = _Entropy()
+_random: list[tuple[str, str, str, str]] = []
+"""The random parts of the next ids."""

@@ -32,7 +32,7 @@ from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.sequence import numbered
-from rolecall.protocol.text.jsontext import dump, parse
+from rolecall.protocol.text.jsontext import dump, parse_stored
 from rolecall.protocol.text.timestamp import timestamp
 from rolecall.protocol.translation import read_content, translated_message, write_content
 from rolecall.protocol.untranslatable import Untranslatable
@@ -60,7 +60,7 @@ class Codec:
 
     def recall(self, turn: Turn, row: TaskRow) -> Send:
         target = Target(role=row.role, instance=row.worker.instance if row.worker else None)
-        return DIALECTS[turn.dialect].requests.read_send(parse(turn.params), target)
+        return DIALECTS[turn.dialect].requests.read_send(parse_stored(turn.params), target)
 
     # --- into the log
 
@@ -72,9 +72,11 @@ class Codec:
             # Where every answer is a task, a bare message becomes the end of one.
             return (self.opening(ids, turn), self.adopt(worker_event, ids))
         # Most workers repeat the message, which may be large. Only one copy of it is kept.
-        history = [m for m in worker_event.document.pop("history", ()) if m.get("messageId") != turn.message_id]
-        task = self._own_task({**worker_event.document, "history": history}, ids)
-        task["history"] = [_user_message(turn, ids), *task["history"]]
+        history = worker_event.document.pop("history", ())
+        task = self._own_task(worker_event.document, ids)
+        task["history"] = [_user_message(turn, ids)]
+        if history:
+            task["history"] += [_with_hub_ids(m, ids) for m in history if m.get("messageId") != turn.message_id]
         return (Event(EventKind.TASK, worker_event.state, ids.log_dialect, dump(task)),)
 
     def adopt(self, worker_event: WorkerEvent, ids: Ids) -> Event:
@@ -160,13 +162,13 @@ class Codec:
         return dump(write_content(Task(row.id, row.context, status, metadata=own), dialect))
 
     def question(self, event: Event) -> str:
-        status = parse(event.body).get("status") or {}
+        status = parse_stored(event.body).get("status") or {}
         parts = (status.get("message") or {}).get("parts") or ()
         texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]  # alike in all versions of logs
         return "\n".join(texts)[:_LONGEST_QUESTION]
 
     def asked_for(self, event: Event) -> AskedFor | None:
-        metadata = parse(event.body).get("metadata")
+        metadata = parse_stored(event.body).get("metadata")
         child, at = (metadata.get("child"), metadata.get("event")) if isinstance(metadata, dict) else (None, None)
         if not child or not isinstance(child, str):
             return None
@@ -260,7 +262,7 @@ class LogFold:
 
     def add(self, log: Sequence[Logged]) -> None:
         for logged in log:
-            event, document = logged.event, parse(logged.event.body)
+            event, document = logged.event, parse_stored(logged.event.body)
             if self._fold is None:
                 self._fold, self._log_dialect = TaskFold(document), event.dialect
             else:
@@ -324,7 +326,7 @@ def _user_message(turn: Turn, ids: Ids) -> JsonObject:
 
 def _translated(turn: Turn, log_dialect: str) -> JsonObject:
     """The caller's message in the log's dialect."""
-    message: JsonObject = parse(turn.params)["message"]
+    message: JsonObject = parse_stored(turn.params)["message"]
     if turn.dialect != log_dialect:
         message = {**translated_message(message, turn.dialect, log_dialect), "messageId": turn.message_id}
     return message

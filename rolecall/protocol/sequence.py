@@ -11,7 +11,7 @@ from rolecall.errors import InvalidParams
 from rolecall.model.a2a import OWN, JsonObject
 from rolecall.model.card import SEQUENCE_EXTENSION, Extension
 from rolecall.model.ids import Cursor
-from rolecall.protocol.text.jsontext import dump, parse
+from rolecall.protocol.text.jsontext import dump, parse_stored
 
 SEQUENCE = Extension(SEQUENCE_EXTENSION, "Events and tasks carry their sequence numbers, and a reader can go on after one.")
 
@@ -33,7 +33,7 @@ def numbered(body: bytes, cursor: Cursor) -> bytes:
     """The document with its number."""
     if not bytes(_top(body).metadata):
         return b'{"metadata":%b,%b' % (dump(_metadata({}, cursor)), body[1:])
-    document = parse(body)
+    document = parse_stored(body)
     return dump({**document, "metadata": _metadata(document["metadata"] or {}, cursor)})
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import NamedTuple
 
 from hub.core.relay.relay import Relay
 from hub.core.relay.relays import Relays
@@ -29,6 +28,7 @@ from rolecall.model.call import CallName, digest
 from rolecall.model.command import Send
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.task import Turn
+from rolecall.model.value import Value, replace
 
 _BY_KEY = "#"
 """In place of a role, for a key that the caller chose; no role has this name."""
@@ -36,9 +36,9 @@ _WITHIN = "^"
 """Before the task that a worker makes the call in. What it calls there is no call that it or its caller makes elsewhere."""
 
 
-class Call(NamedTuple):
-    """One admitted message: its task, and where in the task's log its answer begins. `relay`: the one that brings it.
-    `repeated`: the message had come before.
+class Call(Value, frozen=True, gc=True):
+    """One admitted message: its task, and where in the task's log its answer begins. `relay`: the one that brings it, which
+    refers to its calls until it is over. `repeated`: the message had come before.
     """
 
     task: TaskId
@@ -61,7 +61,7 @@ class Call(NamedTuple):
             raise
 
 
-class CallNames(NamedTuple):
+class CallNames(Value, frozen=True):
     """`own`: of this message; None if only the alias identifies it. `alias`: of the task. `of_task`, `of_answer`: those under
     which a new task or an answer is stored.
     """
@@ -99,7 +99,7 @@ class _Admission(StartSignal):
         await self.wait(on_disconnect)
         if content != self._content:
             raise KeyConflict
-        return self._call._replace(repeated=True)
+        return replace(self._call, repeated=True)
 
     def succeed(self, call: Call) -> None:
         self._call = call

@@ -126,6 +126,7 @@ class Relay(Inbox):
         """When the task must be done, on the monotonic clock. None: at no time of its own."""
         self._called_at = now
         self.started = StartSignal()
+        """The worker has begun to answer; or the error why it has not."""
         self.taken_back = False
         """Nothing ran, and the caller got that error: the same message may be sent again."""
         self.when_over: list[Callable[[], None]] = []
@@ -308,8 +309,10 @@ class Relay(Inbox):
         before, self._known_end = self._known_end, writer.at
         if error is not None:
             self.store_done(*outcome_of(error))
-        elif (writer.ended or writer.state in PAUSED) and self.rests:
-            self.store_done(Trigger.ENDED if writer.ended else Trigger.PAUSED)
+        elif writer.ended:
+            self.store_done(Trigger.ENDED)
+        elif writer.state in PAUSED and self.rests:
+            self.store_done(Trigger.PAUSED)
         else:
             then: Outcome | None = None
             if writer.size > self._deps.max_log:

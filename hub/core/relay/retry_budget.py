@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from rolecall.errors import (
     HubError,
     InvalidAnswer,
@@ -15,6 +13,7 @@ from rolecall.errors import (
     WorkerSilent,
     WorkerUnreachable,
 )
+from rolecall.model.value import Value
 
 _PAUSE = 0.25
 """Seconds before another attempt."""
@@ -27,7 +26,7 @@ _UNCHANGED = 10
 """An unchanged task counts as running for this many times the allowed silence."""
 
 
-class _Opened(NamedTuple):
+class _Opened(Value, frozen=True):
     """What was known when a stream was opened."""
 
     at: float

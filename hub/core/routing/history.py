@@ -10,6 +10,7 @@ from rolecall.model.value import Value
 
 _LIMIT = 2_000
 _SHOWN = 10
+_NONE: dict[str, str] = {}
 
 
 class RoutingDecision(Value, frozen=True):
@@ -29,7 +30,7 @@ class RoutingHistory:
         self._ring: deque[RoutingDecision] = deque(maxlen=_LIMIT)
 
     def note(self, task: TaskId, route: Route, at: float) -> None:
-        failing = {str(passed.worker): passed.reason for passed in route.failing[:_SHOWN]}
+        failing = {str(passed.worker): passed.reason for passed in route.failing[:_SHOWN]} if route.failing else _NONE
         self._ring.append(RoutingDecision(task, route.registration.worker, route.rule, route.candidates, at, failing))
 
     def of(self, task: TaskId) -> RoutingDecision | None:

@@ -216,7 +216,10 @@ def _page_of(log: Sequence[Logged]) -> int:
 
 
 def _size(log: Sequence[Logged]) -> int:
-    return sum([len(logged.event.body) for logged in log])
+    size = 0
+    for logged in log:
+        size += len(logged.event.body)
+    return size
 
 
 def answered_in(dialects: tuple[str, ...], row: TaskRow) -> str:

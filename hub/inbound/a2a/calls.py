@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from hub.core.observe import Observer
 from hub.core.shares.answers import AnswerShare
@@ -19,6 +19,7 @@ from rolecall.errors import AccessError, ClientDisconnected, HubError, TokenEnde
 from rolecall.model.command import ParentCall
 from rolecall.model.ids import Caller
 from rolecall.model.principal import Right
+from rolecall.model.value import Value
 from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.faults import DialectFaults, Fault, fault_of
 from rolecall.protocol.methods import STREAMING, Operation
@@ -51,8 +52,8 @@ class Framing(Protocol):
         """An error as the whole answer. `parsed`: the error is the call's, else it was refused before."""
 
 
-class Answered(NamedTuple):
-    """The body of an answer; the fault and its cause if it is an error."""
+class Answered(Value, frozen=True, gc=True):
+    """The body of an answer; the fault and its cause if it is an error. An error refers to frames, which may refer to this."""
 
     body: bytes
     fault: Fault | None = None
@@ -90,15 +91,17 @@ class Calls:
 
     async def answer(self, request: Request, call: OperationCall, framing: Framing) -> Answered:
         """The answer to one call; errors are answers too. ClientDisconnected, TokenEnded."""
-        with _Counted(self._observer, call, framing) as counted:
-            try:
-                return Answered(framing.result(await self._operations.answer(call)))
-            except ClientDisconnected:
-                counted.outcome = _CLIENT_GONE
-                raise request.gone() from None
-            except Exception as error:
-                fault = counted.fail(error)
-                return Answered(framing.error(fault), fault, error)
+        counted = _Counted(self._observer, call, framing)
+        try:
+            return Answered(framing.result(await self._operations.answer(call)))
+        except ClientDisconnected:
+            counted.outcome = _CLIENT_GONE
+            raise request.gone() from None
+        except Exception as error:
+            fault = counted.fail(error)
+            return Answered(framing.error(fault), fault, error)
+        finally:
+            counted.end()
 
     async def refuse(self, request: Request, error: HubError, framing: Framing) -> None:
         """Answer a request that is no call, or whose answer cannot be sent."""
@@ -118,27 +121,29 @@ class Calls:
         """ClientDisconnected, TokenEnded."""
         stream = EventStream(request, self._keep_alive, self._unsent, extension_headers(request))
         admitted = stream.name_task if is_task_wanted(request) else None
-        with _Counted(self._observer, call, framing) as counted:
-            try:
-                task_stream = await stream.wait_for(opening(self._operations.open(call, admitted), call.operation.value))
-                await stream.copy(task_stream, framing.events(self._operations.encoder(task_stream, call)))
-            except ClientDisconnected:
+        counted = _Counted(self._observer, call, framing)
+        try:
+            task_stream = await stream.wait_for(opening(self._operations.open(call, admitted), call.operation.value))
+            await stream.copy(task_stream, framing.events(self._operations.encoder(task_stream, call)))
+        except ClientDisconnected:
+            counted.outcome = _CLIENT_GONE
+            raise
+        except Exception as error:
+            if isinstance(error, TokenEnded):
+                error.task = stream.task
+            if stream.open or framing.errors_are_events:
+                await stream.fail(framing.error_event(counted.fail(error)))
+            elif isinstance(error, TokenEnded):
                 counted.outcome = _CLIENT_GONE
-                raise
-            except Exception as error:
-                if isinstance(error, TokenEnded):
-                    error.task = stream.task
-                if stream.open or framing.errors_are_events:
-                    await stream.fail(framing.error_event(counted.fail(error)))
-                elif isinstance(error, TokenEnded):
-                    counted.outcome = _CLIENT_GONE
-                    raise  # as the next request with it
-                else:
-                    await framing.send_error(request, counted.fail(error), error, parsed=True)
+                raise  # as the next request with it
+            else:
+                await framing.send_error(request, counted.fail(error), error, parsed=True)
+        finally:
+            counted.end()
 
 
 class _Counted:
-    """One call, for the metrics, the audit log and the log. `outcome` is that of the block."""
+    """One call, for the metrics, the audit log and the log: from now until `end`."""
 
     __slots__ = ("_call", "_framing", "_observer", "_role", "_started", "outcome")
 
@@ -147,12 +152,9 @@ class _Counted:
         self._call = call
         self._framing = framing
         self._role = call.target.path_role or ""
-        self.outcome = "ok"
-
-    def __enter__(self) -> _Counted:
         self._started = time.perf_counter()
-        self._observer.call_started(self._role, self._call.operation)
-        return self
+        self.outcome = "ok"
+        observer.call_started(self._role, call.operation)
 
     def fail(self, error: Exception) -> Fault:
         if not isinstance(error, HubError):
@@ -162,7 +164,7 @@ class _Counted:
         self.outcome = fault.reason.lower()
         return fault
 
-    def __exit__(self, *exc: object) -> None:
+    def end(self) -> None:
         seconds, method = time.perf_counter() - self._started, self._call.operation
         self._observer.call_ended(self._role, method, self.outcome, seconds)
         record_call(self._call.caller, method, self._role, self.outcome)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from hub.inbound.a2a.batches import Batches
 from hub.inbound.a2a.calls import Calls
@@ -15,6 +15,7 @@ from hub.inbound.middleware.refusal import BODY_UNREAD
 from hub.inbound.middleware.request import Request
 from rolecall.errors import ClientDisconnected, HubError, RouteError, TokenEnded, UnsupportedOperation
 from rolecall.model.command import Target
+from rolecall.model.value import Value
 from rolecall.protocol.callers.encoder import EventEncoder, SseEncoder
 from rolecall.protocol.dialects import dialect_of, read_method
 from rolecall.protocol.faults import DialectFaults, Fault
@@ -26,7 +27,7 @@ _OWN_STATUS = BODY_UNREAD | {401, 403}
 """Errors about HTTP keep their status; all others are answered with 200."""
 
 
-class RpcFraming(NamedTuple):
+class RpcFraming(Value, frozen=True):
     """`method`: the call's, empty if it cannot be read. `named`: events have the names of 0.1."""
 
     call_id: bytes
@@ -66,6 +67,9 @@ class RpcFraming(NamedTuple):
             await request.answer(self.error(fault))
 
 
+_UNREAD = RpcFraming(NULL)
+
+
 class JsonRpc:
     def __init__(self, calls: Calls, batches: Batches, *, max_body: int, max_depth: int) -> None:
         self._calls = calls
@@ -75,7 +79,7 @@ class JsonRpc:
 
     async def __call__(self, request: Request, target: Target, *, only: str | None = None) -> None:
         """`only`: the one method that this path takes."""
-        framing = RpcFraming(NULL)
+        framing = _UNREAD
         try:
             document = read_body(await request.json(self._max_body), self._max_depth)
             if isinstance(document, list) and only is None:

@@ -81,9 +81,10 @@ def version_of(request: Request) -> str:
     """The A2A version that the request names: all values of the header, or if there is none, of the query."""
     if b"a2a-version" in request.headers:
         found = [value for name, value in request.scope["headers"] if name == b"a2a-version"]
+    elif query := request.scope.get("query_string"):
+        found = _versions_in(query)
     else:
-        query = request.scope.get("query_string", b"")
-        found = _versions_in(query) if query else []
+        return ""
     text = b", ".join(found).decode("ascii", "replace")
     return text if len(text) <= _LONGEST_VERSION else f"{text[:_LONGEST_VERSION]}…"
 

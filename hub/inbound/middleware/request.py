@@ -59,10 +59,7 @@ class Request:
     @property
     def on_disconnect(self) -> OnDisconnect | None:
         """A caller whose token ends counts as one that disconnects. None where neither is reported."""
-        stream = self._server_stream
-        if self._token:
-            return self._on_gone
-        return None if stream is None else stream.on_disconnect
+        return self._on_gone if self._server_stream is not None or self._token else None
 
     @property
     def stream(self) -> WritableStream:
@@ -73,14 +70,11 @@ class Request:
 
     def on_token_end(self, callback: Callable[[], object]) -> None:
         """Calls when the token is revoked or expires, while the request is open."""
-        token = self._token
-        if not token:
-            return
-        if self._on_end is None:
-            self._on_end = []
-            assert self._uses is not None
+        if self._on_end is not None:
+            self._on_end.append(callback)
+        elif self._uses is not None and (token := self._token):
+            self._on_end = [callback]
             self._uses.add(token, self._end_token)
-        self._on_end.append(callback)
 
     def gone(self) -> Exception:
         """Why nobody waits for the answer any more."""
@@ -88,8 +82,8 @@ class Request:
 
     def close(self) -> None:
         """The request is over."""
-        if self._on_end is not None and self._uses is not None:
-            self._uses.remove(self._token, self._end_token)
+        if self._on_end is not None and self._uses is not None and self.principal is not None:
+            self._uses.remove(self.principal.token, self._end_token)
             self._on_end = None  # breaks a reference cycle
 
     @property
@@ -126,7 +120,6 @@ class Request:
         """The body of a JSON request; refused before it is read where its headers suffice. BodyTooLarge, BodyTooSlow,
         MediaTypeNotSupported, ClientDisconnected.
         """
-        self.check_length(limit)
         headers = self.headers
         if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
             raise MediaTypeNotSupported
@@ -136,6 +129,7 @@ class Request:
         stream = self._server_stream
         if stream is not None and stream.complete:
             return await self._body(limit)
+        self.check_length(limit)
         try:
             async with asyncio.timeout(_BODY_TIMEOUT + self.body_memory(limit) / _SLOWEST):
                 return await self._body(limit)

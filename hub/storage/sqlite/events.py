@@ -261,7 +261,8 @@ class _Append(Item):
 
     def _add_events(self, db: sqlite3.Connection, first: str) -> bool:
         """Insert all events, or none. True: inserted. The worker's position is stored with the last one."""
-        cached, rows = self.cached, list[tuple[Any, ...]]()
+        cached = self.cached
+        rows: list[tuple[Any, ...]] = []  # an empty list[…]() would take a µs
         base, position = cached.key << CURSOR_BITS, self.entry.position or ""
         for logged in self.logged:
             cursor, event = logged.cursor, logged.event

@@ -604,10 +604,10 @@ def _filter(caller: Caller, context: str | None, role: str | None) -> tuple[str,
 
 def _add_calls(db: sqlite3.Connection, key: int, began: Cursor, names: Sequence[CallName], free_before: float) -> bool:
     """Store all names, or none. False: one of them is an earlier call's."""
-    for at, (name, content) in enumerate(names):
+    for at, name in enumerate(names):
         # As byte arrays: see `_KIND_TEXT` in events.py.
-        if db.execute(_ADD_CALL, (bytearray(name), key, began, bytearray(content), free_before)).rowcount != 1:
-            db.executemany(_FREE_NAME, [(added, key) for added, _ in names[:at]])
+        if db.execute(_ADD_CALL, (bytearray(name.digest), key, began, bytearray(name.content), free_before)).rowcount != 1:
+            db.executemany(_FREE_NAME, [(added.digest, key) for added in names[:at]])
             return False
     return True
 

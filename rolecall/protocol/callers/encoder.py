@@ -12,7 +12,7 @@ from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.jsonrpc import write_result
 from rolecall.protocol.sequence import numbered
 from rolecall.protocol.sse import write_frame
-from rolecall.protocol.text.jsontext import dump, parse
+from rolecall.protocol.text.jsontext import dump, parse_stored
 from rolecall.protocol.translation import read_content, write_content
 from rolecall.protocol.untranslatable import Untranslatable
 
@@ -73,7 +73,7 @@ class EventEncoder:
             return event.body
         if self._stream is None:
             return self._translations.find(event, self.dialect) if self._translations else _translate(event, self.dialect)
-        content = read_content(event.kind, parse(event.body), event.dialect, self.dialect)
+        content = read_content(event.kind, parse_stored(event.body), event.dialect, self.dialect)
         try:
             return dump(self._stream.write(content))
         except Untranslatable as error:
@@ -81,7 +81,7 @@ class EventEncoder:
 
 
 def _translate(event: Event, dialect: str) -> bytes:
-    return dump(write_content(read_content(event.kind, parse(event.body), event.dialect, dialect), dialect))
+    return dump(write_content(read_content(event.kind, parse_stored(event.body), event.dialect, dialect), dialect))
 
 
 class SseEncoder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rolecall.errors import InvalidParams
 from rolecall.model.a2a import JsonObject
@@ -11,7 +11,7 @@ from rolecall.model.command import Send, Target
 from rolecall.model.content import Message
 from rolecall.model.ids import TaskId, is_instance, split_name
 from rolecall.model.push import PushConfig
-from rolecall.model.value import replace
+from rolecall.model.value import Value, replace
 from rolecall.protocol.untranslatable import Untranslatable
 
 LONGEST_ID = 256
@@ -20,7 +20,7 @@ _LONGEST_URL, _LONGEST_SECRET = 2048, 4096
 _IDS = ("messageId", "taskId", "contextId")
 
 
-class Configuration(NamedTuple):
+class Configuration(Value, frozen=True):
     """How the caller wants the answer."""
 
     push: PushConfig | None

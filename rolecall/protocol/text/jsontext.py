@@ -32,6 +32,8 @@ class Nested(NotJson):
 
 
 _decode = Decoder().decode
+parse_stored = _decode
+"""Parses what the hub has written itself: all of it was checked before."""
 dump = Encoder().encode
 _spell = JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 

@@ -11,7 +11,7 @@ from rolecall.model.command import Send
 from rolecall.model.content import Message, Part, PartKind, Role, Status, Task
 from rolecall.model.ids import new_context_id
 from rolecall.model.push import PushConfig
-from rolecall.protocol.text.jsontext import dump, parse
+from rolecall.protocol.text.jsontext import dump, parse_stored
 from rolecall.protocol.v0_1.shape import write, write_status
 from rolecall.protocol.v0_3.answers import own_config
 
@@ -34,7 +34,7 @@ def refusal(send: Send, error: RouteError, at: str) -> bytes | None:
 
 def notice(kind: EventKind, body: bytes) -> bytes:
     """One status or one artifact, from a frame of the stream."""
-    event = parse(body)
+    event = parse_stored(body)
     metadata = {"metadata": event["metadata"]} if event.get("metadata") else {}
     if "artifact" in event:
         return dump({"taskId": event["id"], "eventType": "artifact", "artifact": event["artifact"], **metadata})

@@ -137,7 +137,6 @@ class Writer:
         self._orders: SimpleQueue[Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
         self._batch: list[Item] = []
         self._maintenance: Callable[[sqlite3.Connection], object] | None = None
-        self._waiting = 0
         self._waiting_bytes = 0
         """Of what is queued, and not in a batch yet."""
         self._served: dict[str, None] = {}
@@ -178,10 +177,10 @@ class Writer:
         """The same without a future: the item is settled, in the order of its batch and never within this call.
         StoreUnavailable: it was not queued.
         """
-        if not self._open or self._waiting >= QUEUE_LIMIT or self._waiting_bytes > QUEUE_BYTES:
+        waiting = len(self._queue) + len(self._batch)
+        if not self._open or waiting >= QUEUE_LIMIT or self._waiting_bytes > QUEUE_BYTES:
             raise StoreUnavailable
         item.result = item.error = None
-        self._waiting += 1
         self._waiting_bytes += item.size
         self._queue.append(item)
         if not self._busy:
@@ -304,7 +303,6 @@ class Writer:
         finished = False
         try:
             for item in batch:
-                self._waiting -= 1
                 item.settle()
             finished = True
         finally:
